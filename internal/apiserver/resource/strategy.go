@@ -1,0 +1,186 @@
+package resource
+
+import (
+	"context"
+	"reflect"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy serves create, update and delete of the main resource.
+type strategy struct {
+	runtime.ObjectTyper
+	names.NameGenerator
+	kind Kind
+	untyped
+}
+
+var _ rest.RESTCreateStrategy = strategy{}
+var _ rest.RESTUpdateStrategy = strategy{}
+var _ rest.GarbageCollectionDeleteStrategy = strategy{}
+
+func (s strategy) NamespaceScoped() bool { return !s.kind.ClusterScoped }
+
+func (s strategy) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
+	if s.orphanDependents {
+		return rest.OrphanDependents
+	}
+	return rest.DeleteDependents
+}
+
+func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	if s.status != nil {
+		reflect.ValueOf(s.status(obj)).Elem().SetZero()
+	}
+	if s.spec != nil {
+		accessor(obj).SetGeneration(1)
+	}
+	if s.prepareCreate != nil {
+		s.prepareCreate(ctx, obj)
+	}
+}
+
+func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	name := s.validateName
+	if name == nil {
+		name = validation.NameIsDNSSubdomain
+	}
+	errs := validation.ValidateObjectMetaAccessor(accessor(obj), s.NamespaceScoped(), name, field.NewPath("metadata"))
+	if s.validate != nil {
+		errs = append(errs, s.validate(ctx, obj)...)
+	}
+	return errs
+}
+
+func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	if s.warnCreate == nil {
+		return nil
+	}
+	return s.warnCreate(ctx, obj)
+}
+
+func (s strategy) Canonicalize(obj runtime.Object) {
+	if s.canonicalize != nil {
+		s.canonicalize(obj)
+	}
+}
+
+func (s strategy) AllowCreateOnUpdate(context.Context) bool      { return s.allowCreateOnUpdate }
+func (s strategy) AllowUnconditionalUpdate(context.Context) bool { return !s.requireResourceVersion }
+
+func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	if s.status != nil {
+		assign(s.status(obj), s.status(old))
+	}
+	if s.spec != nil {
+		now, before := accessor(obj), accessor(old)
+		now.SetGeneration(before.GetGeneration())
+		if !apiequality.Semantic.DeepEqual(s.spec(obj), s.spec(old)) ||
+			now.GetDeletionTimestamp() != nil && before.GetDeletionTimestamp() == nil {
+			now.SetGeneration(before.GetGeneration() + 1)
+		}
+	}
+	if s.prepareUpdate != nil {
+		s.prepareUpdate(ctx, obj, old)
+	}
+}
+
+func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), field.NewPath("metadata"))
+	switch {
+	case s.validateUpdate != nil:
+		errs = append(errs, s.validateUpdate(ctx, obj, old)...)
+	case s.validate != nil:
+		errs = append(errs, s.validate(ctx, obj)...)
+	}
+	return errs
+}
+
+func (s strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
+	if s.warnUpdate == nil {
+		return nil
+	}
+	return s.warnUpdate(ctx, obj, old)
+}
+
+// GetResetFields implements rest.ResetFieldsStrategy for server-side apply.
+func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if s.status == nil {
+		return nil
+	}
+	return resetFields(s.kind, "status")
+}
+
+// gracefulStrategy is a strategy whose objects may outlive their deletion.
+type gracefulStrategy struct{ strategy }
+
+var _ rest.RESTGracefulDeleteStrategy = gracefulStrategy{}
+
+func (s gracefulStrategy) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	return s.graceful(ctx, obj, options)
+}
+
+// statusStrategy serves the status subresource: only the status can change.
+type statusStrategy struct{ strategy }
+
+func (s statusStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	if s.spec != nil {
+		assign(s.spec(obj), s.spec(old))
+		accessor(obj).SetGeneration(accessor(old).GetGeneration())
+	}
+	now, before := accessor(obj), accessor(old)
+	now.SetDeletionTimestamp(before.GetDeletionTimestamp())
+	now.SetOwnerReferences(before.GetOwnerReferences())
+	if s.prepareStatus != nil {
+		s.prepareStatus(ctx, obj, old)
+	}
+}
+
+func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), field.NewPath("metadata"))
+	if s.validateStatus != nil {
+		errs = append(errs, s.validateStatus(ctx, obj, old)...)
+	}
+	return errs
+}
+
+func (s statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if len(s.statusResetFields) > 0 {
+		return resetFields(s.kind, s.statusResetFields...)
+	}
+	return resetFields(s.kind, "spec")
+}
+
+func resetFields(kind Kind, top ...string) map[fieldpath.APIVersion]*fieldpath.Set {
+	paths := make([]fieldpath.Path, 0, len(top))
+	for _, t := range top {
+		paths = append(paths, fieldpath.MakePathOrDie(t))
+	}
+	return map[fieldpath.APIVersion]*fieldpath.Set{
+		fieldpath.APIVersion(kind.GroupVersion.String()): fieldpath.NewSet(paths...),
+	}
+}
+
+// accessor returns the object's metadata; every served kind has it.
+func accessor(obj runtime.Object) metav1.Object {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// assign copies what src points to over what dst points to.
+func assign(dst, src any) { reflect.ValueOf(dst).Elem().Set(reflect.ValueOf(src).Elem()) }
