@@ -1,0 +1,57 @@
+package pki
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+const kubeconfigName = "everynode"
+
+// AdminKubeconfig is a kubeconfig for AdminUser at a server URL, with everything
+// in it that a client needs.
+func (b *Bundle) AdminKubeconfig(serverURL string) ([]byte, error) {
+	certPEM, privateKeyPEM, err := b.adminPEM()
+	if err != nil {
+		return nil, err
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[kubeconfigName] = &clientcmdapi.Cluster{Server: serverURL, CertificateAuthorityData: b.CAPEM()}
+	config.AuthInfos[AdminUser] = &clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: privateKeyPEM}
+	config.Contexts[kubeconfigName] = &clientcmdapi.Context{Cluster: kubeconfigName, AuthInfo: AdminUser}
+	config.CurrentContext = kubeconfigName
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encode kubeconfig: %w", err)
+	}
+	return data, nil
+}
+
+// WriteKubeconfig writes AdminKubeconfig to path, mode 0600, in one step.
+func (b *Bundle) WriteKubeconfig(path, serverURL string) error {
+	data, err := b.AdminKubeconfig(serverURL)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, data)
+}
+
+// AdminConfig is a client configuration for AdminUser at a server URL.
+func (b *Bundle) AdminConfig(serverURL string) (*rest.Config, error) {
+	certPEM, privateKeyPEM, err := b.adminPEM()
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host:            serverURL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: b.CAPEM(), CertData: certPEM, KeyData: privateKeyPEM},
+	}, nil
+}
+
+func (b *Bundle) adminPEM() (certPEM, privateKeyPEM []byte, err error) {
+	p := b.admin.Load()
+	privateKeyPEM, err = keyPEM(p.key)
+	return certificatePEM(p.cert), privateKeyPEM, err
+}
