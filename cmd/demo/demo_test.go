@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestRunDispatch(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		argv []string
+		out  string
+		err  string
+	}{
+		{"by argument", []string{"/demo", "echo", "a", "b"}, "a b\n", ""},
+		{"by the name it is called", []string{"/bin/echo", "a"}, "a\n", ""},
+		{"nothing asked", []string{"/demo"}, "", "usage: demo COMMAND"},
+		{"unknown", []string{"/demo", "dance"}, "", `unknown command "dance"`},
+		{"failure names the command", []string{"/demo", "cat", "/no/such"}, "", "cat: open /no/such"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := run(context.Background(), tc.argv, &out)
+			if out.String() != tc.out {
+				t.Errorf("printed %q, want %q", out.String(), tc.out)
+			}
+			if (err == nil) != (tc.err == "") || (err != nil && !strings.Contains(err.Error(), tc.err)) {
+				t.Errorf("error %v, want one with %q", err, tc.err)
+			}
+		})
+	}
+}
+
+func TestFailEndsWithTheStatusAskedFor(t *testing.T) {
+	var code exitCode
+	err := run(context.Background(), []string{"demo", "fail", "--code", "7"}, &bytes.Buffer{})
+	if !errors.As(err, &code) || code != 7 {
+		t.Fatalf("got %v, want exit status 7", err)
+	}
+}
+
+func TestTailPrintsEachFinishedLineOnce(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent.log")
+	if err := os.MkdirAll(filepath.Join(dir, "pods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	add := func(path, text string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out bytes.Buffer
+	tl := &tail{dir: dir, skip: map[string]bool{"pods": true}, offsets: map[string]int64{}, out: &out, node: "n1"}
+	for _, step := range []struct{ name, file, text, want string }{
+		{"a line", file, "one\n", "n1 agent.log: one\n"},
+		{"nothing new", file, "", ""},
+		{"half a line waits", file, "tw", ""},
+		{"the other half", file, "o\n", "n1 agent.log: two\n"},
+		{"a skipped folder", filepath.Join(dir, "pods", "x.log"), "own output\n", ""},
+	} {
+		out.Reset()
+		add(step.file, step.text)
+		tl.scan()
+		if out.String() != step.want {
+			t.Errorf("%s: printed %q, want %q", step.name, out.String(), step.want)
+		}
+	}
+	out.Reset()
+	if err := os.WriteFile(file, []byte("new\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tl.scan()
+	if want := "n1 agent.log: new\n"; out.String() != want {
+		t.Errorf("after truncation: printed %q, want %q", out.String(), want)
+	}
+}
+
+func TestMetricsText(t *testing.T) {
+	got := string(metrics("n1", "0.50 0.1 0.1 1/2 3\n", "MemTotal: 2 kB\nMemFree: 9 kB\nMemAvailable: 1 kB\nbroken\n", 3))
+	for _, want := range []string{
+		`demo_node_load1{node="n1"} 0.5`, `demo_node_memory_total_bytes{node="n1"} 2048`,
+		`demo_node_memory_available_bytes{node="n1"} 1024`, `demo_scrapes_total{node="n1"} 3`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("missing %q in:\n%s", want, got)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func sleep(ctx context.Context, args []string, _ io.Writer) error {
+	if len(args) == 0 || args[0] == "infinity" {
+		<-ctx.Done()
+		return nil
+	}
+	d, err := time.ParseDuration(args[0])
+	if err != nil {
+		seconds, numeric := strconv.ParseFloat(args[0], 64)
+		if numeric != nil {
+			return fmt.Errorf("%q is neither seconds nor a duration", args[0])
+		}
+		d = time.Duration(seconds * float64(time.Second))
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+	return nil
+}
+
+func ignoreTerm(_ context.Context, _ []string, out io.Writer) error {
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, syscall.SIGTERM, syscall.SIGINT)
+	fmt.Fprintln(out, "started; only SIGKILL ends this")
+	for s := range ignored {
+		fmt.Fprintf(out, "ignored %s\n", s)
+	}
+	return nil
+}
+
+func fail(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("fail", flag.ContinueOnError)
+	after := flags.Duration("after", 0, "how long to live")
+	code := flags.Int("code", 1, "exit status")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(*after):
+	}
+	fmt.Fprintf(out, "failing with exit status %d, as asked\n", *code)
+	return exitCode(*code)
+}
+
+func cat(_ context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		_, err := io.Copy(out, os.Stdin)
+		return err
+	}
+	for _, name := range args {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(out, f)
+		_ = f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ls(_ context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		args = []string{"."}
+	}
+	for _, dir := range args {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			fmt.Fprintln(out, e.Name())
+		}
+	}
+	return nil
+}
+
+func env(_ context.Context, _ []string, out io.Writer) error {
+	for _, e := range os.Environ() {
+		fmt.Fprintln(out, e)
+	}
+	return nil
+}
+
+func version(_ context.Context, _ []string, out io.Writer) error {
+	_, err := fmt.Fprintln(out, os.Getenv("VERSION"))
+	return err
+}
+
+func succeed(context.Context, []string, io.Writer) error { return nil }
+
+func exitFalse(context.Context, []string, io.Writer) error { return exitCode(1) }
+
+func write(_ context.Context, args []string, _ io.Writer) error {
+	if len(args) < 2 {
+		return errors.New("usage: write FILE TEXT")
+	}
+	return os.WriteFile(args[0], []byte(strings.Join(args[1:], " ")+"\n"), 0o644)
+}
+
+func rm(_ context.Context, args []string, _ io.Writer) error {
+	for _, name := range args {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func echo(_ context.Context, args []string, out io.Writer) error {
+	_, err := fmt.Fprintln(out, strings.Join(args, " "))
+	return err
+}
+
+func resolve(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("usage: resolve NAME")
+	}
+	addresses, err := net.DefaultResolver.LookupHost(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	for _, a := range addresses {
+		fmt.Fprintln(out, a)
+	}
+	return nil
+}
+
+func get(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("usage: get URL")
+	}
+	client := &http.Client{Timeout: 5 * time.Second}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(out, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s answered %s", args[0], response.Status)
+	}
+	return nil
+}
