@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
@@ -28,14 +29,22 @@ import (
 type Escalation struct {
 	resolver   *Resolver
 	authorizer authorizer.UnconditionalAuthorizer
+	roles      RolesClient
+}
+
+// RolesClient reads roles as they are now.
+type RolesClient interface {
+	rbacclient.RolesGetter
+	rbacclient.ClusterRolesGetter
 }
 
 var _ admission.ValidationInterface = &Escalation{}
 
 // NewEscalation checks with the rules of a resolver; the authorizer answers for
-// the verbs `escalate` and `bind`.
-func NewEscalation(resolver *Resolver, authorizer authorizer.UnconditionalAuthorizer) *Escalation {
-	return &Escalation{resolver: resolver, authorizer: authorizer}
+// the verbs `escalate` and `bind`. The role that a binding names is read through
+// roles: it may be younger than what the resolver has seen.
+func NewEscalation(resolver *Resolver, authorizer authorizer.UnconditionalAuthorizer, roles RolesClient) *Escalation {
+	return &Escalation{resolver: resolver, authorizer: authorizer, roles: roles}
 }
 
 // Handles implements admission.Interface.
@@ -111,7 +120,7 @@ func (e *Escalation) checkBinding(ctx context.Context, who user.Info, resource, 
 	if e.may(ctx, who, "bind", roleResource, roleNamespace, ref.Name) {
 		return nil
 	}
-	rules, err := e.resolver.RulesOf(ref, namespace)
+	rules, err := e.rulesOf(ctx, ref, namespace)
 	if apierrors.IsNotFound(err) {
 		return err
 	}
@@ -119,6 +128,24 @@ func (e *Escalation) checkBinding(ctx context.Context, who user.Info, resource, 
 		return forbidden(resource, name, err)
 	}
 	return forbidden(resource, name, e.holds(who, namespace, rules))
+}
+
+func (e *Escalation) rulesOf(ctx context.Context, ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+	switch ref.Kind {
+	case "Role":
+		role, err := e.roles.Roles(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return role.Rules, nil
+	case "ClusterRole":
+		role, err := e.roles.ClusterRoles().Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return role.Rules, nil
+	}
+	return nil, fmt.Errorf("unsupported role reference kind: %q", ref.Kind)
 }
 
 func (e *Escalation) may(ctx context.Context, who user.Info, verb, resource, namespace, name string) bool {

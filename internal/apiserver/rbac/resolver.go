@@ -78,8 +78,8 @@ func (r *Resolver) Rules(who user.Info, namespace string) ([]rbacv1.PolicyRule, 
 	return rules, utilerrors.NewAggregate(errs)
 }
 
-// RulesOf gives the rules of the role that a binding refers to.
-func (r *Resolver) RulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+// rulesOf gives the rules of the role that a binding refers to.
+func (r *Resolver) rulesOf(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "Role":
 		role, err := r.roles.Roles(namespace).Get(ref.Name)
@@ -145,7 +145,7 @@ func (r *Resolver) visit(who user.Info, namespace string, f func(source, *rbacv1
 }
 
 func (r *Resolver) visitRole(from source, f func(source, *rbacv1.PolicyRule, error) bool) bool {
-	rules, err := r.RulesOf(from.ref, from.namespace)
+	rules, err := r.rulesOf(from.ref, from.namespace)
 	if err != nil {
 		return f(from, nil, err)
 	}
