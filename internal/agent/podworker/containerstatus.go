@@ -1,0 +1,177 @@
+package podworker
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const runtimeScheme = "containerd://"
+
+// containers returns the statuses of the containers in the order of the spec.
+func (b *statusBuilder) containers(specs []corev1.Container, prev []corev1.ContainerStatus, init bool) []corev1.ContainerStatus {
+	if len(specs) == 0 {
+		return nil
+	}
+	out := make([]corev1.ContainerStatus, len(specs))
+	for i := range specs {
+		b.container(&out[i], &specs[i], prevStatus(prev, specs[i].Name), init)
+	}
+	return out
+}
+
+func prevStatus(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func (b *statusBuilder) container(s *corev1.ContainerStatus, spec *corev1.Container, prev *corev1.ContainerStatus, init bool) {
+	s.Name, s.Image = spec.Name, spec.Image
+	no := false
+	s.Started = &no
+	last := b.in.Runtime.newest(spec.Name)
+	if last == nil {
+		b.absent(s, spec, prev)
+		return
+	}
+	s.RestartCount, s.ContainerID = int32(last.Attempt), runtimeScheme+last.ID
+	s.ImageID = last.ImageID
+	if last.Image != "" {
+		s.Image = last.Image
+	}
+	if prev != nil && prev.RestartCount > s.RestartCount {
+		s.RestartCount = prev.RestartCount
+	}
+	if dead := b.in.Runtime.lastExited(spec.Name, last); dead != nil {
+		s.LastTerminationState.Terminated = terminated(dead)
+	} else if prev != nil && prev.ContainerID != s.ContainerID && prev.State.Terminated != nil {
+		s.LastTerminationState = prev.State
+	} else if prev != nil {
+		s.LastTerminationState = prev.LastTerminationState
+	}
+	switch last.State {
+	case Running:
+		b.running(s, spec, last, prev, init)
+	case Exited:
+		b.exited(s, spec, last, init)
+	case Created:
+		s.State.Waiting = b.waitingFor(spec, nil)
+	default:
+		s.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown",
+			Message: "The container could not be located when the pod was terminated", ContainerID: s.ContainerID}
+	}
+}
+
+// absent is the status of a container that the runtime does not have: not made yet, or already removed.
+func (b *statusBuilder) absent(s *corev1.ContainerStatus, spec *corev1.Container, prev *corev1.ContainerStatus) {
+	if prev == nil || prev.ContainerID == "" {
+		s.State.Waiting = b.waitingFor(spec, nil)
+		return
+	}
+	s.RestartCount, s.ContainerID, s.ImageID, s.Image = prev.RestartCount, prev.ContainerID, prev.ImageID, prev.Image
+	s.LastTerminationState = prev.LastTerminationState
+	switch {
+	case prev.State.Terminated != nil:
+		s.State = prev.State
+	case b.in.terminating() || ended(b.prev):
+		s.State.Terminated = lost(prev)
+	default:
+		// It ran, was lost together with the runtime's record of it, and will run again.
+		s.State.Waiting = b.waitingFor(spec, nil)
+		if prev.State.Running != nil {
+			s.LastTerminationState.Terminated = lost(prev)
+		}
+	}
+}
+
+func lost(prev *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	return &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown", ContainerID: prev.ContainerID,
+		Message: "The container could not be located when the pod was deleted.  The container used to be Running"}
+}
+
+func (b *statusBuilder) running(s *corev1.ContainerStatus, spec *corev1.Container, last *Container,
+	prev *corev1.ContainerStatus, init bool) {
+	s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: last.StartedAt}}
+	if init && !isSidecar(spec) {
+		yes := true
+		s.Started = &yes
+		return
+	}
+	p := b.in.probe(spec.Name, last.ID)
+	isStarted, ready := started(spec, p), false
+	switch {
+	case p != nil && p.Known:
+		ready = isStarted && (spec.ReadinessProbe == nil || p.Ready)
+	case prev != nil && prev.ContainerID == s.ContainerID && prev.State.Running != nil:
+		// The agent restarted and has no result yet: what was last reported still holds.
+		isStarted = isStarted || (prev.Started != nil && *prev.Started)
+		ready = isStarted && (spec.ReadinessProbe == nil || prev.Ready)
+	default:
+		ready = isStarted && spec.ReadinessProbe == nil
+	}
+	s.Started, s.Ready = &isStarted, ready
+}
+
+func (b *statusBuilder) exited(s *corev1.ContainerStatus, spec *corev1.Container, last *Container, init bool) {
+	s.Ready = init && !isSidecar(spec) && last.ExitCode == 0
+	if waiting := b.restartWaits(spec, last, init); waiting != nil {
+		s.State.Waiting = waiting
+		s.LastTerminationState.Terminated = terminated(last)
+		return
+	}
+	s.State.Terminated = terminated(last)
+}
+
+// restartWaits is what an exited container waits for before it runs again; nil if it will not, or waits for nothing.
+func (b *statusBuilder) restartWaits(spec *corev1.Container, last *Container, init bool) *corev1.ContainerStateWaiting {
+	if b.in.terminating() || (init && !isSidecar(spec) && last.ExitCode == 0) || !shouldRestart(b.in.Pod, spec, last) {
+		return nil
+	}
+	if _, done := verdict(b.in); done {
+		return nil
+	}
+	if m := b.in.Memory.find(spec.Name); m == nil {
+		return nil
+	}
+	w := b.waitingFor(spec, last)
+	if w.Reason == ReasonContainerCreating || w.Reason == ReasonPodInitializing {
+		return nil
+	}
+	return w
+}
+
+// waitingFor says what a container that does not run waits for. Last is the one that exited before it, if any.
+func (b *statusBuilder) waitingFor(spec *corev1.Container, last *Container) *corev1.ContainerStateWaiting {
+	m := b.in.Memory.find(spec.Name)
+	switch {
+	case m == nil:
+	case last != nil && b.in.Now.Before(m.restart.until(last.FinishedAt)):
+		return &corev1.ContainerStateWaiting{Reason: ReasonCrashLoopBackOff,
+			Message: restartBackOffText(spec.Name, m.restart.delay, b.in.Pod)}
+	case m.waiting.Reason == ReasonErrImagePull && !b.in.Now.Before(m.pull.updated.Add(pullErrorShown)):
+		return &corev1.ContainerStateWaiting{Reason: ReasonImagePullBackOff,
+			Message: pullBackOffText(spec.Image, m.waiting.Message)}
+	case m.waiting.Failed():
+		return &corev1.ContainerStateWaiting{Reason: m.waiting.Reason, Message: m.waiting.Message}
+	}
+	if len(b.in.Pod.Spec.InitContainers) > 0 {
+		return &corev1.ContainerStateWaiting{Reason: ReasonPodInitializing}
+	}
+	return &corev1.ContainerStateWaiting{Reason: ReasonContainerCreating}
+}
+
+func terminated(c *Container) *corev1.ContainerStateTerminated {
+	t := &corev1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
+		StartedAt: metav1.Time{Time: c.StartedAt}, FinishedAt: metav1.Time{Time: c.FinishedAt},
+		ContainerID: runtimeScheme + c.ID}
+	if t.Reason == "" {
+		t.Reason = "Error"
+		if c.ExitCode == 0 {
+			t.Reason = "Completed"
+		}
+	}
+	return t
+}

@@ -1,0 +1,275 @@
+package podworker
+
+import "time"
+
+// Limits of the waits between tries.
+const (
+	// backOffInitial and backOffMax bound the wait before a crashed container starts again and before a failed pull
+	// is tried again; it doubles each time.
+	backOffInitial = 10 * time.Second
+	backOffMax     = 5 * time.Minute
+	// backOffReset is how long a container must have run for its back-off to be forgotten.
+	backOffReset = 2 * backOffMax
+	// retryInitial and retryMax bound the wait before anything else that failed is tried again.
+	retryInitial = time.Second
+	retryMax     = 10 * time.Second
+	// pullErrorShown is how long a failed pull is shown as such before it is shown as a back-off.
+	pullErrorShown = 2 * time.Second
+)
+
+// Memory is what a worker knows beyond the API and the runtime: what is under way, and what failed when. The zero value
+// is a worker that has just started. It is not safe for concurrent use.
+type Memory struct {
+	serialRunning    int
+	setupRunning     bool
+	volumesReady     bool
+	volumesDown      bool
+	finished         bool
+	forgotten        bool
+	volumes          retry
+	sandbox          retry
+	clearing         retry
+	stoppedSandbox   []string
+	containers       []containerMemory
+	kills            []killMemory
+	rejected         Rejection
+	terminatingSince time.Time
+}
+
+// Rejection is why a node does not run a pod: it fails with this reason and message.
+type Rejection struct{ Reason, Message string }
+
+// Reject makes the pod fail without running.
+func (m *Memory) Reject(r Rejection) { m.rejected = r }
+
+// Rejected says that Reject was called.
+func (m *Memory) Rejected() bool { return m.rejected.Reason != "" }
+
+// Finished says that the pod left the node and its API object was asked to go.
+func (m *Memory) Finished() bool { return m.finished }
+
+// Forgotten says that the worker has ended.
+func (m *Memory) Forgotten() bool { return m.forgotten }
+
+// Busy says that a serial action is under way.
+func (m *Memory) Busy() bool { return m.serialRunning > 0 }
+
+type retry struct {
+	delay   time.Duration
+	at      time.Time
+	message string
+}
+
+func (r *retry) fail(message string, now time.Time) {
+	r.delay = min(max(2*r.delay, retryInitial), retryMax)
+	r.at, r.message = now.Add(r.delay), message
+}
+
+// containerMemory is what is remembered of one container name.
+type containerMemory struct {
+	name string
+	// imageReady says that the image was made present for the start that comes next.
+	imageReady bool
+	// waiting is why the last try did not get the container running; empty after a success.
+	waiting Outcome
+	retry   retry
+	pull    backOff
+	restart backOff
+	// toldPull and toldRestart say that the user was told of the present back-off.
+	toldPull, toldRestart bool
+}
+
+// backOff is a doubling wait. The zero value lets the first try through at once.
+type backOff struct {
+	delay   time.Duration
+	updated time.Time
+}
+
+// until returns the end of the wait that began at event.
+func (b *backOff) until(event time.Time) time.Time {
+	if b.delay == 0 || event.Sub(b.updated) > backOffReset {
+		return event
+	}
+	return event.Add(b.delay)
+}
+
+// next lengthens the wait for whatever comes after a try made now because of event.
+func (b *backOff) next(event, now time.Time) {
+	if b.delay == 0 || event.Sub(b.updated) > backOffReset {
+		b.delay = backOffInitial
+	} else {
+		b.delay = min(2*b.delay, backOffMax)
+	}
+	b.updated = now
+}
+
+type killMemory struct {
+	id string
+	// running counts the calls under way; by is the soonest time by which one of them ends the container.
+	running int
+	by      time.Time
+	retry   retry
+}
+
+func (m *Memory) find(name string) *containerMemory {
+	for i := range m.containers {
+		if m.containers[i].name == name {
+			return &m.containers[i]
+		}
+	}
+	return nil
+}
+
+func (m *Memory) container(name string) *containerMemory {
+	if c := m.find(name); c != nil {
+		return c
+	}
+	m.containers = append(m.containers, containerMemory{name: name})
+	return &m.containers[len(m.containers)-1]
+}
+
+func (m *Memory) kill(id string) *killMemory {
+	for i := range m.kills {
+		if m.kills[i].id == id {
+			return &m.kills[i]
+		}
+	}
+	return nil
+}
+
+func (m *Memory) stopped(sandboxID string) bool {
+	for _, id := range m.stoppedSandbox {
+		if id == sandboxID {
+			return true
+		}
+	}
+	return false
+}
+
+// Begin records that the action was begun at now. Call it before the next Decide.
+func (m *Memory) Begin(a Action, now time.Time) {
+	if a.Kind.serial() {
+		m.serialRunning++
+		m.setupRunning = a.Kind == SetUpVolumes || a.Kind == PullImage || a.Kind == StartContainer
+	}
+	switch a.Kind {
+	case StartContainer:
+		c := m.container(a.Container)
+		c.imageReady = false
+		if a.restarts() {
+			c.restart.next(a.lastExit, now)
+		}
+		c.toldRestart = false
+	case KillContainer:
+		k := m.kill(a.ContainerID)
+		if k == nil {
+			m.kills = append(m.kills, killMemory{id: a.ContainerID})
+			k = &m.kills[len(m.kills)-1]
+		}
+		k.running++
+		k.by = now.Add(time.Duration(a.Grace) * time.Second)
+		if a.Reason == KillPodDeleted && m.terminatingSince.IsZero() {
+			m.terminatingSince = now
+		}
+	case Announce:
+		c := m.container(a.Container)
+		if a.Reason == ReasonCrashLoopBackOff {
+			c.toldRestart = true
+		} else {
+			c.toldPull = true
+		}
+	}
+}
+
+// Done records how an action that was begun ended at now.
+func (m *Memory) Done(a Action, o Outcome, now time.Time) {
+	if a.Kind.serial() {
+		m.serialRunning--
+		m.setupRunning = false
+	}
+	switch a.Kind {
+	case SetUpVolumes:
+		m.volumesReady, m.volumesDown = !o.Failed(), false
+		settle(&m.volumes, o, now)
+	case CreateSandbox:
+		settle(&m.sandbox, o, now)
+	case PullImage:
+		m.container(a.Container).pulled(o, now)
+	case StartContainer:
+		c := m.container(a.Container)
+		c.waiting = o
+		settle(&c.retry, o, now)
+	case KillContainer:
+		m.killed(a, o, now)
+	case StopSandbox:
+		settle(&m.clearing, o, now)
+		if !o.Failed() {
+			m.stoppedSandbox = append(m.stoppedSandbox, a.SandboxID)
+		}
+	case RemoveContainer, RemoveSandbox:
+		settle(&m.clearing, o, now)
+	case TearDownVolumes:
+		settle(&m.clearing, o, now)
+		m.volumesDown = !o.Failed()
+		if m.volumesDown {
+			m.volumesReady = false
+		}
+	case Finish:
+		settle(&m.clearing, o, now)
+		m.finished = !o.Failed()
+	case Forget:
+		m.forgotten = true
+	}
+}
+
+func settle(r *retry, o Outcome, now time.Time) {
+	if !o.Failed() {
+		*r = retry{}
+		return
+	}
+	r.fail(o.Message, now)
+}
+
+func (c *containerMemory) pulled(o Outcome, now time.Time) {
+	c.toldPull = false
+	c.imageReady = !o.Failed()
+	switch {
+	case !o.Failed():
+		c.pull, c.retry = backOff{}, retry{}
+		// A start that failed before is still the latest that is known of the container; a pull that failed is not.
+		if pullReason(c.waiting.Reason) {
+			c.waiting = Outcome{}
+		}
+	case o.Reason == ReasonErrImagePull:
+		c.waiting = o
+		c.pull.next(now, now)
+	default:
+		c.waiting = o
+		c.retry.fail(o.Message, now)
+	}
+}
+
+func pullReason(reason string) bool {
+	switch reason {
+	case ReasonErrImagePull, ReasonErrImageNeverPull, ReasonInvalidImageName, ReasonImageInspectError:
+		return true
+	}
+	return false
+}
+
+func (m *Memory) killed(a Action, o Outcome, now time.Time) {
+	k := m.kill(a.ContainerID)
+	if k == nil {
+		return
+	}
+	k.running--
+	settle(&k.retry, o, now)
+	if k.running == 0 && !o.Failed() {
+		for i := range m.kills {
+			if m.kills[i].id == a.ContainerID {
+				m.kills = append(m.kills[:i], m.kills[i+1:]...)
+				return
+			}
+		}
+	}
+}

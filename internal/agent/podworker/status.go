@@ -1,0 +1,226 @@
+package podworker
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Status returns the status of the pod. Prev is the status that was reported last (at first the API object's); times
+// and facts that the node no longer has are carried over from it. HostIPs are the node's addresses. In.Pod must be set.
+func Status(in Input, prev *corev1.PodStatus, hostIPs []string) corev1.PodStatus {
+	if in.Runtime == nil {
+		in.Runtime = &Runtime{}
+	}
+	b := statusBuilder{in: &in, prev: prev}
+	s := corev1.PodStatus{
+		ObservedGeneration: in.Pod.Generation,
+		QOSClass:           prev.QOSClass,
+		NominatedNodeName:  in.Pod.Status.NominatedNodeName,
+		StartTime:          prev.StartTime,
+		// Nothing here makes ephemeral containers; what the API says of them stays.
+		EphemeralContainerStatuses: in.Pod.Status.EphemeralContainerStatuses,
+	}
+	if s.QOSClass == "" {
+		s.QOSClass = QOSClass(in.Pod)
+	}
+	if s.StartTime == nil {
+		s.StartTime = &metav1.Time{Time: in.Now}
+	}
+	if in.Memory.Rejected() && len(in.Runtime.Sandboxes) == 0 {
+		s.Phase, s.Reason, s.Message = corev1.PodFailed, in.Memory.rejected.Reason, in.Memory.rejected.Message
+		s.Conditions = b.conditions(&s)
+		return s
+	}
+	b.addresses(&s, hostIPs)
+	s.InitContainerStatuses = b.containers(in.Pod.Spec.InitContainers, prev.InitContainerStatuses, true)
+	s.ContainerStatuses = b.containers(in.Pod.Spec.Containers, prev.ContainerStatuses, false)
+	e := phaseOf(&in, &s)
+	s.Phase, s.Reason, s.Message = e.phase, e.reason, e.message
+	s.Conditions = b.conditions(&s)
+	return s
+}
+
+type statusBuilder struct {
+	in   *Input
+	prev *corev1.PodStatus
+}
+
+func (b *statusBuilder) addresses(s *corev1.PodStatus, hostIPs []string) {
+	if len(hostIPs) > 0 {
+		s.HostIP = hostIPs[0]
+		s.HostIPs = make([]corev1.HostIP, len(hostIPs))
+		for i, ip := range hostIPs {
+			s.HostIPs[i].IP = ip
+		}
+	}
+	s.PodIP, s.PodIPs = b.prev.PodIP, b.prev.PodIPs
+	ips := hostIPs
+	if !b.in.Pod.Spec.HostNetwork {
+		sandbox := b.in.Runtime.sandbox()
+		if sandbox == nil || len(sandbox.IPs) == 0 {
+			return
+		}
+		ips = sandbox.IPs
+	}
+	if len(ips) == 0 {
+		return
+	}
+	s.PodIP = ips[0]
+	s.PodIPs = make([]corev1.PodIP, len(ips))
+	for i, ip := range ips {
+		s.PodIPs[i].IP = ip
+	}
+}
+
+// conditions returns the pod's conditions: the node's own, and whatever others set.
+func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
+	api := b.in.Pod.Status.Conditions
+	out := make([]corev1.PodCondition, 0, max(5, len(api)))
+	rejected := len(s.ContainerStatuses) == 0
+	if !rejected {
+		out = append(out, b.sandboxCondition(s))
+		out = append(out, b.initialized(s))
+		ready := b.containersReady(s, b.in.Pod.Spec.Containers, s.ContainerStatuses)
+		out = append(out, b.podReady(s, ready), ready)
+		if findCondition(api, corev1.PodScheduled) == nil && b.in.Pod.Spec.NodeName != "" {
+			out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+		}
+	}
+	for i := range out {
+		out[i].ObservedGeneration = b.in.Pod.Generation
+		out[i].LastTransitionTime = metav1.Time{Time: b.in.Now}
+		if old := findCondition(b.prev.Conditions, out[i].Type); old != nil && old.Status == out[i].Status {
+			out[i].LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	for i := range api {
+		if findCondition(out, api[i].Type) == nil {
+			out = append(out, api[i])
+		}
+	}
+	return out
+}
+
+func findCondition(list []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range list {
+		if list[i].Type == t {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+func (b *statusBuilder) sandboxCondition(s *corev1.PodStatus) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}
+	sandbox := b.in.Runtime.sandbox()
+	if !ended(s) && sandbox != nil && sandbox.Ready && (sandbox.HostNetwork || len(sandbox.IPs) > 0) {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+func ended(s *corev1.PodStatus) bool {
+	return s.Phase == corev1.PodSucceeded || s.Phase == corev1.PodFailed
+}
+
+func (b *statusBuilder) initialized(s *corev1.PodStatus) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
+	if initializedByStatus(b.in.Pod, s) {
+		if s.Phase == corev1.PodSucceeded {
+			c.Reason = "PodCompleted"
+		}
+		return c
+	}
+	c.Status, c.Reason = corev1.ConditionFalse, "ContainersNotInitialized"
+	c.Message = "containers with incomplete status: [" + strings.Join(unfinishedInit(b.in.Pod, s), " ") + "]"
+	return c
+}
+
+func (b *statusBuilder) containersReady(s *corev1.PodStatus, specs []corev1.Container,
+	statuses []corev1.ContainerStatus) corev1.PodCondition {
+	c := corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionFalse}
+	switch s.Phase {
+	case corev1.PodSucceeded:
+		c.Reason = "PodCompleted"
+		return c
+	case corev1.PodFailed:
+		c.Reason = "PodFailed"
+		return c
+	}
+	var unready []string
+	for i := range b.in.Pod.Spec.InitContainers {
+		spec := &b.in.Pod.Spec.InitContainers[i]
+		if isSidecar(spec) && !s.InitContainerStatuses[i].Ready {
+			unready = append(unready, spec.Name)
+		}
+	}
+	for i := range specs {
+		if !statuses[i].Ready {
+			unready = append(unready, specs[i].Name)
+		}
+	}
+	if len(unready) > 0 {
+		c.Reason = "ContainersNotReady"
+		c.Message = "containers with unready status: [" + strings.Join(unready, " ") + "]"
+		return c
+	}
+	c.Status = corev1.ConditionTrue
+	return c
+}
+
+// podReady is the condition of the containers, and of the readiness gates that others set.
+func (b *statusBuilder) podReady(s *corev1.PodStatus, containers corev1.PodCondition) corev1.PodCondition {
+	c := containers
+	c.Type = corev1.PodReady
+	if containers.Status != corev1.ConditionTrue {
+		return c
+	}
+	var unmet []string
+	for _, gate := range b.in.Pod.Spec.ReadinessGates {
+		cond := findCondition(b.in.Pod.Status.Conditions, gate.ConditionType)
+		switch {
+		case cond == nil:
+			unmet = append(unmet, `corresponding condition of pod readiness gate "`+string(gate.ConditionType)+`" does not exist.`)
+		case cond.Status != corev1.ConditionTrue:
+			unmet = append(unmet, `the status of pod readiness gate "`+string(gate.ConditionType)+`" is not "True", but `+string(cond.Status))
+		}
+	}
+	if len(unmet) > 0 {
+		c.Status, c.Reason, c.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(unmet, ", ")
+	}
+	return c
+}
+
+// QOSClass returns the pod's quality-of-service class, by the requests and limits of its containers.
+func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
+	any, guaranteed := false, true
+	for _, list := range [...][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			r := &list[i].Resources
+			for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				request, limit := r.Requests[name], r.Limits[name]
+				any = any || !request.IsZero() || !limit.IsZero()
+				if limit.IsZero() || (!request.IsZero() && request.Cmp(limit) != 0) {
+					guaranteed = false
+				}
+			}
+		}
+	}
+	switch {
+	case !any:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	default:
+		return corev1.PodQOSBurstable
+	}
+}
+
+// Owned lists the conditions that a node sets.
+func Owned(t corev1.PodConditionType) bool {
+	return slices.Contains([]corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled}, t)
+}

@@ -1,0 +1,147 @@
+package podworker
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ending is how a pod ended.
+type ending struct {
+	phase           corev1.PodPhase
+	reason, message string
+}
+
+// verdict says whether the pod ran to its end, and how. A pod that the API calls ended stays so.
+func verdict(in *Input) (ending, bool) {
+	if r := in.Memory.rejected; r.Reason != "" {
+		return ending{corev1.PodFailed, r.Reason, r.Message}, true
+	}
+	if in.Pod == nil {
+		return ending{}, false
+	}
+	if s := &in.Pod.Status; s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
+		return ending{s.Phase, s.Reason, s.Message}, true
+	}
+	if deadline, ok := activeDeadline(in); ok && !in.Now.Before(deadline) {
+		return ending{corev1.PodFailed, "DeadlineExceeded",
+			"Pod was active on the node longer than the specified deadline"}, true
+	}
+	if initFailed(in) {
+		return ending{phase: corev1.PodFailed}, true
+	}
+	return containersEnded(in)
+}
+
+func activeDeadline(in *Input) (time.Time, bool) {
+	if in.Pod.Spec.ActiveDeadlineSeconds == nil || in.Pod.Status.StartTime == nil {
+		return time.Time{}, false
+	}
+	return in.Pod.Status.StartTime.Add(time.Duration(*in.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+}
+
+// initFailed says whether an init container failed for good.
+func initFailed(in *Input) bool {
+	if len(in.Pod.Spec.InitContainers) == 0 || initialized(in.Pod, in.Runtime, in.Runtime.sandbox()) {
+		return false
+	}
+	for i := range in.Pod.Spec.InitContainers {
+		spec := &in.Pod.Spec.InitContainers[i]
+		last := in.Runtime.newest(spec.Name)
+		if last != nil && last.State == Exited && last.ExitCode != 0 && !shouldRestart(in.Pod, spec, last) {
+			return true
+		}
+	}
+	return false
+}
+
+// containersEnded says whether every app container exited and none is to run again.
+func containersEnded(in *Input) (ending, bool) {
+	e := ending{phase: corev1.PodSucceeded}
+	for i := range in.Pod.Spec.Containers {
+		spec := &in.Pod.Spec.Containers[i]
+		last := in.Runtime.newest(spec.Name)
+		if last == nil || last.State != Exited || shouldRestart(in.Pod, spec, last) {
+			return ending{}, false
+		}
+		if last.ExitCode != 0 {
+			e.phase = corev1.PodFailed
+		}
+	}
+	return e, len(in.Pod.Spec.Containers) > 0
+}
+
+// phaseOf returns the phase of a pod from the statuses of its containers.
+func phaseOf(in *Input, status *corev1.PodStatus) ending {
+	if e, done := verdict(in); done {
+		return e
+	}
+	running, waiting, stopped, failed := count(status.ContainerStatuses)
+	switch {
+	case in.terminating() && !in.Runtime.anyAlive():
+		if failed > 0 || stopped < len(in.Pod.Spec.Containers) {
+			return ending{phase: corev1.PodFailed}
+		}
+		return ending{phase: corev1.PodSucceeded}
+	case !initializedByStatus(in.Pod, status) || waiting > 0:
+		return ending{phase: corev1.PodPending}
+	case running+stopped > 0:
+		return ending{phase: corev1.PodRunning}
+	default:
+		return ending{phase: corev1.PodPending}
+	}
+}
+
+// count sorts container statuses; one that waits for a restart counts as stopped.
+func count(statuses []corev1.ContainerStatus) (running, waiting, stopped, failed int) {
+	for i := range statuses {
+		s := &statuses[i]
+		switch {
+		case s.State.Running != nil:
+			running++
+		case s.State.Terminated != nil:
+			stopped++
+			if s.State.Terminated.ExitCode != 0 {
+				failed++
+			}
+		case s.LastTerminationState.Terminated != nil:
+			stopped++
+			failed++
+		default:
+			waiting++
+		}
+	}
+	return running, waiting, stopped, failed
+}
+
+// initializedByStatus says whether all init containers did their work, as far as the statuses tell.
+func initializedByStatus(pod *corev1.Pod, status *corev1.PodStatus) bool {
+	for i := range status.ContainerStatuses {
+		s := &status.ContainerStatuses[i]
+		if s.State.Running != nil || s.LastTerminationState.Terminated != nil || s.State.Terminated != nil {
+			return true
+		}
+	}
+	return len(unfinishedInit(pod, status)) == 0
+}
+
+// unfinishedInit names the init containers that did not do their work yet.
+func unfinishedInit(pod *corev1.Pod, status *corev1.PodStatus) []string {
+	var names []string
+	for i := range pod.Spec.InitContainers {
+		spec := &pod.Spec.InitContainers[i]
+		if i >= len(status.InitContainerStatuses) {
+			names = append(names, spec.Name)
+			continue
+		}
+		s := &status.InitContainerStatuses[i]
+		done := s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+		if isSidecar(spec) {
+			done = s.Started != nil && *s.Started
+		}
+		if !done {
+			names = append(names, spec.Name)
+		}
+	}
+	return names
+}
