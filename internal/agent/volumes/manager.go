@@ -1,0 +1,238 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/env"
+)
+
+// Objects gives the API objects that volumes show. What it returns is shared and not changed.
+// A missing object is an error for which apierrors.IsNotFound is true.
+type Objects interface {
+	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
+	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	// ServiceAccountToken asks the API server for a token of a service account.
+	ServiceAccountToken(ctx context.Context, namespace, serviceAccount string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+	// NodeAllocatable is what pods on this node can use in all; it stands in for limits that a container doesn't set.
+	NodeAllocatable() corev1.ResourceList
+}
+
+// Config says where volumes are kept and what they show.
+type Config struct {
+	// RootDir holds one directory per pod, named by its UID. It is made when missing.
+	RootDir string
+	// Objects is where config maps, secrets and tokens come from.
+	Objects Objects
+	// Env computes a container's environment for subPathExpr. Without it a subPathExpr is an error.
+	Env func(pod *corev1.Pod, container *corev1.Container) ([]env.Var, error)
+	// RefreshPeriod is the time between two looks at changing content; the default is a minute.
+	RefreshPeriod time.Duration
+	// OnRefreshError is told when content could not be brought up to date; the old content stays. May be nil.
+	OnRefreshError func(pod *corev1.Pod, err error)
+	// Clock tells the time; the default is the real one.
+	Clock clock.WithTicker
+}
+
+// Manager keeps the volumes of this node's pods.
+type Manager struct {
+	cfg    Config
+	tokens *tokenCache
+
+	mu   sync.Mutex
+	pods map[types.UID]*podState
+}
+
+// podState serializes the work on one pod.
+type podState struct {
+	mu  sync.Mutex
+	pod *corev1.Pod // the newest one set up, nil when none was
+}
+
+// New returns a Manager. It does nothing before its methods are called.
+func New(cfg Config) *Manager {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.RefreshPeriod == 0 {
+		cfg.RefreshPeriod = time.Minute
+	}
+	return &Manager{cfg: cfg, tokens: newTokenCache(cfg.Objects, cfg.Clock), pods: map[types.UID]*podState{}}
+}
+
+// SetUp makes every volume of pod ready; volumes that are ready already are brought up to date.
+//
+// All volumes are tried. The error wraps one error per volume that failed (it has Unwrap() []error), each in the kubelet's
+// words: MountVolume.SetUp failed for volume "v" : configmap "c" not found.
+func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
+	if err := checkUID(pod.UID); err != nil {
+		return err
+	}
+	state := m.state(pod.UID)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.pod = pod
+	return m.setUpLocked(ctx, pod)
+}
+
+func (m *Manager) setUpLocked(ctx context.Context, pod *corev1.Pod) error {
+	var errs []error
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if err := m.setUpVolume(ctx, pod, volume); err != nil {
+			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+	if err := checkName(volume.Name); err != nil {
+		return err
+	}
+	switch {
+	case volume.HostPath != nil:
+		return setUpHostPath(volume.HostPath)
+	case volume.EmptyDir != nil:
+		return m.setUpEmptyDir(pod, volume)
+	case isContent(volume):
+		return m.setUpContent(ctx, pod, volume)
+	case volume.VolumeSource == corev1.VolumeSource{}:
+		// A volume without a source is an empty directory.
+		return m.setUpEmptyDir(pod, &corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	return errors.New("no volume plugin matched")
+}
+
+// TearDown unmounts and removes everything that the pod has on this node. It may be called for any UID, in any state, again
+// and again; an error means that something is left and a later call will try again.
+func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
+	if err := checkUID(podUID); err != nil {
+		return err
+	}
+	state := m.state(podUID)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.pod = nil
+	m.tokens.forget(podUID)
+	dir := m.podDir(podUID)
+	if err := unmountBelow(dir); err != nil {
+		return fmt.Errorf("tear down volumes of pod %s: %w", podUID, err)
+	}
+	if err := removeTree(dir); err != nil {
+		return fmt.Errorf("tear down volumes of pod %s: %w", podUID, err)
+	}
+	m.mu.Lock()
+	delete(m.pods, podUID)
+	m.mu.Unlock()
+	klog.FromContext(ctx).V(3).Info("Removed volumes of pod", "podUID", podUID)
+	return nil
+}
+
+// Sweep tears down every pod that has a directory here and is not live. It goes on after errors and returns them joined.
+func (m *Manager) Sweep(ctx context.Context, live func(podUID types.UID) bool) error {
+	entries, err := os.ReadDir(m.cfg.RootDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list pods with volumes: %w", err)
+	}
+	var errs []error
+	for _, entry := range entries {
+		uid := types.UID(entry.Name())
+		if !entry.IsDir() || live(uid) {
+			continue
+		}
+		errs = append(errs, m.TearDown(ctx, uid))
+	}
+	return errors.Join(errs...)
+}
+
+// Run keeps the changing content of all pods up to date until ctx ends.
+func (m *Manager) Run(ctx context.Context) error {
+	wait.JitterUntilWithContext(ctx, m.refresh, m.cfg.RefreshPeriod, 0.5, true)
+	return nil
+}
+
+func (m *Manager) refresh(ctx context.Context) {
+	m.mu.Lock()
+	states := make([]*podState, 0, len(m.pods))
+	for _, state := range m.pods {
+		states = append(states, state)
+	}
+	m.mu.Unlock()
+	for _, state := range states {
+		if ctx.Err() != nil {
+			return
+		}
+		m.refreshPod(ctx, state)
+	}
+}
+
+func (m *Manager) refreshPod(ctx context.Context, state *podState) {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.pod == nil {
+		return
+	}
+	for i := range state.pod.Spec.Volumes {
+		volume := &state.pod.Spec.Volumes[i]
+		if !isContent(volume) {
+			continue
+		}
+		if err := m.setUpContent(ctx, state.pod, volume); err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
+			klog.FromContext(ctx).Error(err, "Volume keeps its old content", "pod", klog.KObj(state.pod), "volume", volume.Name)
+			if m.cfg.OnRefreshError != nil {
+				m.cfg.OnRefreshError(state.pod, err)
+			}
+		}
+	}
+}
+
+func (m *Manager) state(uid types.UID) *podState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := m.pods[uid]
+	if state == nil {
+		state = &podState{}
+		m.pods[uid] = state
+	}
+	return state
+}
+
+func (m *Manager) podDir(uid types.UID) string { return filepath.Join(m.cfg.RootDir, string(uid)) }
+
+// volumeDir is where a volume of this kind (empty-dir, configmap, ...) is kept.
+func (m *Manager) volumeDir(uid types.UID, kind, volume string) string {
+	return filepath.Join(m.podDir(uid), "volumes", "kubernetes.io~"+kind, volume)
+}
+
+func checkUID(uid types.UID) error {
+	if err := checkName(string(uid)); err != nil {
+		return fmt.Errorf("pod UID: %w", err)
+	}
+	return nil
+}
+
+// checkName refuses what can't be the name of one directory; the API server does too, but here it guards the disk.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("invalid name %q", name)
+	}
+	return nil
+}

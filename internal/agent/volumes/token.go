@@ -1,0 +1,150 @@
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// defaultTokenSeconds is a token's life when the projection doesn't say.
+	defaultTokenSeconds = 3600
+	// maxTokenAge is when even a long-lived token is replaced.
+	maxTokenAge = 24 * time.Hour
+)
+
+// addToken adds a service account's token, bound to the pod. Who may read it: the group of the pod's volumes, or the one user that
+// all of its containers run as, or else everybody in the pod, as the default mode says.
+func (m *Manager) addToken(ctx context.Context, pod *corev1.Pod, content files, source *corev1.ServiceAccountTokenProjection, defaultMode os.FileMode) error {
+	key := tokenKey{pod: pod.UID, audience: source.Audience, seconds: defaultTokenSeconds}
+	if source.ExpirationSeconds != nil {
+		key.seconds = *source.ExpirationSeconds
+	}
+	token, err := m.tokens.get(ctx, pod, key)
+	if err != nil {
+		return err
+	}
+	f := file{data: []byte(token), mode: defaultMode, uid: onlyUser(pod)}
+	if f.uid != nil || fsGroup(pod) != nil {
+		f.mode = 0o600
+	}
+	content[source.Path] = f
+	return nil
+}
+
+// onlyUser is the user that every container of pod runs as; nil when one doesn't say or they differ.
+func onlyUser(pod *corev1.Pod) *int64 {
+	var fallback, only *int64
+	if pod.Spec.SecurityContext != nil {
+		fallback = pod.Spec.SecurityContext.RunAsUser
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			user := fallback
+			if sc := containers[i].SecurityContext; sc != nil && sc.RunAsUser != nil {
+				user = sc.RunAsUser
+			}
+			if user == nil || only != nil && *only != *user {
+				return nil
+			}
+			only = user
+		}
+	}
+	return only
+}
+
+// tokenKey tells one token of a pod from another; a pod has one service account all its life.
+type tokenKey struct {
+	pod      types.UID
+	audience string
+	seconds  int64
+}
+
+// tokenCache keeps tokens until they have used up most of their life.
+type tokenCache struct {
+	objects Objects
+	clock   clock.PassiveClock
+
+	mu     sync.Mutex
+	tokens map[tokenKey]issuedToken
+}
+
+// issuedToken is a token and when it was got and ends.
+type issuedToken struct {
+	text             string
+	issued, deadline time.Time
+}
+
+func newTokenCache(objects Objects, clock clock.PassiveClock) *tokenCache {
+	return &tokenCache{objects: objects, clock: clock, tokens: map[tokenKey]issuedToken{}}
+}
+
+// get returns a token that is good for a while. When a new one can't be had, the old one serves until it ends.
+func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (string, error) {
+	now := c.clock.Now()
+	c.mu.Lock()
+	token, ok := c.tokens[key]
+	c.mu.Unlock()
+	if ok && !token.aging(now) {
+		return token.text, nil
+	}
+	fresh, err := c.request(ctx, pod, key)
+	switch {
+	case err == nil:
+	case ok && now.Before(token.deadline):
+		klog.FromContext(ctx).Error(err, "Keeping the old service account token", "pod", klog.KObj(pod), "expires", token.deadline)
+		return token.text, nil
+	default:
+		return "", err
+	}
+	c.mu.Lock()
+	c.tokens[key] = fresh
+	c.mu.Unlock()
+	return fresh.text, nil
+}
+
+func (c *tokenCache) request(ctx context.Context, pod *corev1.Pod, key tokenKey) (issuedToken, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &key.seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}, ObjectMeta: metav1.ObjectMeta{}}
+	if key.audience != "" {
+		request.Spec.Audiences = []string{key.audience}
+	}
+	account := pod.Spec.ServiceAccountName
+	if account == "" {
+		account = "default"
+	}
+	now := c.clock.Now()
+	answer, err := c.objects.ServiceAccountToken(ctx, pod.Namespace, account, request)
+	if err != nil {
+		return issuedToken{}, fmt.Errorf("failed to fetch token: %w", err)
+	}
+	return issuedToken{text: answer.Status.Token, issued: now, deadline: answer.Status.ExpirationTimestamp.Time}, nil
+}
+
+// aging is true when four fifths of the token's life are over, or a day.
+func (t issuedToken) aging(now time.Time) bool {
+	life := t.deadline.Sub(t.issued)
+	return now.After(t.issued.Add(maxTokenAge)) || now.After(t.issued.Add(life/5*4))
+}
+
+// forget drops the tokens of a pod.
+func (c *tokenCache) forget(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key := range c.tokens {
+		if key.pod == pod {
+			delete(c.tokens, key)
+		}
+	}
+}
