@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
 // SecretGetter reads one Secret. What is missing gives a NotFound error.
@@ -22,16 +23,28 @@ type Getters interface {
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 }
 
-// ClientGetters reads through an API client.
-func ClientGetters(client kubernetes.Interface) Getters { return clientGetters{client} }
+// NewGetters reads through an API client. Service accounts, which every new pod
+// needs, are looked up in accounts first when that is given; what it does not
+// know yet is read through the client.
+func NewGetters(client kubernetes.Interface, accounts corelisters.ServiceAccountLister) Getters {
+	return clientGetters{client: client, accounts: accounts}
+}
 
-type clientGetters struct{ client kubernetes.Interface }
+type clientGetters struct {
+	client   kubernetes.Interface
+	accounts corelisters.ServiceAccountLister
+}
 
 func (g clientGetters) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	return g.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (g clientGetters) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	if g.accounts != nil {
+		if account, err := g.accounts.ServiceAccounts(namespace).Get(name); err == nil {
+			return account, nil
+		}
+	}
 	return g.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
