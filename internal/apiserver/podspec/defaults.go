@@ -1,0 +1,103 @@
+package podspec
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+// SetTemplateDefaults fills in what a pod template leaves out.
+func SetTemplateDefaults(template *corev1.PodTemplateSpec) {
+	SetDefaults(&template.Spec)
+}
+
+// SetDefaults fills in what every pod specification may leave out, whether it
+// belongs to a pod or to a template.
+func SetDefaults(spec *corev1.PodSpec) {
+	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
+	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
+	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
+	fillPointer(&spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
+	if spec.SecurityContext == nil {
+		spec.SecurityContext = &corev1.PodSecurityContext{}
+	}
+	linkServiceAccount(spec)
+	for i := range spec.Volumes {
+		setVolumeDefaults(&spec.Volumes[i])
+	}
+	for i := range spec.InitContainers {
+		setContainerDefaults(&spec.InitContainers[i])
+	}
+	for i := range spec.Containers {
+		setContainerDefaults(&spec.Containers[i])
+	}
+	for i := range spec.EphemeralContainers {
+		c := corev1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon)
+		setContainerDefaults(&c)
+		spec.EphemeralContainers[i].EphemeralContainerCommon = corev1.EphemeralContainerCommon(c)
+	}
+	RoundResources(spec.Overhead)
+	if spec.Resources != nil {
+		RoundResources(spec.Resources.Limits)
+		RoundResources(spec.Resources.Requests)
+	}
+}
+
+// SetPodDefaults fills in what only a pod, not a template, gets by default. It
+// runs after SetDefaults.
+func SetPodDefaults(spec *corev1.PodSpec) {
+	for i := range spec.Containers {
+		requestLimits(&spec.Containers[i].Resources)
+	}
+	for i := range spec.InitContainers {
+		requestLimits(&spec.InitContainers[i].Resources)
+	}
+	setPodResourceDefaults(spec)
+	fillPointer(&spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	if spec.HostNetwork {
+		publishHostPorts(spec.Containers)
+		publishHostPorts(spec.InitContainers)
+	}
+}
+
+// linkServiceAccount keeps serviceAccount, the field's old name, equal to
+// serviceAccountName.
+func linkServiceAccount(spec *corev1.PodSpec) {
+	if spec.ServiceAccountName == "" {
+		spec.ServiceAccountName = spec.DeprecatedServiceAccount
+	}
+	spec.DeprecatedServiceAccount = spec.ServiceAccountName
+}
+
+// publishHostPorts gives every port of a pod in the node's network its own number there.
+func publishHostPorts(containers []corev1.Container) {
+	for i := range containers {
+		for j := range containers[i].Ports {
+			fill(&containers[i].Ports[j].HostPort, containers[i].Ports[j].ContainerPort)
+		}
+	}
+}
+
+// RoundResources rounds every quantity up to a thousandth, the finest amount that is kept.
+func RoundResources(list corev1.ResourceList) {
+	for name, quantity := range list {
+		if !quantity.RoundUp(resource.Milli) {
+			list[name] = quantity
+		}
+	}
+}
+
+// fill sets an empty field to its default.
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// fillPointer sets a missing optional field to its default.
+func fillPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = ptr.To(value)
+	}
+}

@@ -1,0 +1,94 @@
+package podspec
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, a := range aliases {
+		at := path.Index(i)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, false, nil)...)
+		for j, name := range a.Hostnames {
+			errs = append(errs, dnsSubdomain(at.Child("hostnames").Index(j), name)...)
+		}
+	}
+	return errs
+}
+
+// What a resolver in a container can be told at most.
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+)
+
+func validateDNSConfig(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	c := spec.DNSConfig
+	if spec.DNSPolicy == corev1.DNSNone {
+		switch {
+		case c == nil:
+			return field.ErrorList{field.Required(path, fmt.Sprintf("must provide `dnsConfig` when `dnsPolicy` is %s", corev1.DNSNone))}
+		case len(c.Nameservers) == 0:
+			return field.ErrorList{field.Required(path.Child("nameservers"), fmt.Sprintf("must provide at least one DNS nameserver when `dnsPolicy` is %s", corev1.DNSNone))}
+		}
+	}
+	if c == nil {
+		return nil
+	}
+	if len(c.Nameservers) > maxNameservers {
+		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers)))
+	}
+	for i, ip := range c.Nameservers {
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("nameservers").Index(i), ip, false, nil)...)
+	}
+	errs = append(errs, validateSearches(c.Searches, path.Child("searches"))...)
+	for i, o := range c.Options {
+		if o.Name == "" {
+			errs = append(errs, field.Required(path.Child("options").Index(i), "must not be empty"))
+		}
+	}
+	return errs
+}
+
+func validateSearches(searches []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(searches) > maxSearches {
+		errs = append(errs, field.Invalid(path, searches, fmt.Sprintf("must not have more than %v search paths", maxSearches)))
+	}
+	if len(strings.Join(searches, " ")) > maxSearchChars {
+		errs = append(errs, field.Invalid(path, searches, fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars)))
+	}
+	for i, s := range searches {
+		if s != "." {
+			s = strings.TrimSuffix(s, ".")
+			errs = append(errs, invalid(path.Index(i), s, utilvalidation.IsDNS1123SubdomainWithUnderscore(s))...)
+		}
+	}
+	return errs
+}
+
+// validateGates checks what holds a pod back from being scheduled or ready.
+func validateGates(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, g := range spec.ReadinessGates {
+		errs = append(errs, labelName(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
+	}
+	names := sets.New[string]()
+	for i, g := range spec.SchedulingGates {
+		at := path.Child("schedulingGates").Index(i)
+		errs = append(errs, labelName(at.Child("name"), g.Name)...)
+		if names.Has(g.Name) {
+			errs = append(errs, field.Duplicate(at, g.Name))
+		}
+		names.Insert(g.Name)
+	}
+	return errs
+}
