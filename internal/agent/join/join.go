@@ -1,0 +1,269 @@
+package join
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki"
+)
+
+// Config says who joins what.
+type Config struct {
+	// Server is the URL of the API server, https://HOST:PORT.
+	Server string
+	// Token is a join token, ID.SECRET.CAHASH. It may be empty when the node has joined before.
+	Token string
+	// NodeName is the name of the Node, and of the user system:node:NAME.
+	NodeName string
+	// NodeIPs are the addresses that the serving certificate is for.
+	NodeIPs []net.IP
+	// DataDir holds the directory pki.
+	DataDir string
+	// Patience is how long an unreachable server is tried and how long a certificate is waited for; the default is a minute.
+	Patience time.Duration
+	// Clock tells the time; the default is the real one.
+	Clock clock.Clock
+}
+
+// Identity is a node that belongs to a cluster.
+type Identity struct {
+	cfg     Config
+	server  *url.URL
+	store   store
+	ca      *x509.Certificate
+	client  atomic.Pointer[tls.Certificate]
+	serving atomic.Pointer[tls.Certificate]
+}
+
+// Join returns the node's identity: the stored one, or a new one got with the join token. Errors are one line that says what to do.
+func Join(ctx context.Context, cfg Config) (*Identity, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = time.Minute
+	}
+	server, err := parseServer(cfg.Server)
+	if err != nil {
+		return nil, err
+	}
+	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}}
+	if id.ca, err = id.authority(ctx); err != nil {
+		return nil, fmt.Errorf("join: %w", err)
+	}
+	if err := id.loadClient(); err != nil {
+		return nil, fmt.Errorf("join: %w", err)
+	}
+	if pair := id.client.Load(); pair == nil || !valid(pair.Leaf, cfg.Clock.Now()) {
+		if err := id.bootstrap(ctx); err != nil {
+			return nil, fmt.Errorf("join: %w", err)
+		}
+	}
+	if err := id.loadServing(); err != nil {
+		return nil, fmt.Errorf("join: %w", err)
+	}
+	if err := id.writeKubeconfig(); err != nil {
+		return nil, fmt.Errorf("join: %w", err)
+	}
+	return id, nil
+}
+
+func parseServer(server string) (*url.URL, error) {
+	parsed, err := url.Parse(server)
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
+		return nil, fmt.Errorf("server %q: expected https://HOST:PORT", server)
+	}
+	return parsed, nil
+}
+
+// authority returns the CA that the node trusts. The stored one counts; a token of another cluster is an error.
+func (id *Identity) authority(ctx context.Context) (*x509.Certificate, error) {
+	stored, err := id.store.readCA()
+	if err != nil {
+		return nil, err
+	}
+	if id.cfg.Token == "" {
+		if stored == nil {
+			return nil, fmt.Errorf("this node has not joined a cluster yet (%s is empty): give it a join token", id.store.dir)
+		}
+		return stored, nil
+	}
+	token, err := ParseToken(id.cfg.Token)
+	if err != nil {
+		return nil, err
+	}
+	if stored != nil {
+		if pki.HashOf(stored) != token.CAHash {
+			return nil, fmt.Errorf("%s belongs to another cluster than the join token: remove it to join that cluster", id.store.dir)
+		}
+		return stored, nil
+	}
+	data, err := fetchAuthority(ctx, id.server, token.CAHash, id.cfg.Patience, id.cfg.Clock)
+	if err != nil {
+		return nil, err
+	}
+	if err := id.store.write(caFile, data); err != nil {
+		return nil, err
+	}
+	return id.store.readCA()
+}
+
+// loadClient takes the stored client certificate, if there is one for this node.
+func (id *Identity) loadClient() error {
+	pair, err := id.store.readPair(clientFile)
+	if err != nil || pair == nil {
+		return err
+	}
+	if !issuedBy(pair, id.ca, id.cfg.NodeName) {
+		return fmt.Errorf("%s is the certificate of %s, not of node %s in this cluster: remove it to join again",
+			id.store.path(clientFile), pair.Leaf.Subject.CommonName, id.cfg.NodeName)
+	}
+	if id.cfg.Clock.Now().Before(pair.Leaf.NotBefore) {
+		return fmt.Errorf("the node's certificate is valid from %s, but this machine's clock says %s: set the clock",
+			pair.Leaf.NotBefore.Format(time.RFC3339), id.cfg.Clock.Now().Format(time.RFC3339))
+	}
+	id.client.Store(pair)
+	return nil
+}
+
+// loadServing takes the stored serving certificate if it still fits this node.
+func (id *Identity) loadServing() error {
+	pair, err := id.store.readPair(servingFile)
+	if err != nil {
+		return err
+	}
+	if pair != nil && issuedBy(pair, id.ca, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && id.covers(pair.Leaf) {
+		id.serving.Store(pair)
+	}
+	return nil
+}
+
+// covers tells whether a serving certificate is for the node's name and all its addresses.
+func (id *Identity) covers(cert *x509.Certificate) bool {
+	for _, ip := range id.cfg.NodeIPs {
+		if cert.VerifyHostname(ip.String()) != nil {
+			return false
+		}
+	}
+	return cert.VerifyHostname(id.cfg.NodeName) == nil
+}
+
+// bootstrap gets a client certificate with the join token.
+func (id *Identity) bootstrap(ctx context.Context) error {
+	if id.cfg.Token == "" {
+		return errors.New("the node's certificate has ended: give it a new join token")
+	}
+	token, err := ParseToken(id.cfg.Token)
+	if err != nil {
+		return err
+	}
+	config := id.baseConfig()
+	config.BearerToken = token.bearer()
+	return id.renewClient(ctx, config)
+}
+
+// renewClient gets a client certificate with the given credentials, stores and uses it.
+func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error {
+	pair, err := id.request(ctx, config, wantedClient(id.cfg.NodeName), clientFile)
+	if err != nil {
+		return fmt.Errorf("get a client certificate for node %s: %w", id.cfg.NodeName, err)
+	}
+	id.client.Store(pair)
+	klog.FromContext(ctx).Info("Got a client certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
+	return nil
+}
+
+func (id *Identity) renewServing(ctx context.Context) error {
+	pair, err := id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, id.cfg.NodeIPs), servingFile)
+	if err != nil {
+		return fmt.Errorf("get a serving certificate for node %s: %w", id.cfg.NodeName, err)
+	}
+	id.serving.Store(pair)
+	klog.FromContext(ctx).Info("Got a serving certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
+	return nil
+}
+
+func (id *Identity) request(ctx context.Context, config *rest.Config, w wanted, name string) (*tls.Certificate, error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, id.cfg.Patience)
+	defer cancel()
+	data, err := requestCertificate(ctx, client, w, id.cfg.Clock)
+	if err != nil {
+		return nil, explainRefusal(err)
+	}
+	pair, err := tls.X509KeyPair(data, data)
+	if err != nil {
+		return nil, err
+	}
+	if !issuedBy(&pair, id.ca, id.cfg.NodeName) {
+		return nil, errors.New("the server's certificate is for somebody else or not signed by the cluster's CA")
+	}
+	return &pair, id.store.write(name, data)
+}
+
+// baseConfig reaches the server and trusts only the cluster's CA; it has no credentials.
+func (id *Identity) baseConfig() *rest.Config {
+	return &rest.Config{
+		Host:            id.server.String(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: id.ca.Raw})},
+	}
+}
+
+// RESTConfig is how the node talks to the server. Clients made from it follow renewals of the certificate by themselves.
+func (id *Identity) RESTConfig() *rest.Config {
+	config := id.baseConfig()
+	config.TLSClientConfig.CertFile = id.store.path(clientFile)
+	config.TLSClientConfig.KeyFile = id.store.path(clientFile)
+	return config
+}
+
+// KubeconfigPath is a kubeconfig with the node's own rights.
+func (id *Identity) KubeconfigPath() string { return id.store.path(kubeconfigFile) }
+
+// CAPool holds the cluster's CA, which signs the certificates of those who may call the node.
+func (id *Identity) CAPool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(id.ca)
+	return pool
+}
+
+// ServingCertificate is for tls.Config.GetCertificate. It fails until Run has got a certificate.
+func (id *Identity) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if pair := id.serving.Load(); pair != nil {
+		return pair, nil
+	}
+	return nil, errors.New("the node has no serving certificate yet")
+}
+
+func (id *Identity) writeKubeconfig() error {
+	const name = "everynode"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: id.server.String(), CertificateAuthority: id.store.path(caFile)}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: id.store.path(clientFile), ClientKey: id.store.path(clientFile)}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return id.store.write(kubeconfigFile, data)
+}

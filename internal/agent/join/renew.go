@@ -1,0 +1,88 @@
+package join
+
+import (
+	"context"
+	"crypto/tls"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+)
+
+const (
+	firstRetry = 2 * time.Second
+	lastRetry  = 5 * time.Minute
+)
+
+// Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, until ctx ends.
+func (id *Identity) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		id.keep(ctx, "client", id.client.Load, func(ctx context.Context) error { return id.renewClient(ctx, id.credentials()) })
+	})
+	wg.Go(func() { id.keep(ctx, "serving", id.serving.Load, id.renewServing) })
+	wg.Wait()
+	return nil
+}
+
+// credentials are the node's own while they are good, then the join token.
+func (id *Identity) credentials() *rest.Config {
+	if pair := id.client.Load(); pair != nil && valid(pair.Leaf, id.cfg.Clock.Now()) {
+		return id.RESTConfig()
+	}
+	config := id.baseConfig()
+	if token, err := ParseToken(id.cfg.Token); err == nil {
+		config.BearerToken = token.bearer()
+	}
+	return config
+}
+
+// keep renews one certificate whenever it is time; a failure is tried again soon, then ever less often.
+func (id *Identity) keep(ctx context.Context, kind string, current func() *tls.Certificate, renew func(context.Context) error) {
+	logger := klog.FromContext(ctx).WithValues("certificate", kind)
+	retry := firstRetry
+	for {
+		if pair := current(); pair != nil {
+			// Spread, so that nodes that joined together don't come together.
+			at := renewalTime(pair.Leaf, 0.75+0.1*rand.Float64())
+			if soonest := id.cfg.Clock.Now().Add(firstRetry); at.Before(soonest) {
+				at = soonest // even when the server issues ever shorter ones
+			}
+			logger.V(2).Info("Certificate will be renewed", "at", at)
+			if !id.sleepUntil(ctx, at) {
+				return
+			}
+		}
+		err := renew(ctx)
+		if err == nil {
+			retry = firstRetry
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		logger.Error(err, "Certificate could not be got", "retryIn", retry)
+		if !id.sleepUntil(ctx, id.cfg.Clock.Now().Add(retry)) {
+			return
+		}
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+// sleepUntil waits for a moment of the clock; false means that ctx ended. It looks at the clock now and then, because timers
+// stand still while a machine sleeps.
+func (id *Identity) sleepUntil(ctx context.Context, at time.Time) bool {
+	for {
+		left := at.Sub(id.cfg.Clock.Now())
+		if left <= 0 {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-id.cfg.Clock.After(min(left, 10*time.Minute)):
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package join
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The files in <DataDir>/pki.
+const (
+	caFile         = "ca.crt"
+	clientFile     = "client.pem"
+	servingFile    = "serving.pem"
+	kubeconfigFile = "kubeconfig"
+)
+
+// store is the directory of the node's keys.
+type store struct{ dir string }
+
+func (s store) path(name string) string { return filepath.Join(s.dir, name) }
+
+// write replaces a file as a whole and makes sure that it is on the disk.
+func (s store) write(name string, data []byte) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("make key directory: %w", err)
+	}
+	file, err := os.CreateTemp(s.dir, "."+name+"-")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", s.path(name), err)
+	}
+	// After a rename there is nothing to remove; after an error the half-written file must not stay.
+	defer func() { _ = os.Remove(file.Name()) }()
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", s.path(name), err)
+	}
+	if err := os.Rename(file.Name(), s.path(name)); err != nil {
+		return fmt.Errorf("write %s: %w", s.path(name), err)
+	}
+	return nil
+}
+
+// readCA reads the cluster's CA; nil when the node has joined none.
+func (s store) readCA() (*x509.Certificate, error) {
+	data, err := os.ReadFile(s.path(caFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's CA: %w", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, fmt.Errorf("%s holds no certificate; remove it and join again", s.path(caFile))
+	}
+	ca, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s holds no certificate; remove it and join again: %w", s.path(caFile), err)
+	}
+	return ca, nil
+}
+
+// readPair reads a certificate with its key; nil when there is no such file.
+func (s store) readPair(name string) (*tls.Certificate, error) {
+	data, err := os.ReadFile(s.path(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read certificate: %w", err)
+	}
+	pair, err := tls.X509KeyPair(data, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not usable; remove it and join again: %w", s.path(name), err)
+	}
+	return &pair, nil
+}
+
+// issuedBy tells whether the CA signed the pair's certificate for this user.
+func issuedBy(pair *tls.Certificate, ca *x509.Certificate, nodeName string) bool {
+	return pair.Leaf.Subject.CommonName == userPrefix+nodeName && pair.Leaf.CheckSignatureFrom(ca) == nil
+}
+
+// renewalTime is when a certificate should be replaced: after part (0 to 1) of its life.
+func renewalTime(cert *x509.Certificate, part float64) time.Time {
+	life := cert.NotAfter.Sub(cert.NotBefore)
+	return cert.NotBefore.Add(time.Duration(float64(life) * part))
+}
+
+// valid tells whether the certificate can be used now.
+func valid(cert *x509.Certificate, now time.Time) bool {
+	return !now.Before(cert.NotBefore) && now.Before(cert.NotAfter)
+}
