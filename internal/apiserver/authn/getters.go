@@ -23,6 +23,9 @@ type Getters interface {
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 }
 
+// ClientGetters reads everything through an API client.
+func ClientGetters(client kubernetes.Interface) Getters { return NewGetters(client, nil) }
+
 // NewGetters reads through an API client. Service accounts, which every new pod
 // needs, are looked up in accounts first when that is given; what it does not
 // know yet is read through the client.
