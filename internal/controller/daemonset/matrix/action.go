@@ -1,0 +1,160 @@
+package matrix
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Action is something to do: *CreatePod, *DeletePod or *UpdateStatus. Its String
+// is one line for logs and tests.
+type Action interface {
+	fmt.Stringer
+	// Row is the UID of the DaemonSet the action belongs to.
+	Row() types.UID
+	// Why is the reason for the action.
+	Why() Reason
+}
+
+// Reason says in a few words why an action is taken.
+type Reason string
+
+// The reasons.
+const (
+	ReasonMissing             Reason = "node has no daemon pod"
+	ReasonSurge               Reason = "new revision, within maxSurge"
+	ReasonSurgeUnavailable    Reason = "new revision, old pod is not available"
+	ReasonNodeUnfit           Reason = "node no longer fits"
+	ReasonNodeGone            Reason = "node is gone and the pod was never bound"
+	ReasonFailed              Reason = "pod failed"
+	ReasonSucceeded           Reason = "pod succeeded"
+	ReasonDuplicate           Reason = "node has an older daemon pod"
+	ReasonOutdated            Reason = "old revision, within maxUnavailable"
+	ReasonOutdatedUnavailable Reason = "old revision, not available"
+	ReasonSurgeDone           Reason = "new pod is available"
+	ReasonSurgeOldNotReady    Reason = "new pod exists and old pod is not ready"
+	ReasonSunset              Reason = "node no longer wanted and enough pods are available"
+	ReasonStatus              Reason = "status changed"
+)
+
+// Target names the DaemonSet of an action.
+type Target struct {
+	UID             types.UID
+	Namespace, Name string
+}
+
+// Row is the UID of the DaemonSet.
+func (t Target) Row() types.UID { return t.UID }
+
+// CreatePod asks for a daemon pod on a node.
+type CreatePod struct {
+	Target
+	Node     string
+	Revision string
+	// PodName is derived from the DaemonSet, the node, the revision and the
+	// pod before it, so that a repetition meets its own pod and not a twin.
+	PodName string
+	Reason  Reason
+}
+
+// Why is the reason for the action.
+func (a *CreatePod) Why() Reason { return a.Reason }
+
+func (a *CreatePod) String() string {
+	return fmt.Sprintf("create %s/%s rev=%s (%s)", a.Name, a.Node, a.Revision, a.Reason)
+}
+
+// DeletePod asks for the deletion of exactly that pod.
+type DeletePod struct {
+	Target
+	Node    string
+	PodName string
+	PodUID  types.UID
+	Reason  Reason
+	// Detail says more about the reason, for people; it may be empty.
+	Detail string
+}
+
+// Why is the reason for the action.
+func (a *DeletePod) Why() Reason { return a.Reason }
+
+func (a *DeletePod) String() string {
+	return fmt.Sprintf("delete %s/%s pod=%s (%s)", a.Name, a.Node, a.PodName, a.Reason)
+}
+
+// UpdateStatus asks for a DaemonSet's status to be written.
+type UpdateStatus struct {
+	Target
+	Status Status
+}
+
+// Why is the reason for the action.
+func (a *UpdateStatus) Why() Reason { return ReasonStatus }
+
+func (a *UpdateStatus) String() string {
+	return fmt.Sprintf("status %s %s", a.Name, a.Status)
+}
+
+// Outcome is what became of an action.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// OK: it is done. For a creation also: the very pod exists already.
+	OK Outcome = iota
+	// Gone: what the action was about does not exist any more.
+	Gone
+	// NameTaken: a pod of that name exists and is not the one we meant.
+	NameTaken
+	// Failed: it was refused or could not be tried; try again later.
+	Failed
+)
+
+func (o Outcome) String() string { return [...]string{"ok", "gone", "name taken", "failed"}[o] }
+
+// Config sets the limits. The zero value of a field means its default.
+type Config struct {
+	// BurstReplicas bounds the creations, and separately the deletions, of one
+	// row that are in flight. Default 250.
+	BurstReplicas int
+	// ExpectationsTimeout is how long a cell waits for the event that shows its
+	// action done. Default 5 minutes.
+	ExpectationsTimeout time.Duration
+	// FailedPodBackoff and MaxFailedPodBackoff are the shortest and longest time
+	// between two deletions of failed pods on one node. Default 1 s and 15 min.
+	FailedPodBackoff, MaxFailedPodBackoff time.Duration
+	// RetryDelay and MaxRetryDelay are the shortest and longest pause after a
+	// failed action. Default 5 ms and 30 s.
+	RetryDelay, MaxRetryDelay time.Duration
+	// StatusInterval is the least time between two writes of one status while
+	// it changes. A status that says "all done" does not wait. Default 200 ms.
+	StatusInterval time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	set := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	if c.BurstReplicas == 0 {
+		c.BurstReplicas = 250
+	}
+	set(&c.ExpectationsTimeout, 5*time.Minute)
+	set(&c.FailedPodBackoff, time.Second)
+	set(&c.MaxFailedPodBackoff, 15*time.Minute)
+	set(&c.RetryDelay, 5*time.Millisecond)
+	set(&c.MaxRetryDelay, 30*time.Second)
+	set(&c.StatusInterval, 200*time.Millisecond)
+	return c
+}
+
+// backoff is base doubled once per failure after the first, at most limit.
+func backoff(base, limit time.Duration, failures int) time.Duration {
+	d := base
+	for i := 1; i < failures && d < limit; i++ {
+		d *= 2
+	}
+	return min(d, limit)
+}

@@ -1,0 +1,163 @@
+package matrix
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Phase is where a cell stands. See the package comment for the arrows.
+type Phase uint8
+
+// The phases.
+const (
+	Idle Phase = iota
+	Missing
+	Creating
+	Progressing
+	Available
+	Outdated
+	OutdatedUnavailable
+	Surging
+	Failing
+	Misscheduled
+	Excess
+	Terminating
+	Stranded
+	phaseCount
+)
+
+func (p Phase) String() string {
+	return [...]string{"Idle", "Missing", "Creating", "Progressing", "Available", "Outdated", "OutdatedUnavailable",
+		"Surging", "Failed", "Misscheduled", "Excess", "Terminating", "Stranded"}[p]
+}
+
+// work is what a cell wants done; a row keeps a set of cells for each kind.
+type work uint8
+
+const (
+	workNone    work = iota
+	workRemove       // delete pods, now
+	workSunset       // delete the old pod once enough others are available
+	workCreate       // create a pod, now
+	workReplace      // delete the old pod when maxUnavailable allows
+	workSurge        // create a second pod when maxSurge allows
+	workCount
+)
+
+// trackedPod is a pod the matrix knows.
+type trackedPod struct {
+	info PodInfo
+	cell *cell // nil while it has no node or no row
+	// doomedUntil is set from the moment its deletion leaves Ready; until then
+	// the pod counts as terminating whatever its last event said.
+	doomedUntil time.Time
+}
+
+// live tells whether the pod is not on its way out.
+func (p *trackedPod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
+
+// mapped tells whether the pod occupies its cell: a finished pod whose deletion
+// hangs on a finalizer does not.
+func (p *trackedPod) mapped() bool { return p.info.Phase == PodActive || !p.info.Terminating }
+
+// failureBackoff spaces the deletions of failed pods on one node.
+type failureBackoff struct {
+	generation int64
+	delay      time.Duration
+	at         time.Time
+}
+
+// until returns when the next failed pod may be deleted; zero means at once.
+func (b *failureBackoff) until(generation int64) time.Time {
+	if b.delay == 0 || b.generation != generation {
+		return time.Time{}
+	}
+	return b.at.Add(b.delay)
+}
+
+// next counts one deletion. A spec change or a long quiet time starts anew.
+func (b *failureBackoff) next(generation int64, now time.Time, cfg *Config) {
+	if b.delay == 0 || b.generation != generation || now.Sub(b.at) > 2*cfg.MaxFailedPodBackoff {
+		b.delay = cfg.FailedPodBackoff
+	} else {
+		b.delay = min(2*b.delay, cfg.MaxFailedPodBackoff)
+	}
+	b.generation, b.at = generation, now
+}
+
+// cell is one (DaemonSet, Node) pair. It exists while the node should run the
+// daemon or a pod is there.
+type cell struct {
+	row    *row
+	column *column // nil while there is no such Node
+	node   string
+
+	eligibility Eligibility
+	pods        []*trackedPod // in the order of older
+
+	// creating is the name of the pod that is on its way, until creatingUntil.
+	creating      string
+	creatingUntil time.Time
+	nameAttempt   int
+	predecessor   types.UID // the last pod that left
+
+	failures       failureBackoff
+	deleteFailures int
+	retryAt        time.Time // no deletion before that
+
+	verdict verdict
+	timer   deadline
+}
+
+func (c *cell) insert(p *trackedPod) {
+	p.cell = c
+	i, _ := slices.BinarySearchFunc(c.pods, p, func(a, b *trackedPod) int { return older(&a.info, &b.info) })
+	c.pods = slices.Insert(c.pods, i, p)
+	if p.info.Name == c.creating {
+		c.creating, c.creatingUntil = "", time.Time{}
+	}
+}
+
+func (c *cell) remove(p *trackedPod) {
+	c.pods = slices.DeleteFunc(c.pods, func(o *trackedPod) bool { return o == p })
+	p.cell = nil
+}
+
+// expire drops expectations that were never met.
+func (c *cell) expire(now time.Time) {
+	if c.creating != "" && !c.creatingUntil.After(now) {
+		c.creating, c.creatingUntil = "", time.Time{}
+	}
+	for _, p := range c.pods {
+		if !p.doomedUntil.IsZero() && !p.doomedUntil.After(now) {
+			p.doomedUntil = time.Time{}
+		}
+	}
+}
+
+// expectation returns when the next expectation runs out; zero means none.
+func (c *cell) expectation() time.Time {
+	at := c.creatingUntil
+	for _, p := range c.pods {
+		at = sooner(at, p.doomedUntil)
+	}
+	return at
+}
+
+// before is the pod that a new one follows: the youngest here, else the last
+// that left.
+func (c *cell) before() types.UID {
+	var youngest *trackedPod
+	for _, p := range c.pods {
+		if youngest == nil || p.info.Created.After(youngest.info.Created) ||
+			(p.info.Created.Equal(youngest.info.Created) && p.info.Name > youngest.info.Name) {
+			youngest = p
+		}
+	}
+	if youngest != nil {
+		return youngest.info.UID
+	}
+	return c.predecessor
+}

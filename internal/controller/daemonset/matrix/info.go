@@ -1,0 +1,195 @@
+package matrix
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/pod"
+)
+
+// Strategy is how a row replaces pods of an older revision. It is comparable.
+type Strategy struct {
+	// OnDelete leaves old pods alone until somebody deletes them.
+	OnDelete bool
+	// MaxUnavailable and MaxSurge are counts of cells or percentages of the
+	// desired cells, rounded up.
+	MaxUnavailable, MaxSurge intstr.IntOrString
+}
+
+// DaemonSetInfo is all that the matrix reads of a DaemonSet.
+type DaemonSetInfo struct {
+	UID             types.UID
+	Namespace, Name string
+	// Generation is the generation of the spec that the other fields describe.
+	// A new generation forgives failed pods.
+	Generation int64
+	// Revision is the hash of the current template.
+	Revision        string
+	Placement       *Placement
+	Strategy        Strategy
+	MinReadySeconds int32
+	// Held stops creations and deletions, not counting: the row's next revision
+	// is being worked out.
+	Held bool
+	// Deleting stops every action: the DaemonSet is on its way out.
+	Deleting bool
+	// Reported is the status as last read from the API.
+	Reported Status
+}
+
+// NodeInfo is all that the matrix reads of a Node.
+type NodeInfo struct {
+	Name   string
+	Labels map[string]string
+	Taints []corev1.Taint
+}
+
+// PodInfo is all that the matrix reads of a Pod. It is comparable.
+type PodInfo struct {
+	UID  types.UID
+	Name string
+	// Owner is the UID of the DaemonSet that controls the pod.
+	Owner types.UID
+	// Node is the node the pod is bound to or meant for; "" for none.
+	Node     string
+	Bound    bool
+	Revision string
+	Phase    PodPhase
+	Ready    bool
+	// ReadySince is when Ready became true; only set while Ready.
+	ReadySince  time.Time
+	Terminating bool
+	// Adopting says that the pod is not ours yet but about to be: it fills its
+	// cell, and nothing is done to it.
+	Adopting bool
+	Created  time.Time
+}
+
+// PodPhase is a pod's phase as far as it matters here.
+type PodPhase uint8
+
+// The three cases: alive (or about to be), ended badly, ended well.
+const (
+	PodActive PodPhase = iota
+	PodFailed
+	PodSucceeded
+)
+
+func (p PodPhase) String() string { return [...]string{"active", "failed", "succeeded"}[p] }
+
+// ProjectNode reduces a Node to what the matrix reads. It shares the Node's
+// maps and slices, which must not change afterwards.
+func ProjectNode(n *corev1.Node) NodeInfo {
+	return NodeInfo{Name: n.Name, Labels: n.Labels, Taints: n.Spec.Taints}
+}
+
+// Equal tells whether both describe the same node for the purpose of placement.
+// When a taint was added does not matter.
+func (n NodeInfo) Equal(o NodeInfo) bool {
+	return n.Name == o.Name && maps.Equal(n.Labels, o.Labels) &&
+		slices.EqualFunc(n.Taints, o.Taints, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value })
+}
+
+// ProjectPod reduces a Pod to what the matrix reads, as a pod of the DaemonSet
+// owner.
+func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
+	info := PodInfo{
+		UID: p.UID, Name: p.Name, Owner: owner,
+		Node: pod.TargetNode(p), Bound: pod.IsBound(p),
+		Revision:    p.Labels[appsv1.ControllerRevisionHashLabelKey],
+		Terminating: pod.IsTerminating(p),
+		Created:     utc(p.CreationTimestamp),
+	}
+	switch p.Status.Phase {
+	case corev1.PodFailed:
+		info.Phase = PodFailed
+	case corev1.PodSucceeded:
+		info.Phase = PodSucceeded
+	}
+	if since, ready := pod.ReadySince(p); ready {
+		info.Ready, info.ReadySince = true, since.UTC()
+	}
+	return info
+}
+
+// utc makes times comparable with ==.
+func utc(t metav1.Time) time.Time {
+	if t.IsZero() {
+		return time.Time{}
+	}
+	return t.Time.UTC()
+}
+
+// availableAt returns from when on the pod counts as available; false if it is
+// not on its way there.
+func (p *PodInfo) availableAt(minReadySeconds int32) (time.Time, bool) {
+	switch {
+	case !p.Ready:
+		return time.Time{}, false
+	case minReadySeconds <= 0:
+		return time.Time{}, true
+	case p.ReadySince.IsZero():
+		return time.Time{}, false
+	}
+	return p.ReadySince.Add(time.Duration(minReadySeconds) * time.Second), true
+}
+
+func (p *PodInfo) available(minReadySeconds int32, now time.Time) bool {
+	at, ok := p.availableAt(minReadySeconds)
+	return ok && !at.After(now)
+}
+
+// older orders the pods of a cell: bound ones first, then by age, then by name.
+// The first is the one that is kept and reported.
+func older(a, b *PodInfo) int {
+	if a.Bound != b.Bound {
+		if a.Bound {
+			return -1
+		}
+		return 1
+	}
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	switch {
+	case a.Name < b.Name:
+		return -1
+	case a.Name > b.Name:
+		return 1
+	}
+	return 0
+}
+
+// Status is the part of a DaemonSet's status that the matrix computes. It is
+// comparable.
+type Status struct {
+	ObservedGeneration                                                     int64
+	Desired, Current, Misscheduled, Ready, Updated, Available, Unavailable int32
+}
+
+// ProjectStatus reads a DaemonSet's status.
+func ProjectStatus(s *appsv1.DaemonSetStatus) Status {
+	return Status{
+		ObservedGeneration: s.ObservedGeneration,
+		Desired:            s.DesiredNumberScheduled, Current: s.CurrentNumberScheduled,
+		Misscheduled: s.NumberMisscheduled, Ready: s.NumberReady,
+		Updated: s.UpdatedNumberScheduled, Available: s.NumberAvailable,
+		Unavailable: s.NumberUnavailable,
+	}
+}
+
+// Apply writes the status into s and leaves its other fields alone.
+func (st Status) Apply(s *appsv1.DaemonSetStatus) {
+	s.ObservedGeneration = st.ObservedGeneration
+	s.DesiredNumberScheduled, s.CurrentNumberScheduled = st.Desired, st.Current
+	s.NumberMisscheduled, s.NumberReady = st.Misscheduled, st.Ready
+	s.UpdatedNumberScheduled, s.NumberAvailable = st.Updated, st.Available
+	s.NumberUnavailable = st.Unavailable
+}

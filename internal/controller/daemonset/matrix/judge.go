@@ -1,0 +1,358 @@
+package matrix
+
+import "time"
+
+// tally is what a cell adds to its row's totals. The first six fields are the
+// status, which goes by the oldest pod of a desired cell; the last three serve
+// the rollout, which looks at all live pods.
+type tally struct {
+	desired, current, misscheduled, ready, updated, available int32
+
+	rolloutUnavailable, rolloutSurging, rolloutAvailable int32
+}
+
+func (t *tally) add(o *tally, sign int32) {
+	t.desired += sign * o.desired
+	t.current += sign * o.current
+	t.misscheduled += sign * o.misscheduled
+	t.ready += sign * o.ready
+	t.updated += sign * o.updated
+	t.available += sign * o.available
+	t.rolloutUnavailable += sign * o.rolloutUnavailable
+	t.rolloutSurging += sign * o.rolloutSurging
+	t.rolloutAvailable += sign * o.rolloutAvailable
+}
+
+// verdict is all that follows from the present facts of one cell.
+type verdict struct {
+	phase Phase
+	work  work
+	tally tally
+	// wake is when the verdict may change by time alone; zero means never.
+	wake time.Time
+}
+
+// removal is one pod to delete now.
+type removal struct {
+	pod    *trackedPod
+	reason Reason
+}
+
+// judgement computes the verdict of one cell. It changes nothing.
+type judgement struct {
+	cell  *cell
+	spec  *DaemonSetInfo
+	surge bool
+	now   time.Time
+	census
+
+	verdict  verdict
+	removals []removal
+	surplus  bool
+}
+
+// census sorts the pods of a cell.
+type census struct {
+	mapped, live, active, finished    int
+	oldLive, newLive                  int
+	first                             *trackedPod // of the mapped
+	oldestOld, oldestNew              *trackedPod // of the live
+	activeFirst, activeOld, activeNew *trackedPod // of the active
+	activeOldCount, activeNewCount    int
+	adopting                          bool
+}
+
+func takeCensus(pods []*trackedPod, revision string) census {
+	var c census
+	for _, p := range pods {
+		if p.mapped() {
+			c.mapped++
+			c.first = firstOf(c.first, p)
+		}
+		if !p.live() {
+			continue
+		}
+		c.live++
+		c.adopting = c.adopting || p.info.Adopting
+		updated, active := p.info.Revision == revision, p.info.Phase == PodActive
+		if updated {
+			c.newLive++
+			c.oldestNew = firstOf(c.oldestNew, p)
+		} else {
+			c.oldLive++
+			c.oldestOld = firstOf(c.oldestOld, p)
+		}
+		switch {
+		case !active:
+			c.finished++
+			continue
+		case updated:
+			c.activeNewCount++
+			c.activeNew = firstOf(c.activeNew, p)
+		default:
+			c.activeOldCount++
+			c.activeOld = firstOf(c.activeOld, p)
+		}
+		c.active++
+		c.activeFirst = firstOf(c.activeFirst, p)
+	}
+	return c
+}
+
+func firstOf(have, p *trackedPod) *trackedPod {
+	if have != nil {
+		return have
+	}
+	return p
+}
+
+// judge computes the verdict and the pods to delete now.
+func judge(c *cell, now time.Time) (verdict, []removal) {
+	j := judgement{cell: c, spec: &c.row.info, surge: c.row.surge, now: now,
+		census: takeCensus(c.pods, c.row.info.Revision)}
+	j.countStatus()
+	j.wakeAt(c.expectation())
+	switch {
+	case c.column == nil:
+		j.stranded()
+	case c.eligibility == ShouldNotRun:
+		j.countRollout()
+		j.unfit()
+	case j.live == 0:
+		j.countRollout()
+		j.empty()
+	default:
+		j.countRollout()
+		j.housekeeping()
+		j.rollout()
+		j.verdict.phase = j.occupiedPhase()
+	}
+	j.settleWork()
+	return j.verdict, j.removals
+}
+
+func (j *judgement) wakeAt(t time.Time) { j.verdict.wake = sooner(j.verdict.wake, t) }
+
+// isAvailable also arms the timer for the moment when the answer turns.
+func (j *judgement) isAvailable(p *trackedPod) bool {
+	at, ok := p.info.availableAt(j.spec.MinReadySeconds)
+	if ok && at.After(j.now) {
+		j.wakeAt(at)
+		return false
+	}
+	return ok
+}
+
+func (j *judgement) countStatus() {
+	t := &j.verdict.tally
+	if j.cell.column == nil {
+		return
+	}
+	if j.cell.eligibility != ShouldRun {
+		if j.mapped > 0 {
+			t.misscheduled = 1
+		}
+		return
+	}
+	t.desired = 1
+	if j.mapped == 0 {
+		return
+	}
+	t.current = 1
+	if j.first.info.Ready {
+		t.ready = 1
+	}
+	if j.isAvailable(j.first) {
+		t.available = 1
+	}
+	if j.first.info.Revision == j.spec.Revision {
+		t.updated = 1
+	}
+}
+
+// countRollout counts the cell for the budget. A cell with a pod too many or
+// with none counts as unavailable; while surging it counts as surging.
+func (j *judgement) countRollout() {
+	if j.cell.eligibility != ShouldRun && j.mapped == 0 {
+		return
+	}
+	t := &j.verdict.tally
+	oldest := firstOf(j.oldestOld, j.oldestNew)
+	muddled := j.oldLive > 1 || j.newLive > 1
+	if !muddled && oldest != nil && j.isAvailable(oldest) {
+		t.rolloutAvailable = 1
+	}
+	if muddled || j.oldLive == j.newLive || t.rolloutAvailable == 0 {
+		t.rolloutUnavailable = 1
+	}
+	arriving := j.oldLive == 1 && j.newLive == 0 && j.cell.creating != ""
+	waiting := j.oldLive == 1 && j.newLive == 1 && !j.isAvailable(j.oldestNew)
+	if muddled || arriving || waiting {
+		t.rolloutSurging = 1
+	}
+}
+
+// stranded: the Node object is gone. A bound pod is for the pod garbage
+// collector; one that nobody will ever bind is ours to delete.
+func (j *judgement) stranded() {
+	for _, p := range j.cell.pods {
+		if p.live() && !p.info.Bound {
+			j.remove(p, ReasonNodeGone)
+		}
+	}
+	switch {
+	case j.mapped > 0:
+		j.verdict.phase = Stranded
+	case j.cell.creating != "":
+		j.verdict.phase = Creating
+	}
+}
+
+func (j *judgement) unfit() {
+	for _, p := range j.cell.pods {
+		if p.live() {
+			j.remove(p, ReasonNodeUnfit)
+		}
+	}
+	switch {
+	case j.live > 0:
+		j.verdict.phase = Misscheduled
+	case j.mapped > 0:
+		j.verdict.phase = Terminating
+	case j.cell.creating != "":
+		j.verdict.phase = Creating
+	}
+}
+
+// empty: no live pod on a node that fits. Without surge a pod that is still
+// going keeps its place; with surge the next one does not wait for it.
+func (j *judgement) empty() {
+	wanted := j.cell.eligibility == ShouldRun
+	switch {
+	case j.cell.creating != "":
+		j.verdict.phase = Creating
+	case wanted && (j.surge || j.mapped == 0):
+		j.verdict.phase, j.verdict.work = Missing, workCreate
+	case j.mapped > 0:
+		j.verdict.phase = Terminating
+	}
+}
+
+// housekeeping removes finished pods and pods too many.
+func (j *judgement) housekeeping() {
+	backoffUntil := j.cell.failures.until(j.spec.Generation)
+	failedOnce := false
+	for _, p := range j.cell.pods {
+		if !p.live() {
+			continue
+		}
+		switch {
+		case p.info.Phase == PodSucceeded:
+			j.remove(p, ReasonSucceeded)
+		case p.info.Phase == PodFailed && backoffUntil.After(j.now):
+			j.wakeAt(backoffUntil)
+		case p.info.Phase == PodFailed && !failedOnce:
+			failedOnce = true
+			j.remove(p, ReasonFailed)
+		case p.info.Phase == PodActive && j.tooMany(p):
+			j.surplus = true
+			j.remove(p, ReasonDuplicate)
+		}
+	}
+	if !j.surge || j.activeOld == nil || j.activeNew == nil {
+		return
+	}
+	switch {
+	case !j.activeOld.info.Ready:
+		j.remove(j.activeOld, ReasonSurgeOldNotReady)
+	case j.isAvailable(j.activeNew):
+		j.remove(j.activeOld, ReasonSurgeDone)
+	}
+}
+
+// tooMany: one active pod may stay, with surge one of each revision.
+func (j *judgement) tooMany(p *trackedPod) bool {
+	if j.surge {
+		return p != j.activeOld && p != j.activeNew
+	}
+	return p != j.activeFirst
+}
+
+// rollout decides about a cell whose only live pod has an older revision.
+func (j *judgement) rollout() {
+	if j.spec.Strategy.OnDelete || j.oldLive != 1 {
+		return
+	}
+	if j.newLive == 1 {
+		if j.surge && j.isAvailable(j.oldestNew) {
+			j.remove(j.oldestOld, ReasonSurgeDone)
+		}
+		return
+	}
+	if j.newLive > 1 {
+		return
+	}
+	available := j.isAvailable(j.oldestOld)
+	switch {
+	case !j.surge && available:
+		j.verdict.work = workReplace
+	case !j.surge:
+		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
+	case j.cell.creating != "":
+	case j.cell.eligibility == ShouldRun && available:
+		j.verdict.work = workSurge
+	case j.cell.eligibility == ShouldRun:
+		j.verdict.work = workCreate
+	case available:
+		j.verdict.work = workSunset
+	default:
+		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
+	}
+}
+
+func (j *judgement) occupiedPhase() Phase {
+	switch {
+	case j.finished > 0:
+		return Failing
+	case j.surplus:
+		return Excess
+	case j.cell.eligibility != ShouldRun:
+		return Misscheduled
+	case j.surge && j.activeOld != nil && (j.activeNew != nil || j.cell.creating != ""):
+		return Surging
+	case j.activeOld != nil && j.isAvailable(j.activeOld):
+		return Outdated
+	case j.activeOld != nil:
+		return OutdatedUnavailable
+	case j.isAvailable(j.activeNew):
+		return Available
+	}
+	return Progressing
+}
+
+// remove puts the pod on the list, once.
+func (j *judgement) remove(p *trackedPod, why Reason) {
+	for _, r := range j.removals {
+		if r.pod == p {
+			return
+		}
+	}
+	j.removals = append(j.removals, removal{p, why})
+}
+
+// settleWork lets removals go first, holds deletions back after a failed one,
+// and holds everything back while a pod is being adopted.
+func (j *judgement) settleWork() {
+	if j.adopting {
+		j.verdict.work, j.removals = workNone, nil
+		return
+	}
+	if len(j.removals) > 0 {
+		j.verdict.work = workRemove
+	}
+	deletes := j.verdict.work == workRemove || j.verdict.work == workReplace || j.verdict.work == workSunset
+	if deletes && j.cell.retryAt.After(j.now) {
+		j.wakeAt(j.cell.retryAt)
+		j.verdict.work, j.removals = workNone, nil
+	}
+}

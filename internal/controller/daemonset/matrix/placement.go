@@ -1,0 +1,135 @@
+package matrix
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Eligibility says what a DaemonSet's placement rules say about one node.
+type Eligibility uint8
+
+// The three cases. ShouldContinueRunning means that a pod already there stays
+// but none is started.
+const (
+	ShouldNotRun Eligibility = iota
+	ShouldContinueRunning
+	ShouldRun
+)
+
+func (e Eligibility) String() string {
+	return [...]string{"should not run", "should continue running", "should run"}[e]
+}
+
+// Placement is the compiled form of a pod template's placement rules.
+type Placement struct {
+	nodeName    string
+	required    nodeaffinity.RequiredNodeAffinity
+	tolerations []corev1.Toleration
+	// key stands for the inputs: equal keys, equal placement.
+	key string
+}
+
+// CompilePlacement reads the placement rules of a pod template once, so that
+// judging a node parses nothing.
+func CompilePlacement(spec *corev1.PodSpec) *Placement {
+	p := &Placement{
+		nodeName:    spec.NodeName,
+		required:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
+		tolerations: Tolerations(spec),
+	}
+	var affinity *corev1.NodeSelector
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		affinity = spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	key, err := json.Marshal([]any{spec.NodeName, spec.NodeSelector, affinity, p.tolerations})
+	if err != nil {
+		panic("matrix: plain API types do not marshal: " + err.Error())
+	}
+	p.key = string(key)
+	return p
+}
+
+// judge tells whether the node fits. The reason is empty when it does.
+func (p *Placement) judge(n *corev1.Node) (Eligibility, string) {
+	if p.nodeName != "" && p.nodeName != n.Name {
+		return ShouldNotRun, "the template names another node"
+	}
+	if ok, err := p.required.Match(n); err != nil || !ok {
+		return ShouldNotRun, "node selector or affinity does not match"
+	}
+	verdict, why := ShouldRun, ""
+	for i := range n.Spec.Taints {
+		taint := &n.Spec.Taints[i]
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || p.tolerates(taint) {
+			continue
+		}
+		if taint.Effect == corev1.TaintEffectNoExecute {
+			return ShouldNotRun, "taint " + taint.ToString() + " is not tolerated"
+		}
+		if verdict == ShouldRun {
+			verdict, why = ShouldContinueRunning, "taint "+taint.ToString()+" is not tolerated"
+		}
+	}
+	return verdict, why
+}
+
+func (p *Placement) tolerates(taint *corev1.Taint) bool {
+	return slices.ContainsFunc(p.tolerations, func(t corev1.Toleration) bool {
+		switch {
+		case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:
+			return false
+		case t.Operator == corev1.TolerationOpExists:
+			return true
+		}
+		return (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Value == taint.Value
+	})
+}
+
+// Tolerations returns the tolerations of a daemon pod: the template's, then those
+// every daemon pod has. One of the template's that has the same key, effect,
+// operator and value gives way, and with it its tolerationSeconds.
+func Tolerations(spec *corev1.PodSpec) []corev1.Toleration {
+	out := slices.Clone(spec.Tolerations)
+	add := func(key string, effect corev1.TaintEffect) {
+		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
+		if i := slices.IndexFunc(out, func(o corev1.Toleration) bool { return o.MatchToleration(&t) }); i >= 0 {
+			out[i] = t
+			return
+		}
+		out = append(out, t)
+	}
+	add(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)
+	add(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute)
+	add(corev1.TaintNodeDiskPressure, corev1.TaintEffectNoSchedule)
+	add(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule)
+	add(corev1.TaintNodePIDPressure, corev1.TaintEffectNoSchedule)
+	add(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
+	if spec.HostNetwork {
+		add(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule)
+	}
+	return out
+}
+
+// PinToNode returns the affinity with its required node terms replaced by one
+// that allows the named node only. The argument is not changed.
+func PinToNode(a *corev1.Affinity, node string) *corev1.Affinity {
+	out := a.DeepCopy()
+	if out == nil {
+		out = &corev1.Affinity{}
+	}
+	if out.NodeAffinity == nil {
+		out.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	out.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{
+				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
+			}},
+		}},
+	}
+	return out
+}

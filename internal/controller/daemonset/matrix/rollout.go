@@ -1,0 +1,231 @@
+package matrix
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Ready returns what is to be done now, each action once: it is in flight from
+// here until Done. Rows that nothing happened to are not looked at.
+func (m *Matrix) Ready() []Action {
+	if len(m.dirty) == 0 {
+		return nil
+	}
+	rows := m.dirty
+	m.dirty = nil
+	slices.SortFunc(rows, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.info.Namespace, b.info.Namespace), cmp.Compare(a.info.Name, b.info.Name), cmp.Compare(a.info.UID, b.info.UID))
+	})
+	var out []Action
+	for _, r := range rows {
+		r.dirty = false
+		if m.rows[r.info.UID] != r || r.info.Deleting {
+			continue
+		}
+		if !r.info.Held {
+			out = m.readyRow(r, out)
+		}
+		out = m.readyStatus(r, out)
+		m.armRow(r)
+		// Judging the cells of our own actions has marked the row again.
+		r.dirty = false
+	}
+	m.dirty = m.dirty[:0]
+	return out
+}
+
+func (m *Matrix) readyRow(r *row, out []Action) []Action {
+	out = m.removals(r, out)
+	out = m.sunsets(r, out)
+	if r.creates == 0 && r.work[workCreate].Len() == 0 && r.work[workSurge].Len() == 0 {
+		r.window = 1
+	}
+	out = m.creations(r, out)
+	maxUnavailable, maxSurge := r.budget()
+	for m.mayDelete(r) && int(r.totals.rolloutUnavailable) < maxUnavailable {
+		c, ok := r.work[workReplace].Min()
+		if !ok {
+			break
+		}
+		out = append(out, m.doom(c, removal{c.outdated(), ReasonOutdated}))
+		m.refresh(c)
+	}
+	for m.mayCreate(r) && int(r.totals.rolloutSurging) < maxSurge {
+		c, ok := r.work[workSurge].Min()
+		if !ok {
+			break
+		}
+		out = append(out, m.create(c, ReasonSurge))
+	}
+	return out
+}
+
+// removals deletes what does not wait for any budget.
+func (m *Matrix) removals(r *row, out []Action) []Action {
+	for m.mayDelete(r) {
+		c, ok := r.work[workRemove].Min()
+		if !ok {
+			break
+		}
+		_, list := judge(c, m.now)
+		for _, rm := range list {
+			out = append(out, m.doom(c, rm))
+		}
+		m.refresh(c)
+	}
+	return out
+}
+
+// sunsets deletes old pods on nodes that are no longer wanted, as many as there
+// are available pods beyond the desired number. Only surge rows have them.
+func (m *Matrix) sunsets(r *row, out []Action) []Action {
+	for m.mayDelete(r) && r.totals.rolloutAvailable > r.totals.desired {
+		c, ok := r.work[workSunset].Min()
+		if !ok {
+			break
+		}
+		out = append(out, m.doom(c, removal{c.outdated(), ReasonSunset}))
+		m.refresh(c)
+	}
+	return out
+}
+
+func (m *Matrix) creations(r *row, out []Action) []Action {
+	for m.mayCreate(r) {
+		c, ok := r.work[workCreate].Min()
+		if !ok {
+			break
+		}
+		why := ReasonMissing
+		if c.verdict.phase != Missing {
+			why = ReasonSurgeUnavailable
+		}
+		out = append(out, m.create(c, why))
+	}
+	return out
+}
+
+func (m *Matrix) mayDelete(r *row) bool { return r.deletes < m.cfg.BurstReplicas }
+
+func (m *Matrix) mayCreate(r *row) bool {
+	return r.creates < min(r.window, m.cfg.BurstReplicas) && !r.createRetryAt.After(m.now)
+}
+
+// outdated returns the live pod of an older revision.
+func (c *cell) outdated() *trackedPod {
+	for _, p := range c.pods {
+		if p.live() && p.info.Revision != c.row.info.Revision {
+			return p
+		}
+	}
+	panic("matrix: cell " + c.node + " wants its outdated pod replaced but has none")
+}
+
+func (m *Matrix) doom(c *cell, rm removal) Action {
+	if rm.reason == ReasonFailed {
+		c.failures.next(c.row.info.Generation, m.now, &m.cfg)
+	}
+	a := &DeletePod{Target: c.row.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
+	if rm.reason == ReasonNodeUnfit && c.column != nil {
+		_, a.Detail = c.row.info.Placement.judge(c.column.node)
+	}
+	rm.pod.doomedUntil = m.now.Add(m.cfg.ExpectationsTimeout)
+	c.row.deletes++
+	return a
+}
+
+func (m *Matrix) create(c *cell, why Reason) Action {
+	r := c.row
+	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why}
+	a.PodName = podName(a.Name, a.UID, c.node, a.Revision, c.before(), c.nameAttempt)
+	c.creating, c.creatingUntil = a.PodName, m.now.Add(m.cfg.ExpectationsTimeout)
+	r.creates++
+	m.refresh(c)
+	return a
+}
+
+// podName derives a name that is the same for the same step of the same cell.
+func podName(ds string, uid types.UID, node, revision string, before types.UID, attempt int) string {
+	// 27 letters without vowels and look-alikes, as the API server's own
+	// generated names; a host name has room for 63 characters.
+	const alphabet, digits, room = "bcdfghjklmnpqrstvwxz2456789", 10, 63
+	h := sha256.New()
+	for _, part := range []string{string(uid), node, revision, string(before)} {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
+		h.Write([]byte(part))
+	}
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(attempt)))
+	n := binary.BigEndian.Uint64(h.Sum(nil))
+	var b strings.Builder
+	prefix := ds + "-"
+	b.WriteString(prefix[:min(len(prefix), room-digits)])
+	for range digits {
+		b.WriteByte(alphabet[n%uint64(len(alphabet))])
+		n /= uint64(len(alphabet))
+	}
+	return b.String()
+}
+
+// Done brings back what became of an action.
+func (m *Matrix) Done(a Action, o Outcome) {
+	r := m.rows[a.Row()]
+	if r == nil {
+		return
+	}
+	m.touch(r)
+	switch a := a.(type) {
+	case *CreatePod:
+		m.created(r, a, o)
+	case *DeletePod:
+		m.deleted(r, a, o)
+	case *UpdateStatus:
+		m.statusWritten(r, a, o)
+	}
+}
+
+func (m *Matrix) created(r *row, a *CreatePod, o Outcome) {
+	r.creates = max(0, r.creates-1)
+	switch o {
+	case OK:
+		r.createFailures = 0
+		r.window = min(r.window+1, m.cfg.BurstReplicas)
+	case Failed, Gone:
+		r.window = 1
+		if !r.createRetryAt.After(m.now) {
+			r.createFailures++
+			r.createRetryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, r.createFailures))
+		}
+	}
+	c := r.cells[a.Node]
+	if o == OK || c == nil || c.creating != a.PodName {
+		return
+	}
+	c.creating, c.creatingUntil = "", time.Time{}
+	if o == NameTaken {
+		c.nameAttempt++
+	}
+	m.refresh(c)
+}
+
+func (m *Matrix) deleted(r *row, a *DeletePod, o Outcome) {
+	r.deletes = max(0, r.deletes-1)
+	p := m.pods[a.PodUID]
+	if p == nil || p.cell == nil {
+		return
+	}
+	c := p.cell
+	if o != Failed {
+		c.deleteFailures, c.retryAt = 0, time.Time{}
+		return
+	}
+	p.doomedUntil = time.Time{}
+	c.deleteFailures++
+	c.retryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, c.deleteFailures))
+	m.refresh(c)
+}

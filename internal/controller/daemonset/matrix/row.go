@@ -1,0 +1,109 @@
+package matrix
+
+import (
+	"time"
+
+	"github.com/google/btree"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// row is one DaemonSet: its cells, the sets of those that want something, and
+// the running totals.
+type row struct {
+	info  DaemonSetInfo
+	surge bool // whether the strategy allows a second pod on a node
+	cells map[string]*cell
+
+	totals    tally
+	phases    [phaseCount]int
+	work      [workCount]*btree.BTreeG[*cell]
+	unplaced  map[types.UID]*trackedPod // owned pods that name no node
+	revisions map[string]int            // owned pods by revision
+
+	window         int // creations that may be in flight: the slow start
+	creates        int // creations in flight
+	deletes        int // deletions in flight
+	createFailures int
+	createRetryAt  time.Time
+
+	statusInFlight bool
+	statusAt       time.Time // when a status last left Ready
+	statusFailures int
+	statusRetryAt  time.Time
+
+	dirty bool
+	timer deadline
+}
+
+func newRow(info DaemonSetInfo) *row {
+	r := &row{info: info, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{}, window: 1}
+	for w := range r.work {
+		r.work[w] = btree.NewG(16, func(a, b *cell) bool { return a.node < b.node })
+	}
+	r.timer.row = r
+	r.surge = allowsSurge(info.Strategy)
+	return r
+}
+
+func (r *row) target() Target {
+	return Target{UID: r.info.UID, Namespace: r.info.Namespace, Name: r.info.Name}
+}
+
+// place puts a new verdict of a cell into the totals and sets.
+func (r *row) place(c *cell, v verdict) {
+	old := &c.verdict
+	r.phases[old.phase]--
+	r.phases[v.phase]++
+	r.totals.add(&old.tally, -1)
+	r.totals.add(&v.tally, 1)
+	if old.work != v.work {
+		if old.work != workNone {
+			r.work[old.work].Delete(c)
+		}
+		if v.work != workNone {
+			r.work[v.work].ReplaceOrInsert(c)
+		}
+	}
+	c.verdict = v
+}
+
+// status is the row's running total in the API's terms.
+func (r *row) status() Status {
+	t := &r.totals
+	return Status{
+		ObservedGeneration: r.info.Generation,
+		Desired:            t.desired, Current: t.current, Misscheduled: t.misscheduled,
+		Ready: t.ready, Updated: t.updated, Available: t.available,
+		Unavailable: t.desired - t.available,
+	}
+}
+
+// settled tells whether nothing is left to happen: every desired cell has an
+// available pod of the current revision and no other cell has any.
+func (r *row) settled() bool {
+	return r.phases[Available] == len(r.cells)
+}
+
+// budget resolves the strategy against the number of desired cells.
+func (r *row) budget() (maxUnavailable, maxSurge int) {
+	desired := int(r.totals.desired)
+	maxUnavailable = resolve(r.info.Strategy.MaxUnavailable, desired)
+	maxSurge = resolve(r.info.Strategy.MaxSurge, desired)
+	if desired > 0 && maxUnavailable == 0 && maxSurge == 0 {
+		maxUnavailable = 1
+	}
+	return maxUnavailable, maxSurge
+}
+
+// resolve rounds percentages up. What is neither a number nor a percentage,
+// which the API does not accept, counts as zero.
+func resolve(v intstr.IntOrString, total int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&v, total, true)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func allowsSurge(s Strategy) bool { return !s.OnDelete && resolve(s.MaxSurge, 1) > 0 }
