@@ -1,0 +1,181 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/scheduler/placement"
+	"github.com/everynode/everynode/internal/scheduler/queue"
+)
+
+// loop is the one goroutine that decides. Nothing in it is shared.
+type loop struct {
+	inbox  *inbox
+	binder *binder
+	events *recorder
+	clock  clock.WithTicker
+
+	queue     *queue.Queue
+	cache     *cache.Cache
+	nominated *placement.Nominations
+	placer    *placement.Placer
+	budgets   map[types.UID]placement.Budget
+}
+
+func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loop {
+	return &loop{
+		inbox: inbox, binder: binder, events: events, clock: config.Clock,
+		queue:     queue.New(config.Queue),
+		cache:     cache.New(),
+		nominated: placement.NewNominations(),
+		placer:    placement.New(DefaultRules(), config.Seed),
+		budgets:   map[types.UID]placement.Budget{},
+	}
+}
+
+func (l *loop) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		l.drain(ctx)
+		if pod := l.queue.Pop(l.clock.Now()); pod != nil {
+			l.schedule(ctx, pod)
+			continue
+		}
+		l.wait(ctx)
+	}
+}
+
+// wait returns when there is a message or the queue's next delay is over.
+func (l *loop) wait(ctx context.Context) {
+	var due <-chan time.Time
+	if next, ok := l.queue.Next(); ok {
+		timer := l.clock.NewTimer(next.Sub(l.clock.Now()))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-l.inbox.wake:
+	case <-due:
+	}
+}
+
+func (l *loop) drain(ctx context.Context) {
+	for _, m := range l.inbox.take() {
+		switch m.kind {
+		case kindNode:
+			l.onNode(m.object.(*corev1.Node), m.deleted)
+		case kindPod:
+			l.onPod(m.object.(*corev1.Pod), m.deleted)
+		case kindBudget:
+			l.onBudget(ctx, m.object.(*policyv1.PodDisruptionBudget), m.deleted)
+		case kindOutcome:
+			l.onFailedBinding(ctx, m)
+		case kindPreemption:
+			l.onFailedPreemption(m.uid)
+		}
+	}
+}
+
+func (l *loop) onNode(node *corev1.Node, deleted bool) {
+	if deleted {
+		l.cache.DeleteNode(node.Name)
+		return
+	}
+	l.queue.Changed(node.Name, l.cache.SetNode(node), l.clock.Now())
+}
+
+func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
+	switch {
+	case deleted || terminal(pod):
+		l.queue.Delete(pod.UID)
+		l.release(pod)
+		l.freed(l.cache.DeletePod(pod.UID))
+	case pod.Spec.NodeName != "":
+		l.queue.Delete(pod.UID)
+		l.nominated.Delete(pod.UID)
+		l.freed(l.cache.SetPod(pod))
+	case !ours(pod):
+		l.queue.Delete(pod.UID)
+		l.release(pod)
+	default:
+		l.waiting(pod)
+	}
+}
+
+// waiting takes over the state of a pod that needs a node.
+func (l *loop) waiting(pod *corev1.Pod) {
+	facts := cache.NewPod(pod)
+	known := l.queue.Get(pod.UID)
+	changed := known != nil && !equality.Semantic.DeepEqual(known.Object.Spec, pod.Spec)
+	// What was decided here stands until the API says something new: the write may still be under way.
+	nominated := l.nominated.Node(pod.UID)
+	if known == nil || known.Object.Status.NominatedNodeName != pod.Status.NominatedNodeName {
+		nominated = pod.Status.NominatedNodeName
+	}
+	l.nominated.Set(facts, nominated)
+	l.queue.Add(facts, changed, l.clock.Now())
+}
+
+// release takes back what was promised to a pod that will not use it.
+func (l *loop) release(pod *corev1.Pod) {
+	if nodeName := l.nominated.Node(pod.UID); nodeName != "" {
+		l.nominated.Delete(pod.UID)
+		l.freed(nodeName)
+	}
+}
+
+// freed tells the waiting pods that the node has room again; "" is no node.
+func (l *loop) freed(nodeName string) {
+	if nodeName != "" {
+		l.queue.Changed(nodeName, cache.PodRemoved, l.clock.Now())
+	}
+}
+
+// onFailedBinding puts a pod back that was assumed on a node but could not be bound.
+func (l *loop) onFailedBinding(ctx context.Context, m message) {
+	l.freed(l.cache.Forget(m.uid))
+	pod := l.queue.Get(m.uid)
+	if pod == nil {
+		return
+	}
+	l.queue.Retry(m.uid, l.clock.Now())
+	if apierrors.IsNotFound(m.err) || apierrors.IsConflict(m.err) {
+		// Deleted or bound by someone else: the watch will say which.
+		klog.FromContext(ctx).V(2).Info("Binding was refused", "pod", klog.KObj(pod.Object), "err", m.err)
+		return
+	}
+	l.binder.report(pod, corev1.PodReasonSchedulerError, m.err.Error(), nil)
+}
+
+// schedule places one pod, or parks it and says why.
+func (l *loop) schedule(ctx context.Context, pod *cache.Pod) {
+	logger := klog.FromContext(ctx)
+	view := placement.View{Cache: l.cache, Nominated: l.nominated}
+	result := l.placer.Place(pod, view)
+	if result.Node != "" {
+		logger.V(4).Info("Placed pod", "pod", klog.KObj(pod.Object), "node", result.Node)
+		l.cache.Assume(pod, result.Node)
+		l.nominated.Delete(pod.UID)
+		l.binder.bind(pod, result.Node)
+		return
+	}
+	l.park(ctx, pod, &result.Diagnosis, view)
+}
+
+// ours reports whether a pod without a node is to be scheduled here and now.
+func ours(pod *corev1.Pod) bool {
+	return pod.Spec.SchedulerName == Name && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0
+}
+
+func terminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

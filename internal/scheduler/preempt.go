@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/scheduler/placement"
+	"github.com/everynode/everynode/internal/scheduler/queue"
+)
+
+// park puts a pod aside that fits no node, says why, and lets lesser pods make room for it if that helps.
+func (l *loop) park(ctx context.Context, pod *cache.Pod, diagnosis *placement.Diagnosis, view placement.View) {
+	view.Budgets = l.budgetList()
+	preemption := l.placer.Preempt(pod, diagnosis, view)
+	text := diagnosis.Message(preemption.Message)
+	klog.FromContext(ctx).V(3).Info("Pod fits no node", "pod", klog.KObj(pod.Object), "message", text, "preempts", preemption.Node)
+	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed}, l.clock.Now())
+	if preemption.Node == "" {
+		l.binder.report(pod, corev1.PodReasonUnschedulable, text, l.keptNomination(pod, diagnosis))
+		return
+	}
+	for _, displaced := range preemption.Displaced {
+		l.nominated.Delete(displaced.UID)
+		l.binder.nominate(displaced, "")
+	}
+	l.nominated.Preempt(pod, preemption.Node, preemption.Victims)
+	l.binder.report(pod, corev1.PodReasonUnschedulable, text, &preemption.Node)
+	l.binder.preempt(pod, preemption.Node, preemption.Victims)
+}
+
+// keptNomination is the nomination to write for a pod that preempts nothing now: what it has while victims are still
+// leaving its node, else none.
+func (l *loop) keptNomination(pod *cache.Pod, diagnosis *placement.Diagnosis) *string {
+	if l.placer.Awaits(pod, diagnosis, placement.View{Cache: l.cache, Nominated: l.nominated}) {
+		return nil
+	}
+	l.release(pod.Object)
+	none := ""
+	return &none
+}
+
+// onFailedPreemption gives up a nomination whose victims could not be removed, and tries the pod anew.
+func (l *loop) onFailedPreemption(uid types.UID) {
+	l.nominated.Delete(uid)
+	if pod := l.queue.Get(uid); pod != nil {
+		l.queue.Add(pod, true, l.clock.Now())
+	}
+}
+
+func (l *loop) onBudget(ctx context.Context, budget *policyv1.PodDisruptionBudget, deleted bool) {
+	delete(l.budgets, budget.UID)
+	if deleted {
+		return
+	}
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Ignored a disruption budget whose selector cannot be read", "budget", klog.KObj(budget))
+		return
+	}
+	disrupted := make(map[string]bool, len(budget.Status.DisruptedPods))
+	for name := range budget.Status.DisruptedPods {
+		disrupted[name] = true
+	}
+	l.budgets[budget.UID] = placement.Budget{
+		Namespace: budget.Namespace, Selector: selector, Allowed: int(budget.Status.DisruptionsAllowed), Disrupted: disrupted,
+	}
+}
+
+// budgetList is empty in most clusters.
+func (l *loop) budgetList() placement.Budgets {
+	budgets := make(placement.Budgets, 0, len(l.budgets))
+	for _, budget := range l.budgets {
+		budgets = append(budgets, budget)
+	}
+	return budgets
+}
+
+// preempt removes the victims for pod: each gets the condition that says why, and is deleted gracefully.
+func (b *binder) preempt(pod *cache.Pod, nodeName string, victims []*cache.Pod) {
+	victims = slices.Clone(victims)
+	b.add(&b.others, func(ctx context.Context) {
+		for _, victim := range victims {
+			if err := b.evict(ctx, pod, victim.Object); err != nil {
+				klog.FromContext(ctx).Error(err, "Could not preempt pod", "victim", klog.KObj(victim.Object), "pod", klog.KObj(pod.Object))
+				b.inbox.put(message{kind: kindPreemption, uid: pod.UID})
+				return
+			}
+			klog.FromContext(ctx).V(2).Info("Preempted pod", "victim", klog.KObj(victim.Object), "pod", klog.KObj(pod.Object), "node", nodeName)
+			b.events.preempted(victim.Object, pod.UID, nodeName)
+		}
+	})
+}
+
+// evict removes one victim. One that is leaving already, or gone, is no failure.
+func (b *binder) evict(ctx context.Context, pod *cache.Pod, victim *corev1.Pod) error {
+	if victim.DeletionTimestamp != nil {
+		return nil
+	}
+	condition := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		Message:            pod.Object.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+		ObservedGeneration: victim.Generation, LastTransitionTime: b.events.now(),
+	}
+	if err := b.writer.PatchStatus(ctx, victim, StatusPatch{Conditions: []corev1.PodCondition{condition}}); err != nil {
+		return ignoreGone(err)
+	}
+	return ignoreGone(b.writer.Delete(ctx, victim))
+}
+
+// nominate writes the node that the pod waits for.
+func (b *binder) nominate(pod *cache.Pod, nodeName string) {
+	b.add(&b.others, func(ctx context.Context) {
+		b.patch(ctx, pod.Object, StatusPatch{NominatedNodeName: &nodeName})
+	})
+}
