@@ -1,0 +1,182 @@
+package bootstrap
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+func TestEnsureIsIdempotent(t *testing.T) {
+	client := fake.NewClientset()
+	if err := Ensure(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	client.ClearActions()
+	if err := Ensure(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range client.Actions() {
+		verb, resource := action.GetVerb(), action.GetResource().Resource
+		if verb == "update" || verb == "delete" || (verb == "create" && resource != "namespaces") {
+			t.Errorf("the second run did %s %s", verb, resource)
+		}
+	}
+	namespaces, err := client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(namespaces.Items) != 4 {
+		t.Errorf("namespaces: %d, %v; want 4", len(namespaces.Items), err)
+	}
+	class, err := client.SchedulingV1().PriorityClasses().Get(t.Context(), NodeCriticalClass, metav1.GetOptions{})
+	if err != nil || class.Value != 2000001000 {
+		t.Errorf("%s = %v, %v", NodeCriticalClass, class, err)
+	}
+}
+
+func TestEnsureRepairsAndKeepsAdditions(t *testing.T) {
+	client := fake.NewClientset()
+	ctx := t.Context()
+	if err := Ensure(ctx, client); err != nil {
+		t.Fatal(err)
+	}
+	roles, bindings := client.RbacV1().ClusterRoles(), client.RbacV1().ClusterRoleBindings()
+
+	changed, _ := roles.Get(ctx, "system:node", metav1.GetOptions{})
+	extra := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{"example.com"}, Resources: []string{"things"}}
+	changed.Rules = []rbacv1.PolicyRule{extra}
+	changed.Labels["mine"] = "yes"
+	protected, _ := roles.Get(ctx, "system:basic-user", metav1.GetOptions{})
+	protected.Rules, protected.Annotations = nil, map[string]string{rbacv1.AutoUpdateAnnotationKey: "false"}
+	collected, _ := roles.Get(ctx, "edit", metav1.GetOptions{})
+	collected.Rules, collected.AggregationRule = []rbacv1.PolicyRule{extra}, nil
+	for _, role := range []*rbacv1.ClusterRole{changed, protected, collected} {
+		if _, err := roles.Update(ctx, role, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binding, _ := bindings.Get(ctx, "system:node", metav1.GetOptions{})
+	binding.Subjects = []rbacv1.Subject{user("jane")}
+	if _, err := bindings.Update(ctx, binding, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	foreign, _ := bindings.Get(ctx, "system:discovery", metav1.GetOptions{})
+	foreign.RoleRef.Name = "cluster-admin"
+	if _, err := bindings.Update(ctx, foreign, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := Ensure(ctx, client); err != nil {
+		t.Fatal(err)
+	}
+	changed, _ = roles.Get(ctx, "system:node", metav1.GetOptions{})
+	if covered, missing := validation.Covers(changed.Rules, append(NodeRules(), extra)); !covered || changed.Labels["mine"] != "yes" {
+		t.Errorf("system:node lacks %v, labels %v", missing, changed.Labels)
+	}
+	if protected, _ = roles.Get(ctx, "system:basic-user", metav1.GetOptions{}); len(protected.Rules) != 0 {
+		t.Error("a role with autoupdate=false was changed")
+	}
+	if collected, _ = roles.Get(ctx, "edit", metav1.GetOptions{}); collected.AggregationRule == nil {
+		t.Error("edit did not get its aggregation rule back")
+	}
+	binding, _ = bindings.Get(ctx, "system:node", metav1.GetOptions{})
+	if !slices.Contains(binding.Subjects, user("jane")) || !slices.Contains(binding.Subjects, group("system:nodes")) {
+		t.Errorf("subjects of system:node = %v", binding.Subjects)
+	}
+	if foreign, _ = bindings.Get(ctx, "system:discovery", metav1.GetOptions{}); foreign.RoleRef.Name != "system:discovery" {
+		t.Errorf("system:discovery still refers to %s", foreign.RoleRef.Name)
+	}
+}
+
+func TestEnsureReportsWhatFailed(t *testing.T) {
+	client := fake.NewClientset()
+	client.PrependReactor("create", "clusterroles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		created := action.(clienttesting.CreateAction).GetObject().(*rbacv1.ClusterRole)
+		if created.Name != "view" {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewInternalError(errors.New("disk"))
+	})
+	err := Ensure(t.Context(), client)
+	if err == nil || !strings.Contains(err.Error(), "ensure cluster role view") || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+// The daemon set controller's rules are a contract: tools that run it elsewhere
+// rely on exactly these.
+func TestDaemonSetControllerRules(t *testing.T) {
+	want := []string{
+		"get,list,watch apps/daemonsets",
+		"update apps/daemonsets/status",
+		"update apps/daemonsets/finalizers",
+		"list,watch /nodes",
+		"list,watch,create,delete,patch /pods",
+		"create /pods/binding",
+		"get,list,watch,create,delete,update,patch apps/controllerrevisions",
+		"create,patch,update ,events.k8s.io/events",
+	}
+	roles := ClusterRoles()
+	i := slices.IndexFunc(roles, func(r rbacv1.ClusterRole) bool { return r.Name == "system:controller:daemon-set-controller" })
+	if i < 0 {
+		t.Fatal("the role is missing")
+	}
+	var got []string
+	for _, rule := range roles[i].Rules {
+		got = append(got, strings.Join(rule.Verbs, ",")+" "+strings.Join(rule.APIGroups, ",")+"/"+strings.Join(rule.Resources, ","))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("rules:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRolesAndBindingsFitTogether(t *testing.T) {
+	names := map[string]bool{}
+	for _, role := range ClusterRoles() {
+		if names[role.Name] {
+			t.Errorf("cluster role %s is listed twice", role.Name)
+		}
+		names[role.Name] = true
+		if role.Labels[bootstrappingLabel] != "rbac-defaults" || role.Annotations[rbacv1.AutoUpdateAnnotationKey] != "true" {
+			t.Errorf("%s lacks the label or annotation of a default role", role.Name)
+		}
+		if role.AggregationRule == nil && len(role.Rules) == 0 {
+			t.Errorf("%s grants nothing", role.Name)
+		}
+		for _, rule := range role.Rules {
+			if len(rule.Verbs) == 0 || (len(rule.NonResourceURLs) == 0) == (len(rule.Resources) == 0) {
+				t.Errorf("%s has a malformed rule %v", role.Name, rule)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, binding := range ClusterRoleBindings() {
+		if seen[binding.Name] || !names[binding.RoleRef.Name] || len(binding.Subjects) == 0 {
+			t.Errorf("binding %s to %s of %v is a repetition or refers to nothing", binding.Name, binding.RoleRef.Name, binding.Subjects)
+		}
+		seen[binding.Name] = true
+	}
+}
+
+// Who may only view must not be able to read secrets or run commands.
+func TestViewIsHarmless(t *testing.T) {
+	dangerous := []rbacv1.PolicyRule{
+		get.on(groupCore, "secrets"), may("create").on(groupCore, "pods/exec"), get.on(groupCore, "pods/exec"),
+		may("create").on(groupCore, "serviceaccounts/token"), may("create").on(groupCore, "pods"),
+		may("impersonate").on(groupCore, "serviceaccounts"), get.on(groupRBAC, "roles"),
+	}
+	for _, rule := range dangerous {
+		if covered, _ := validation.Covers(viewRules(), []rbacv1.PolicyRule{rule}); covered {
+			t.Errorf("view grants %v", rule)
+		}
+	}
+	if covered, _ := validation.Covers(editRules(), []rbacv1.PolicyRule{may("create").on(groupRBAC, "rolebindings")}); covered {
+		t.Error("edit grants writing role bindings")
+	}
+}

@@ -1,0 +1,89 @@
+package bootstrap
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+const controllerPrefix = "system:controller:"
+
+// controller is a control loop with the account that it can run under, the
+// service account of its name in kube-system.
+type controller struct {
+	name  string
+	rules []rbacv1.PolicyRule
+}
+
+func controllers() []controller {
+	return []controller{
+		{"daemon-set-controller", []rbacv1.PolicyRule{
+			read.on(groupApps, "daemonsets"),
+			may("update").on(groupApps, "daemonsets/status"),
+			may("update").on(groupApps, "daemonsets/finalizers"),
+			may("list", "watch").on(groupCore, "nodes"),
+			may("list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
+			may("create").on(groupCore, "pods/binding"),
+			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
+			recordEvents(),
+		}},
+		{"generic-garbage-collector", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "patch", "update", "delete").on("*", "*"),
+			recordEvents(),
+		}},
+		{"namespace-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "delete").on(groupCore, "namespaces"),
+			may("update").on(groupCore, "namespaces/finalize", "namespaces/status"),
+			may("get", "list", "delete", "deletecollection").on("*", "*"),
+		}},
+		{"node-controller", []rbacv1.PolicyRule{
+			may("get", "list", "update", "delete", "patch", "watch").on(groupCore, "nodes"),
+			may("patch", "update").on(groupCore, "nodes/status"),
+			may("patch", "update").on(groupCore, "pods/status"),
+			may("list", "watch", "get", "delete").on(groupCore, "pods"),
+			may("list", "watch", "get").on(groupCoordination, "leases"),
+			recordEvents(),
+		}},
+		{"pod-garbage-collector", []rbacv1.PolicyRule{
+			may("list", "watch", "delete").on(groupCore, "pods"),
+			may("get", "list", "watch").on(groupCore, "nodes"),
+			may("patch").on(groupCore, "pods/status"),
+		}},
+		{"service-account-controller", []rbacv1.PolicyRule{
+			may("create").on(groupCore, "serviceaccounts"),
+			may("list", "watch").on(groupCore, "serviceaccounts", "namespaces"),
+			recordEvents(),
+		}},
+		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
+			may("create", "update").on(groupCore, "configmaps"),
+			may("list", "watch").on(groupCore, "configmaps", "namespaces"),
+			recordEvents(),
+		}},
+		{"certificate-controller", []rbacv1.PolicyRule{
+			may("delete", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests"),
+			may("update").on(groupCertificates, "certificatesigningrequests/status", "certificatesigningrequests/approval"),
+			may("approve", "sign").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"),
+			may("sign").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client"),
+			may("create").on(groupAuthorization, "subjectaccessreviews"),
+			recordEvents(),
+		}},
+		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
+			may("escalate", "get", "list", "patch", "update", "watch").on(groupRBAC, "clusterroles"),
+		}},
+		{"replicaset-controller", []rbacv1.PolicyRule{
+			read.on(groupApps, "replicasets"),
+			may("update").on(groupApps, "replicasets/status", "replicasets/finalizers"),
+			may("create", "delete", "list", "patch", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
+		{"deployment-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update").on(groupApps, "deployments"),
+			may("update").on(groupApps, "deployments/status", "deployments/finalizers"),
+			may("create", "delete", "get", "list", "patch", "update", "watch").on(groupApps, "replicasets"),
+			may("get", "list", "update", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
+		{"endpointslice-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupCore, "services", "pods", "nodes"),
+			may("update").on(groupCore, "services/finalizers"),
+			may("create", "delete", "get", "list", "patch", "update", "watch").on(groupDiscovery, "endpointslices"),
+			recordEvents(),
+		}},
+	}
+}

@@ -1,0 +1,174 @@
+package bootstrap
+
+import rbacv1 "k8s.io/api/rbac/v1"
+
+// Labels of roles whose rules the roles admin, edit and view collect.
+const (
+	toAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
+	toEdit  = "rbac.authorization.k8s.io/aggregate-to-edit"
+	toView  = "rbac.authorization.k8s.io/aggregate-to-view"
+)
+
+// ClusterRoles lists the default cluster roles.
+func ClusterRoles() []rbacv1.ClusterRole {
+	roles := []rbacv1.ClusterRole{
+		clusterRole("cluster-admin", all.on("*", "*"), all.at("*")),
+	}
+	roles = append(roles, identityRoles()...)
+	roles = append(roles, peopleRoles()...)
+	roles = append(roles, nodeRoles()...)
+	roles = append(roles, schedulerRole())
+	for _, c := range controllers() {
+		roles = append(roles, clusterRole(controllerPrefix+c.name, c.rules...))
+	}
+	return roles
+}
+
+// ClusterRoleBindings lists the default bindings.
+func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
+	bindings := []rbacv1.ClusterRoleBinding{
+		clusterBinding("cluster-admin", "cluster-admin", group("system:masters")),
+		clusterBinding("system:discovery", "system:discovery", group("system:authenticated")),
+		clusterBinding("system:basic-user", "system:basic-user", group("system:authenticated")),
+		clusterBinding("system:public-info-viewer", "system:public-info-viewer",
+			group("system:authenticated"), group("system:unauthenticated")),
+		clusterBinding("system:monitoring", "system:monitoring", group("system:monitoring")),
+		clusterBinding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery",
+			group("system:serviceaccounts")),
+		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy")),
+		clusterBinding("system:kube-scheduler", "system:kube-scheduler", user("system:kube-scheduler")),
+		clusterBinding("system:node", "system:node", group("system:nodes")),
+		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
+	}
+	for _, c := range controllers() {
+		bindings = append(bindings, clusterBinding(controllerPrefix+c.name, controllerPrefix+c.name,
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: c.name}))
+	}
+	return bindings
+}
+
+// identityRoles are what everybody may do.
+func identityRoles() []rbacv1.ClusterRole {
+	return []rbacv1.ClusterRole{
+		clusterRole("system:discovery", get.at("/livez", "/readyz", "/healthz", "/version", "/version/",
+			"/openapi", "/openapi/*", "/api", "/api/*", "/apis", "/apis/*")),
+		clusterRole("system:basic-user",
+			may("create").on(groupAuthorization, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+			may("create").on(groupAuthentication, "selfsubjectreviews")),
+		clusterRole("system:public-info-viewer", get.at("/livez", "/readyz", "/healthz", "/version", "/version/")),
+		clusterRole("system:monitoring", get.at("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/metrics", "/metrics/slis")),
+		clusterRole("system:service-account-issuer-discovery", get.at("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/")),
+		clusterRole("system:auth-delegator",
+			may("create").on(groupAuthentication, "tokenreviews"),
+			may("create").on(groupAuthorization, "subjectaccessreviews")),
+		clusterRole("system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+			may("create").on(groupCertificates, "certificatesigningrequests/nodeclient")),
+		clusterRole("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+			may("create").on(groupCertificates, "certificatesigningrequests/selfnodeclient")),
+		clusterRole("system:certificates.k8s.io:kube-apiserver-client-approver",
+			may("approve").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client")),
+		clusterRole("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver",
+			may("approve").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client-kubelet")),
+		clusterRole("system:certificates.k8s.io:kubelet-serving-approver",
+			may("approve").named(groupCertificates, "signers", "kubernetes.io/kubelet-serving")),
+	}
+}
+
+// peopleRoles are what people get in a namespace: admin, edit and view. Their
+// rules come from the aggregate-to roles, to which others can be added.
+func peopleRoles() []rbacv1.ClusterRole {
+	edit := aggregated("edit", toEdit)
+	view := aggregated("view", toView)
+	return []rbacv1.ClusterRole{
+		aggregated("admin", toAdmin),
+		labelled(edit, toAdmin),
+		labelled(view, toEdit),
+		labelled(clusterRole("system:aggregate-to-admin",
+			may("create").on(groupAuthorization, "localsubjectaccessreviews"),
+			append(append(verbs{}, read...), write...).on(groupRBAC, "roles", "rolebindings")), toAdmin),
+		labelled(clusterRole("system:aggregate-to-edit", editRules()...), toEdit),
+		labelled(clusterRole("system:aggregate-to-view", viewRules()...), toView),
+	}
+}
+
+// editRules leaves out reading through pods what view cannot see: secrets, exec
+// and the accounts' tokens are in edit, not in view.
+func editRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		read.on(groupCore, "pods/attach", "pods/proxy", "pods/exec", "pods/portforward", "secrets", "services/proxy"),
+		may("impersonate").on(groupCore, "serviceaccounts"),
+		write.on(groupCore, "pods", "pods/attach", "pods/proxy", "pods/exec", "pods/portforward"),
+		may("create").on(groupCore, "pods/eviction"),
+		write.on(groupCore, "configmaps", "events", "persistentvolumeclaims", "secrets", "serviceaccounts", "services", "services/proxy"),
+		may("create").on(groupCore, "serviceaccounts/token"),
+		write.on(groupApps, "daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale"),
+		write.on(groupPolicy, "poddisruptionbudgets"),
+		append(append(verbs{}, read...), write...).on(groupCoordination, "leases"),
+	}
+}
+
+func viewRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		read.on(groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts",
+			"services", "services/status", "bindings", "events", "namespaces", "namespaces/status", "pods/log", "pods/status"),
+		read.on(groupDiscovery, "endpointslices"),
+		read.on(groupApps, "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
+			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status"),
+		read.on(groupPolicy, "poddisruptionbudgets", "poddisruptionbudgets/status"),
+	}
+}
+
+// nodeRoles are what nodes may do, before and after they have joined, and what
+// the service proxy on a node may do.
+func nodeRoles() []rbacv1.ClusterRole {
+	return []rbacv1.ClusterRole{
+		clusterRole("system:node-bootstrapper", may("create", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests")),
+		clusterRole("system:node", NodeRules()...),
+		clusterRole("system:node-proxier",
+			read.on(groupCore, "services", "endpoints", "nodes"),
+			may("list", "watch").on(groupDiscovery, "endpointslices"),
+			recordEvents()),
+		clusterRole("system:kubelet-api-admin",
+			append(append(verbs{}, read...), "proxy").on(groupCore, "nodes"),
+			all.on(groupCore, "nodes/proxy", "nodes/metrics", "nodes/stats", "nodes/log", "nodes/configz", "nodes/healthz", "nodes/pods")),
+	}
+}
+
+// NodeRules is what a node needs to run its pods. The node authorizer narrows
+// the rules about secrets, config maps, accounts and pods to the node's own.
+func NodeRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		may("create").on(groupAuthentication, "tokenreviews"),
+		may("create").on(groupAuthorization, "localsubjectaccessreviews", "subjectaccessreviews"),
+		read.on(groupCore, "services", "namespaces"),
+		may("create", "get", "list", "watch").on(groupCore, "nodes"),
+		may("update", "patch").on(groupCore, "nodes/status"),
+		may("update", "patch").on(groupCore, "nodes"),
+		recordEvents(),
+		read.on(groupCore, "pods"),
+		may("create", "delete").on(groupCore, "pods"),
+		may("update", "patch").on(groupCore, "pods/status"),
+		may("create").on(groupCore, "pods/eviction"),
+		read.on(groupCore, "secrets", "configmaps"),
+		get.on(groupCore, "serviceaccounts"),
+		may("create").on(groupCore, "serviceaccounts/token"),
+		may("create", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests"),
+		may("get", "create", "update", "patch", "delete").on(groupCoordination, "leases"),
+	}
+}
+
+func schedulerRole() rbacv1.ClusterRole {
+	return clusterRole("system:kube-scheduler",
+		recordEvents(),
+		may("create").on(groupCoordination, "leases"),
+		may("get", "list", "update", "watch").on(groupCoordination, "leases"),
+		read.on(groupCore, "nodes", "namespaces", "services"),
+		may("delete", "get", "list", "watch").on(groupCore, "pods"),
+		may("create").on(groupCore, "bindings", "pods/binding"),
+		may("patch", "update").on(groupCore, "pods/status"),
+		read.on(groupApps, "replicasets"),
+		read.on(groupPolicy, "poddisruptionbudgets"),
+		read.on(groupScheduling, "priorityclasses"),
+		may("create").on(groupAuthentication, "tokenreviews"),
+		may("create").on(groupAuthorization, "subjectaccessreviews"))
+}
