@@ -1,0 +1,195 @@
+package nodestatus
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+)
+
+const (
+	// calmTime is how long a pressure must be over before the node says so.
+	calmTime = 5 * time.Minute
+	// maxImages and maxNames bound the list of images on a Node.
+	maxImages = 50
+	maxNames  = 5
+)
+
+// facts is everything that a status is made of.
+type facts struct {
+	machine    machine
+	runtime    Runtime
+	runtimeErr error // the runtime can't be reached, or hasn't been asked yet
+	images     []corev1.ContainerImage
+}
+
+// pressures remembers when each pressure was last felt.
+type pressures struct{ memory, disk, processes time.Time }
+
+// feel notes the pressures that the machine is under now.
+func (p pressures) feel(m machine, t Thresholds, now time.Time) pressures {
+	if m.memory.free < t.MemoryAvailable {
+		p.memory = now
+	}
+	if m.disk.below(t.DiskAvailable) || m.inodes.below(t.InodesFree) {
+		p.disk = now
+	}
+	if m.processes.below(t.PIDsAvailable) {
+		p.processes = now
+	}
+	return p
+}
+
+// below tells whether less than a part of the whole is free. File systems without inodes have a whole of 0.
+func (u usage) below(part float64) bool {
+	return u.total > 0 && float64(u.free) < part*float64(u.total)
+}
+
+// build makes the new status. Of old it keeps what others wrote, and the times of transitions that didn't happen.
+func build(c Config, old corev1.NodeStatus, f facts, p pressures, now time.Time) corev1.NodeStatus {
+	status := *old.DeepCopy()
+	status.Addresses = addresses(c.NodeIPs, c.Hostname)
+	status.Capacity = f.machine.capacity
+	status.Allocatable = c.allocatable(f.machine.capacity)
+	status.DaemonEndpoints.KubeletEndpoint.Port = c.KubeletPort
+	status.NodeInfo = f.machine.info
+	status.NodeInfo.KubeletVersion = c.KubeletVersion
+	if f.runtime.Name != "" {
+		status.NodeInfo.ContainerRuntimeVersion = f.runtime.Name + "://" + f.runtime.Version
+	} else {
+		status.NodeInfo.ContainerRuntimeVersion = old.NodeInfo.ContainerRuntimeVersion
+	}
+	if f.images != nil {
+		status.Images = shortList(f.images)
+	}
+	for _, condition := range conditions(f, p, now) {
+		setCondition(&status, condition, now)
+	}
+	return status
+}
+
+func addresses(ips []net.IP, hostname string) []corev1.NodeAddress {
+	list := make([]corev1.NodeAddress, 0, len(ips)+1)
+	for _, ip := range ips {
+		list = append(list, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip.String()})
+	}
+	return append(list, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
+}
+
+// conditions are the node's four conditions in the kubelet's order and words.
+func conditions(f facts, p pressures, now time.Time) []corev1.NodeCondition {
+	pressure := func(kind corev1.NodeConditionType, felt time.Time, bad, badText, good, goodText string) corev1.NodeCondition {
+		if !felt.IsZero() && now.Sub(felt) < calmTime {
+			return corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: bad, Message: badText}
+		}
+		return corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: good, Message: goodText}
+	}
+	return []corev1.NodeCondition{
+		pressure(corev1.NodeMemoryPressure, p.memory, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+		pressure(corev1.NodeDiskPressure, p.disk, "KubeletHasDiskPressure", "kubelet has disk pressure",
+			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+		pressure(corev1.NodePIDPressure, p.processes, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+		ready(f),
+	}
+}
+
+func ready(f facts) corev1.NodeCondition {
+	var problems []error
+	if f.runtimeErr != nil {
+		problems = append(problems, f.runtimeErr)
+	} else {
+		if r := f.runtime.Ready; !r.OK {
+			problems = append(problems, fmt.Errorf("container runtime not ready: RuntimeReady=false reason:%s message:%s", r.Reason, r.Message))
+		}
+		if r := f.runtime.NetworkReady; !r.OK {
+			problems = append(problems, fmt.Errorf("container runtime network not ready: NetworkReady=false reason:%s message:%s", r.Reason, r.Message))
+		}
+	}
+	if err := utilerrors.NewAggregate(problems); err != nil {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: err.Error()}
+	}
+	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+}
+
+// errNotAsked stands for the runtime's answer before it was asked.
+var errNotAsked = errors.New("container runtime status check may not have completed yet")
+
+func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, now time.Time) {
+	condition.LastHeartbeatTime = metav1.NewTime(now)
+	condition.LastTransitionTime = metav1.NewTime(now)
+	for i := range status.Conditions {
+		if status.Conditions[i].Type != condition.Type {
+			continue
+		}
+		if status.Conditions[i].Status == condition.Status {
+			condition.LastTransitionTime = status.Conditions[i].LastTransitionTime
+		}
+		status.Conditions[i] = condition
+		return
+	}
+	status.Conditions = append(status.Conditions, condition)
+}
+
+// shortList keeps the biggest images and a few names of each.
+func shortList(images []corev1.ContainerImage) []corev1.ContainerImage {
+	list := make([]corev1.ContainerImage, len(images))
+	copy(list, images)
+	sort.SliceStable(list, func(i, j int) bool { return list[i].SizeBytes > list[j].SizeBytes })
+	list = list[:min(len(list), maxImages)]
+	for i := range list {
+		list[i].Names = list[i].Names[:min(len(list[i].Names), maxNames)]
+	}
+	return list
+}
+
+// event is something to tell about the node.
+type event struct{ kind, reason, message string }
+
+// events are the changes between two statuses that are worth an event. restarted is true for the agent's first status.
+func events(nodeName string, old, new corev1.NodeStatus, restarted bool) []event {
+	var list []event
+	reasons := map[corev1.NodeConditionType][2]string{
+		corev1.NodeReady:          {"NodeReady", "NodeNotReady"},
+		corev1.NodeMemoryPressure: {"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
+		corev1.NodeDiskPressure:   {"NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+		corev1.NodePIDPressure:    {"NodeHasInsufficientPID", "NodeHasSufficientPID"},
+	}
+	before := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+	for _, condition := range old.Conditions {
+		before[condition.Type] = condition.Status
+	}
+	for _, condition := range new.Conditions {
+		names, ok := reasons[condition.Type]
+		if !ok || before[condition.Type] == condition.Status {
+			continue
+		}
+		reason := names[0]
+		if condition.Status != corev1.ConditionTrue {
+			reason = names[1]
+		}
+		list = append(list, event{corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", nodeName, reason)})
+	}
+	if restarted && old.NodeInfo.BootID != "" && old.NodeInfo.BootID != new.NodeInfo.BootID {
+		list = append(list, event{corev1.EventTypeWarning, "Rebooted",
+			fmt.Sprintf("Node %s has been rebooted, boot id: %s", nodeName, new.NodeInfo.BootID)})
+	}
+	return list
+}
+
+// sameStatus tells whether two statuses differ at most in the times of heartbeats.
+func sameStatus(a, b corev1.NodeStatus) bool {
+	a, b = *a.DeepCopy(), *b.DeepCopy()
+	for _, status := range []*corev1.NodeStatus{&a, &b} {
+		for i := range status.Conditions {
+			status.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		}
+	}
+	return equal(a, b)
+}

@@ -1,0 +1,205 @@
+package nodestatus
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/apimachinery/lease"
+	"k8s.io/klog/v2"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+const (
+	lookEvery      = 10 * time.Second
+	lookSoon       = time.Second // while the runtime isn't ready
+	reportEvery    = 5 * time.Minute
+	leaseSeconds   = 40
+	leaseRenewal   = 10 * time.Second
+	runtimeTimeout = 10 * time.Second
+)
+
+// Reporter keeps one Node. Its methods may be called from several goroutines.
+type Reporter struct {
+	cfg  Config
+	poke chan struct{}
+
+	// Only Run uses these.
+	pressures pressures
+	reported  time.Time
+	restarted bool
+	gone      bool
+
+	mu          sync.Mutex
+	allocatable corev1.ResourceList
+}
+
+// New returns a Reporter; it looks at the machine once, so that NodeAllocatable has an answer.
+func New(cfg Config) (*Reporter, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	m, err := look(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("node status: %w", err)
+	}
+	return &Reporter{cfg: cfg, poke: make(chan struct{}, 1), restarted: true, allocatable: cfg.allocatable(m.capacity)}, nil
+}
+
+// NodeAllocatable is what pods on this node can use in all.
+func (r *Reporter) NodeAllocatable() corev1.ResourceList {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.allocatable
+}
+
+// Check has Run look at the machine and the runtime at once instead of at the next regular time.
+func (r *Reporter) Check() {
+	select {
+	case r.poke <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// Run registers the Node and keeps its lease and its status until ctx ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	r.event(event{corev1.EventTypeNormal, "Starting", "Starting kubelet."})
+	if err := r.register(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		lease.NewController(r.cfg.Clock, r.cfg.Client, r.cfg.NodeName, leaseSeconds, r.Check, leaseRenewal,
+			r.cfg.NodeName, corev1.NamespaceNodeLease, r.ownLease).Run(ctx)
+	})
+	for {
+		pause := lookEvery
+		if !r.update(ctx) {
+			pause = lookSoon
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.poke:
+		case <-r.cfg.Clock.After(pause):
+		}
+	}
+}
+
+// ownLease ties the lease to the Node, so that it goes when the Node goes.
+func (r *Reporter) ownLease(l *coordinationv1.Lease) error {
+	if len(l.OwnerReferences) > 0 {
+		return nil
+	}
+	node, err := r.cfg.Client.CoreV1().Nodes().Get(context.Background(), r.cfg.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("look up the owner of the node's lease: %w", err)
+	}
+	l.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Node", Name: r.cfg.NodeName, UID: node.UID,
+	}}
+	return nil
+}
+
+// gather reads all facts. What can't be read about the machine is an error; a silent runtime is a fact.
+func (r *Reporter) gather(ctx context.Context) (facts, error) {
+	var f facts
+	var err error
+	if f.machine, err = look(r.cfg); err != nil {
+		return facts{}, err
+	}
+	r.mu.Lock()
+	r.allocatable = r.cfg.allocatable(f.machine.capacity)
+	r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	if f.runtime, err = r.cfg.Runtime(ctx); err != nil {
+		f.runtimeErr = fmt.Errorf("container runtime is down: %w", err)
+		return f, nil
+	}
+	if r.cfg.Images != nil {
+		if f.images, err = r.cfg.Images(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "Images cannot be listed")
+		}
+	}
+	return f, nil
+}
+
+// update looks at everything and writes the status if it must; ok is true when the node is ready and its status written.
+func (r *Reporter) update(ctx context.Context) (ok bool) {
+	logger := klog.FromContext(ctx)
+	f, err := r.gather(ctx)
+	if err != nil {
+		logger.Error(err, "Node status cannot be made")
+		return false
+	}
+	r.pressures = r.pressures.feel(f.machine, *r.cfg.Thresholds, r.cfg.Clock.Now())
+	err = r.write(ctx, f)
+	switch {
+	case err == nil:
+		r.gone = false
+		return ready(f).Status == corev1.ConditionTrue
+	case ctx.Err() != nil:
+	case apierrors.IsNotFound(err):
+		if !r.gone {
+			logger.Error(err, "The Node was deleted; start the agent again to register it anew", "node", r.cfg.NodeName)
+		}
+		r.gone = true
+		return true
+	default:
+		logger.Error(err, "Node status cannot be written", "node", r.cfg.NodeName)
+	}
+	return false
+}
+
+// write brings the status on the server up to date. Somebody else's write in between is no reason to wait.
+func (r *Reporter) write(ctx context.Context, f facts) error {
+	nodes := r.cfg.Client.CoreV1().Nodes()
+	options := metav1.GetOptions{ResourceVersion: "0"} // a copy that the server has in memory will do, first
+	for try := 1; ; try++ {
+		node, err := nodes.Get(ctx, r.cfg.NodeName, options)
+		if err != nil {
+			return fmt.Errorf("read node %s: %w", r.cfg.NodeName, err)
+		}
+		now := r.cfg.Clock.Now()
+		status := build(r.cfg, node.Status, f, r.pressures, now)
+		if sameStatus(node.Status, status) && now.Sub(r.reported) < reportEvery {
+			return nil
+		}
+		old := node.Status
+		node = node.DeepCopy()
+		node.Status = status
+		_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})
+		if apierrors.IsConflict(err) && try < 5 {
+			options = metav1.GetOptions{}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("write status of node %s: %w", r.cfg.NodeName, err)
+		}
+		r.reported = now
+		for _, e := range events(r.cfg.NodeName, old, status, r.restarted) {
+			r.event(e)
+		}
+		r.restarted = false
+		return nil
+	}
+}
+
+// event tells something about the node. Its reference has the name as UID, which is what kubectl describe looks for.
+func (r *Reporter) event(e event) {
+	reference := &corev1.ObjectReference{Kind: "Node", Name: r.cfg.NodeName, UID: types.UID(r.cfg.NodeName)}
+	r.cfg.Recorder.Event(reference, e.kind, e.reason, e.message)
+}
+
+// equal compares by meaning: an empty list is a missing one, 1 is 1000m.
+func equal(a, b corev1.NodeStatus) bool { return equality.Semantic.DeepEqual(a, b) }
