@@ -39,6 +39,10 @@ func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
 		clusterBinding("system:kube-scheduler", "system:kube-scheduler", user("system:kube-scheduler")),
 		clusterBinding("system:node", "system:node", group("system:nodes")),
 		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
+		clusterBinding("system:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+			group("system:bootstrappers")),
+		clusterBinding("system:node-autoapprove-certificate-rotation", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+			group("system:nodes")),
 	}
 	for _, c := range controllers() {
 		bindings = append(bindings, clusterBinding(controllerPrefix+c.name, controllerPrefix+c.name,

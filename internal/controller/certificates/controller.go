@@ -1,0 +1,170 @@
+package certificates
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/everynode/everynode/internal/pki"
+)
+
+// parallelRequests bounds the requests that are worked on at once, so that many
+// nodes can join together.
+const parallelRequests = 8
+
+// maxSteps bounds what one round does to a request: approve, then sign.
+const maxSteps = 3
+
+// Signer issues certificates; pki.Signer is one.
+type Signer interface {
+	Sign(publicKey crypto.PublicKey, template pki.Template) ([]byte, error)
+}
+
+// Config is what the controller needs.
+type Config struct {
+	// Client writes requests and asks for permissions.
+	Client kubernetes.Interface
+	Signer Signer
+	// Clock is the real clock unless set.
+	Clock clock.PassiveClock
+}
+
+// Add lets a manager run the controller.
+func Add(mgr manager.Manager, cfg Config) error {
+	if cfg.Client == nil || cfg.Signer == nil {
+		return errors.New("add the certificates controller: it needs a client and a signer")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	r := &reconciler{reader: mgr.GetClient(), client: cfg.Client, signer: cfg.Signer, clock: cfg.Clock}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("certificates").
+		For(&certificatesv1.CertificateSigningRequest{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: parallelRequests}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("add the certificates controller: %w", err)
+	}
+	return nil
+}
+
+type reconciler struct {
+	reader client.Reader
+	client kubernetes.Interface
+	signer Signer
+	clock  clock.PassiveClock
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
+	var cached certificatesv1.CertificateSigningRequest
+	if err := r.reader.Get(ctx, key.NamespacedName, &cached); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	csr := cached.DeepCopy()
+	for range maxSteps {
+		decision, err := decide(csr, func(request *request) (Facts, error) { return r.facts(ctx, csr, request) }, r.clock.Now())
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("decide on certificate request %s: %w", csr.Name, err)
+		}
+		klog.FromContext(ctx).V(2).Info("Decided on a certificate request", "name", csr.Name, "signer", csr.Spec.SignerName,
+			"requester", csr.Spec.Username, "action", decision.Action, "reason", decision.Reason)
+		if decision.Action == Wait || decision.Action == Ignore {
+			return ctrl.Result{RequeueAfter: decision.After}, nil
+		}
+		if csr, err = r.apply(ctx, csr, decision); err != nil {
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				return ctrl.Result{}, nil // the change that was faster brings us back
+			}
+			return ctrl.Result{}, fmt.Errorf("%s certificate request %s: %w", decision.Action, key.Name, err)
+		}
+		if csr == nil {
+			return ctrl.Result{}, nil
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// facts asks for what decides on an approval.
+func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request *request) (Facts, error) {
+	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		var node corev1.Node
+		err := r.reader.Get(ctx, client.ObjectKey{Name: request.nodeName()}, &node)
+		if apierrors.IsNotFound(err) {
+			return Facts{}, nil
+		}
+		return Facts{Node: &node}, err
+	}
+	subresource := "nodeclient"
+	if csr.Spec.Username == request.template.CommonName {
+		subresource = "selfnodeclient"
+	}
+	may, err := r.may(ctx, csr, subresource)
+	return Facts{MayRequest: may}, err
+}
+
+// may asks whether the requester may create the virtual subresource that stands
+// for getting a certificate without a person's approval.
+func (r *reconciler) may(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, subresource string) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "create", Group: certificatesv1.GroupName, Version: "*",
+			Resource: "certificatesigningrequests", Subresource: subresource,
+		},
+	}}
+	for key, value := range csr.Spec.Extra {
+		review.Spec.Extra[key] = authorizationv1.ExtraValue(value)
+	}
+	answer, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask whether %s may: %w", csr.Spec.Username, err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+// apply does what was decided and returns the request as it is then, nil if it is gone.
+func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, d Decision) (*certificatesv1.CertificateSigningRequest, error) {
+	requests := r.client.CertificatesV1().CertificateSigningRequests()
+	switch d.Action {
+	case Approve:
+		r.addCondition(csr, certificatesv1.CertificateApproved, d)
+		return requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
+	case Sign:
+		certificate, err := r.signer.Sign(d.request.publicKey, d.request.template)
+		if err != nil {
+			return nil, err
+		}
+		csr.Status.Certificate = certificate
+		return requests.UpdateStatus(ctx, csr, metav1.UpdateOptions{})
+	case Fail:
+		r.addCondition(csr, certificatesv1.CertificateFailed, d)
+		return requests.UpdateStatus(ctx, csr, metav1.UpdateOptions{})
+	case Delete:
+		return nil, requests.Delete(ctx, csr.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &csr.UID}})
+	}
+	return nil, fmt.Errorf("unknown action %q", d.Action)
+}
+
+func (r *reconciler) addCondition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, d Decision) {
+	now := metav1.NewTime(r.clock.Now())
+	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: kind, Status: corev1.ConditionTrue, Reason: d.Reason, Message: d.Message,
+		LastUpdateTime: now, LastTransitionTime: now,
+	})
+}

@@ -1,0 +1,16 @@
+// Package certificates approves and signs certificate requests.
+//
+//	kubernetes.io/kube-apiserver-client-kubelet  a node's client certificate: approved when the requester may
+//	                                             (nodes with a join token; a node for itself), then signed
+//	kubernetes.io/kubelet-serving                a node's serving certificate: approved when the node itself asks
+//	                                             and every name and address is one that its Node object reports
+//	kubernetes.io/kube-apiserver-client          a person's or program's client certificate: signed only after
+//	                                             somebody has approved it
+//
+// Requests for other signers are left to others. A request that can never be
+// signed gets the condition Failed, with the reason. Old requests are removed: an
+// hour after they were answered, a day when nobody did.
+//
+// decide.go and request.go decide, without a clock or a client; controller.go
+// reads and acts.
+package certificates
