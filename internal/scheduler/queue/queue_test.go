@@ -1,0 +1,142 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/scheduler/cache"
+)
+
+// changes are the names of the changes in the scripts.
+var changes = map[string]cache.Change{
+	"added": cache.NodeAdded, "allocatable": cache.AllocatableChanged, "labels": cache.LabelsChanged,
+	"taints": cache.TaintsChanged, "pod-removed": cache.PodRemoved,
+}
+
+// script is a queue with a clock that only the script moves.
+type script struct {
+	queue *Queue
+	start time.Time
+	now   time.Time
+}
+
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		s := &script{queue: New(Config{}), start: start, now: start}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var out strings.Builder
+			s.run(t, d, &out)
+			return out.String()
+		})
+	})
+}
+
+// run executes one command of a script:
+//
+//	add NAME [priority=N] [changed]    a pod comes in, or its object changes
+//	pop                                take the next pod
+//	retry NAME | park NAME for=CHANGE,... [nodes=NAME,...]
+//	change NODE CHANGE                 a node changed
+//	delete NAME
+//	wait DURATION                      time passes
+//	next                               when the queue wants to be asked again
+//	dump
+func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder) {
+	t.Helper()
+	switch d.Cmd {
+	case "add":
+		s.queue.Add(makePod(t, d), d.HasArg("changed"), s.now)
+	case "pop":
+		if pod := s.queue.Pop(s.now); pod != nil {
+			fmt.Fprintln(out, pod.Object.Name)
+			return
+		}
+		fmt.Fprintln(out, "none")
+	case "retry":
+		s.queue.Retry(types.UID(d.CmdArgs[0].Key), s.now)
+	case "park":
+		s.queue.Park(types.UID(d.CmdArgs[0].Key), parseWait(t, d), s.now)
+	case "change":
+		s.queue.Changed(d.CmdArgs[0].Key, changes[d.CmdArgs[1].Key], s.now)
+	case "delete":
+		s.queue.Delete(types.UID(d.CmdArgs[0].Key))
+	case "wait":
+		duration, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.now = s.now.Add(duration)
+		fmt.Fprintf(out, "at %s\n", s.now.Sub(s.start))
+	case "next":
+		if next, ok := s.queue.Next(); ok {
+			fmt.Fprintf(out, "at %s\n", next.Sub(s.start))
+			return
+		}
+		fmt.Fprintln(out, "never")
+	case "dump":
+		out.WriteString(s.queue.Dump())
+	default:
+		t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
+	}
+}
+
+func makePod(t *testing.T, d *datadriven.TestData) *cache.Pod {
+	t.Helper()
+	name := d.CmdArgs[0].Key
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
+	if d.HasArg("priority") {
+		var text string
+		d.ScanArgs(t, "priority", &text)
+		value, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		priority := int32(value)
+		pod.Spec.Priority = &priority
+	}
+	return cache.NewPod(pod)
+}
+
+func parseWait(t *testing.T, d *datadriven.TestData) Wait {
+	t.Helper()
+	var wait Wait
+	for _, arg := range d.CmdArgs[1:] {
+		switch arg.Key {
+		case "for":
+			for _, name := range arg.Vals {
+				wait.For |= changes[name]
+			}
+		case "nodes":
+			wait.Nodes = append([]string{}, arg.Vals...)
+		}
+	}
+	return wait
+}
+
+func TestParkedPodsPinnedElsewhereAreNotTouched(t *testing.T) {
+	now := time.Unix(0, 0)
+	q := New(Config{})
+	const pods = 1000
+	for i := range pods {
+		name := strconv.Itoa(i)
+		q.Add(cache.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}), false, now)
+		q.Park(q.Pop(now).UID, Wait{For: cache.PodRemoved, Nodes: []string{"node-" + name}}, now)
+	}
+	later := now.Add(time.Minute)
+	q.Changed("node-7", cache.PodRemoved, later)
+	if active, _, parked := q.Lengths(); active != 1 || parked != pods-1 {
+		t.Errorf("%d pods are active and %d parked after a change of one node, want 1 and %d", active, parked, pods-1)
+	}
+	if pod := q.Pop(later); pod == nil || pod.UID != "7" {
+		t.Errorf("popped %v, want pod 7", pod)
+	}
+}
