@@ -1,0 +1,61 @@
+# Everynode's tasks. `make` alone lists them.
+
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The version of the Kubernetes API that is served: that of the k8s.io modules.
+KUBERNETES := $(shell sed -n 's,^.k8s.io/apiserver v0\.,v1.,p' go.mod)
+COMMIT     := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+DATE       := $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
+BASE       := k8s.io/component-base/version
+LDFLAGS    := -s -w \
+  -X github.com/everynode/everynode/internal/version.Version=$(VERSION) \
+  -X $(BASE).gitVersion=$(KUBERNETES) -X $(BASE).gitCommit=$(COMMIT) -X $(BASE).gitTreeState=clean -X $(BASE).buildDate=$(DATE) \
+  -X $(BASE).gitMajor=1 -X $(BASE).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))
+EMBEDDED   := internal/images/embedded
+GO         := CGO_ENABLED=0 go
+
+.PHONY: help
+help: ## List the tasks.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: deps
+deps: ## Install what nodes on this machine need (containerd, runc, CNI plugins, ...), if it is missing.
+	@hack/install-deps.sh
+
+.PHONY: images
+images: ## Build the programs of the images that come with Everynode.
+	@mkdir -p $(EMBEDDED)
+	@$(GO) build -trimpath -ldflags '-s -w' -o $(EMBEDDED)/pause ./cmd/pause
+	@$(GO) build -trimpath -ldflags '-s -w' -o $(EMBEDDED)/demo ./cmd/demo
+
+.PHONY: build
+build: images ## Build bin/everynode.
+	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/everynode ./cmd/everynode
+
+.PHONY: up
+up: deps build ## Start a cluster of three nodes on this machine and run a daemon on each.
+	@bin/everynode up --detach
+	@hack/try-example.sh
+
+.PHONY: down
+down: ## Stop the cluster and remove it from this machine.
+	@bin/everynode down --purge
+
+.PHONY: test
+test: deps build ## Run every test.
+	@hack/test.sh
+
+.PHONY: bench
+bench: build ## Measure with simulated nodes and print a table.
+	@$(GO) run ./test/scale
+
+.PHONY: lint
+lint: ## Check style.
+	@go tool golangci-lint run
+
+.PHONY: generate
+generate: ## Regenerate the OpenAPI definitions.
+	@hack/generate-openapi.sh
+
+.PHONY: presubmit
+presubmit: generate lint test ## Everything that a change must pass.
+	@git diff --exit-code -- '*zz_generated*'

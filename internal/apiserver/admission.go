@@ -1,0 +1,61 @@
+package apiserver
+
+import (
+	"fmt"
+	"io"
+
+	"k8s.io/apiserver/pkg/admission"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
+	"github.com/everynode/everynode/internal/apiserver/admission/priority"
+	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
+	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
+	"github.com/everynode/everynode/internal/apiserver/rbac"
+)
+
+// plugin is one of our own admission plugins.
+type plugin struct {
+	name string
+	impl admission.Interface
+}
+
+// admit sets up admission: ours first, then policies and webhooks, so that
+// those see objects as they will be stored.
+func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security) error {
+	options := genericoptions.NewAdmissionOptions()
+	own := plugins(client, factory, s)
+	names := make([]string, 0, len(own))
+	for _, p := range own {
+		options.Plugins.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.impl, nil })
+		names = append(names, p.name)
+	}
+	// NamespaceLifecycle, the first of the library's, stays in front.
+	order := options.RecommendedPluginOrder
+	options.RecommendedPluginOrder = append(append([]string{order[0]}, names...), order[1:]...)
+	dynamicClient, err := dynamic.NewForConfig(restclient.CopyConfig(loopback))
+	if err != nil {
+		return fmt.Errorf("make the client for admission: %w", err)
+	}
+	if err := options.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion); err != nil {
+		return fmt.Errorf("set up admission: %w", err)
+	}
+	return nil
+}
+
+func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security) []plugin {
+	classes := factory.Scheduling().V1().PriorityClasses()
+	return []plugin{
+		{"TaintNodesByCondition", taintnodesbycondition.New()},
+		{"ServiceAccount", serviceaccount.New(s.getters)},
+		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
+		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
+		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
+	}
+}

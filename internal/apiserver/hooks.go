@@ -1,0 +1,42 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+)
+
+// addHooks adds what runs once the server answers. Each hook is part of
+// readiness: the server is ready when all have returned.
+func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *security) error {
+	hooks := []struct {
+		name string
+		run  func(ctx context.Context) error
+	}{
+		{"everynode/informers", func(ctx context.Context) error {
+			s.informers.Start(ctx.Done())
+			return security.rolesReady(ctx)
+		}},
+		{"everynode/bootstrap", func(ctx context.Context) error { return bootstrapCluster(ctx, cfg, client) }},
+	}
+	for _, h := range hooks {
+		hook := func(c genericapiserver.PostStartHookContext) error { return h.run(c.Context) }
+		if err := s.generic.AddPostStartHook(h.name, hook); err != nil {
+			return fmt.Errorf("add the start hook %s: %w", h.name, err)
+		}
+	}
+	return nil
+}
+
+// pause waits a moment, or returns why there is no use in waiting.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(5 * time.Millisecond):
+		return nil
+	}
+}

@@ -1,0 +1,57 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
+	"github.com/everynode/everynode/internal/apiserver/registry/pod"
+	"github.com/everynode/everynode/internal/apiserver/registry/service"
+	"github.com/everynode/everynode/internal/apiserver/reviews"
+)
+
+var eventsVersion = eventsv1.SchemeGroupVersion
+
+// addBehaviour adds what some kinds do besides being stored.
+func addBehaviour(built storages, d Dependencies) error {
+	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
+	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}]
+	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.NodeClientTLS)
+	for name, sub := range map[string]rest.Storage{
+		"binding":     pod.NewBindingREST(pods.Store),
+		"eviction":    pod.NewEvictionREST(pods.Store, budgets.Store, budgets.StatusStore),
+		"log":         pod.NewLogREST(access),
+		"exec":        pod.NewExecREST(access),
+		"attach":      pod.NewAttachREST(access),
+		"portforward": pod.NewPortForwardREST(access),
+	} {
+		pods.Subresources[name] = sub
+	}
+	namespace.Extend(built[core("namespaces")])
+	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
+	return service.Extend(built[core("services")], d.ServiceCIDR)
+}
+
+// review is a resource that answers questions and stores nothing.
+type review struct {
+	version schema.GroupVersion
+	path    string
+	storage rest.Storage
+}
+
+func reviewResources(d Dependencies) (out []review) {
+	add := func(version schema.GroupVersion, storages map[string]rest.Storage) {
+		for _, path := range slices.Sorted(maps.Keys(storages)) {
+			out = append(out, review{version, path, storages[path]})
+		}
+	}
+	add(authenticationv1.SchemeGroupVersion, reviews.Authentication(d.Tokens, d.Audiences))
+	add(authorizationv1.SchemeGroupVersion, reviews.Authorization(d.Authorizer, d.Rules))
+	return out
+}

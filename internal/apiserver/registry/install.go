@@ -1,0 +1,86 @@
+package registry
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
+)
+
+// Dependencies is what storages need from the server that they are installed in.
+type Dependencies struct {
+	Scheme         *runtime.Scheme
+	Codecs         serializer.CodecFactory
+	ParameterCodec runtime.ParameterCodec
+	Storage        generic.RESTOptionsGetter
+	// NodeClientTLS is how the server identifies itself to the agents.
+	NodeClientTLS *tls.Config
+	ServiceCIDR   *net.IPNet
+	Tokens        authenticator.Token
+	Audiences     authenticator.Audiences
+	Authorizer    authorizer.Authorizer
+	Rules         authorizer.RuleResolver
+	// ServiceAccountTokens makes the token subresource of service accounts.
+	ServiceAccountTokens rest.Storage
+}
+
+// storages is every built kind by resource.
+type storages map[schema.GroupResource]*resource.Storage
+
+// Install builds the storage of every kind and serves it, group by group.
+func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definition, d Dependencies) error {
+	built := storages{}
+	for _, kind := range kinds {
+		s, err := kind.Build(d.Scheme, d.Storage)
+		if err != nil {
+			return err
+		}
+		built[kind.GroupVersionResource().GroupResource()] = s
+	}
+	if err := addBehaviour(built, d); err != nil {
+		return err
+	}
+	paths := map[schema.GroupVersion]map[string]rest.Storage{}
+	var order []schema.GroupVersion
+	add := func(version schema.GroupVersion, path string, s rest.Storage) {
+		if paths[version] == nil {
+			paths[version] = map[string]rest.Storage{}
+			order = append(order, version)
+		}
+		paths[version][path] = s
+	}
+	for _, kind := range kinds {
+		for path, s := range built[kind.GroupVersionResource().GroupResource()].Paths() {
+			add(kind.GroupVersion, path, s)
+		}
+	}
+	for _, r := range reviewResources(d) {
+		add(r.version, r.path, r.storage)
+	}
+	add(eventsVersion, "events", built[schema.GroupResource{Resource: "events"}].Main)
+	for _, version := range order {
+		group := genericapiserver.NewDefaultAPIGroupInfo(version.Group, d.Scheme, d.ParameterCodec, d.Codecs)
+		group.PrioritizedVersions = []schema.GroupVersion{version}
+		group.VersionedResourcesStorageMap[version.Version] = paths[version]
+		install := server.InstallAPIGroup
+		if version.Group == "" {
+			install = func(g *genericapiserver.APIGroupInfo) error {
+				return server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, g)
+			}
+		}
+		if err := install(&group); err != nil {
+			return fmt.Errorf("serve the API group %s: %w", version, err)
+		}
+	}
+	return nil
+}

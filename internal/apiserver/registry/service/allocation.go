@@ -1,0 +1,234 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
+)
+
+// Node ports are given out from this range, as in Kubernetes.
+const (
+	firstNodePort = 30000
+	lastNodePort  = 32767
+)
+
+// allocator gives Services their addresses and node ports. It looks at the
+// stored Services each time, under a lock that is held until the new one is
+// stored: Services are few and change seldom, and there is nothing to repair
+// after a crash.
+type allocator struct {
+	mu    sync.Mutex
+	store *genericregistry.Store
+	cidr  netip.Prefix
+}
+
+// Extend makes the storage allocate addresses from the CIDR.
+func Extend(s *resource.Storage, cidr *net.IPNet) error {
+	prefix, err := netip.ParsePrefix(cidr.String())
+	if err != nil {
+		return fmt.Errorf("read the service CIDR %s: %w", cidr, err)
+	}
+	a := &allocator{store: s.Store, cidr: prefix.Masked()}
+	s.Store.BeginCreate = func(ctx context.Context, obj runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+		return a.begin(ctx, obj.(*corev1.Service), nil)
+	}
+	s.Store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, _ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+		return a.begin(ctx, obj.(*corev1.Service), old.(*corev1.Service))
+	}
+	return nil
+}
+
+func (a *allocator) begin(ctx context.Context, svc, old *corev1.Service) (genericregistry.FinishFunc, error) {
+	a.mu.Lock()
+	finish := func(context.Context, bool) { a.mu.Unlock() }
+	taken, err := a.taken(ctx, svc)
+	if err == nil {
+		err = a.assign(svc, old, taken)
+	}
+	if err != nil {
+		a.mu.Unlock()
+		return nil, err
+	}
+	return finish, nil
+}
+
+// used is what the other Services hold.
+type used struct {
+	addresses map[netip.Addr]string
+	ports     map[portKey]string
+}
+
+type portKey struct {
+	protocol corev1.Protocol
+	port     int32
+}
+
+func (a *allocator) taken(ctx context.Context, svc *corev1.Service) (used, error) {
+	u := used{addresses: map[netip.Addr]string{}, ports: map[portKey]string{}}
+	list, err := a.store.List(withoutNamespace(ctx), &metainternalversion.ListOptions{})
+	if err != nil {
+		return u, fmt.Errorf("list services: %w", err)
+	}
+	for i := range list.(*corev1.ServiceList).Items {
+		other := &list.(*corev1.ServiceList).Items[i]
+		if other.Namespace == svc.Namespace && other.Name == svc.Name {
+			continue
+		}
+		name := other.Namespace + "/" + other.Name
+		for _, text := range other.Spec.ClusterIPs {
+			if ip, err := netip.ParseAddr(text); err == nil {
+				u.addresses[ip] = name
+			}
+		}
+		for _, p := range other.Spec.Ports {
+			if p.NodePort != 0 {
+				u.ports[portKey{p.Protocol, p.NodePort}] = name
+			}
+		}
+	}
+	return u, nil
+}
+
+func (a *allocator) assign(svc, old *corev1.Service, u used) error {
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	if svc.Spec.ClusterIP != corev1.ClusterIPNone {
+		if err := a.assignAddress(svc, u); err != nil {
+			return err
+		}
+	}
+	svc.Spec.ClusterIPs = []string{svc.Spec.ClusterIP}
+	if svc.Spec.IPFamilyPolicy == nil {
+		single := corev1.IPFamilyPolicySingleStack
+		svc.Spec.IPFamilyPolicy = &single
+	}
+	if len(svc.Spec.IPFamilies) == 0 {
+		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	}
+	return assignNodePorts(svc, old, u)
+}
+
+func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
+	path := field.NewPath("spec", "clusterIPs")
+	if svc.Spec.ClusterIP == "" {
+		ip, err := a.free(u)
+		if err != nil {
+			return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP: %w", err))
+		}
+		svc.Spec.ClusterIP = ip.String()
+		return nil
+	}
+	ip, err := netip.ParseAddr(svc.Spec.ClusterIP)
+	problem := ""
+	switch {
+	case err != nil:
+		return nil // Validation has its own words for this.
+	case !a.cidr.Contains(ip):
+		problem = fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, ip, a.cidr)
+	case u.addresses[ip] != "":
+		problem = fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip)
+	default:
+		return nil
+	}
+	return invalid(svc, field.Invalid(path, []string{svc.Spec.ClusterIP}, problem))
+}
+
+// free picks a random free address, leaving the first ones, which clusters use
+// for the API server and DNS, to those who ask for them by number.
+func (a *allocator) free(u used) (netip.Addr, error) {
+	size := 1 << min(a.cidr.Addr().BitLen()-a.cidr.Bits(), 16)
+	const reserved = 16
+	if size > 4*reserved {
+		start := rand.IntN(size - reserved - 1)
+		for i := range size - reserved - 1 {
+			if ip := nth(a.cidr.Addr(), reserved+(start+i)%(size-reserved-1)); u.addresses[ip] == "" {
+				return ip, nil
+			}
+		}
+	}
+	for i := 1; i < min(size-1, reserved); i++ {
+		if ip := nth(a.cidr.Addr(), i); u.addresses[ip] == "" {
+			return ip, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("range is full: %s", a.cidr)
+}
+
+func nth(base netip.Addr, n int) netip.Addr {
+	raw := base.AsSlice()
+	for i := len(raw) - 1; i >= 0 && n > 0; i-- {
+		n += int(raw[i])
+		raw[i] = byte(n)
+		n >>= 8
+	}
+	ip, _ := netip.AddrFromSlice(raw)
+	return ip
+}
+
+func assignNodePorts(svc, old *corev1.Service, u used) error {
+	wants := svc.Spec.Type == corev1.ServiceTypeNodePort ||
+		svc.Spec.Type == corev1.ServiceTypeLoadBalancer && (svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
+	for i := range svc.Spec.Ports {
+		p := &svc.Spec.Ports[i]
+		if p.NodePort == 0 && wants && old != nil {
+			p.NodePort = previousNodePort(old, p)
+		}
+		key := portKey{p.Protocol, p.NodePort}
+		switch {
+		case p.NodePort != 0 && u.ports[key] != "":
+			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, "provided port is already allocated"))
+		case p.NodePort != 0 && (p.NodePort < firstNodePort || p.NodePort > lastNodePort):
+			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort,
+				fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)))
+		case p.NodePort == 0 && wants:
+			free := freePort(u, p.Protocol)
+			if free == 0 {
+				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: range is full"))
+			}
+			p.NodePort = free
+		}
+		if p.NodePort != 0 {
+			u.ports[portKey{p.Protocol, p.NodePort}] = svc.Namespace + "/" + svc.Name
+		}
+	}
+	return nil
+}
+
+// previousNodePort keeps a port's node port when an update leaves it out.
+func previousNodePort(old *corev1.Service, p *corev1.ServicePort) int32 {
+	for _, o := range old.Spec.Ports {
+		if o.Port == p.Port && o.Protocol == p.Protocol {
+			return o.NodePort
+		}
+	}
+	return 0
+}
+
+func freePort(u used, protocol corev1.Protocol) int32 {
+	const size = lastNodePort - firstNodePort + 1
+	start := rand.Int32N(size)
+	for i := range int32(size) {
+		if port := firstNodePort + (start+i)%size; u.ports[portKey{protocol, port}] == "" {
+			return port
+		}
+	}
+	return 0
+}
+
+func invalid(svc *corev1.Service, err *field.Error) error {
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), svc.Name, field.ErrorList{err})
+}

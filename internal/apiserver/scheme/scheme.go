@@ -1,0 +1,124 @@
+// Package scheme knows the Go types of every API group that is served and how
+// they are read and written.
+//
+// The external k8s.io/api types are registered as the internal version too, so
+// no conversion between versions is needed; defaults are attached per kind.
+package scheme
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
+)
+
+// groups are the served API groups, the legacy core group first.
+var groups = []struct {
+	version schema.GroupVersion
+	add     func(*runtime.Scheme) error
+}{
+	{corev1.SchemeGroupVersion, corev1.AddToScheme},
+	{appsv1.SchemeGroupVersion, appsv1.AddToScheme},
+	{discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme},
+	{coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme},
+	{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme},
+	{policyv1.SchemeGroupVersion, policyv1.AddToScheme},
+	{rbacv1.SchemeGroupVersion, rbacv1.AddToScheme},
+	{autoscalingv1.SchemeGroupVersion, autoscalingv1.AddToScheme},
+	{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme},
+	{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme},
+	{certificatesv1.SchemeGroupVersion, certificatesv1.AddToScheme},
+	{admissionregistrationv1.SchemeGroupVersion, admissionregistrationv1.AddToScheme},
+}
+
+// Set is a scheme with its codecs.
+type Set struct {
+	*runtime.Scheme
+	// Public lacks the internal version; OpenAPI names are derived from it.
+	Public         *runtime.Scheme
+	Codecs         serializer.CodecFactory
+	ParameterCodec runtime.ParameterCodec
+}
+
+// New registers every served group, and the defaults and selectable fields of
+// the given kinds.
+func New(kinds []resource.Definition) *Set {
+	s := &Set{Scheme: runtime.NewScheme(), Public: runtime.NewScheme()}
+	for _, target := range []*runtime.Scheme{s.Scheme, s.Public} {
+		for _, g := range groups {
+			utilruntime.Must(g.add(target))
+		}
+		addEvents(target)
+		v1 := schema.GroupVersion{Version: "v1"}
+		metav1.AddToGroupVersion(target, v1)
+		target.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	}
+	addInternal(s.Scheme)
+	addEventConversion(s.Scheme)
+	for _, g := range groups {
+		utilruntime.Must(s.SetVersionPriority(g.version))
+	}
+	utilruntime.Must(s.SetVersionPriority(eventsVersion))
+	for _, kind := range kinds {
+		addKind(s.Scheme, kind)
+	}
+	s.Codecs = serializer.NewCodecFactory(s.Scheme)
+	s.ParameterCodec = runtime.NewParameterCodec(s.Scheme)
+	return s
+}
+
+// addInternal registers each external type as its group's internal version.
+func addInternal(s *runtime.Scheme) {
+	for gvk, t := range s.AllKnownTypes() {
+		if gvk.Version == runtime.APIVersionInternal || gvk.Group == eventsVersion.Group || !strings.HasPrefix(t.PkgPath(), "k8s.io/api/") {
+			continue
+		}
+		obj, err := s.New(gvk)
+		utilruntime.Must(err)
+		s.AddKnownTypeWithName(schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}, obj)
+	}
+}
+
+func addKind(s *runtime.Scheme, kind resource.Definition) {
+	if kind.Default != nil {
+		s.AddTypeDefaultingFunc(kind.New(), func(o any) { kind.Default(o.(runtime.Object)) })
+	}
+	allowed := append([]string{"metadata.name", "metadata.namespace"}, kind.FieldLabels...)
+	utilruntime.Must(s.AddFieldLabelConversionFunc(kind.GroupVersionKind(), func(label, value string) (string, string, error) {
+		if alias, ok := kind.FieldAlias[label]; ok {
+			return alias, value, nil
+		}
+		if slices.Contains(allowed, label) {
+			return label, value, nil
+		}
+		return "", "", fmt.Errorf("%q is not a known field selector: only %q", label, allowed)
+	}))
+}
+
+// VersionFor returns the version in which a group's objects are stored.
+func (s *Set) VersionFor(group string) (schema.GroupVersion, error) {
+	versions := s.PrioritizedVersionsForGroup(group)
+	if len(versions) == 0 {
+		return schema.GroupVersion{}, fmt.Errorf("no version of API group %q is registered", group)
+	}
+	return versions[0], nil
+}

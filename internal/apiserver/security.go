@@ -1,0 +1,71 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/rbac"
+)
+
+// security answers who a caller is and what a caller may do.
+type security struct {
+	authn.Authenticators
+	issuer     *authn.Tokens
+	audiences  authenticator.Audiences
+	authorizer authorizer.Authorizer
+	rules      authorizer.RuleResolver
+	resolver   *rbac.Resolver
+	getters    authn.Getters
+}
+
+func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
+	getters := authn.NewGetters(client, factory.Core().V1().ServiceAccounts().Lister())
+	issuer, err := authn.NewTokens(authn.TokensConfig{Key: cfg.PKI.ServiceAccountKey(), Getters: getters})
+	if err != nil {
+		return nil, fmt.Errorf("set up service account tokens: %w", err)
+	}
+	authenticators, err := authn.New(authn.Config{ClientCAs: cfg.PKI.CAPool(), Tokens: issuer, BootstrapSecrets: getters})
+	if err != nil {
+		return nil, fmt.Errorf("set up authentication: %w", err)
+	}
+	s := &security{Authenticators: authenticators, issuer: issuer, getters: getters, audiences: authenticator.Audiences{authn.DefaultIssuer}}
+	if s.resolver, err = rbac.NewResolver(factory); err != nil {
+		return nil, fmt.Errorf("set up RBAC: %w", err)
+	}
+	roles := rbac.NewAuthorizer(s.resolver)
+	health, err := path.NewAuthorizer([]string{"/healthz", "/livez", "/readyz"})
+	if err != nil {
+		return nil, fmt.Errorf("set up authorization: %w", err)
+	}
+	s.rules = roles
+	s.authorizer, err = union.New(
+		union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
+		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: roles},
+	)
+	if err != nil {
+		return nil, fmt.Errorf("set up authorization: %w", err)
+	}
+	return s, nil
+}
+
+// rolesReady delays readiness until the roles are known, so that nobody is
+// refused only because the server has just started.
+func (s *security) rolesReady(ctx context.Context) error {
+	for !s.resolver.HasSynced() {
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("wait for roles and bindings: %w", err)
+		}
+	}
+	return nil
+}

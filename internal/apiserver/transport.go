@@ -1,0 +1,119 @@
+package apiserver
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// inProcess is a transport that calls the server's own handler, so that the
+// parts of the control plane need no socket and no TLS to reach it. The whole
+// chain of filters (authentication, authorization, admission) still applies.
+type inProcess struct{ handler atomic.Pointer[http.Handler] }
+
+// serve sets the handler; requests before that fail.
+func (t *inProcess) serve(h http.Handler) { t.handler.Store(&h) }
+
+// RoundTrip implements http.RoundTripper. It returns when the handler has sent
+// its header; the body streams.
+func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
+	h := t.handler.Load()
+	if h == nil {
+		return nil, errors.New("the API server is not serving yet")
+	}
+	in := req.Clone(req.Context())
+	in.RequestURI = req.URL.RequestURI()
+	in.Host = req.URL.Host
+	in.RemoteAddr = "127.0.0.1:0"
+	in.Proto, in.ProtoMajor, in.ProtoMinor = "HTTP/2.0", 2, 0
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	reader, writer := io.Pipe()
+	w := &pipeWriter{header: http.Header{}, body: writer, started: make(chan struct{})}
+	go func() {
+		defer func() {
+			if p := recover(); p != nil && p != http.ErrAbortHandler {
+				w.fail(fmt.Errorf("the API server's handler panicked: %v", p))
+				return
+			} else if p != nil {
+				w.fail(io.ErrUnexpectedEOF)
+				return
+			}
+			w.WriteHeader(http.StatusOK)
+			_ = writer.Close()
+		}()
+		(*h).ServeHTTP(w, in)
+	}()
+	select {
+	case <-w.started:
+	case <-req.Context().Done():
+		_ = reader.CloseWithError(req.Context().Err())
+		return nil, req.Context().Err()
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	return &http.Response{
+		Status: http.StatusText(w.status), StatusCode: w.status, Proto: in.Proto, ProtoMajor: 2,
+		Header: w.sent, Body: &pipeBody{PipeReader: reader}, ContentLength: -1, Request: req,
+	}, nil
+}
+
+// pipeBody unblocks the handler's writes when the client stops reading.
+type pipeBody struct{ *io.PipeReader }
+
+func (b *pipeBody) Close() error { return b.CloseWithError(io.ErrClosedPipe) }
+
+// pipeWriter is the response of one in-process request.
+type pipeWriter struct {
+	header, sent http.Header
+	body         *io.PipeWriter
+	once         sync.Once
+	started      chan struct{}
+	status       int
+	err          error
+}
+
+var _ http.Flusher = (*pipeWriter)(nil)
+
+// Header implements http.ResponseWriter.
+func (w *pipeWriter) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter; only the first call counts.
+func (w *pipeWriter) WriteHeader(status int) {
+	w.once.Do(func() {
+		w.status, w.sent = status, w.header.Clone()
+		close(w.started)
+	})
+}
+
+// Write implements io.Writer.
+func (w *pipeWriter) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.body.Write(b)
+}
+
+// Flush implements http.Flusher; nothing is buffered.
+func (w *pipeWriter) Flush() { w.WriteHeader(http.StatusOK) }
+
+// CloseNotify implements the deprecated interface that the filters still ask for.
+func (w *pipeWriter) CloseNotify() <-chan bool { return make(chan bool) }
+
+// Hijack is refused: connections that change protocol need the network.
+func (w *pipeWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, errors.New("an in-process request cannot be upgraded")
+}
+
+func (w *pipeWriter) fail(err error) {
+	w.once.Do(func() {
+		w.err = err
+		close(w.started)
+	})
+	_ = w.body.CloseWithError(err)
+}

@@ -1,0 +1,71 @@
+// Package cli is the command line: one file per verb. Flags are read here and
+// nowhere else.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+)
+
+// Execute runs the command line and returns the exit code.
+func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(errOut, "everynode: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "everynode",
+		Short: "One copy of a daemon on every machine you choose",
+		Long: `Everynode keeps one copy of a daemon running on every machine you choose, as
+machines join and leave, and changes it safely. It speaks the Kubernetes API for
+this job, so existing manifests and kubectl work unchanged.
+
+Start with "everynode up": a cluster of three nodes on this machine.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		var level klog.Level
+		return level.Set(strconv.Itoa(*verbosity))
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newServerCommand(), newKubectlCommand(), newVersionCommand())
+	return root
+}
+
+// defaultDataDir is where a cluster lives when nobody says otherwise.
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/everynode"
+	}
+	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
+		return filepath.Join(dir, "everynode")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "everynode-data"
+	}
+	return filepath.Join(home, ".local", "share", "everynode")
+}
+
+// addDataDirFlag binds --data-dir.
+func addDataDirFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "data-dir", defaultDataDir(), "where the cluster keeps its data")
+}

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/internal/server"
+)
+
+func newServerCommand() *cobra.Command {
+	o := server.Defaults()
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run a control plane",
+		Long: `Run a control plane: the API, the controllers and the scheduler, in the foreground.
+
+The administrator's kubeconfig is written to the data directory. Machines join
+with "everynode agent" and a token from "everynode token create".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := server.New(o)
+			if err != nil {
+				return err
+			}
+			return s.Run(cmd.Context())
+		},
+	}
+	addDataDirFlag(cmd, &o.DataDir)
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Listen, "listen", o.Listen, "address of the API as host:port; may be given more than once")
+	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")
+	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "URLs of an etcd cluster to use instead of the embedded one")
+	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
+	f.StringVar(&o.ClusterCIDR, "cluster-cidr", o.ClusterCIDR, "network from which nodes get their pod addresses")
+	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
+	return cmd
+}

@@ -1,0 +1,164 @@
+// Package etcd runs the embedded etcd that holds the cluster's state, and opens
+// API storage on it without going through a socket.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+)
+
+// keptRevisions is how many revisions stay readable for watches that resume.
+const keptRevisions = "20000"
+
+// Options says where and how the embedded etcd runs.
+type Options struct {
+	// Dir holds the database; it is made when missing.
+	Dir string
+	// NoFsync trades durability for speed. Tests only.
+	NoFsync bool
+	// StartTimeout is how long Start waits for the database to be ready, 60 s by default.
+	StartTimeout time.Duration
+}
+
+// Server is a running embedded etcd with one member and no listener.
+type Server struct {
+	etcd   *embed.Etcd
+	client *etcdkube.Client
+}
+
+// Start opens the database and waits until it takes writes. A database that
+// cannot be read is reported and left as it is.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the database directory: %w", err)
+	}
+	if err := checkDatabase(filepath.Join(o.Dir, "member", "snap", "db")); err != nil {
+		return nil, err
+	}
+	cfg, err := config(o)
+	if err != nil {
+		return nil, err
+	}
+	e, err := start(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the database in %s: %w; restore that folder from a backup, or move it away to start empty", o.Dir, err)
+	}
+	if o.StartTimeout == 0 {
+		o.StartTimeout = time.Minute
+	}
+	select {
+	case <-e.Server.ReadyNotify():
+	case err := <-e.Err():
+		e.Close()
+		return nil, fmt.Errorf("start the database in %s: %w", o.Dir, err)
+	case <-ctx.Done():
+		e.Close()
+		return nil, ctx.Err()
+	case <-time.After(o.StartTimeout):
+		e.Close()
+		return nil, fmt.Errorf("start the database in %s: not ready after %v; is the disk full or very slow?", o.Dir, o.StartTimeout)
+	}
+	client := &etcdkube.Client{Client: v3client.New(e.Server)}
+	client.Kubernetes = client
+	return &Server{etcd: e, client: client}, nil
+}
+
+// start turns etcd's panics about unreadable data into errors.
+func start(cfg *embed.Config) (e *embed.Etcd, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return embed.StartEtcd(cfg)
+}
+
+func config(o Options) (*embed.Config, error) {
+	cfg := embed.NewConfig()
+	cfg.Dir = o.Dir
+	cfg.UnsafeNoFsync = o.NoFsync
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
+	cfg.QuotaBackendBytes = 8 << 30
+	// A single member elects itself; short ticks only make it start sooner.
+	cfg.TickMs, cfg.ElectionMs = 20, 200
+	// Nobody connects: the API server calls the member in process.
+	name, err := url.Parse("http://everynode.invalid:2380")
+	if err != nil {
+		return nil, err
+	}
+	cfg.ListenPeerUrls, cfg.ListenClientUrls = nil, nil
+	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*name}, []url.URL{*name}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	logs := zap.NewProductionConfig()
+	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
+	logger, err := logs.Build(zap.WithFatalHook(zapcore.WriteThenPanic))
+	if err != nil {
+		return nil, fmt.Errorf("make the database's logger: %w", err)
+	}
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
+	return cfg, nil
+}
+
+// checkDatabase reads the database's head. etcd itself would crash the process
+// on a file that is not a database.
+func checkDatabase(path string) (err error) {
+	if _, statErr := os.Stat(path); errors.Is(statErr, os.ErrNotExist) {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+		if err != nil {
+			err = fmt.Errorf("the database file %s cannot be read: %w; restore it from a backup, or move it away to start empty", path, err)
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+// Open returns the storage of one resource.
+func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
+	versioner := storage.APIObjectVersioner{}
+	opened, err := etcd3.New(s.client, noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
+		identity.NewEncryptCheckTransformer(), c.LeaseManagerConfig, etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
+	if err != nil {
+		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
+	}
+	return opened, nil
+}
+
+// noCompactor tells the storage layer that it need not track compactions: the
+// member compacts by itself.
+type noCompactor struct{}
+
+func (noCompactor) CompactRevision() int64 { return 0 }
+
+// Err reports a failure of the running database.
+func (s *Server) Err() <-chan error { return s.etcd.Err() }
+
+// Close stops the database; everything acknowledged is on disk.
+func (s *Server) Close() {
+	_ = s.client.Close()
+	s.etcd.Close()
+}

@@ -1,0 +1,282 @@
+// Package server is the composition root of the control plane: it opens the
+// data directory, starts the database, the API server, the controllers and the
+// scheduler in that order, and stops them in the reverse order.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/pki"
+)
+
+// Options say where the control plane keeps its data and how it is reached.
+type Options struct {
+	// DataDir holds certificates, the database and the administrator's kubeconfig.
+	DataDir string
+	// Listen are the host:port addresses of the API. The first is written to the
+	// kubeconfig.
+	Listen []string
+	// AdvertiseAddress is where pods and nodes reach the API; by default the first
+	// listen address that is not loopback, else the first.
+	AdvertiseAddress string
+	// EtcdEndpoints are the URLs of an etcd cluster to use instead of the embedded one.
+	EtcdEndpoints []string
+	// ServiceCIDR is where Service addresses come from, ClusterCIDR where pod addresses do.
+	ServiceCIDR, ClusterCIDR string
+	// SimulatedNodes is the number of nodes that run inside this process.
+	SimulatedNodes int
+	// NoFsync makes the embedded database faster and loses data on power failure.
+	NoFsync bool
+}
+
+// Defaults returns the options of a server that nobody has told anything.
+func Defaults() Options {
+	return Options{Listen: []string{"127.0.0.1:6443"}, ServiceCIDR: "10.96.0.0/16", ClusterCIDR: "10.244.0.0/16"}
+}
+
+// Server is a control plane.
+type Server struct {
+	options  Options
+	unlock   func()
+	listener net.Listener
+	pki      *pki.Bundle
+	service  *net.IPNet
+	cluster  netip.Prefix
+	etcd     *etcd.Server
+	api      *apiserver.Server
+	ready    chan struct{}
+}
+
+// New checks the options, locks the data directory and opens the listeners. On
+// an error nothing is left open.
+func New(o Options) (s *Server, err error) {
+	s = &Server{options: o, ready: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if _, s.service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
+		return nil, fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
+	}
+	if s.cluster, err = netip.ParsePrefix(o.ClusterCIDR); err != nil {
+		return nil, fmt.Errorf("the cluster CIDR %q is not a network such as 10.244.0.0/16", o.ClusterCIDR)
+	}
+	if len(o.Listen) == 0 {
+		return nil, errors.New("no listen address is given")
+	}
+	if err = makeDataDir(o.DataDir); err != nil {
+		return nil, err
+	}
+	if s.unlock, err = lock(o.DataDir); err != nil {
+		return nil, err
+	}
+	if s.listener, err = listen(o.Listen); err != nil {
+		return nil, err
+	}
+	names, ips := s.addresses()
+	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"), pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
+		return nil, fmt.Errorf("open the cluster's certificates: %w", err)
+	}
+	return s, nil
+}
+
+func makeDataDir(dir string) error {
+	if dir == "" {
+		return errors.New("no data directory is given; set --data-dir")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("the data directory cannot be made: %w; choose another --data-dir", err)
+	}
+	probe, err := os.CreateTemp(dir, ".write-probe-")
+	if err != nil {
+		return fmt.Errorf("the data directory %s cannot be written: %w; choose another --data-dir", dir, err)
+	}
+	probe.Close()
+	return os.Remove(probe.Name())
+}
+
+// addresses are the names and addresses that the serving certificate must hold.
+func (s *Server) addresses() (names []string, ips []net.IP) {
+	ips = append(ips, nextIP(s.service.IP))
+	for _, address := range append([]string{s.options.AdvertiseAddress}, s.options.Listen...) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		if ip := net.ParseIP(host); ip != nil {
+			if !ip.IsUnspecified() {
+				ips = append(ips, ip)
+				continue
+			}
+			ips = append(ips, localIPs()...)
+		} else if host != "" {
+			names = append(names, host)
+		}
+	}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	return names, ips
+}
+
+func localIPs() (out []net.IP) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
+			out = append(out, n.IP)
+		}
+	}
+	return out
+}
+
+// nextIP returns the address after a network's own: the one of the service kubernetes.
+func nextIP(ip net.IP) net.IP {
+	out := append(net.IP(nil), ip...)
+	for i := len(out) - 1; i >= 0; i-- {
+		out[i]++
+		if out[i] != 0 {
+			break
+		}
+	}
+	return out
+}
+
+// advertise returns the address and port that pods and nodes use.
+func (s *Server) advertise() (net.IP, int) {
+	_, portText, _ := net.SplitHostPort(s.listener.Addr().String())
+	port, _ := strconv.Atoi(portText)
+	if ip := net.ParseIP(s.options.AdvertiseAddress); ip != nil {
+		return ip, port
+	}
+	var first net.IP
+	for _, address := range s.options.Listen {
+		host, _, _ := net.SplitHostPort(address)
+		ip := net.ParseIP(host)
+		if first == nil {
+			first = ip
+		}
+		if ip != nil && !ip.IsLoopback() && !ip.IsUnspecified() {
+			return ip, port
+		}
+	}
+	if first == nil || first.IsUnspecified() {
+		first = net.IPv4(127, 0, 0, 1)
+	}
+	return first, port
+}
+
+// URL is the API's address as it is written to the kubeconfig.
+func (s *Server) URL() string {
+	host, port, _ := net.SplitHostPort(s.listener.Addr().String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
+
+// Kubeconfig is the path of the administrator's kubeconfig.
+func (s *Server) Kubeconfig() string { return filepath.Join(s.options.DataDir, "kubeconfig") }
+
+// Ready is closed when the API answers and the cluster's basic objects exist.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// ClientConfig returns a configuration that reaches the API in process with
+// full rights. It works after Ready.
+func (s *Server) ClientConfig() *restclient.Config { return s.api.LoopbackConfig() }
+
+// Run serves until ctx ends or a part fails.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	config := apiserver.Config{PKI: s.pki, Listener: s.listener, EtcdEndpoints: s.options.EtcdEndpoints, ServiceCIDR: s.service}
+	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
+	if len(s.options.EtcdEndpoints) == 0 {
+		database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
+		if err != nil {
+			return err
+		}
+		s.etcd = database
+		config.OpenStorage = database.Open
+	}
+	var err error
+	if s.api, err = apiserver.New(config); err != nil {
+		return err
+	}
+	parts := newParts(ctx)
+	parts.run("API server", s.api.Run)
+	if s.etcd != nil {
+		parts.run("database", s.watchDatabase)
+	}
+	parts.run("certificates", func(ctx context.Context) error { s.pki.Run(ctx); return nil })
+	parts.run("control loops", s.runControl)
+	return parts.wait()
+}
+
+func (s *Server) watchDatabase(ctx context.Context) error {
+	select {
+	case err := <-s.etcd.Err():
+		return fmt.Errorf("the database stopped: %w", err)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// runControl waits for the API, announces it, and runs what works through it.
+func (s *Server) runControl(ctx context.Context) error {
+	if err := s.waitReady(ctx); err != nil {
+		return err
+	}
+	if err := s.pki.WriteKubeconfig(s.Kubeconfig(), s.URL()); err != nil {
+		return fmt.Errorf("write the administrator's kubeconfig: %w", err)
+	}
+	close(s.ready)
+	klog.FromContext(ctx).Info("The API server is ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
+	return s.runControllers(ctx)
+}
+
+func (s *Server) waitReady(ctx context.Context) error {
+	client, err := restclient.UnversionedRESTClientFor(unversioned(s.api.LoopbackConfig()))
+	if err != nil {
+		return fmt.Errorf("make the readiness client: %w", err)
+	}
+	for {
+		if _, err = client.Get().AbsPath("/readyz").DoRaw(ctx); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (s *Server) release() {
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+}
