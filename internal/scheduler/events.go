@@ -49,11 +49,12 @@ type recorder struct {
 	clock      clock.PassiveClock
 	correlator *record.EventCorrelator
 
-	mu      sync.Mutex
-	ready   *sync.Cond
-	queued  []*corev1.Event
-	dropped int
-	stopped bool
+	mu       sync.Mutex
+	ready    *sync.Cond
+	queued   []*corev1.Event
+	dropped  int
+	lastName int64
+	stopped  bool
 }
 
 func newRecorder(sink EventSink, clock clock.PassiveClock) *recorder {
@@ -78,8 +79,16 @@ func (r *recorder) preempted(victim *corev1.Pod, by types.UID, nodeName string) 
 
 func (r *recorder) add(pod *corev1.Pod, eventType, reason, text string) {
 	now := r.clock.Now()
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano())},
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queued) >= maxEvents {
+		r.dropped++
+		return
+	}
+	// Names are made from the time; two events of one moment need two names.
+	r.lastName = max(now.UnixNano(), r.lastName+1)
+	r.queued = append(r.queued, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, r.lastName)},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 		},
@@ -88,14 +97,7 @@ func (r *recorder) add(pod *corev1.Pod, eventType, reason, text string) {
 		ReportingController: Name,
 		FirstTimestamp:      metav1.NewTime(now),
 		LastTimestamp:       metav1.NewTime(now),
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queued) >= maxEvents {
-		r.dropped++
-		return
-	}
-	r.queued = append(r.queued, event)
+	})
 	r.ready.Signal()
 }
 
