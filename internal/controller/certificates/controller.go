@@ -84,7 +84,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		}
 		klog.FromContext(ctx).V(2).Info("Decided on a certificate request", "name", csr.Name, "signer", csr.Spec.SignerName,
 			"requester", csr.Spec.Username, "action", decision.Action, "reason", decision.Reason)
-		if decision.Action == Wait || decision.Action == Ignore {
+		if decision.Action == Wait {
 			return ctrl.Result{RequeueAfter: decision.After}, nil
 		}
 		if csr, err = r.apply(ctx, csr, decision); err != nil {

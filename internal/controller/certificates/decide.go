@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,6 @@ type Action string
 
 // The actions. Each comes with a reason.
 const (
-	Ignore  Action = "ignore"  // nothing to do, now or later
 	Wait    Action = "wait"    // look again after Decision.After
 	Approve Action = "approve" // add the condition Approved
 	Sign    Action = "sign"    // issue the certificate
@@ -125,9 +125,17 @@ func unreported(r *request, node *corev1.Node) []string {
 	}
 	own := map[string]bool{node.Name: true}
 	for _, address := range node.Status.Addresses {
-		own[address.Address] = true
+		own[canonical(address.Address)] = true
 	}
 	return slices.DeleteFunc(slices.Clone(r.sans), func(san string) bool { return own[san] })
+}
+
+// canonical gives an IP address the form that it has in a request.
+func canonical(address string) string {
+	if ip := net.ParseIP(address); ip != nil {
+		return ip.String()
+	}
+	return address
 }
 
 // decideAge removes requests that nobody needs any more.
