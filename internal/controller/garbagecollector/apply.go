@@ -1,0 +1,174 @@
+package garbagecollector
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/controller/garbagecollector/graph"
+)
+
+// api is everything that the collector asks of the API server.
+type api interface {
+	// Get reads the object at id's coordinates, whatever its UID.
+	Get(ctx context.Context, id graph.Identity) (*metav1.PartialObjectMetadata, error)
+	Delete(ctx context.Context, id graph.Identity, options metav1.DeleteOptions) error
+	Patch(ctx context.Context, id graph.Identity, patchType types.PatchType, body []byte) (*metav1.PartialObjectMetadata, error)
+}
+
+// apply carries out a decision. Its errors are the API server's own: NotFound
+// means that the object is gone, Conflict that it is not what the decision was made on.
+func (c *Controller) apply(ctx context.Context, d graph.Decision) error {
+	switch d.Action {
+	case graph.Strip:
+		return c.strip(ctx, d.Object.Identity, d.Owners)
+	case graph.FinishForeground:
+		return c.removeFinalizer(ctx, d.Object.Identity, metav1.FinalizerDeleteDependents)
+	case graph.Delete:
+		return c.delete(ctx, d)
+	default:
+		return fmt.Errorf("action %s cannot be applied", d.Action)
+	}
+}
+
+func (c *Controller) delete(ctx context.Context, d graph.Decision) error {
+	id, version := d.Object.Identity, d.Object.ResourceVersion
+	if d.Unblock {
+		object, err := c.api.Patch(ctx, id, types.StrategicMergePatchType, unblockPatch(d.Object))
+		if err != nil {
+			return err
+		}
+		version = object.ResourceVersion
+	}
+	klog.FromContext(ctx).V(3).Info("Deleting", "object", id, "reason", d.Reason, "policy", d.Policy)
+	// The version guards against an owner that somebody adds at this moment.
+	return c.api.Delete(ctx, id, metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &id.UID, ResourceVersion: &version},
+		PropagationPolicy: &d.Policy,
+	})
+}
+
+// strip removes references from an object. Kinds that know no strategic merge
+// (custom ones) get the remaining list written as a whole.
+func (c *Controller) strip(ctx context.Context, id graph.Identity, owners []types.UID) error {
+	klog.FromContext(ctx).V(3).Info("Removing owner references", "object", id, "owners", owners)
+	_, err := c.api.Patch(ctx, id, types.StrategicMergePatchType, stripPatch(id.UID, owners))
+	if !apierrors.IsUnsupportedMediaType(err) {
+		return err
+	}
+	object, err := c.api.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	remaining := slices.DeleteFunc(slices.Clone(object.OwnerReferences), func(ref metav1.OwnerReference) bool {
+		return slices.Contains(owners, ref.UID)
+	})
+	_, err = c.api.Patch(ctx, id, types.MergePatchType, ownersPatch(id.UID, object.ResourceVersion, remaining))
+	return err
+}
+
+// releaseAll strips one owner from many dependents. A dependent that is gone
+// needs no release.
+func (c *Controller) releaseAll(ctx context.Context, owner types.UID, dependents []graph.Identity) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(c.cfg.Workers)
+	for _, id := range dependents {
+		group.Go(func() error {
+			err := c.strip(ctx, id, []types.UID{owner})
+			if err == nil || apierrors.IsNotFound(err) {
+				return nil
+			}
+			if apierrors.IsConflict(err) {
+				// The name has a new bearer, or the list changed under a merge patch.
+				_, found, liveErr := c.live(ctx, id)
+				if liveErr == nil && !found {
+					return nil
+				}
+			}
+			return fmt.Errorf("release %s: %w", id, err)
+		})
+	}
+	return group.Wait()
+}
+
+// removeFinalizer does nothing if the finalizer or the object is gone already.
+func (c *Controller) removeFinalizer(ctx context.Context, id graph.Identity, finalizer string) error {
+	const attempts = 5
+	var err error
+	for range attempts {
+		var object *metav1.PartialObjectMetadata
+		object, err = c.api.Get(ctx, id)
+		if apierrors.IsNotFound(err) || (err == nil && object.UID != id.UID) {
+			c.confirmAbsent(id)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		index := slices.Index(object.Finalizers, finalizer)
+		if index < 0 {
+			return nil
+		}
+		klog.FromContext(ctx).V(3).Info("Removing finalizer", "object", id, "finalizer", finalizer)
+		remaining := slices.Delete(slices.Clone(object.Finalizers), index, index+1)
+		_, err = c.api.Patch(ctx, id, types.MergePatchType, finalizersPatch(id.UID, object.ResourceVersion, remaining))
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// metadataAPI is the api over client-go's metadata client.
+type metadataAPI struct {
+	client    metadata.Interface
+	resources map[kindKey]Resource
+}
+
+func (a *metadataAPI) resource(id graph.Identity) (metadata.ResourceInterface, error) {
+	r, ok := a.resources[kindKey{id.APIVersion, id.Kind}]
+	if !ok {
+		return nil, fmt.Errorf("kind %s of %s is not served", id.Kind, id.APIVersion)
+	}
+	if r.Namespaced {
+		return a.client.Resource(r.GVR).Namespace(id.Namespace), nil
+	}
+	return a.client.Resource(r.GVR), nil
+}
+
+// Get implements api.
+func (a *metadataAPI) Get(ctx context.Context, id graph.Identity) (*metav1.PartialObjectMetadata, error) {
+	r, err := a.resource(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.Get(ctx, id.Name, metav1.GetOptions{})
+}
+
+// Delete implements api.
+func (a *metadataAPI) Delete(ctx context.Context, id graph.Identity, options metav1.DeleteOptions) error {
+	r, err := a.resource(id)
+	if err != nil {
+		return err
+	}
+	return r.Delete(ctx, id.Name, options)
+}
+
+// Patch implements api.
+func (a *metadataAPI) Patch(ctx context.Context, id graph.Identity, patchType types.PatchType, body []byte) (*metav1.PartialObjectMetadata, error) {
+	r, err := a.resource(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.Patch(ctx, id.Name, patchType, body, metav1.PatchOptions{})
+}
