@@ -1,0 +1,209 @@
+package cri
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+// cgroups lays out ROOT/kubepods[/QOS]/podUID, in every hierarchy of cgroup v1 or in the one of v2, without systemd.
+type cgroups struct {
+	mount, root string
+}
+
+// unified says whether the node has cgroup v2 alone.
+func (c cgroups) unified() bool {
+	_, err := os.Stat(filepath.Join(c.mount, "cgroup.controllers"))
+	return err == nil
+}
+
+func (c cgroups) qosPath(qos corev1.PodQOSClass) string {
+	top := path.Join("/", c.root, "kubepods")
+	if qos == corev1.PodQOSGuaranteed {
+		return top
+	}
+	return path.Join(top, strings.ToLower(string(qos)))
+}
+
+// podPath is the pod's cgroup, within each hierarchy.
+func (c cgroups) podPath(pod *corev1.Pod) string {
+	return path.Join(c.qosPath(podworker.QOSClass(pod)), "pod"+string(pod.UID))
+}
+
+// hierarchies are the mount points that pods' cgroups are made in.
+func (c cgroups) hierarchies() ([]string, error) {
+	if c.unified() {
+		return []string{c.mount}, nil
+	}
+	entries, err := os.ReadDir(c.mount)
+	if err != nil {
+		return nil, fmt.Errorf("list the cgroup hierarchies: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() {
+			out = append(out, filepath.Join(c.mount, e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// ensurePod makes the pod's cgroup with the sum of its containers' requests and limits, for cpu and memory.
+func (c cgroups) ensurePod(pod *corev1.Pod) error {
+	sum := podTotals(pod)
+	if c.unified() {
+		return c.ensureUnified(pod, sum)
+	}
+	for _, f := range []struct{ controller, file, value string }{
+		{"cpu", "cpu.shares", strconv.FormatInt(cpuShares(sum.cpuRequest), 10)},
+		{"cpu", "cpu.cfs_quota_us", quotaText(sum.cpuLimit, "-1")},
+		{"memory", "memory.limit_in_bytes", limitText(sum.memoryLimit, "")},
+	} {
+		hierarchy := filepath.Join(c.mount, f.controller)
+		if _, err := os.Stat(hierarchy); err != nil || f.value == "" {
+			continue
+		}
+		dir := filepath.Join(hierarchy, c.podPath(pod))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make the cgroup of pod %s: %w", pod.Name, err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, f.file), []byte(f.value), 0o644); err != nil {
+			return fmt.Errorf("limit the cgroup of pod %s: %w", pod.Name, err)
+		}
+	}
+	return nil
+}
+
+func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
+	dir := c.mount
+	for part := range strings.SplitSeq(strings.Trim(c.podPath(pod), "/"), "/") {
+		// A controller works in a cgroup only if all those above hand it down.
+		for _, controller := range []string{"cpu", "memory", "pids"} {
+			if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
+				return fmt.Errorf("hand cgroup controller %s down in %s: %w", controller, dir, err)
+			}
+		}
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make the cgroup of pod %s: %w", pod.Name, err)
+		}
+	}
+	weight := 1 + (cpuShares(sum.cpuRequest)-minShares)*9999/(maxShares-minShares)
+	cpuMax := "max"
+	if sum.cpuLimit > 0 {
+		cpuMax = quotaText(sum.cpuLimit, "max")
+	}
+	for file, value := range map[string]string{
+		"cpu.weight": strconv.FormatInt(weight, 10),
+		"cpu.max":    cpuMax + " " + strconv.Itoa(quotaPeriod),
+		"memory.max": limitText(sum.memoryLimit, "max"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
+			return fmt.Errorf("limit the cgroup of pod %s: %w", pod.Name, err)
+		}
+	}
+	return nil
+}
+
+func quotaText(milli int64, none string) string {
+	if milli == 0 {
+		return none
+	}
+	return strconv.FormatInt(cpuQuota(milli), 10)
+}
+
+func limitText(n int64, none string) string {
+	if n == 0 {
+		return none
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// removePod removes the pod's cgroups, wherever they are.
+func (c cgroups) removePod(uid types.UID) error {
+	hierarchies, err := c.hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range hierarchies {
+		for _, qos := range []corev1.PodQOSClass{corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort} {
+			dir := filepath.Join(h, c.qosPath(qos), "pod"+string(uid))
+			if err := removeTree(dir); err != nil {
+				return fmt.Errorf("remove the cgroup of pod %s: %w", uid, err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeTree removes a cgroup and those in it. A cgroup is removed as a folder, files and all.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// totals are a pod's sums, in thousandths of a cpu and in bytes. A limit is 0 unless every container has one.
+type totals struct{ cpuRequest, cpuLimit, memoryLimit int64 }
+
+func podTotals(pod *corev1.Pod) totals {
+	var t totals
+	cpuBound, memoryBound := true, true
+	add := func(c *corev1.Container) totals {
+		limit, memory := c.Resources.Limits.Cpu().MilliValue(), c.Resources.Limits.Memory().Value()
+		cpuBound, memoryBound = cpuBound && limit > 0, memoryBound && memory > 0
+		request := c.Resources.Requests.Cpu().MilliValue()
+		if _, ok := c.Resources.Requests[corev1.ResourceCPU]; !ok {
+			request = limit
+		}
+		return totals{request, limit, memory}
+	}
+	for i := range pod.Spec.Containers {
+		c := add(&pod.Spec.Containers[i])
+		t = totals{t.cpuRequest + c.cpuRequest, t.cpuLimit + c.cpuLimit, t.memoryLimit + c.memoryLimit}
+	}
+	var sidecars totals
+	for i := range pod.Spec.InitContainers {
+		spec := &pod.Spec.InitContainers[i]
+		c := add(spec)
+		if spec.RestartPolicy != nil && *spec.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sidecars = totals{sidecars.cpuRequest + c.cpuRequest, sidecars.cpuLimit + c.cpuLimit, sidecars.memoryLimit + c.memoryLimit}
+			t = totals{t.cpuRequest + c.cpuRequest, t.cpuLimit + c.cpuLimit, t.memoryLimit + c.memoryLimit}
+			continue
+		}
+		t = totals{max(t.cpuRequest, sidecars.cpuRequest+c.cpuRequest), max(t.cpuLimit, sidecars.cpuLimit+c.cpuLimit),
+			max(t.memoryLimit, sidecars.memoryLimit+c.memoryLimit)}
+	}
+	if !cpuBound {
+		t.cpuLimit = 0
+	}
+	if !memoryBound {
+		t.memoryLimit = 0
+	}
+	return t
+}

@@ -1,0 +1,238 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// stopMargin is how long a runtime may take beyond the grace period to report that a container was killed.
+const stopMargin = time.Minute
+
+// Mount is one path of the node seen in a container.
+type Mount struct {
+	ContainerPath, HostPath string
+	ReadOnly                bool
+	Propagation             corev1.MountPropagationMode
+}
+
+// EnvVar is one environment variable.
+type EnvVar struct{ Name, Value string }
+
+// Image is an image that is present on the node.
+type Image struct {
+	// Ref is the runtime's identifier of the image.
+	Ref string
+	// UID is the numeric user that the image runs as, nil if it names one, in User, or is silent.
+	UID  *int64
+	User string
+}
+
+// ContainerSpec is everything of which a container is made.
+type ContainerSpec struct {
+	Pod       *corev1.Pod
+	Container *corev1.Container
+	SandboxID string
+	// SandboxAttempt and Attempt number the sandbox and the container.
+	SandboxAttempt, Attempt uint32
+	Image                   Image
+	// Command and Args are those of the container with references to variables replaced.
+	Command, Args []string
+	Env           []EnvVar
+	Mounts        []Mount
+	PodIPs        []string
+}
+
+// ErrConfig marks errors that come from what the pod asks for, not from the runtime.
+var ErrConfig = errors.New("container configuration")
+
+// CreateContainer makes the container, not yet running, and returns its ID. What is wrong with the pod's own
+// wishes is an ErrConfig.
+func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (string, error) {
+	config, err := r.containerConfig(&spec)
+	if err != nil {
+		return "", err
+	}
+	sandbox, err := r.sandboxConfig(spec.Pod, spec.SandboxAttempt)
+	if err != nil {
+		return "", err
+	}
+	logDir := filepath.Join(sandbox.LogDirectory, filepath.Dir(config.LogPath))
+	if err := os.MkdirAll(logDir, 0o755); err != nil {
+		return "", fmt.Errorf("make the log folder of container %s: %w", spec.Container.Name, err)
+	}
+	return r.service.CreateContainer(ctx, spec.SandboxID, config, sandbox)
+}
+
+// StartContainer starts a container that was made, and links its log.
+func (r *Runtime) StartContainer(ctx context.Context, pod *corev1.Pod, name, id string, attempt uint32) error {
+	if err := r.service.StartContainer(ctx, id); err != nil {
+		return err
+	}
+	return r.linkLog(pod, name, id, attempt)
+}
+
+func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerConfig, error) {
+	security, err := securityContext(spec)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := r.mounts(spec)
+	if err != nil {
+		return nil, err
+	}
+	c := spec.Container
+	config := &runtimeapi.ContainerConfig{
+		Metadata:    &runtimeapi.ContainerMetadata{Name: c.Name, Attempt: spec.Attempt},
+		Image:       &runtimeapi.ImageSpec{Image: spec.Image.Ref, UserSpecifiedImage: c.Image},
+		Command:     spec.Command,
+		Args:        spec.Args,
+		WorkingDir:  c.WorkingDir,
+		Mounts:      mounts,
+		Labels:      containerLabels(spec.Pod, c),
+		Annotations: containerAnnotations(spec.Pod, c, spec.Attempt),
+		LogPath:     logPath(c.Name, spec.Attempt),
+		Stdin:       c.Stdin,
+		StdinOnce:   c.StdinOnce,
+		Tty:         c.TTY,
+		StopSignal:  stopSignal(c),
+		Linux: &runtimeapi.LinuxContainerConfig{
+			Resources:       r.resources(spec.Pod, c),
+			SecurityContext: security,
+		},
+	}
+	for _, v := range spec.Env {
+		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: v.Name, Value: []byte(v.Value)})
+	}
+	return config, nil
+}
+
+func stopSignal(c *corev1.Container) runtimeapi.Signal {
+	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
+	}
+	return runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+string(*c.Lifecycle.StopSignal)])
+}
+
+func logPath(name string, attempt uint32) string {
+	return filepath.Join(name, strconv.FormatUint(uint64(attempt), 10)+".log")
+}
+
+// mounts returns the pod's mounts, its hosts file and the file for the container's last words.
+func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
+	out := make([]*runtimeapi.Mount, 0, len(spec.Mounts)+2)
+	ownHosts := false
+	for _, m := range spec.Mounts {
+		ownHosts = ownHosts || m.ContainerPath == "/etc/hosts"
+		out = append(out, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly,
+			Propagation: propagation(m.Propagation)})
+	}
+	if !ownHosts {
+		path, err := r.writeHosts(spec.Pod, spec.PodIPs)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, &runtimeapi.Mount{ContainerPath: "/etc/hosts", HostPath: path})
+	}
+	message := r.messageFile(spec)
+	if err := os.MkdirAll(filepath.Dir(message), 0o750); err != nil {
+		return nil, fmt.Errorf("make the message folder of container %s: %w", spec.Container.Name, err)
+	}
+	f, err := os.OpenFile(message, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("make the message file of container %s: %w", spec.Container.Name, err)
+	}
+	// Whatever user the container runs as must be able to write it, in spite of the umask.
+	err = errors.Join(f.Chmod(0o666), f.Close())
+	if err != nil {
+		return nil, fmt.Errorf("open the message file of container %s to all: %w", spec.Container.Name, err)
+	}
+	return append(out, &runtimeapi.Mount{ContainerPath: messagePath(spec.Container), HostPath: message}), nil
+}
+
+func (r *Runtime) messageFile(spec *ContainerSpec) string {
+	return filepath.Join(r.podDir(spec.Pod.UID), "containers", spec.Container.Name, strconv.FormatUint(uint64(spec.Attempt), 10))
+}
+
+func propagation(p corev1.MountPropagationMode) runtimeapi.MountPropagation {
+	switch p {
+	case corev1.MountPropagationHostToContainer:
+		return runtimeapi.MountPropagation_PROPAGATION_HOST_TO_CONTAINER
+	case corev1.MountPropagationBidirectional:
+		return runtimeapi.MountPropagation_PROPAGATION_BIDIRECTIONAL
+	default:
+		return runtimeapi.MountPropagation_PROPAGATION_PRIVATE
+	}
+}
+
+// StopContainer asks the container to stop and kills it after grace.
+func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, grace+stopMargin)
+	defer cancel()
+	if err := r.service.StopContainer(ctx, id, int64(grace/time.Second)); err != nil && !notFound(err) {
+		return fmt.Errorf("stop container %s: %w", id, err)
+	}
+	return nil
+}
+
+// RemoveContainer removes a dead container, the link to its log, its log and its last words.
+func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+	resp, err := r.service.ContainerStatus(ctx, id, false)
+	switch {
+	case notFound(err):
+	case err != nil:
+		return fmt.Errorf("read the status of container %s: %w", id, err)
+	default:
+		if err := r.removeFiles(resp.Status); err != nil {
+			return err
+		}
+	}
+	if err := r.service.RemoveContainer(ctx, id); err != nil && !notFound(err) {
+		return fmt.Errorf("remove container %s: %w", id, err)
+	}
+	r.mu.Lock()
+	delete(r.containers, id)
+	r.mu.Unlock()
+	return nil
+}
+
+func (r *Runtime) removeFiles(st *runtimeapi.ContainerStatus) error {
+	paths := []string{r.linkPath(st.Labels[labelPodName], st.Labels[labelPodNamespace], st.Labels[labelContainerName], st.Id)}
+	if m := messageMount(st); m != "" {
+		paths = append(paths, m)
+	}
+	if st.LogPath != "" {
+		paths = append(paths, st.LogPath)
+		rotated, err := filepath.Glob(st.LogPath + ".*")
+		if err != nil {
+			return fmt.Errorf("find the rotated logs of container %s: %w", st.Id, err)
+		}
+		paths = append(paths, rotated...)
+	}
+	for _, path := range paths {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove a file of container %s: %w", st.Id, err)
+		}
+	}
+	return nil
+}
+
+func notFound(err error) bool { return grpcstatus.Code(err) == codes.NotFound }
+
+// ErrorText is the runtime's own words for an error, without the wrapping of the transport.
+func ErrorText(err error) string {
+	if s, ok := grpcstatus.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}

@@ -1,0 +1,51 @@
+package cri
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// writeHosts writes the pod's /etc/hosts and returns where. A pod on the node's network gets the node's file, with the
+// pod's aliases added. A path of "" means that the pod mounts its own.
+func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
+	var b strings.Builder
+	if pod.Spec.HostNetwork {
+		node, err := os.ReadFile("/etc/hosts")
+		if err != nil && !os.IsNotExist(err) {
+			return "", fmt.Errorf("read the node's hosts file: %w", err)
+		}
+		b.WriteString("# Everynode-managed hosts file (host network).\n")
+		b.Write(node)
+	} else {
+		b.WriteString("# Everynode-managed hosts file.\n")
+		b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
+		b.WriteString("fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
+		short := r.cfg.DNS.hostname(pod)
+		for _, ip := range podIPs {
+			if full := r.cfg.DNS.fullName(pod, short); full != "" && full != short {
+				fmt.Fprintf(&b, "%s\t%s\t%s\n", ip, full, short)
+			} else {
+				fmt.Fprintf(&b, "%s\t%s\n", ip, short)
+			}
+		}
+	}
+	if len(pod.Spec.HostAliases) > 0 {
+		b.WriteString("\n# Entries added by HostAliases.\n")
+		for _, a := range pod.Spec.HostAliases {
+			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
+		}
+	}
+	path := filepath.Join(r.podDir(pod.UID), "etc-hosts")
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		return "", fmt.Errorf("make the folder of pod %s: %w", pod.Name, err)
+	}
+	// Containers that run already have this very file mounted: it is written in place, not replaced.
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		return "", fmt.Errorf("write the hosts file of pod %s: %w", pod.Name, err)
+	}
+	return path, nil
+}

@@ -1,0 +1,113 @@
+package cri
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+// How cpu amounts become cgroup values.
+const (
+	minShares    = 2
+	maxShares    = 262144
+	sharesPerCPU = 1024
+	milliPerCPU  = 1000
+	quotaPeriod  = 100_000 // microseconds
+	minQuota     = 1000
+)
+
+// OOM scores by quality of service.
+const (
+	guaranteedOOMScore = -997
+	besteffortOOMScore = 1000
+	systemCritical     = 2_000_000_000 // priorities from here on are of pods that the node needs
+)
+
+func cpuShares(milli int64) int64 {
+	return min(max(milli*sharesPerCPU/milliPerCPU, minShares), maxShares)
+}
+
+func cpuQuota(milli int64) int64 {
+	return max(milli*quotaPeriod/milliPerCPU, minQuota)
+}
+
+// resources turns the container's requests and limits into cgroup values.
+func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
+	request, limit := c.Resources.Requests.Cpu().MilliValue(), c.Resources.Limits.Cpu().MilliValue()
+	if _, ok := c.Resources.Requests[corev1.ResourceCPU]; !ok {
+		request = limit
+	}
+	out := &runtimeapi.LinuxContainerResources{
+		CpuShares:   cpuShares(request),
+		OomScoreAdj: max(r.oomScore(pod, c), r.cfg.MinOOMScore),
+	}
+	if limit > 0 {
+		out.CpuPeriod, out.CpuQuota = quotaPeriod, cpuQuota(limit)
+	}
+	if memory := c.Resources.Limits.Memory().Value(); memory > 0 {
+		out.MemoryLimitInBytes = memory
+		if r.cgroups.unified() {
+			out.Unified = map[string]string{"memory.oom.group": "1"}
+		}
+	}
+	return out
+}
+
+// oomScore says how readily the kernel kills the container when the node runs out of memory: the smaller its share of
+// what it asked for, the sooner.
+func (r *Runtime) oomScore(pod *corev1.Pod, c *corev1.Container) int64 {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
+		return guaranteedOOMScore
+	}
+	switch podworker.QOSClass(pod) {
+	case corev1.PodQOSGuaranteed:
+		return guaranteedOOMScore
+	case corev1.PodQOSBestEffort:
+		return besteffortOOMScore
+	}
+	if r.cfg.MemoryCapacity <= 0 {
+		return besteffortOOMScore - 1
+	}
+	score := besteffortOOMScore - besteffortOOMScore*c.Resources.Requests.Memory().Value()/r.cfg.MemoryCapacity
+	return min(max(score, besteffortOOMScore+guaranteedOOMScore), besteffortOOMScore-1)
+}
+
+const capSysResource = 24
+
+// LowestOOMScore is the lowest oom_score_adj that this process may give to another: any if it has CAP_SYS_RESOURCE, else
+// its own.
+func LowestOOMScore() (int64, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, fmt.Errorf("read this process's capabilities: %w", err)
+	}
+	if hasCapability(string(status), capSysResource) {
+		return -1000, nil
+	}
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0, fmt.Errorf("read this process's OOM score: %w", err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(own)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read this process's OOM score: %w", err)
+	}
+	return n, nil
+}
+
+// hasCapability reads the effective capabilities in the text of /proc/PID/status.
+func hasCapability(status string, bit uint) bool {
+	for line := range strings.Lines(status) {
+		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return err == nil && set&(1<<bit) != 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,251 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	criclient "k8s.io/cri-client/pkg"
+
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+// callTimeout bounds every call that does not wait for a container.
+const callTimeout = 2 * time.Minute
+
+// Services are the two services that a runtime's socket offers.
+type Services struct {
+	Runtime internalapi.RuntimeService
+	Images  internalapi.ImageManagerService
+}
+
+// Connect opens the runtime's socket, such as unix:///run/containerd/containerd.sock, and checks that it speaks the v1 API.
+func Connect(ctx context.Context, endpoint string) (Services, error) {
+	rs, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(endpoint).WithConnectionTimeout(callTimeout).
+		WithTracerProvider(nil).Build(ctx)
+	if err != nil {
+		return Services{}, fmt.Errorf("connect to the container runtime at %s: %w", endpoint, err)
+	}
+	is, err := criclient.NewRemoteImageServiceBuilder().WithEndpoint(endpoint).WithConnectionTimeout(callTimeout).
+		WithTracerProvider(nil).Build(ctx)
+	if err != nil {
+		_ = rs.Close(ctx)
+		return Services{}, fmt.Errorf("connect to the image service at %s: %w", endpoint, err)
+	}
+	return Services{Runtime: rs, Images: is}, nil
+}
+
+// Close closes both connections.
+func (s Services) Close(ctx context.Context) {
+	_ = s.Runtime.Close(ctx)
+	_ = s.Images.Close(ctx)
+}
+
+// Config says how a node lays out its pods. Every field is needed unless it says otherwise.
+type Config struct {
+	// Service is the runtime.
+	Service internalapi.RuntimeService
+	// LogRoot is the folder of the container logs, such as /var/log/pods; LinkRoot that of the links, such as
+	// /var/log/containers.
+	LogRoot, LinkRoot string
+	// PodsRoot is the folder of the pods' own files.
+	PodsRoot string
+	// CgroupRoot is the cgroup under which all pods are put, such as /everynode/NODE.
+	CgroupRoot string
+	// CgroupMount is where the cgroup file systems are mounted; empty means /sys/fs/cgroup.
+	CgroupMount string
+	// DNS says how pods resolve names.
+	DNS DNS
+	// Hostname is the node's name, as pods on its network see it.
+	Hostname string
+	// MemoryCapacity is the node's memory in bytes, against which OOM scores are reckoned.
+	MemoryCapacity int64
+	// MinOOMScore is the lowest oom_score_adj that the runtime may set; see LowestOOMScore.
+	MinOOMScore int64
+}
+
+// Runtime makes, reads and ends the sandboxes and containers of one node. It is safe for concurrent use.
+type Runtime struct {
+	cfg     Config
+	service internalapi.RuntimeService
+	cgroups cgroups
+
+	mu sync.Mutex
+	// known holds what was read of containers and sandboxes that cannot change any more in their present state.
+	containers map[string]podworker.Container
+	sandboxes  map[string]podworker.Sandbox
+}
+
+// New returns a Runtime; it makes no call.
+func New(cfg Config) *Runtime {
+	if cfg.CgroupMount == "" {
+		cfg.CgroupMount = "/sys/fs/cgroup"
+	}
+	return &Runtime{
+		cfg:        cfg,
+		service:    cfg.Service,
+		cgroups:    cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot},
+		containers: map[string]podworker.Container{},
+		sandboxes:  map[string]podworker.Sandbox{},
+	}
+}
+
+// Service is the runtime's own API, for exec, attach and port-forward streams.
+func (r *Runtime) Service() internalapi.RuntimeService { return r.service }
+
+func (r *Runtime) podDir(uid types.UID) string { return filepath.Join(r.cfg.PodsRoot, string(uid)) }
+
+func podFilter(uid types.UID) map[string]string {
+	return map[string]string{labelPodUID: string(uid)}
+}
+
+// Observe reads what the runtime holds for the pod.
+func (r *Runtime) Observe(ctx context.Context, uid types.UID) (*podworker.Runtime, error) {
+	sandboxes, err := r.service.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: podFilter(uid)})
+	if err != nil {
+		return nil, fmt.Errorf("list the sandboxes of pod %s: %w", uid, err)
+	}
+	containers, err := r.service.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: podFilter(uid)})
+	if err != nil {
+		return nil, fmt.Errorf("list the containers of pod %s: %w", uid, err)
+	}
+	out := &podworker.Runtime{
+		Sandboxes:  make([]podworker.Sandbox, 0, len(sandboxes)),
+		Containers: make([]podworker.Container, 0, len(containers)),
+	}
+	for _, s := range sandboxes {
+		sandbox, err := r.readSandbox(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if sandbox != nil {
+			out.Sandboxes = append(out.Sandboxes, *sandbox)
+		}
+	}
+	for _, c := range containers {
+		container, err := r.readContainer(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if container != nil {
+			out.Containers = append(out.Containers, *container)
+		}
+		out.GraceSeconds = max(out.GraceSeconds, graceOf(c.Annotations))
+	}
+	return out, nil
+}
+
+func (r *Runtime) readSandbox(ctx context.Context, s *runtimeapi.PodSandbox) (*podworker.Sandbox, error) {
+	ready := s.State == runtimeapi.PodSandboxState_SANDBOX_READY
+	r.mu.Lock()
+	known, ok := r.sandboxes[s.Id]
+	r.mu.Unlock()
+	if ok && known.Ready == ready {
+		return &known, nil
+	}
+	resp, err := r.service.PodSandboxStatus(ctx, s.Id, false)
+	if notFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the status of sandbox %s: %w", s.Id, err)
+	}
+	st := resp.Status
+	out := podworker.Sandbox{
+		ID:        s.Id,
+		Attempt:   st.GetMetadata().GetAttempt(),
+		Ready:     st.State == runtimeapi.PodSandboxState_SANDBOX_READY,
+		CreatedAt: time.Unix(0, st.CreatedAt),
+		HostNetwork: st.GetLinux().GetNamespaces().GetOptions().GetNetwork() ==
+			runtimeapi.NamespaceMode_NODE,
+	}
+	if ip := st.GetNetwork().GetIp(); ip != "" {
+		out.IPs = append(out.IPs, ip)
+		for _, more := range st.GetNetwork().GetAdditionalIps() {
+			out.IPs = append(out.IPs, more.Ip)
+		}
+	}
+	r.mu.Lock()
+	r.sandboxes[s.Id] = out
+	r.mu.Unlock()
+	return &out, nil
+}
+
+func (r *Runtime) readContainer(ctx context.Context, c *runtimeapi.Container) (*podworker.Container, error) {
+	state := stateOf(c.State)
+	r.mu.Lock()
+	known, ok := r.containers[c.Id]
+	r.mu.Unlock()
+	if ok && known.State == state {
+		return &known, nil
+	}
+	resp, err := r.service.ContainerStatus(ctx, c.Id, false)
+	if notFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the status of container %s: %w", c.Id, err)
+	}
+	out := r.describe(resp.Status, c.PodSandboxId)
+	if out.State == podworker.Running || out.State == podworker.Exited {
+		r.mu.Lock()
+		r.containers[c.Id] = out
+		r.mu.Unlock()
+	}
+	return &out, nil
+}
+
+func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) podworker.Container {
+	out := podworker.Container{
+		ID:        st.Id,
+		Name:      st.Labels[labelContainerName],
+		SandboxID: sandboxID,
+		Attempt:   st.GetMetadata().GetAttempt(),
+		State:     stateOf(st.State),
+		SpecHash:  podworker.ParseHash(st.Annotations[annotationHash]),
+		Image:     st.GetImage().GetImage(),
+		ImageID:   st.ImageRef,
+		CreatedAt: unixNano(st.CreatedAt),
+		StartedAt: unixNano(st.StartedAt),
+	}
+	if given := st.GetImage().GetUserSpecifiedImage(); given != "" {
+		out.Image = given
+	} else if name := st.Annotations[annotationImage]; name != "" {
+		out.Image = name
+	}
+	if out.State == podworker.Exited {
+		out.FinishedAt, out.ExitCode = unixNano(st.FinishedAt), st.ExitCode
+		out.Reason, out.Message = st.Reason, st.Message
+		if out.FinishedAt.IsZero() {
+			// It never ran: the runtime gave no time of its end.
+			out.FinishedAt = out.CreatedAt
+		}
+		out.Message += terminationMessage(st)
+	}
+	return out
+}
+
+func unixNano(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
+
+func stateOf(s runtimeapi.ContainerState) podworker.ContainerState {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return podworker.Created
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return podworker.Running
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return podworker.Exited
+	default:
+		return podworker.Unknown
+	}
+}

@@ -1,0 +1,181 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// LogDirectory is the folder of the logs of a pod's containers.
+func (r *Runtime) LogDirectory(pod *corev1.Pod) string {
+	return filepath.Join(r.cfg.LogRoot, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+}
+
+// CreateSandbox makes and starts the pod's sandbox with that attempt number, and its cgroup.
+func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (string, error) {
+	if pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName != "" {
+		return "", fmt.Errorf("pod asks for runtime class %q, and runtime classes are not served", *pod.Spec.RuntimeClassName)
+	}
+	config, err := r.sandboxConfig(pod, attempt)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
+		return "", fmt.Errorf("make the log folder of pod %s: %w", pod.Name, err)
+	}
+	if err := r.cgroups.ensurePod(pod); err != nil {
+		return "", err
+	}
+	return r.service.RunPodSandbox(ctx, config, "")
+}
+
+func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
+	dns, err := r.cfg.DNS.config(pod)
+	if err != nil {
+		return nil, err
+	}
+	config := &runtimeapi.PodSandboxConfig{
+		Metadata: &runtimeapi.PodSandboxMetadata{
+			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
+		},
+		LogDirectory: r.LogDirectory(pod),
+		DnsConfig:    dns,
+		Labels:       sandboxLabels(pod),
+		Annotations:  sandboxAnnotations(pod),
+		Linux: &runtimeapi.LinuxPodSandboxConfig{
+			CgroupParent: r.cgroups.podPath(pod),
+			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+				Privileged:       privilegedPod(pod),
+				NamespaceOptions: namespaces(pod),
+				Seccomp:          podSeccomp(pod),
+			},
+		},
+	}
+	if !pod.Spec.HostNetwork {
+		config.Hostname = r.cfg.DNS.hostname(pod)
+		config.PortMappings = portMappings(pod)
+	}
+	if sc := pod.Spec.SecurityContext; sc != nil {
+		sandboxSecurity(config, sc)
+	}
+	return config, nil
+}
+
+func sandboxSecurity(config *runtimeapi.PodSandboxConfig, sc *corev1.PodSecurityContext) {
+	linux := config.Linux
+	if len(sc.Sysctls) > 0 {
+		linux.Sysctls = make(map[string]string, len(sc.Sysctls))
+		for _, s := range sc.Sysctls {
+			linux.Sysctls[strings.ReplaceAll(s.Name, "/", ".")] = s.Value
+		}
+	}
+	out := linux.SecurityContext
+	if sc.RunAsUser != nil {
+		out.RunAsUser = &runtimeapi.Int64Value{Value: *sc.RunAsUser}
+	}
+	if sc.RunAsGroup != nil && sc.RunAsUser != nil {
+		out.RunAsGroup = &runtimeapi.Int64Value{Value: *sc.RunAsGroup}
+	}
+	out.SupplementalGroups = supplementalGroups(sc)
+	out.SelinuxOptions = selinux(sc.SELinuxOptions)
+}
+
+// namespaces says which namespaces the pod shares, with the node or among its containers.
+func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+	n := &runtimeapi.NamespaceOption{
+		Network: runtimeapi.NamespaceMode_POD,
+		Ipc:     runtimeapi.NamespaceMode_POD,
+		Pid:     runtimeapi.NamespaceMode_CONTAINER,
+	}
+	if pod.Spec.HostNetwork {
+		n.Network = runtimeapi.NamespaceMode_NODE
+	}
+	if pod.Spec.HostIPC {
+		n.Ipc = runtimeapi.NamespaceMode_NODE
+	}
+	switch {
+	case pod.Spec.HostPID:
+		n.Pid = runtimeapi.NamespaceMode_NODE
+	case pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
+		n.Pid = runtimeapi.NamespaceMode_POD
+	}
+	return n
+}
+
+func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
+	var out []*runtimeapi.PortMapping
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for _, p := range list[i].Ports {
+				if p.HostPort == 0 {
+					continue
+				}
+				out = append(out, &runtimeapi.PortMapping{
+					Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
+				})
+			}
+		}
+	}
+	return out
+}
+
+func protocol(p corev1.Protocol) runtimeapi.Protocol {
+	switch p {
+	case corev1.ProtocolUDP:
+		return runtimeapi.Protocol_UDP
+	case corev1.ProtocolSCTP:
+		return runtimeapi.Protocol_SCTP
+	default:
+		return runtimeapi.Protocol_TCP
+	}
+}
+
+// StopSandbox ends what still runs in the sandbox and gives its network back.
+func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
+	if err := r.service.StopPodSandbox(ctx, id); err != nil && !notFound(err) {
+		return fmt.Errorf("stop sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// RemoveSandbox removes the sandbox.
+func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
+	if err := r.service.RemovePodSandbox(ctx, id); err != nil && !notFound(err) {
+		return fmt.Errorf("remove sandbox %s: %w", id, err)
+	}
+	r.mu.Lock()
+	delete(r.sandboxes, id)
+	r.mu.Unlock()
+	return nil
+}
+
+// Clean removes what a pod without containers left on the node: its cgroups, its logs and its own files. It does not
+// touch volumes, and leaves the pod's folder while they are there.
+func (r *Runtime) Clean(uid types.UID) error {
+	if err := r.cgroups.removePod(uid); err != nil {
+		return err
+	}
+	logs, err := filepath.Glob(filepath.Join(r.cfg.LogRoot, "*_"+string(uid)))
+	if err != nil {
+		return fmt.Errorf("find the logs of pod %s: %w", uid, err)
+	}
+	for _, dir := range logs {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove the logs of pod %s: %w", uid, err)
+		}
+	}
+	for _, name := range []string{"containers", "etc-hosts"} {
+		if err := os.RemoveAll(filepath.Join(r.podDir(uid), name)); err != nil {
+			return fmt.Errorf("remove the files of pod %s: %w", uid, err)
+		}
+	}
+	// Fails while volumes are there, and then whoever removes them removes the folder.
+	_ = os.Remove(r.podDir(uid))
+	return nil
+}

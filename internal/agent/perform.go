@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+// task is one action with a copy of all that it needs: it runs beside the worker.
+type task struct {
+	*pods
+	action podworker.Action
+	pod    *corev1.Pod
+	w      *worker
+	ips    []string
+	image  images.Image
+	// sandboxAttempt is the attempt of the sandbox that the action is about.
+	sandboxAttempt uint32
+}
+
+func (w *worker) task(a podworker.Action) task {
+	t := task{pods: w.pods, action: a, pod: w.in.Pod, w: w, image: w.present[a.Container], ips: w.podIPs()}
+	for _, s := range w.in.Runtime.Sandboxes {
+		if s.ID == a.SandboxID {
+			t.sandboxAttempt = s.Attempt
+		}
+	}
+	return t
+}
+
+// perform does a serial action. Set-up work that only waits ends with setUp, all else with ctx.
+func (t task) perform(ctx, setUp context.Context) (podworker.Outcome, images.Image) {
+	a := t.action
+	var err error
+	switch a.Kind {
+	case podworker.SetUpVolumes:
+		return t.setUpVolumes(setUp), images.Image{}
+	case podworker.PullImage:
+		return t.pullImage(setUp)
+	case podworker.StartContainer:
+		return t.startContainer(ctx, setUp), images.Image{}
+	case podworker.CreateSandbox:
+		return t.createSandbox(ctx), images.Image{}
+	case podworker.StopSandbox:
+		if a.Message != "" {
+			t.events.pod(t.pod, corev1.EventTypeNormal, a.Reason, a.Message)
+		}
+		err = t.runtime.StopSandbox(ctx, a.SandboxID)
+	case podworker.RemoveContainer:
+		err = t.runtime.RemoveContainer(ctx, a.ContainerID)
+	case podworker.RemoveSandbox:
+		err = t.runtime.RemoveSandbox(ctx, a.SandboxID)
+	case podworker.TearDownVolumes:
+		err = t.volumes.TearDown(ctx, t.w.uid)
+	case podworker.Finish:
+		t.statuses.Delete(t.pod, nil)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("Could not act for a pod, will try again", "action", a.String(), "err", err)
+		return failed(a.Kind.String(), err), images.Image{}
+	}
+	return podworker.Outcome{}, images.Image{}
+}
+
+func failed(reason string, err error) podworker.Outcome {
+	return podworker.Outcome{Reason: reason, Message: cri.ErrorText(err)}
+}
+
+func (t task) setUpVolumes(ctx context.Context) podworker.Outcome {
+	err := t.volumes.SetUp(ctx, t.pod)
+	if err == nil {
+		return podworker.Outcome{}
+	}
+	if ctx.Err() == nil {
+		for _, e := range flatten(err) {
+			t.events.pod(t.pod, corev1.EventTypeWarning, "FailedMount", e.Error())
+		}
+	}
+	return failed("FailedMount", err)
+}
+
+// flatten returns the errors that were joined into one.
+func flatten(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+func (t task) createSandbox(ctx context.Context) podworker.Outcome {
+	_, err := t.runtime.CreateSandbox(ctx, t.pod, t.action.Attempt)
+	if err == nil {
+		return podworker.Outcome{}
+	}
+	t.events.pod(t.pod, corev1.EventTypeWarning, "FailedCreatePodSandBox", "Failed to create pod sandbox: "+cri.ErrorText(err))
+	return failed("FailedCreatePodSandBox", err)
+}
+
+func (t task) pullImage(ctx context.Context) (podworker.Outcome, images.Image) {
+	image, err := t.images.Ensure(ctx, t.pod, t.container())
+	var why *images.Error
+	switch {
+	case err == nil:
+		return podworker.Outcome{}, image
+	case errors.As(err, &why):
+		return podworker.Outcome{Reason: why.Reason, Message: why.Message}, images.Image{}
+	default:
+		return failed(podworker.ReasonErrImagePull, err), images.Image{}
+	}
+}
+
+func (t task) container() *corev1.Container {
+	for _, list := range [][]corev1.Container{t.pod.Spec.Containers, t.pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == t.action.Container {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// startContainer makes and starts the container and runs its postStart hook, each told to the user.
+func (t task) startContainer(ctx, setUp context.Context) podworker.Outcome {
+	c := t.container()
+	spec, err := t.containerSpec(ctx, c)
+	if err != nil {
+		return t.notStarted(podworker.ReasonCreateConfigError, err)
+	}
+	id, err := t.runtime.CreateContainer(ctx, spec)
+	if errors.Is(err, cri.ErrConfig) {
+		return t.notStarted(podworker.ReasonCreateConfigError, err)
+	}
+	if err != nil {
+		return t.notStarted(podworker.ReasonCreateContainerError, err)
+	}
+	t.events.container(t.pod, c.Name, corev1.EventTypeNormal, "Created", "Created container: "+c.Name)
+	if err := t.runtime.StartContainer(ctx, t.pod, c.Name, id, t.action.Attempt); err != nil {
+		return t.notStarted(podworker.ReasonRunContainerError, err)
+	}
+	t.events.container(t.pod, c.Name, corev1.EventTypeNormal, "Started", "Started container "+c.Name)
+	return t.postStart(ctx, setUp, c, id)
+}
+
+func (t task) notStarted(reason string, err error) podworker.Outcome {
+	message := cri.ErrorText(err)
+	t.events.container(t.pod, t.action.Container, corev1.EventTypeWarning, "Failed", "Error: "+message)
+	return podworker.Outcome{Reason: reason, Message: message}
+}
+
+func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.ContainerSpec, error) {
+	vars, err := t.env(ctx, t.pod, c, t.ips)
+	if err != nil {
+		return cri.ContainerSpec{}, err
+	}
+	mounts, err := t.volumes.Mounts(t.pod, c)
+	if err != nil {
+		return cri.ContainerSpec{}, err
+	}
+	spec := cri.ContainerSpec{
+		Pod: t.pod, Container: c, SandboxID: t.action.SandboxID, SandboxAttempt: t.sandboxAttempt, Attempt: t.action.Attempt,
+		Image:  cri.Image{Ref: t.image.Ref, UID: t.image.UID, User: t.image.User},
+		PodIPs: t.ips,
+	}
+	values := make(map[string]string, len(vars))
+	for _, v := range vars {
+		values[v.Name] = v.Value
+		spec.Env = append(spec.Env, cri.EnvVar{Name: v.Name, Value: v.Value})
+	}
+	lookup := func(name string) (string, bool) {
+		v, ok := values[name]
+		return v, ok
+	}
+	spec.Command, spec.Args = expandAll(c.Command, lookup), expandAll(c.Args, lookup)
+	for _, m := range mounts {
+		spec.Mounts = append(spec.Mounts, cri.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath,
+			ReadOnly: m.ReadOnly, Propagation: m.Propagation})
+	}
+	return spec, nil
+}
+
+func expandAll(words []string, lookup func(string) (string, bool)) []string {
+	out := make([]string, len(words))
+	for i, s := range words {
+		out[i] = env.Expand(s, lookup)
+	}
+	return out
+}
+
+// minKill is how long a container has to stop at least, however long its hook took.
+const minKill = 2 * time.Second
+
+// kill runs the preStop hook and stops the container, both within the grace period.
+func (t task) kill(ctx context.Context) podworker.Outcome {
+	a := t.action
+	grace := time.Duration(a.Grace) * time.Second
+	t.events.container(t.pod, a.Container, corev1.EventTypeNormal, "Killing", a.Message)
+	began := t.clock.Now()
+	if t.pod != nil {
+		if c := t.container(); c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && a.Reason != podworker.KillUnknownState {
+			t.preStop(ctx, c, grace)
+			grace = max(grace-t.clock.Since(began), min(minKill, grace))
+		}
+	}
+	if err := t.runtime.StopContainer(ctx, a.ContainerID, grace); err != nil {
+		if ctx.Err() == nil {
+			t.events.container(t.pod, a.Container, corev1.EventTypeWarning, "FailedKillPod", fmt.Sprintf("error killing pod: %v", err))
+		}
+		return failed("FailedKillPod", err)
+	}
+	return podworker.Outcome{}
+}

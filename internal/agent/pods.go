@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+)
+
+// mirrorAnnotation marks API objects that only reflect a pod that this node runs on its own account.
+const mirrorAnnotation = "kubernetes.io/config.mirror"
+
+// parts is everything that workers act through.
+type parts struct {
+	runtime  Runtime
+	images   Images
+	volumes  Volumes
+	prober   Prober
+	statuses Statuses
+	events   events
+	env      environment
+	clock    clock.WithTicker
+	// hostIPs are the node's addresses.
+	hostIPs []string
+	// node returns the node's object, nil before it is known.
+	node func() *corev1.Node
+}
+
+// pods hands every pod of the node to its worker. It waits until both the API and the runtime were read once: before that
+// nobody knows what is new, what runs already, and what nobody wants any more.
+type pods struct {
+	parts
+	ctx context.Context //nolint:containedctx // the workers' lifetime, given to Run; handlers have no context of their own
+	wg  sync.WaitGroup
+
+	mu      sync.Mutex
+	workers map[types.UID]*worker
+	// desired holds the API's pods that came before the start.
+	desired map[types.UID]*corev1.Pod
+	// admitted holds the pods that take room on the node.
+	admitted              map[types.UID]*corev1.Pod
+	apiRead, runtimeRead  bool
+	runtimeErr            error
+	started, shuttingDown bool
+}
+
+func newPods(ctx context.Context, p parts) *pods {
+	return &pods{
+		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
+		admitted: map[types.UID]*corev1.Pod{},
+	}
+}
+
+// podChanged is told of every pod of the node that the API adds or changes.
+func (p *pods) podChanged(pod *corev1.Pod) {
+	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.started {
+		p.desired[pod.UID] = pod
+		return
+	}
+	p.workerFor(pod.UID).setPod(pod)
+}
+
+// podDeleted is told of every pod that the API no longer has.
+func (p *pods) podDeleted(pod *corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.desired, pod.UID)
+	if w, ok := p.workers[pod.UID]; ok {
+		w.setGone(pod)
+	}
+}
+
+// apiListed says that podChanged was told of all pods that the API had at first.
+func (p *pods) apiListed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.apiRead = true
+}
+
+// RuntimeChanged wakes the pod's worker to look at the runtime.
+func (p *pods) RuntimeChanged(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, ok := p.workers[uid]; ok {
+		w.lookAgain()
+	}
+}
+
+// RuntimeListed starts the workers at the first time that the API was read too, and then takes care of pods that only the runtime knows.
+func (p *pods) RuntimeListed(all []cri.PodRef) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.runtimeRead, p.runtimeErr = true, nil
+	if !p.apiRead || p.shuttingDown {
+		return
+	}
+	if !p.started {
+		p.start(all)
+	}
+	for _, ref := range all {
+		if _, ok := p.workers[ref.UID]; !ok {
+			klog.FromContext(p.ctx).Info("Found a pod that the API does not have, removing it", "pod", klog.KRef(ref.Namespace, ref.Name), "podUID", ref.UID)
+			p.workerFor(ref.UID).setGone(nil)
+		}
+	}
+}
+
+// start makes the workers of all pods known now, those that run already first.
+func (p *pods) start(running []cri.PodRef) {
+	p.started = true
+	for _, ref := range running {
+		if pod := p.desired[ref.UID]; pod != nil {
+			p.admitted[ref.UID] = pod
+		}
+	}
+	list := make([]*corev1.Pod, 0, len(p.desired))
+	for _, pod := range p.desired {
+		list = append(list, pod)
+	}
+	slices.SortFunc(list, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for _, pod := range list {
+		p.workerFor(pod.UID).setPod(pod)
+	}
+	p.desired = nil
+}
+
+// RuntimeFailed keeps the error for whoever asks whether the node is well.
+func (p *pods) RuntimeFailed(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.runtimeErr == nil {
+		klog.FromContext(p.ctx).Error(err, "Could not look through the container runtime")
+	}
+	p.runtimeErr = err
+}
+
+// runtimeError is why the runtime could not be read the last time, nil if it could.
+func (p *pods) runtimeError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.runtimeErr
+}
+
+// probeChanged wakes the pod's worker.
+func (p *pods) probeChanged(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w, ok := p.workers[uid]; ok {
+		w.poke()
+	}
+}
+
+// workerFor returns the pod's worker, which it starts if there is none. The caller holds mu.
+func (p *pods) workerFor(uid types.UID) *worker {
+	if w, ok := p.workers[uid]; ok {
+		return w
+	}
+	w := newWorker(p, uid)
+	p.workers[uid] = w
+	if !p.shuttingDown {
+		p.wg.Go(func() { w.run(p.ctx) })
+	}
+	return w
+}
+
+// retire forgets a worker that ended.
+func (p *pods) retire(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.workers, uid)
+	delete(p.admitted, uid)
+}
+
+// release gives the pod's room back: it ended, or left the node.
+func (p *pods) release(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.admitted, uid)
+}
+
+// admit gives the pod room on the node, or says why there is none.
+func (p *pods) admit(pod *corev1.Pod) *refusal {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.admitted[pod.UID]; ok {
+		return nil
+	}
+	others := make([]*corev1.Pod, 0, len(p.admitted))
+	for _, other := range p.admitted {
+		others = append(others, other)
+	}
+	if r := fits(pod, p.node(), others); r != nil {
+		return r
+	}
+	p.admitted[pod.UID] = pod
+	return nil
+}
+
+// wait returns once ctx has ended and no worker runs. What runs in containers runs on.
+func (p *pods) wait() {
+	<-p.ctx.Done()
+	p.mu.Lock()
+	p.shuttingDown = true
+	p.mu.Unlock()
+	p.wg.Wait()
+}

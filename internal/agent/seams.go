@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/podworker"
+	"github.com/everynode/everynode/internal/agent/volumes"
+)
+
+// Runtime is the container runtime as workers use it; cri.Runtime is one.
+type Runtime interface {
+	Observe(ctx context.Context, uid types.UID) (*podworker.Runtime, error)
+	CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (string, error)
+	StopSandbox(ctx context.Context, id string) error
+	RemoveSandbox(ctx context.Context, id string) error
+	CreateContainer(ctx context.Context, spec cri.ContainerSpec) (string, error)
+	StartContainer(ctx context.Context, pod *corev1.Pod, name, id string, attempt uint32) error
+	StopContainer(ctx context.Context, id string, grace time.Duration) error
+	RemoveContainer(ctx context.Context, id string) error
+	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
+	Clean(uid types.UID) error
+}
+
+// Images makes images present; images.Manager is one.
+type Images interface {
+	Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container) (images.Image, error)
+}
+
+// Volumes makes volumes ready; volumes.Manager is one.
+type Volumes interface {
+	SetUp(ctx context.Context, pod *corev1.Pod) error
+	Mounts(pod *corev1.Pod, container *corev1.Container) ([]volumes.Mount, error)
+	TearDown(ctx context.Context, podUID types.UID) error
+}
+
+// Prober probes containers. Start is told of every running container, again and again; it begins anew for an ID that it did not know.
+type Prober interface {
+	Start(pod *corev1.Pod, podIP, container, containerID string, startedAt time.Time)
+	Stop(podUID types.UID)
+	Results(podUID types.UID) []podworker.Probe
+}
+
+// Statuses takes pod statuses to the API; status.Manager is one.
+type Statuses interface {
+	Set(pod *corev1.Pod, status corev1.PodStatus)
+	Delete(pod *corev1.Pod, done func())
+	Forget(uid types.UID)
+}
+
+// environment computes the variables of a container.
+type environment func(ctx context.Context, pod *corev1.Pod, container *corev1.Container, podIPs []string) ([]env.Var, error)

@@ -1,0 +1,342 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+// observeRetry is how long a worker waits before it reads from a runtime that just failed.
+const observeRetry = time.Second
+
+// worker looks after one pod. Its goroutine alone touches what is not under mu.
+type worker struct {
+	*pods
+	uid     types.UID
+	wake    chan struct{}
+	results chan result
+
+	mailbox sync.Mutex
+	// What came in since the last look.
+	newPod *corev1.Pod
+	gone   bool
+	dirty  bool
+
+	memory   podworker.Memory
+	in       podworker.Input
+	status   corev1.PodStatus
+	checked  bool
+	released bool
+	// present are the images made present for the containers' next starts.
+	present map[string]images.Image
+	// abandon cuts short the waiting of the set-up action under way.
+	abandon context.CancelFunc
+}
+
+// result is how an action ended.
+type result struct {
+	action  podworker.Action
+	outcome podworker.Outcome
+	image   images.Image
+}
+
+func newWorker(p *pods, uid types.UID) *worker {
+	w := &worker{pods: p, uid: uid, wake: make(chan struct{}, 1), results: make(chan result), dirty: true,
+		present: map[string]images.Image{}}
+	w.in.Memory = &w.memory
+	return w
+}
+
+func (w *worker) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *worker) setPod(pod *corev1.Pod) {
+	w.mailbox.Lock()
+	w.newPod = pod
+	w.mailbox.Unlock()
+	w.poke()
+}
+
+// setGone says that the API no longer has the pod; pod is its last state, nil if it was never seen.
+func (w *worker) setGone(pod *corev1.Pod) {
+	w.mailbox.Lock()
+	w.gone = true
+	if pod != nil {
+		w.newPod = pod
+	}
+	w.mailbox.Unlock()
+	w.poke()
+}
+
+func (w *worker) lookAgain() {
+	w.mailbox.Lock()
+	w.dirty = true
+	w.mailbox.Unlock()
+	w.poke()
+}
+
+func (w *worker) run(ctx context.Context) {
+	logger := klog.FromContext(ctx).WithValues("podUID", w.uid)
+	ctx = klog.NewContext(ctx, logger)
+	var running sync.WaitGroup
+	defer w.drain(&running)
+	timer := w.clock.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-timer.C():
+		case r := <-w.results:
+			w.finished(r)
+		}
+		wait, ok := w.step(ctx, &running)
+		if !ok {
+			return
+		}
+		timer.Stop()
+		if wait >= 0 {
+			timer = w.clock.NewTimer(wait)
+		}
+	}
+}
+
+// drain takes the results of what is still under way, so that nothing hangs on the way out.
+func (w *worker) drain(running *sync.WaitGroup) {
+	done := make(chan struct{})
+	go func() {
+		running.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-w.results:
+		case <-done:
+			return
+		}
+	}
+}
+
+// step decides once and begins what was decided. It returns how long to wait at most for the next time (negative: until
+// something happens), and false when the pod is done with.
+func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Duration, bool) {
+	if err := w.refresh(ctx); err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Info("Could not read the pod from the runtime, will try again", "err", err)
+		}
+		return observeRetry, true
+	}
+	if w.in.Pod == nil && !w.in.Gone {
+		return -1, true
+	}
+	w.checkIn()
+	w.in.Now = w.clock.Now()
+	w.in.Probes = w.prober.Results(w.uid)
+	plan := podworker.Decide(w.in)
+	if plan.Abandon && w.abandon != nil {
+		w.abandon()
+	}
+	w.begin(ctx, plan.Actions, running)
+	w.report()
+	if w.memory.Forgotten() {
+		w.prober.Stop(w.uid)
+		w.statuses.Forget(w.uid)
+		w.retire(w.uid)
+		return 0, false
+	}
+	if plan.Deadline.IsZero() {
+		return -1, true
+	}
+	return max(plan.Deadline.Sub(w.clock.Now()), 0), true
+}
+
+// refresh takes in what changed since the last time.
+func (w *worker) refresh(ctx context.Context) error {
+	w.mailbox.Lock()
+	if w.newPod != nil {
+		w.in.Pod = w.newPod
+	}
+	w.in.Gone = w.gone
+	dirty := w.dirty
+	w.newPod, w.dirty = nil, false
+	w.mailbox.Unlock()
+	if !dirty && w.in.Runtime != nil {
+		return nil
+	}
+	rt, err := w.runtime.Observe(ctx, w.uid)
+	if err != nil {
+		w.lookAgainLater()
+		return err
+	}
+	w.in.Runtime = rt
+	w.probe()
+	return nil
+}
+
+// lookAgainLater remembers that the runtime was not read, without waking the worker at once.
+func (w *worker) lookAgainLater() {
+	w.mailbox.Lock()
+	w.dirty = true
+	w.mailbox.Unlock()
+}
+
+// probe tells the prober which containers run.
+func (w *worker) probe() {
+	if w.in.Pod == nil {
+		return
+	}
+	if w.in.Gone || w.in.Pod.DeletionTimestamp != nil {
+		// Nobody acts on the results any more, and a container that stops is not to be called unhealthy.
+		w.prober.Stop(w.uid)
+		return
+	}
+	ip := ""
+	if ips := w.podIPs(); len(ips) > 0 {
+		ip = ips[0]
+	}
+	for i := range w.in.Runtime.Containers {
+		if c := &w.in.Runtime.Containers[i]; c.State == podworker.Running {
+			w.prober.Start(w.in.Pod, ip, c.Name, c.ID, c.StartedAt)
+		}
+	}
+}
+
+// checkIn asks for room on the node, once, for a pod that nothing of is there yet.
+func (w *worker) checkIn() {
+	pod := w.in.Pod
+	if w.checked || pod == nil || w.in.Gone || pod.DeletionTimestamp != nil {
+		return
+	}
+	w.checked = true
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return
+	}
+	if r := w.admit(pod); r != nil {
+		w.memory.Reject(podworker.Rejection{Reason: r.reason, Message: r.message})
+		w.events.pod(pod, corev1.EventTypeWarning, r.reason, r.message)
+	}
+}
+
+// begin starts the actions: kills each on its own, the others one after the other.
+func (w *worker) begin(ctx context.Context, actions []podworker.Action, running *sync.WaitGroup) {
+	var serial []podworker.Action
+	for _, a := range actions {
+		w.memory.Begin(a, w.in.Now)
+		klog.FromContext(ctx).V(3).Info("Acting for a pod", "pod", klog.KObj(w.in.Pod), "action", a.String())
+		switch a.Kind {
+		case podworker.Announce:
+			w.announce(a)
+			w.memory.Done(a, podworker.Outcome{}, w.in.Now)
+		case podworker.KillContainer:
+			t := w.task(a)
+			running.Go(func() { w.send(result{action: a, outcome: t.kill(ctx)}) })
+		case podworker.Forget:
+			w.forget(ctx, a)
+		default:
+			serial = append(serial, a)
+		}
+	}
+	if len(serial) == 0 {
+		return
+	}
+	tasks := make([]task, len(serial))
+	for i, a := range serial {
+		tasks[i] = w.task(a)
+	}
+	setUp, cancel := context.WithCancel(ctx)
+	w.abandon = cancel
+	running.Go(func() {
+		defer cancel()
+		for _, t := range tasks {
+			outcome, image := t.perform(ctx, setUp)
+			w.send(result{action: t.action, outcome: outcome, image: image})
+		}
+	})
+}
+
+// send hands a result to the worker's goroutine, which takes results until everything that it began has ended.
+func (w *worker) send(r result) { w.results <- r }
+
+// forget clears up the pod's last files; if that fails it is tried again.
+func (w *worker) forget(ctx context.Context, a podworker.Action) {
+	if err := w.runtime.Clean(w.uid); err != nil {
+		klog.FromContext(ctx).Info("Could not clear up after a pod, will leave it", "err", err)
+	}
+	w.memory.Done(a, podworker.Outcome{}, w.in.Now)
+}
+
+// finished takes in how an action ended.
+func (w *worker) finished(r result) {
+	w.memory.Done(r.action, r.outcome, w.clock.Now())
+	switch r.action.Kind {
+	case podworker.PullImage:
+		if !r.outcome.Failed() {
+			w.present[r.action.Container] = r.image
+		}
+	case podworker.SetUpVolumes, podworker.TearDownVolumes, podworker.Finish:
+	default:
+		w.lookAgainLater()
+	}
+}
+
+// report sends the pod's status, and gives its room back once it ended.
+func (w *worker) report() {
+	pod := w.in.Pod
+	if pod == nil || w.in.Gone || w.memory.Finished() {
+		return
+	}
+	prev := &w.status
+	if prev.Phase == "" {
+		prev = &pod.Status
+	}
+	w.status = podworker.Status(w.in, prev, w.hostIPs)
+	w.statuses.Set(pod, w.status)
+	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded
+	if ended && !w.released {
+		w.released = true
+		w.release(w.uid)
+	}
+}
+
+func (w *worker) podIPs() []string {
+	if w.in.Pod != nil && w.in.Pod.Spec.HostNetwork {
+		return w.hostIPs
+	}
+	var newest *podworker.Sandbox
+	for i := range w.in.Runtime.Sandboxes {
+		if s := &w.in.Runtime.Sandboxes[i]; s.Ready && (newest == nil || s.Attempt > newest.Attempt) {
+			newest = s
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return newest.IPs
+}
+
+// announce tells the user about a back-off.
+func (w *worker) announce(a podworker.Action) {
+	w.events.container(w.in.Pod, a.Container, warningOr(a.Reason), "BackOff", a.Message)
+	if a.Reason == podworker.ReasonImagePullBackOff {
+		w.events.container(w.in.Pod, a.Container, corev1.EventTypeWarning, "Failed", "Error: "+a.Reason)
+	}
+}
+
+func warningOr(reason string) string {
+	if reason == podworker.ReasonImagePullBackOff {
+		return corev1.EventTypeNormal
+	}
+	return corev1.EventTypeWarning
+}
