@@ -1,0 +1,243 @@
+package podspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// TemplateWarnings says what is allowed in a new or changed template, but most
+// likely not what its author wants. Old is nil for a new one.
+func TemplateWarnings(template, old *corev1.PodTemplateSpec, path *field.Path) []string {
+	var before *corev1.PodSpec
+	if old != nil {
+		before = &old.Spec
+	}
+	return warnings(&template.Spec, before, path.Child("spec"))
+}
+
+// Warnings is TemplateWarnings for a pod's own specification.
+func Warnings(spec, old *corev1.PodSpec) []string {
+	return warnings(spec, old, field.NewPath("spec"))
+}
+
+func warnings(spec, old *corev1.PodSpec, path *field.Path) []string {
+	var w []string
+	w = append(w, oldNodeLabels(spec, path)...)
+	w = append(w, addressWarnings(spec, path)...)
+	w = append(w, spreadWarnings(spec, path.Child("topologySpreadConstraints"))...)
+	w = append(w, pullSecretWarnings(spec.ImagePullSecrets, path.Child("imagePullSecrets"))...)
+	w = append(w, volumeWarnings(spec.Volumes, path.Child("volumes"))...)
+	w = append(w, hostAliasWarnings(spec.HostAliases, path.Child("hostAliases"))...)
+	w = append(w, containerWarnings(spec.InitContainers, path.Child("initContainers"))...)
+	w = append(w, containerWarnings(spec.Containers, path.Child("containers"))...)
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 && (old == nil || old.TerminationGracePeriodSeconds == nil || *old.TerminationGracePeriodSeconds >= 0) {
+		w = append(w, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1", path.Child("terminationGracePeriodSeconds")))
+	}
+	return append(w, selectorWarnings(spec.Affinity, path.Child("affinity"))...)
+}
+
+// renamedLabels are the node labels whose names have changed.
+var renamedLabels = map[string]string{
+	"beta.kubernetes.io/arch":           `deprecated since v1.14; use "kubernetes.io/arch" instead`,
+	"beta.kubernetes.io/os":             `deprecated since v1.14; use "kubernetes.io/os" instead`,
+	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
+	corev1.LabelFailureDomainBetaZone:   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
+	corev1.LabelInstanceType:            `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
+}
+
+func oldNodeLabels(spec *corev1.PodSpec, path *field.Path) []string {
+	var w []string
+	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
+		if why, ok := renamedLabels[key]; ok {
+			w = append(w, fmt.Sprintf("%s: %s", path.Child("nodeSelector").Key(key), why))
+		}
+	}
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return w
+	}
+	term := func(t *corev1.NodeSelectorTerm, at *field.Path) {
+		for i, r := range t.MatchExpressions {
+			if why, ok := renamedLabels[r.Key]; ok {
+				w = append(w, fmt.Sprintf("%s: %s is %s", at.Child("matchExpressions").Index(i).Child("key"), r.Key, why))
+			}
+		}
+	}
+	n := spec.Affinity.NodeAffinity
+	at := path.Child("affinity", "nodeAffinity")
+	if must := n.RequiredDuringSchedulingIgnoredDuringExecution; must != nil {
+		for i := range must.NodeSelectorTerms {
+			term(&must.NodeSelectorTerms[i], at.Child(requiredTerms, "nodeSelectorTerms").Index(i))
+		}
+	}
+	for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+		term(&n.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, at.Child(preferredTerms).Index(i).Child("preference"))
+	}
+	return w
+}
+
+func addressWarnings(spec *corev1.PodSpec, path *field.Path) []string {
+	var w []string
+	for i, a := range spec.HostAliases {
+		w = append(w, utilvalidation.GetWarningsForIP(path.Child("hostAliases").Index(i).Child("ip"), a.IP)...)
+	}
+	if spec.DNSConfig == nil {
+		return w
+	}
+	for i, ip := range spec.DNSConfig.Nameservers {
+		w = append(w, utilvalidation.GetWarningsForIP(path.Child("dnsConfig", "nameservers").Index(i), ip)...)
+	}
+	return w
+}
+
+const matchesNoPod = "a null labelSelector results in matching no pod"
+
+func spreadWarnings(spec *corev1.PodSpec, path *field.Path) []string {
+	var w []string
+	for i, c := range spec.TopologySpreadConstraints {
+		if why, ok := renamedLabels[c.TopologyKey]; ok {
+			w = append(w, fmt.Sprintf("%s: %s is %s", path.Index(i).Child("topologyKey"), c.TopologyKey, why))
+		}
+		if c.LabelSelector == nil {
+			w = append(w, fmt.Sprintf("%s: %s", path.Index(i).Child("labelSelector"), matchesNoPod))
+		}
+	}
+	return w
+}
+
+func selectorWarnings(a *corev1.Affinity, path *field.Path) []string {
+	var w []string
+	check := func(selector *metav1.LabelSelector, at *field.Path) {
+		if selector == nil {
+			w = append(w, fmt.Sprintf("%s: %s", at.Child("labelSelector"), matchesNoPod))
+		}
+	}
+	terms := func(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTerm, at *field.Path) {
+		for i := range must {
+			check(must[i].LabelSelector, at.Child(requiredTerms).Index(i))
+		}
+		for i := range want {
+			check(want[i].PodAffinityTerm.LabelSelector, at.Child(preferredTerms).Index(i).Child("podAffinityTerm"))
+		}
+	}
+	if a == nil {
+		return nil
+	}
+	if p := a.PodAffinity; p != nil {
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
+	}
+	return w
+}
+
+func pullSecretWarnings(secrets []corev1.LocalObjectReference, path *field.Path) []string {
+	var w []string
+	for i, s := range secrets {
+		switch {
+		case s.Name == "":
+			w = append(w, fmt.Sprintf("%s: invalid empty name %q", path.Index(i).Child("name"), s.Name))
+		case slices.Contains(secrets[:i], s):
+			w = append(w, fmt.Sprintf("%s: duplicate name %q", path.Index(i).Child("name"), s.Name))
+		}
+	}
+	return w
+}
+
+func hostAliasWarnings(aliases []corev1.HostAlias, path *field.Path) []string {
+	var w []string
+	for i, a := range aliases {
+		if slices.ContainsFunc(aliases[:i], func(o corev1.HostAlias) bool { return o.IP == a.IP }) {
+			w = append(w, fmt.Sprintf("%s: duplicate ip %q", path.Index(i).Child("ip"), a.IP))
+		}
+	}
+	return w
+}
+
+func volumeWarnings(volumes []corev1.Volume, path *field.Path) []string {
+	var w []string
+	for i, v := range volumes {
+		at := path.Index(i)
+		for _, o := range obsolete(&v.VolumeSource) {
+			if o.set {
+				w = append(w, fmt.Sprintf("%s: %s", at.Child(o.name), o.why))
+			}
+		}
+		if v.Projected != nil && len(v.Projected.Sources) == 0 {
+			w = append(w, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
+		}
+	}
+	return w
+}
+
+// obsolete lists the volume sources that are on their way out.
+func obsolete(v *corev1.VolumeSource) []struct {
+	name, why string
+	set       bool
+} {
+	const since122, since128 = "deprecated in v1.22, non-functional in v1.25+", "deprecated in v1.28, non-functional in v1.31+"
+	return []struct {
+		name, why string
+		set       bool
+	}{
+		{"photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+", v.PhotonPersistentDisk != nil},
+		{"gitRepo", "deprecated in v1.11", v.GitRepo != nil},
+		{"scaleIO", "deprecated in v1.16, non-functional in v1.22+", v.ScaleIO != nil},
+		{"flocker", since122, v.Flocker != nil},
+		{"storageOS", since122, v.StorageOS != nil},
+		{"quobyte", since122, v.Quobyte != nil},
+		{"glusterfs", "deprecated in v1.25, non-functional in v1.26+", v.Glusterfs != nil},
+		{"cephfs", since128, v.CephFS != nil},
+		{"rbd", since128, v.RBD != nil},
+	}
+}
+
+func containerWarnings(containers []corev1.Container, path *field.Path) []string {
+	var w []string
+	for i := range containers {
+		c, at := &containers[i], path.Index(i)
+		w = append(w, fractionalBytes(c.Resources.Limits, at.Child("resources", "limits"))...)
+		w = append(w, fractionalBytes(c.Resources.Requests, at.Child("resources", "requests"))...)
+		w = append(w, repeatedEnv(c.Env, at.Child("env"))...)
+		for j, p := range c.Ports {
+			for k, o := range c.Ports[:j] {
+				if o.ContainerPort == p.ContainerPort && o.Protocol == p.Protocol && o.HostPort == p.HostPort && o.HostIP == p.HostIP {
+					w = append(w, fmt.Sprintf("%s: duplicate port definition with %s", at.Child("ports").Index(j), at.Child("ports").Index(k)))
+					break
+				}
+			}
+		}
+	}
+	return w
+}
+
+func repeatedEnv(env []corev1.EnvVar, path *field.Path) []string {
+	var w []string
+	seen := sets.New[string]()
+	for i, e := range env {
+		// A value that uses the variable it replaces adds to it, on purpose.
+		if seen.Has(e.Name) && !strings.Contains(e.Value, "$("+e.Name+")") {
+			w = append(w, fmt.Sprintf("%s: hides previous definition of %q, which may be dropped when using apply", path.Index(i), e.Name))
+		}
+		seen.Insert(e.Name)
+	}
+	return w
+}
+
+func fractionalBytes(list corev1.ResourceList, path *field.Path) []string {
+	var w []string
+	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
+			w = append(w, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer", path.Key(string(name)), q.String()))
+		}
+	}
+	return w
+}

@@ -1,0 +1,126 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+)
+
+var cidrsPath = field.NewPath("spec", "podCIDRs")
+
+// Validate checks a new node, metadata aside.
+func Validate(n *corev1.Node) field.ErrorList {
+	errs := validateTaints(n.Spec.Taints)
+	errs = append(errs, validateResources(n)...)
+	return append(errs, validateCIDRs(n.Spec.PodCIDRs)...)
+}
+
+// ValidateUpdate checks a changed node, metadata aside: whichever part of it
+// was changed, its identity stays.
+func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
+	errs := validateResources(n)
+	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
+		errs = append(errs, field.Forbidden(cidrsPath, "node updates may not change podCIDR except from \"\" to valid"))
+	} else if len(old.Spec.PodCIDRs) == 0 {
+		errs = append(errs, validateCIDRs(n.Spec.PodCIDRs)...)
+	}
+	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "providerID"), "node updates may not change providerID except from \"\" to valid"))
+	}
+	if !apiequality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
+		errs = append(errs, validateTaints(n.Spec.Taints)...)
+	}
+	addresses := field.NewPath("status", "addresses")
+	for i, a := range n.Status.Addresses {
+		if slices.Contains(n.Status.Addresses[:i], a) {
+			errs = append(errs, field.Duplicate(addresses.Index(i), a))
+		}
+	}
+	return errs
+}
+
+// validateTaints reports taints under metadata, as Kubernetes does.
+func validateTaints(taints []corev1.Taint) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("metadata", "taints")
+	for i, t := range taints {
+		at := path.Index(i)
+		for _, m := range utilvalidation.IsQualifiedName(t.Key) {
+			errs = append(errs, field.Invalid(at.Child("key"), t.Key, m))
+		}
+		if m := utilvalidation.IsValidLabelValue(t.Value); len(m) > 0 {
+			errs = append(errs, field.Invalid(at.Child("value"), t.Value, strings.Join(m, ";")))
+		}
+		if t.Effect == "" {
+			errs = append(errs, field.Required(at.Child("effect"), ""))
+		} else {
+			errs = append(errs, podspec.TaintEffect(at.Child("effect"), t.Effect)...)
+		}
+		if slices.ContainsFunc(taints[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+			twice := field.Duplicate(at, shown(t))
+			twice.Detail = "taints must be unique by key and effect pair"
+			errs = append(errs, twice)
+		}
+	}
+	return errs
+}
+
+// shown is how error texts spell a taint: under its Go names.
+func shown(t corev1.Taint) any {
+	return struct {
+		Key, Value string
+		Effect     corev1.TaintEffect
+		TimeAdded  *metav1.Time
+	}{t.Key, t.Value, t.Effect, t.TimeAdded}
+}
+
+func validateResources(n *corev1.Node) field.ErrorList {
+	var errs field.ErrorList
+	for _, l := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
+		for name, amount := range l.list {
+			errs = append(errs, podspec.Amount(field.NewPath("status", l.name, string(name)), name, amount)...)
+		}
+	}
+	return errs
+}
+
+func validateCIDRs(cidrs []string) field.ErrorList {
+	var errs field.ErrorList
+	for i, c := range cidrs {
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(cidrsPath.Index(i), c, false, nil)...)
+	}
+	if len(cidrs) < 2 {
+		return errs
+	}
+	both, err := netutils.IsDualStackCIDRStrings(cidrs)
+	if err != nil {
+		errs = append(errs, field.InternalError(cidrsPath, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
+	}
+	if !both || len(cidrs) > 2 {
+		errs = append(errs, field.Invalid(cidrsPath, cidrs, "may specify no more than one CIDR for each IP family"))
+	}
+	return errs
+}
+
+func warnings(n *corev1.Node) []string {
+	var w []string
+	if n.Spec.ConfigSource != nil {
+		w = append(w, "spec.configSource: the feature is no longer supported")
+	}
+	if n.Spec.DoNotUseExternalID != "" {
+		w = append(w, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	return w
+}

@@ -1,0 +1,217 @@
+package pod
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/diff"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+)
+
+var specPath, statusPath = field.NewPath("spec"), field.NewPath("status")
+
+// Validate checks a new pod, metadata aside.
+func Validate(p *corev1.Pod) field.ErrorList {
+	return podspec.ValidateNewPod(&p.Spec, specPath)
+}
+
+// ValidateUpdate checks a changed pod, metadata aside. Nearly nothing of a
+// running pod's specification can change.
+func ValidateUpdate(p, old *corev1.Pod) field.ErrorList {
+	errs := podspec.ValidatePod(&p.Spec, specPath)
+	for _, l := range []struct {
+		name     string
+		now, was []corev1.Container
+	}{
+		{"containers", p.Spec.Containers, old.Spec.Containers},
+		{"initContainers", p.Spec.InitContainers, old.Spec.InitContainers},
+	} {
+		if len(l.now) != len(l.was) {
+			return append(errs, field.Forbidden(specPath.Child(l.name), "pod updates may not add or remove containers"))
+		}
+	}
+	if bad := deadlineUpdate(p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds); bad != nil {
+		return append(errs, bad)
+	}
+	errs = append(errs, onlyMoreTolerations(p.Spec.Tolerations, old.Spec.Tolerations)...)
+	errs = append(errs, onlyFewerGates(p.Spec.SchedulingGates, old.Spec.SchedulingGates)...)
+	if apiequality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		return errs
+	}
+	if QOS(p) != old.Status.QOSClass && old.Status.QOSClass != "" {
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), p.Status.QOSClass, "Pod QoS is immutable"))
+	}
+	return append(errs, nothingElse(&p.Spec, &old.Spec)...)
+}
+
+// deadlineUpdate lets a deadline be set, or shortened.
+func deadlineUpdate(now, was *int64) *field.Error {
+	path := specPath.Child("activeDeadlineSeconds")
+	switch {
+	case now == nil && was != nil:
+		return field.Invalid(path, now, "must not update from a positive integer to nil value")
+	case now == nil:
+		return nil
+	case *now < 0 || *now > math.MaxInt32:
+		return field.Invalid(path, *now, utilvalidation.InclusiveRangeError(0, math.MaxInt32))
+	case was != nil && *now > *was:
+		return field.Invalid(path, *now, "must be less than or equal to previous value")
+	}
+	return nil
+}
+
+// onlyMoreTolerations lets tolerations be added, and the time of one be changed.
+func onlyMoreTolerations(now, was []corev1.Toleration) field.ErrorList {
+	for _, w := range was {
+		w.TolerationSeconds = nil
+		kept := slices.ContainsFunc(now, func(n corev1.Toleration) bool {
+			n.TolerationSeconds = nil
+			return apiequality.Semantic.DeepEqual(n, w)
+		})
+		if !kept {
+			return field.ErrorList{field.Forbidden(specPath.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds")}
+		}
+	}
+	return nil
+}
+
+func onlyFewerGates(now, was []corev1.PodSchedulingGate) field.ErrorList {
+	var errs field.ErrorList
+	for i, g := range now {
+		if !slices.Contains(was, g) {
+			errs = append(errs, field.Forbidden(specPath.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'"))
+		}
+	}
+	return errs
+}
+
+var changeable = []string{
+	"`spec.containers[*].image`", "`spec.initContainers[*].image`", "`spec.activeDeadlineSeconds`",
+	"`spec.tolerations` (only additions to existing tolerations)",
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+}
+
+// nothingElse compares the specifications with all that may change taken out.
+func nothingElse(now, was *corev1.PodSpec) field.ErrorList {
+	same := now.DeepCopy()
+	for i := range same.Containers {
+		same.Containers[i].Image = was.Containers[i].Image
+	}
+	for i := range same.InitContainers {
+		same.InitContainers[i].Image = was.InitContainers[i].Image
+	}
+	same.ActiveDeadlineSeconds, same.Tolerations, same.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations, was.SchedulingGates
+	if g := was.TerminationGracePeriodSeconds; g != nil && *g < 0 && same.TerminationGracePeriodSeconds != nil && *same.TerminationGracePeriodSeconds == 1 {
+		same.TerminationGracePeriodSeconds = g
+	}
+	if len(was.SchedulingGates) > 0 {
+		// What a gated pod asks of nodes can still be narrowed down.
+		same.NodeSelector, same.Affinity = was.NodeSelector, was.Affinity
+		if bad := onlyNarrower(now, was); len(bad) > 0 {
+			return bad
+		}
+	}
+	if apiequality.Semantic.DeepEqual(*same, *was) {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(specPath, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
+		strings.Join(changeable, ","), diff.Diff(*was, *same)))}
+}
+
+// onlyNarrower checks that a gated pod's node selector only gained labels and
+// that its required node affinity stayed, or got more requirements.
+func onlyNarrower(now, was *corev1.PodSpec) field.ErrorList {
+	var errs field.ErrorList
+	for key, value := range was.NodeSelector {
+		if v, ok := now.NodeSelector[key]; !ok || v != value {
+			errs = append(errs, field.Invalid(specPath.Child("nodeSelector"), now.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			break
+		}
+	}
+	before, after := requiredNodes(was), requiredNodes(now)
+	if before == nil {
+		return errs
+	}
+	path := specPath.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	if after == nil || len(after.NodeSelectorTerms) != len(before.NodeSelectorTerms) {
+		return append(errs, field.Invalid(path, after, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"))
+	}
+	for i := range before.NodeSelectorTerms {
+		if !contains(after.NodeSelectorTerms[i].MatchExpressions, before.NodeSelectorTerms[i].MatchExpressions) ||
+			!contains(after.NodeSelectorTerms[i].MatchFields, before.NodeSelectorTerms[i].MatchFields) {
+			errs = append(errs, field.Invalid(path.Index(i), after.NodeSelectorTerms[i], "only additions are allowed (no mutations or deletions)"))
+		}
+	}
+	return errs
+}
+
+func requiredNodes(spec *corev1.PodSpec) *corev1.NodeSelector {
+	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+func contains(list, part []corev1.NodeSelectorRequirement) bool {
+	return !slices.ContainsFunc(part, func(want corev1.NodeSelectorRequirement) bool {
+		return !slices.ContainsFunc(list, func(have corev1.NodeSelectorRequirement) bool { return apiequality.Semantic.DeepEqual(have, want) })
+	})
+}
+
+// ValidateStatusUpdate checks a status that an agent or controller reports.
+func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
+	var errs field.ErrorList
+	if name := p.Status.NominatedNodeName; name != "" {
+		for _, m := range utilvalidation.IsDNS1123Subdomain(name) {
+			errs = append(errs, field.Invalid(statusPath.Child("nominatedNodeName"), name, m))
+		}
+	}
+	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
+		errs = append(errs, field.Invalid(statusPath.Child("qosClass"), p.Status.QOSClass, "field is immutable"))
+	}
+	errs = append(errs, noResurrection(p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy)...)
+	errs = append(errs, addresses(p.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"))...)
+	return append(errs, addresses(p.Status.HostIPs, func(a corev1.HostIP) string { return a.IP }, statusPath.Child("hostIPs"))...)
+}
+
+// noResurrection refuses to report a container that ended for good as running again.
+func noResurrection(now, was []corev1.ContainerStatus, path *field.Path, policy corev1.RestartPolicy) field.ErrorList {
+	if policy == corev1.RestartPolicyAlways {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, before := range was {
+		t := before.State.Terminated
+		if t == nil || t.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
+			continue
+		}
+		for _, after := range now {
+			if after.Name == before.Name && after.State.Terminated == nil {
+				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+			}
+		}
+	}
+	return errs
+}
+
+// addresses checks at most one address of each IP family.
+func addresses[T any](list []T, ip func(T) string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	families := map[bool]bool{}
+	for i, a := range list {
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i), ip(a), false, nil)...)
+		six := strings.Contains(ip(a), ":")
+		if families[six] {
+			return append(errs, field.Invalid(path, ip(a), "may specify no more than one IP for each IP family"))
+		}
+		families[six] = true
+	}
+	return errs
+}
