@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/everynode/everynode/internal/local"
+)
+
+func newDownCommand() *cobra.Command {
+	var dataDir string
+	var purge bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Stop a cluster that was started with up",
+		Long: `Stop a cluster that was started with up, and remove every process, namespace,
+link, mount, packet filter table and cgroup that it made. Its data stays for the
+next up, unless --purge is given. It also cleans up after a crash.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := filepath.Abs(dataDir)
+			if err != nil {
+				return fmt.Errorf("find the data dir: %w", err)
+			}
+			screen := local.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
+			defer screen.Close()
+			return local.Down(cmd.Context(), dir, purge, screen.Report)
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	cmd.Flags().BoolVar(&purge, "purge", false, "also remove the cluster's data")
+	return cmd
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/everynode/everynode/internal/local"
+)
+
+// progressFD is where a detached supervisor finds the pipe for its progress.
+const progressFD = 3
+
+func newUpCommand() *cobra.Command {
+	var o local.Options
+	var detach, supervise bool
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start a cluster on this machine",
+		Long: `Start a cluster on this machine: a control plane and real nodes, each with its
+own network, folders, containerd and agent. Where that is not possible (it needs
+root, containerd, runc and the CNI plugins) the nodes are simulated.
+
+It runs until Ctrl-C, and leaves its data for the next up. With --detach it runs
+in the background until "everynode down".`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := completeUp(cmd, &o); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+			defer stop()
+			switch {
+			case supervise:
+				return upSupervised(ctx, o)
+			case detach:
+				return upDetached(ctx, cmd, o)
+			default:
+				return upForeground(ctx, cmd.OutOrStdout(), o)
+			}
+		},
+	}
+	addDataDirFlag(cmd, &o.DataDir)
+	f := cmd.Flags()
+	f.IntVar(&o.Nodes, "nodes", local.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
+	f.StringVar((*string)(&o.Runtime), "runtime", string(local.RuntimeAuto), "what nodes are made of: containerd, simulated, or auto for containerd where this machine can")
+	f.IntVar(&o.APIPort, "api-port", local.DefaultAPIPort, "port of the API on 127.0.0.1")
+	f.BoolVar(&detach, "detach", false, "go on in the background")
+	f.BoolVar(&supervise, "supervise", false, "be the background process, with progress to file "+strconv.Itoa(progressFD))
+	_ = f.MarkHidden("supervise")
+	cmd.AddCommand(newNodeInitCommand())
+	return cmd
+}
+
+// newNodeInitCommand is for up itself: the first process of a node.
+func newNodeInitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "node-init",
+		Short:  "Be the first process of a node (for everynode itself)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return local.NodeInit(os.Stdin, os.Stdout)
+		},
+	}
+}
+
+// completeUp fills in what flags alone do not say. A flag that was not given
+// leaves its option zero, which means: as the cluster was before.
+func completeUp(cmd *cobra.Command, o *local.Options) error {
+	for flag, reset := range map[string]func(){
+		"nodes": func() { o.Nodes = 0 }, "runtime": func() { o.Runtime = "" }, "api-port": func() { o.APIPort = 0 },
+	} {
+		if !cmd.Flags().Changed(flag) {
+			reset()
+		} else if flag == "nodes" && o.Nodes < 1 {
+			return fmt.Errorf("--nodes %d: a cluster needs at least one node", o.Nodes)
+		}
+	}
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return fmt.Errorf("find the data dir: %w", err)
+	}
+	o.DataDir = dir
+	if o.Executable, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	o.Program = os.Args[0]
+	if dir != defaultDataDir() {
+		o.DirFlag = " --data-dir " + dir
+	}
+	return nil
+}
+
+func isTerminal(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// upForeground runs the cluster in this process.
+func upForeground(ctx context.Context, out io.Writer, o local.Options) error {
+	screen := local.NewScreen(out, isTerminal(out))
+	defer screen.Close()
+	err := local.Up(ctx, o, func(e local.Event) {
+		if e.Kind == local.EventReady {
+			e.Text += "\nor with Ctrl-C here."
+		}
+		screen.Report(e)
+	})
+	return alreadyUp(err, screen.Report)
+}
+
+// alreadyUp turns the error that a cluster runs already into how to use it.
+func alreadyUp(err error, report local.Report) error {
+	var running *local.RunningError
+	if errors.As(err, &running) && running.Phase == local.PhaseReady {
+		report(local.Event{Kind: local.EventReady, Text: "This cluster runs already.\n" + running.Usage})
+		return nil
+	}
+	return err
+}
+
+// upSupervised is the background process of upDetached.
+func upSupervised(ctx context.Context, o local.Options) error {
+	pipe := os.NewFile(progressFD, "progress")
+	syscall.CloseOnExec(progressFD)
+	report := local.ReportTo(pipe)
+	err := alreadyUp(local.Up(ctx, o, report), report)
+	if err != nil {
+		report(local.Event{Kind: local.EventError, Text: err.Error()})
+	}
+	return err
+}
+
+// upDetached starts the background process and shows its progress until the
+// cluster is ready. Ctrl-C until then stops it.
+func upDetached(ctx context.Context, cmd *cobra.Command, o local.Options) error {
+	background, progress, err := startSupervisor(o)
+	if err != nil {
+		return err
+	}
+	defer progress.Close()
+	unhook := context.AfterFunc(ctx, func() { _ = background.Process.Signal(syscall.SIGTERM) })
+	defer unhook()
+	screen := local.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
+	defer screen.Close()
+	ready := errors.New("ready")
+	var failure error
+	err = local.ReadReport(progress, func(e local.Event) error {
+		if e.Kind == local.EventError {
+			failure = errors.New(e.Text)
+			return nil
+		}
+		screen.Report(e)
+		if e.Kind == local.EventReady {
+			return ready
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, ready):
+		return nil
+	case ctx.Err() != nil:
+		_ = background.Wait()
+		return errors.New("interrupted; the cluster was stopped")
+	case failure != nil:
+		return failure
+	case err != nil:
+		return err
+	default:
+		return fmt.Errorf("the background process ended before the cluster was ready; see %s", local.SupervisorLog(o.DataDir))
+	}
+}
+
+// startSupervisor starts this program again, in a session of its own and with
+// its output in a log, and returns the pipe with its progress.
+func startSupervisor(o local.Options) (*exec.Cmd, *os.File, error) {
+	log, err := local.OpenSupervisorLog(o.DataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer log.Close()
+	progress, progressIn, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	defer progressIn.Close()
+	// The same command line, so that what was not given stays so.
+	background := &exec.Cmd{
+		Path: o.Executable, Args: append(append([]string{}, os.Args...), "--supervise"),
+		Stdout: log, Stderr: log, ExtraFiles: []*os.File{progressIn},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := background.Start(); err != nil {
+		progress.Close()
+		return nil, nil, fmt.Errorf("start the background process: %w", err)
+	}
+	return background, progress, nil
+}

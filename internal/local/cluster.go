@@ -1,0 +1,269 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/examples"
+	"github.com/everynode/everynode/internal/images"
+)
+
+// cluster is a cluster while this process supervises it.
+type cluster struct {
+	options Options
+	machine Machine
+	plan    Plan
+	// gone are nodes that the cluster had when it ran last.
+	gone    []string
+	report  Report
+	ledger  *ledger
+	archive *images.Archive
+
+	// serverReady is closed when the API answers and token is set.
+	serverReady chan struct{}
+	token       string
+	serverEnded chan error
+	agentEnded  map[string]chan error
+}
+
+func (c *cluster) loadArchive() error {
+	archive, err := images.Load()
+	c.archive = archive
+	return err
+}
+
+// run makes the cluster, reports when it is ready, and keeps it until the
+// context ends. It returns early if the cluster does not become ready. All
+// processes that it started have ended when it returns.
+func (c *cluster) run(ctx context.Context) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	if c.plan.Runtime == RuntimeContainerd {
+		if err := c.report.step("network", func() (string, error) { return c.makeNetwork(ctx) }); err != nil {
+			return err
+		}
+	}
+	logger := klog.FromContext(ctx)
+	serverLife, endServer := context.WithCancel(context.WithoutCancel(ctx))
+	nodesLife, endNodes := context.WithCancel(ctx)
+	var server, nodes sync.WaitGroup
+	defer func() {
+		// Nodes go first: their agents still tell the API.
+		endNodes()
+		nodes.Wait()
+		endServer()
+		server.Wait()
+	}()
+	server.Go(func() {
+		if err := c.serverChild().run(serverLife); err != nil {
+			logger.Error(err, "The server was not stopped in order")
+		}
+	})
+	booted := make([]chan error, len(c.plan.Nodes))
+	for i, node := range c.plan.Nodes {
+		booted[i] = make(chan error, 1)
+		nodes.Go(func() {
+			if err := c.runNode(nodesLife, node, booted[i]); err != nil {
+				logger.Error(err, "The node was not stopped in order", "node", node.Name)
+			}
+		})
+	}
+	if err := c.becomeReady(ctx, booted); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// begin writes down that this process makes the cluster, before it makes anything.
+func (c *cluster) begin() error {
+	boot, err := bootID()
+	if err != nil {
+		return err
+	}
+	self, err := identify(os.Getpid())
+	if err != nil {
+		return err
+	}
+	c.ledger = &ledger{state: State{
+		Version: stateVersion, Phase: PhaseStarting, Plan: c.plan, BootID: boot, Supervisor: self, Nodes: map[string]NodeState{},
+	}}
+	c.serverReady = make(chan struct{})
+	c.serverEnded = make(chan error, 1)
+	c.agentEnded = map[string]chan error{}
+	for _, n := range c.plan.Nodes {
+		c.agentEnded[n.Name] = make(chan error, 1)
+		c.ledger.state.Nodes[n.Name] = NodeState{}
+	}
+	for _, name := range c.gone {
+		if err := os.RemoveAll(c.plan.NodeDir(name)); err != nil {
+			return fmt.Errorf("remove the files of %s, which the cluster has no more: %w", name, err)
+		}
+	}
+	if err := c.ledger.update(func(*State) {}); err != nil {
+		return err
+	}
+	return writeExamples(c.plan.examplesDir())
+}
+
+// writeExamples puts the example manifests where users can apply them.
+func writeExamples(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write the examples: %w", err)
+	}
+	names, err := fs.Glob(examples.Files, "*")
+	if err != nil {
+		return fmt.Errorf("write the examples: %w", err)
+	}
+	for _, name := range names {
+		content, err := examples.Files.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("write the examples: %w", err)
+		}
+		if err := os.WriteFile(dir+"/"+name, content, 0o644); err != nil {
+			return fmt.Errorf("write the examples: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeNetwork makes what the nodes' network namespaces are plugged into.
+func (c *cluster) makeNetwork(ctx context.Context) (string, error) {
+	for _, dir := range []string{netnsDir, "/etc/cni"} {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := c.ledger.update(func(s *State) { s.MadeDirs = append(s.MadeDirs, dir) }); err != nil {
+			return "", err
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", fmt.Errorf("make %s, which nodes mount over: %w", dir, err)
+		}
+	}
+	if err := makeSwitch(c.plan); err != nil {
+		return "", err
+	}
+	text := fmt.Sprintf("%s, this machine is %s", c.plan.Subnet, c.plan.Gateway)
+	switched, err := openOutside(ctx, c.plan, c.machine.Nft)
+	if switched {
+		err = errors.Join(err, c.ledger.update(func(s *State) { s.Forwarding = true }))
+	}
+	return text, err
+}
+
+// serverChild is the control plane's process.
+func (c *cluster) serverChild() *child {
+	args := []string{"server", "--data-dir", c.plan.DataDir, "--listen", "127.0.0.1:" + strconv.Itoa(c.plan.APIPort)}
+	if c.plan.Gateway.IsValid() {
+		args = append(args, "--listen", fmt.Sprintf("%s:%d", c.plan.Gateway, c.plan.APIPort))
+	}
+	if c.plan.Simulate > 0 {
+		args = append(args, "--simulated-nodes", strconv.Itoa(c.plan.Simulate))
+	}
+	return &child{
+		name: "server",
+		start: func() (*exec.Cmd, error) {
+			return command{path: c.options.Executable, name: "everynode", args: args, log: c.plan.ServerLog()}.start()
+		},
+		note: func(p Process) error {
+			return c.ledger.update(func(s *State) { s.Server = p })
+		},
+		patience: serverPatience,
+		ended:    c.serverEnded,
+	}
+}
+
+// becomeReady waits for the control plane and for the nodes, and reports each.
+func (c *cluster) becomeReady(ctx context.Context, booted []chan error) error {
+	group, waiting := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return c.report.step("control plane", func() (string, error) { return c.plan.LocalURL(), c.openDoor(waiting) })
+	})
+	for i, node := range c.plan.Nodes {
+		group.Go(func() error {
+			return c.report.step(node.Name, func() (string, error) {
+				select {
+				case err := <-booted[i]:
+					return fmt.Sprintf("%s, containerd %s, images imported", node.IP, c.machine.ContainerdVersion), err
+				case <-waiting.Done():
+					return "", waiting.Err()
+				}
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	var table string
+	err := c.report.step("nodes", func() (string, error) {
+		nodes, err := c.waitNodes(ctx)
+		if err != nil {
+			return "", err
+		}
+		table = nodesTable(nodes)
+		return fmt.Sprintf("%d of %d ready", len(nodes), c.plan.nodeCount()), nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.ledger.update(func(s *State) { s.Phase = PhaseReady }); err != nil {
+		return err
+	}
+	c.report(Event{Kind: EventReady, Text: usage(c.plan, c.options, table)})
+	return nil
+}
+
+// openDoor waits for the API and gets the token with which nodes join.
+func (c *cluster) openDoor(ctx context.Context) error {
+	if err := c.waitServer(ctx); err != nil {
+		return err
+	}
+	if len(c.plan.Nodes) > 0 {
+		token, err := c.makeToken(ctx)
+		if err != nil {
+			return err
+		}
+		c.token = token
+	}
+	close(c.serverReady)
+	return nil
+}
+
+func (c *cluster) makeToken(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, c.options.Executable, "token", "create", "--data-dir", c.plan.DataDir)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("create a token for the nodes: %w: %s", err, strings.TrimSpace(complaint.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// cleanUp removes what the cluster still has on the machine and writes down
+// that it has stopped. It is not hurried by the end of the context.
+func (c *cluster) cleanUp() error {
+	if c.ledger == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	if err := c.ledger.update(func(s *State) { s.Phase = PhaseStopping }); err != nil {
+		return err
+	}
+	if _, err := removeLeftovers(ctx, c.ledger.read()); err != nil {
+		return err
+	}
+	return c.ledger.update(func(s *State) { s.stopped() })
+}

@@ -1,0 +1,29 @@
+// Package local runs a whole cluster on this machine: the control plane in one
+// process and, for every node, real namespaces with a containerd and an agent.
+//
+//	host                                     everynode up (the supervisor)
+//	 |- everynode server                     127.0.0.1:6443 and 10.x.y.254:6443
+//	 |- evnID, 10.x.y.254/24 ---+
+//	 |                          | veth
+//	 |   netns everynode-ID     +- br0 -+---------+---------+
+//	 |                                  |         |         |   veth pairs
+//	 |   netns everynode-ID-node-1     eth0     (eth0)    (eth0)
+//	 '--- node-1: own network, mount, process, host name and IPC namespaces
+//	        pause (process 1)  containerd  everynode agent  the pods
+//	        /run: a tmpfs;  /var/log, /var/lib, /etc/cni: DATA/nodes/node-1/...
+//
+// Everything below a node's process 1 ends with it, its mounts with its mount
+// namespace, its links with its network namespace: stopping a node is one kill.
+// The bridge has its own namespace so that the host's packet filter, which may
+// drop what is bridged or forwarded, is not in the way.
+//
+// Names derive from ID, a hash of the data dir, so clusters with other data
+// dirs run side by side. DATA/local.json tells what exists; it is written before
+// and after each step, so after a crash at any moment the next up or down
+// finds, and removes, what is left. A process is only ever signalled when its
+// number and its start time are those that were written down.
+//
+// The files: options, plan, subnet, machine, containerdconf and leftovers
+// decide; network, enter, nodeinit, process and remove act on the kernel;
+// supervisor, node and child run the processes; up and down are the two verbs.
+package local

@@ -1,0 +1,88 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+)
+
+const forwardingFile = "/proc/sys/net/ipv4/ip_forward"
+
+// natRules lets the nodes reach what the host reaches, under its address. The
+// first two lines make the text apply to a machine with and without the table.
+func natRules(p Plan) string {
+	return fmt.Sprintf(`table ip %[1]s {}
+delete table ip %[1]s
+table ip %[1]s {
+	chain postrouting {
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr %[2]s oifname != "%[3]s" masquerade
+	}
+}
+`, p.NATTable(), p.Subnet, p.HostLink())
+}
+
+// openOutside lets nodes out where the host itself has a way out, and reports
+// whether forwarding had to be switched on for it.
+func openOutside(ctx context.Context, p Plan, nft string) (switched bool, err error) {
+	out, err := hasWayOut()
+	if err != nil || !out {
+		return false, err
+	}
+	if err := runNft(ctx, nft, natRules(p)); err != nil {
+		return false, err
+	}
+	now, err := os.ReadFile(forwardingFile)
+	if err != nil {
+		return false, fmt.Errorf("read IPv4 forwarding: %w", err)
+	}
+	if strings.TrimSpace(string(now)) != "0" {
+		return false, nil
+	}
+	return true, setForwarding("1")
+}
+
+func hasWayOut() (bool, error) {
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return false, fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range routes {
+		if r.Dst == nil {
+			return true, nil
+		}
+		if bits, _ := r.Dst.Mask.Size(); bits == 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func setForwarding(value string) error {
+	if err := os.WriteFile(forwardingFile, []byte(value), 0o644); err != nil {
+		return fmt.Errorf("set IPv4 forwarding to %s: %w", value, err)
+	}
+	return nil
+}
+
+// removeNAT removes the cluster's table; none is fine.
+func removeNAT(ctx context.Context, p Plan) error {
+	nft := lookPath("nft")
+	if nft == "" {
+		return nil // without nft no table was made
+	}
+	return runNft(ctx, nft, fmt.Sprintf("table ip %[1]s {}\ndelete table ip %[1]s\n", p.NATTable()))
+}
+
+func runNft(ctx context.Context, nft, rules string) error {
+	cmd := exec.CommandContext(ctx, nft, "-f", "-")
+	cmd.Stdin = strings.NewReader(rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apply packet filter rules: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

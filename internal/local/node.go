@@ -1,0 +1,315 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/images"
+)
+
+// How long things on a node may take.
+const (
+	containerdPatience = 30 * time.Second // to answer after its start
+	agentPatience      = 5 * time.Second  // to stop
+	podPatience        = 2 * time.Second  // for the pods to stop, as on a machine that shuts down
+)
+
+// runNode keeps a node running until the context ends: like a machine, it is
+// booted again when it went down. booted gets the outcome of each boot.
+func (c *cluster) runNode(ctx context.Context, node Node, booted chan<- error) error {
+	logger := klog.FromContext(ctx).WithValues("node", node.Name)
+	var pause time.Duration
+	for {
+		begin := time.Now()
+		err := c.nodeLife(ctx, node, booted)
+		if ctx.Err() != nil {
+			return err
+		}
+		pause = nextPause(pause, time.Since(begin))
+		logger.Info("Node went down; it is booted again", "reason", err, "in", pause)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// nodeLife is a node from boot until it goes down, or ctx ends.
+func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) error {
+	report := func(err error) {
+		select {
+		case booted <- err:
+		default:
+		}
+	}
+	init, down, err := c.bootNode(ctx, node)
+	if err != nil {
+		report(err)
+		return errors.Join(err, disconnectNode(c.plan, node))
+	}
+	life, end := context.WithCancel(ctx)
+	defer end()
+	containerd, agent := c.containerdOf(node, init), c.agentOf(node, init)
+	containerdDone, agentDone := make(chan error, 1), make(chan error, 1)
+	// The agent stops before the pods, so that it does not start them again, and
+	// the pods before containerd.
+	containerdLife, endContainerd := context.WithCancel(context.WithoutCancel(ctx))
+	defer endContainerd()
+	go func() { containerdDone <- containerd.run(containerdLife) }()
+	err = c.loadImages(life, init, node.Name, containerd)
+	report(err)
+	if err == nil {
+		go func() {
+			select {
+			case <-c.serverReady:
+				agentDone <- agent.run(life)
+			case <-life.Done():
+				agentDone <- nil
+			}
+		}()
+		select {
+		case <-down:
+			err = errors.New("its first process ended")
+		case <-ctx.Done():
+		}
+		end()
+		err = errors.Join(err, <-agentDone)
+	}
+	if init.alive() {
+		stopPods(init)
+	}
+	endContainerd()
+	err = errors.Join(err, <-containerdDone)
+	return errors.Join(err, c.halt(node, init, down))
+}
+
+// halt ends what is left of a node.
+func (c *cluster) halt(node Node, init Process, down <-chan struct{}) error {
+	err := init.signal(unix.SIGKILL)
+	select {
+	case <-down:
+	case <-time.After(killPatience):
+		err = errors.Join(err, fmt.Errorf("the first process of %s does not end", node.Name))
+	}
+	err = errors.Join(err, disconnectNode(c.plan, node))
+	return errors.Join(err, c.ledger.updateNode(node.Name, func(n *NodeState) { *n = NodeState{} }))
+}
+
+// bootNode makes a node's namespaces, folders and configuration and starts its
+// process 1. down is closed when that has ended.
+func (c *cluster) bootNode(ctx context.Context, node Node) (init Process, down <-chan struct{}, err error) {
+	if err := connectNode(c.plan, node); err != nil {
+		return Process{}, nil, err
+	}
+	dir := c.plan.NodeDir(node.Name)
+	spec := initSpec{Name: node.Name, Executable: c.options.Executable, Binds: []bind{
+		{filepath.Join(dir, "log"), "/var/log"}, {filepath.Join(dir, "lib"), "/var/lib"}, {filepath.Join(dir, "cni"), "/etc/cni"},
+	}}
+	for _, b := range spec.Binds {
+		if err := os.MkdirAll(b.From, 0o755); err != nil {
+			return Process{}, nil, fmt.Errorf("make the folders of %s: %w", node.Name, err)
+		}
+	}
+	init, snapshotter, down, err := c.startInit(ctx, node, spec)
+	if err != nil {
+		return Process{}, nil, fmt.Errorf("boot %s: %w", node.Name, err)
+	}
+	config := containerdConfig(images.Pause, snapshotter, c.machine.CNIBin)
+	path := filepath.Join(dir, "lib", "everynode", filepath.Base(nodeConfig))
+	if err := writeFile(path, []byte(config), 0o644); err != nil {
+		return Process{}, nil, errors.Join(err, init.signal(unix.SIGKILL))
+	}
+	err = c.ledger.updateNode(node.Name, func(n *NodeState) { n.Snapshotter = snapshotter })
+	return init, down, err
+}
+
+// startInit starts a node's process 1, writes down that it exists, tells it what
+// to do, and waits for it to have done so.
+func (c *cluster) startInit(ctx context.Context, node Node, spec initSpec) (Process, string, <-chan struct{}, error) {
+	none := func(err error) (Process, string, <-chan struct{}, error) { return Process{}, "", nil, err }
+	cmd, log, err := command{
+		path: c.options.Executable, name: "everynode", args: []string{"up", "node-init"},
+		log: filepath.Join(c.plan.NodeDir(node.Name), "log", "boot.log"),
+	}.build()
+	if err != nil {
+		return none(err)
+	}
+	defer log.Close()
+	cmd.Stdout = nil
+	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return none(err)
+	}
+	// A pipe of our own: the command's would be closed by Wait, which runs
+	// from the beginning to know when the node goes down.
+	answers, answersIn, err := os.Pipe()
+	if err != nil {
+		return none(err)
+	}
+	defer answers.Close()
+	cmd.Stdout = answersIn
+	err = startInNetns(cmd, c.plan.NodeNetns(node.Name))
+	_ = answersIn.Close()
+	if err != nil {
+		return none(err)
+	}
+	init, err := identify(cmd.Process.Pid)
+	down := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(down) }()
+	if err == nil {
+		err = c.ledger.updateNode(node.Name, func(n *NodeState) { n.Init = init })
+	}
+	if err == nil {
+		err = errors.Join(json.NewEncoder(orders).Encode(spec), orders.Close())
+	}
+	var report initReport
+	if err == nil {
+		err = readReport(ctx, answers, &report)
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		<-down
+		return none(err)
+	}
+	return init, report.Snapshotter, down, nil
+}
+
+// readReport reads what process 1 answers; it stops waiting when ctx ends.
+func readReport(ctx context.Context, answers *os.File, report *initReport) error {
+	unblock := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Now()) })
+	defer unblock()
+	if err := json.NewDecoder(answers).Decode(report); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("its first process ended without a report (see its boot.log): %w", err)
+	}
+	if report.Error != "" {
+		return errors.New(report.Error)
+	}
+	return nil
+}
+
+// startInNetns starts a command in a named network namespace.
+func startInNetns(cmd *exec.Cmd, name string) error {
+	ns, err := netns.GetFromName(name)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", name, err)
+	}
+	defer ns.Close()
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked, see makeNetns
+		if err := unix.Setns(int(ns), unix.CLONE_NEWNET); err != nil {
+			result <- fmt.Errorf("enter network namespace %s: %w", name, err)
+			return
+		}
+		result <- cmd.Start()
+	}()
+	return <-result
+}
+
+func (c *cluster) containerdOf(node Node, init Process) *child {
+	return &child{
+		name: "containerd of " + node.Name,
+		start: func() (*exec.Cmd, error) {
+			return command{
+				path: c.machine.Containerd, name: "containerd", args: []string{"--config", nodeConfig},
+				log: c.plan.ContainerdLog(node.Name),
+			}.startInside(init)
+		},
+		note: func(p Process) error {
+			return c.ledger.updateNode(node.Name, func(n *NodeState) { n.Containerd = p })
+		},
+		patience: agentPatience,
+		ended:    make(chan error, 1),
+	}
+}
+
+func (c *cluster) agentOf(node Node, init Process) *child {
+	return &child{
+		name: "agent of " + node.Name,
+		start: func() (*exec.Cmd, error) {
+			return command{
+				path: nodeExecutable, name: "everynode", args: c.agentArgs(node),
+				env: []string{"HOME=/root"}, log: c.plan.AgentLog(node.Name),
+			}.startInside(init)
+		},
+		note: func(p Process) error {
+			return c.ledger.updateNode(node.Name, func(n *NodeState) { n.Agent = p })
+		},
+		patience: agentPatience,
+		ended:    c.agentEnded[node.Name],
+	}
+}
+
+func (c *cluster) agentArgs(node Node) []string {
+	return []string{
+		"agent", "--server", c.plan.NodesURL(), "--token", c.token, "--node-name", node.Name, "--node-ip", node.IP.String(),
+		"--data-dir", nodeDataDir, "--runtime-endpoint", "unix://" + containerdSocket,
+		"--cgroup-root", c.plan.NodeCgroup(node.Name), "--pause-image", images.Pause,
+	}
+}
+
+// loadImages waits for the node's containerd and gives it the images that this
+// program carries.
+func (c *cluster) loadImages(ctx context.Context, init Process, node string, containerd *child) error {
+	ctx, cancel := context.WithTimeout(ctx, containerdPatience)
+	defer cancel()
+	socket := socketOf(init)
+	for {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		select {
+		case err := <-containerd.ended:
+			return fmt.Errorf("containerd of %s ended (%w): %s; see %s", node, err, lastWords(c.plan.ContainerdLog(node)), c.plan.ContainerdLog(node))
+		case <-ctx.Done():
+			return fmt.Errorf("containerd of %s does not answer: %w; see %s", node, ctx.Err(), c.plan.ContainerdLog(node))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	store, err := images.OpenStore(socket, c.ledger.read().Nodes[node].Snapshotter)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.Ensure(ctx, c.archive); err != nil {
+		return fmt.Errorf("give %s its images: %w", node, err)
+	}
+	return nil
+}
+
+// socketOf is where the host finds the socket of a node's containerd.
+func socketOf(init Process) string {
+	return filepath.Join("/proc", strconv.Itoa(init.PID), "root", containerdSocket)
+}
+
+// stopPods asks the pods of a node whose agent has stopped to end, and gives
+// them a moment. What remains is killed with the node.
+func stopPods(init Process) {
+	pods := podProcesses(init)
+	for _, p := range pods {
+		_ = p.signal(unix.Signal(syscall.SIGTERM))
+	}
+	deadline := time.Now().Add(podPatience)
+	for slices.ContainsFunc(pods, Process.alive) && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,99 @@
+package local
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// Runtime says what a node is made of.
+type Runtime string
+
+const (
+	// RuntimeAuto is RuntimeContainerd where the machine can, else RuntimeSimulated.
+	RuntimeAuto Runtime = "auto"
+	// RuntimeContainerd makes nodes of namespaces, with real containers.
+	RuntimeContainerd Runtime = "containerd"
+	// RuntimeSimulated makes nodes inside the control plane's process.
+	RuntimeSimulated Runtime = "simulated"
+)
+
+// DefaultNodes is how many nodes a new cluster gets.
+const DefaultNodes = 3
+
+// DefaultAPIPort is where a new cluster's API listens.
+const DefaultAPIPort = 6443
+
+// maxNodes is what one /24 holds besides the gateway, the network and the
+// broadcast address.
+const maxNodes = 253
+
+// Options are what a user can choose about a local cluster. Zero values mean
+// what the cluster had when it last ran, or the default for a new one.
+type Options struct {
+	// DataDir holds all of the cluster's files; absolute.
+	DataDir string
+	// Nodes is how many nodes there are.
+	Nodes int
+	// Runtime says what they are made of.
+	Runtime Runtime
+	// APIPort is the port of the API on 127.0.0.1.
+	APIPort int
+	// Executable is this program's file; it is started again as the server and
+	// the agents.
+	Executable string
+	// Program and DirFlag are how users call this program for this data dir, in
+	// what they are told to type: "everynode", " --data-dir D" or nothing.
+	Program string
+	DirFlag string
+}
+
+// complete fills what was not chosen from the last run, or with defaults, and
+// checks the result.
+func (o Options) complete(last *State) (Options, error) {
+	if last != nil {
+		if o.Nodes == 0 {
+			o.Nodes = last.Plan.nodeCount()
+		}
+		if o.Runtime == "" {
+			o.Runtime = last.Plan.Runtime
+		}
+		if o.APIPort == 0 {
+			o.APIPort = last.Plan.APIPort
+		}
+	}
+	if o.Nodes == 0 {
+		o.Nodes = DefaultNodes
+	}
+	if o.Runtime == "" {
+		o.Runtime = RuntimeAuto
+	}
+	if o.APIPort == 0 {
+		o.APIPort = DefaultAPIPort
+	}
+	return o, o.validate()
+}
+
+func (o Options) validate() error {
+	switch {
+	case !filepath.IsAbs(o.DataDir):
+		return fmt.Errorf("data dir %q is not an absolute path", o.DataDir)
+	case o.Nodes < 1:
+		return fmt.Errorf("%d nodes: a cluster needs at least one; use --nodes 1 or more", o.Nodes)
+	case o.APIPort < 1 || o.APIPort > 65535:
+		return fmt.Errorf("port %d does not exist; use --api-port 1 to 65535", o.APIPort)
+	}
+	switch o.Runtime {
+	case RuntimeAuto, RuntimeContainerd, RuntimeSimulated:
+	default:
+		return fmt.Errorf("unknown runtime %q; use --runtime auto, containerd or simulated", o.Runtime)
+	}
+	return nil
+}
+
+// validateFor checks what depends on the runtime that was chosen in the end.
+func (o Options) validateFor(runtime Runtime) error {
+	if runtime == RuntimeContainerd && o.Nodes > maxNodes {
+		return fmt.Errorf("%d nodes: one machine holds at most %d nodes of containers; use fewer, or --runtime simulated", o.Nodes, maxNodes)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package local
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+)
+
+// Plan is everything about a cluster that is decided before anything is made:
+// its names, addresses and folders. It is pure, and the same for the same data
+// dir, nodes, runtime, port and subnet.
+type Plan struct {
+	ID       string  `json:"id"`
+	DataDir  string  `json:"dataDir"`
+	Runtime  Runtime `json:"runtime"`
+	APIPort  int     `json:"apiPort"`
+	Nodes    []Node  `json:"nodes,omitempty"`
+	Simulate int     `json:"simulate,omitempty"`
+	// Subnet holds the nodes and, as its last host, the gateway: the host's
+	// end, where the nodes reach the API.
+	Subnet  netip.Prefix `json:"subnet,omitzero"`
+	Gateway netip.Addr   `json:"gateway,omitzero"`
+}
+
+// Node is the plan of one node.
+type Node struct {
+	Name string     `json:"name"`
+	IP   netip.Addr `json:"ip"`
+}
+
+// clusterID names everything of a cluster on the machine.
+func clusterID(dataDir string) string {
+	sum := sha256.Sum256([]byte(filepath.Clean(dataDir)))
+	return hex.EncodeToString(sum[:4])
+}
+
+// newPlan lays out a cluster. subnet is used by RuntimeContainerd only.
+func newPlan(o Options, runtime Runtime, subnet netip.Prefix) Plan {
+	p := Plan{ID: clusterID(o.DataDir), DataDir: o.DataDir, Runtime: runtime, APIPort: o.APIPort}
+	if runtime == RuntimeSimulated {
+		p.Simulate = o.Nodes
+		return p
+	}
+	p.Subnet = subnet
+	p.Gateway = hostOf(subnet, maxNodes+1)
+	for i := 1; i <= o.Nodes; i++ {
+		p.Nodes = append(p.Nodes, Node{Name: fmt.Sprintf("node-%d", i), IP: hostOf(subnet, i)})
+	}
+	return p
+}
+
+// hostOf is the n-th address of a /24.
+func hostOf(subnet netip.Prefix, n int) netip.Addr {
+	bytes := subnet.Addr().As4()
+	bytes[3] = byte(n)
+	return netip.AddrFrom4(bytes)
+}
+
+func (p Plan) nodeCount() int {
+	if p.Runtime == RuntimeSimulated {
+		return p.Simulate
+	}
+	return len(p.Nodes)
+}
+
+// HostLink is the host's end of the link into the cluster's network.
+func (p Plan) HostLink() string { return hostLinkPrefix + p.ID }
+
+const hostLinkPrefix = "evn"
+
+// SwitchNetns is the named network namespace that holds the bridge.
+func (p Plan) SwitchNetns() string { return netnsPrefix + p.ID }
+
+const netnsPrefix = "everynode-"
+
+// NodeNetns is the named network namespace of a node.
+func (p Plan) NodeNetns(node string) string { return p.SwitchNetns() + "-" + node }
+
+// NATTable is the nftables table on the host that lets nodes reach what the
+// host reaches.
+func (p Plan) NATTable() string { return "everynode-" + p.ID }
+
+// CgroupRoot is the cgroup above those of all nodes' pods.
+func (p Plan) CgroupRoot() string { return cgroupParent + "/" + p.ID }
+
+const cgroupParent = "/everynode"
+
+// NodeCgroup is the cgroup above those of a node's pods.
+func (p Plan) NodeCgroup(node string) string { return p.CgroupRoot() + "/" + node }
+
+// NodeDir holds the folders that a node has for itself.
+func (p Plan) NodeDir(node string) string { return filepath.Join(p.DataDir, "nodes", node) }
+
+// Kubeconfig is the file with the administrator's access.
+func (p Plan) Kubeconfig() string { return filepath.Join(p.DataDir, "kubeconfig") }
+
+// examplesDir has the manifests that users are told to try.
+func (p Plan) examplesDir() string { return filepath.Join(p.DataDir, "examples") }
+
+// ServerLog and the other logs are kept when the cluster stops.
+func (p Plan) ServerLog() string { return filepath.Join(p.DataDir, "logs", "server.log") }
+
+// ContainerdLog is in the node's own /var/log, as on any machine.
+func (p Plan) ContainerdLog(node string) string {
+	return filepath.Join(p.NodeDir(node), "log", "containerd.log")
+}
+
+// AgentLog is in the node's own /var/log too.
+func (p Plan) AgentLog(node string) string {
+	return filepath.Join(p.NodeDir(node), "log", "everynode-agent.log")
+}
+
+// LocalURL is the API's address on the host.
+func (p Plan) LocalURL() string { return fmt.Sprintf("https://127.0.0.1:%d", p.APIPort) }
+
+// NodesURL is the API's address for the nodes.
+func (p Plan) NodesURL() string {
+	return "https://" + netip.AddrPortFrom(p.Gateway, uint16(p.APIPort)).String()
+}

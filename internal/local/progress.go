@@ -1,0 +1,172 @@
+package local
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// EventKind says what an Event tells.
+type EventKind string
+
+const (
+	// EventNote is a sentence for the user.
+	EventNote EventKind = "note"
+	// EventBegin says that a step begins; several may go on at once.
+	EventBegin EventKind = "begin"
+	// EventDone says that a step is done.
+	EventDone EventKind = "done"
+	// EventFailed says that a step failed.
+	EventFailed EventKind = "failed"
+	// EventReady says that the cluster can be used; Text says how.
+	EventReady EventKind = "ready"
+	// EventError ends the stream of a cluster that did not start.
+	EventError EventKind = "error"
+)
+
+// Event is one piece of progress.
+type Event struct {
+	Kind EventKind     `json:"kind"`
+	Step string        `json:"step,omitempty"`
+	Text string        `json:"text,omitempty"`
+	Took time.Duration `json:"took,omitempty"`
+}
+
+// Report takes progress; it may be called by several goroutines at once.
+type Report func(Event)
+
+// step reports a step around what does it; that returns what to say about it.
+func (r Report) step(name string, do func() (string, error)) error {
+	begin := time.Now()
+	r(Event{Kind: EventBegin, Step: name})
+	text, err := do()
+	if err != nil {
+		r(Event{Kind: EventFailed, Step: name, Took: time.Since(begin)})
+		return err
+	}
+	r(Event{Kind: EventDone, Step: name, Text: text, Took: time.Since(begin)})
+	return nil
+}
+
+// ReportTo writes events to a pipe, one line of JSON each. A reader that has
+// gone away is fine: progress is for whoever wants to see it.
+func ReportTo(w io.Writer) Report {
+	var mu sync.Mutex
+	encoder := json.NewEncoder(w)
+	return func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = encoder.Encode(e)
+	}
+}
+
+// ReadReport passes on what ReportTo writes, until the pipe is closed or to
+// returns an error, which it returns then.
+func ReadReport(r io.Reader, to func(Event) error) error {
+	for decoder := json.NewDecoder(r); ; {
+		var e Event
+		if err := decoder.Decode(&e); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read progress: %w", err)
+		}
+		if err := to(e); err != nil {
+			return err
+		}
+	}
+}
+
+// Screen shows progress: a line per finished step, and on a terminal one more
+// line, always the last, with what goes on.
+type Screen struct {
+	out      io.Writer
+	terminal bool
+	mu       sync.Mutex
+	active   []string
+	since    time.Time
+	stop     chan struct{}
+}
+
+// NewScreen shows progress on out until Close.
+func NewScreen(out io.Writer, terminal bool) *Screen {
+	s := &Screen{out: out, terminal: terminal, since: time.Now(), stop: make(chan struct{})}
+	if terminal {
+		go s.tick()
+	}
+	return s
+}
+
+// tick redraws the last line so that its seconds go on.
+func (s *Screen) tick() {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-ticker.C:
+			s.mu.Lock()
+			s.erase()
+			s.draw()
+			s.mu.Unlock()
+		}
+	}
+}
+
+// Close takes the last line away.
+func (s *Screen) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.stop)
+	s.erase()
+	s.active = nil
+}
+
+// Report shows one event.
+func (s *Screen) Report(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.erase()
+	if e.Kind == EventBegin {
+		if len(s.active) == 0 {
+			s.since = time.Now()
+		}
+		s.active = append(s.active, e.Step)
+	} else if i := slices.Index(s.active, e.Step); i >= 0 {
+		s.active = slices.Delete(s.active, i, i+1)
+	}
+	if line := renderEvent(e); line != "" {
+		fmt.Fprintln(s.out, line)
+	}
+	s.draw()
+}
+
+func (s *Screen) erase() {
+	if s.terminal && len(s.active) > 0 {
+		fmt.Fprint(s.out, "\r\x1b[K")
+	}
+}
+
+func (s *Screen) draw() {
+	if s.terminal && len(s.active) > 0 {
+		fmt.Fprintf(s.out, "  … %s (%.0fs)", strings.Join(s.active, ", "), time.Since(s.since).Seconds())
+	}
+}
+
+// renderEvent is the line for an event, empty for none.
+func renderEvent(e Event) string {
+	switch e.Kind {
+	case EventDone:
+		return fmt.Sprintf("  ✓ %-14s %-58s %5.1fs", e.Step, e.Text, e.Took.Seconds())
+	case EventFailed:
+		return fmt.Sprintf("  ✗ %-14s %-58s %5.1fs", e.Step, "failed", e.Took.Seconds())
+	case EventNote, EventReady:
+		return e.Text
+	default:
+		return ""
+	}
+}

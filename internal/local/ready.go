@@ -1,0 +1,177 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	nodefacts "github.com/everynode/everynode/internal/node"
+)
+
+// How long the parts may take to become ready, and how often they are asked.
+const (
+	readyPatience = 3 * time.Minute
+	askEvery      = 100 * time.Millisecond
+)
+
+// waitServer waits until the API says that it is ready.
+func (c *cluster) waitServer(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	last := errors.New("it has not written its kubeconfig")
+	for {
+		if err := askReady(ctx, c.plan.Kubeconfig()); err == nil {
+			return nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			last = err
+		}
+		select {
+		case err := <-c.serverEnded:
+			return fmt.Errorf("the server ended (%w): %s; see %s", err, lastWords(c.plan.ServerLog()), c.plan.ServerLog())
+		case <-ctx.Done():
+			return fmt.Errorf("the server did not become ready: %w (%w); see %s", ctx.Err(), last, c.plan.ServerLog())
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+func askReady(ctx context.Context, kubeconfig string) error {
+	client, err := clientFor(kubeconfig)
+	if err != nil {
+		return err
+	}
+	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).Do(ctx).Error()
+}
+
+func clientFor(kubeconfig string) (kubernetes.Interface, error) {
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	config.UserAgent = "everynode-up"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client from %s: %w", kubeconfig, err)
+	}
+	return client, nil
+}
+
+// waitNodes waits until all nodes of the plan are ready and returns them. Nodes
+// that the cluster has no more are deleted from the API.
+func (c *cluster) waitNodes(ctx context.Context) ([]corev1.Node, error) {
+	client, err := clientFor(c.plan.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range c.gone {
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("delete node %s, which the cluster has no more: %w", name, err)
+		}
+	}
+	limited, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	ends := map[string]int{}
+	for {
+		list, err := client.CoreV1().Nodes().List(limited, metav1.ListOptions{ResourceVersion: "0"})
+		if err == nil {
+			if ready := readyNodes(c.plan, list.Items); len(ready) >= c.plan.nodeCount() {
+				return ready, nil
+			}
+		}
+		select {
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, c.explainNodes(list, err)
+		case <-time.After(askEvery):
+		}
+		if err := c.agentFailure(ends); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readyNodes are the nodes of the plan that are ready, in the order of names;
+// simulated nodes have names of their own.
+func readyNodes(p Plan, nodes []corev1.Node) []corev1.Node {
+	var ready []corev1.Node
+	for i := range nodes {
+		planned := p.Simulate > 0 || slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Name == nodes[i].Name })
+		if planned && nodefacts.IsReady(&nodes[i]) {
+			ready = append(ready, nodes[i])
+		}
+	}
+	slices.SortFunc(ready, func(a, b corev1.Node) int { return compareNames(a.Name, b.Name) })
+	return ready
+}
+
+// compareNames orders node-2 before node-10.
+func compareNames(a, b string) int {
+	if len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
+}
+
+// hopeless is how often an agent may end before its node was ever ready.
+const hopeless = 3
+
+// agentFailure counts the agents that ended by themselves, and reports one that
+// did so too often: starting it again would end the same way.
+func (c *cluster) agentFailure(ends map[string]int) error {
+	for name, ended := range c.agentEnded {
+		select {
+		case err := <-ended:
+			if ends[name]++; ends[name] >= hopeless {
+				log := c.plan.AgentLog(name)
+				return fmt.Errorf("the agent of %s ended %d times (%w): %s; see %s", name, hopeless, err, lastWords(log), log)
+			}
+		default:
+		}
+	}
+	return nil
+}
+
+// explainNodes says which nodes did not become ready, and why.
+func (c *cluster) explainNodes(list *corev1.NodeList, err error) error {
+	if err != nil {
+		return fmt.Errorf("the nodes did not become ready within %s: list nodes: %w", readyPatience, err)
+	}
+	var why []string
+	for _, planned := range c.plan.Nodes {
+		reason := "it has not joined, see " + c.plan.AgentLog(planned.Name)
+		for i := range list.Items {
+			if list.Items[i].Name != planned.Name {
+				continue
+			}
+			if condition := nodefacts.Condition(&list.Items[i], corev1.NodeReady); condition != nil {
+				reason = condition.Message
+			}
+			if nodefacts.IsReady(&list.Items[i]) {
+				reason = ""
+			}
+		}
+		if reason != "" {
+			why = append(why, planned.Name+": "+reason)
+		}
+	}
+	if len(why) == 0 {
+		why = append(why, fmt.Sprintf("%d nodes exist", len(list.Items)))
+	}
+	return fmt.Errorf("the nodes did not become ready within %s (%s)", readyPatience, strings.Join(why, "; "))
+}

@@ -1,0 +1,218 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// serverPatience is how long the control plane may take to stop.
+const serverPatience = 20 * time.Second
+
+// observe looks for what exists of a cluster.
+func observe(s State) (Observed, error) {
+	o := Observed{Alive: map[Process]bool{}}
+	var err error
+	if o.BootID, err = bootID(); err != nil {
+		return o, err
+	}
+	known := []Process{s.Server}
+	for _, n := range s.Nodes {
+		known = append(known, n.Init)
+	}
+	for _, p := range known {
+		o.Alive[p] = p.alive()
+	}
+	if s.Plan.Runtime != RuntimeContainerd {
+		return o, nil
+	}
+	if o.Netns, err = netnsNames(s.Plan); err != nil {
+		return o, err
+	}
+	if o.Strays, err = processesIn(o.Netns); err != nil {
+		return o, err
+	}
+	links, err := hostLinks()
+	if err != nil {
+		return o, err
+	}
+	o.HostLink = slices.Contains(links, s.Plan.HostLink())
+	o.OtherClusters = slices.ContainsFunc(links, func(l string) bool { return l != s.Plan.HostLink() })
+	o.Cgroups = cgroupsOf(s.Plan)
+	return o, nil
+}
+
+// processesIn finds the processes in named network namespaces.
+func processesIn(names []string) ([]Process, error) {
+	namespaces := map[[2]uint64]bool{}
+	for _, name := range names {
+		if id, err := fileID(filepath.Join(netnsDir, name)); err == nil {
+			namespaces[id] = true
+		}
+	}
+	if len(namespaces) == 0 {
+		return nil, nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var found []Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		id, err := fileID(filepath.Join("/proc", e.Name(), "ns", "net"))
+		if err != nil || !namespaces[id] {
+			continue // it ended meanwhile, or is somewhere else
+		}
+		if p, err := identify(pid); err == nil {
+			found = append(found, p)
+		}
+	}
+	return found, nil
+}
+
+// fileID identifies what a path leads to.
+func fileID(path string) ([2]uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return [2]uint64{}, err
+	}
+	return [2]uint64{uint64(st.Dev), st.Ino}, nil
+}
+
+// cgroupMounts are the roots of the machine's cgroup hierarchies: one with
+// version 2, one per controller with version 1.
+func cgroupMounts() []string {
+	const root = "/sys/fs/cgroup"
+	if _, err := os.Stat(filepath.Join(root, "cgroup.controllers")); err == nil {
+		return []string{root}
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil
+	}
+	var mounts []string
+	for _, e := range entries {
+		if e.IsDir() {
+			mounts = append(mounts, filepath.Join(root, e.Name()))
+		}
+	}
+	return mounts
+}
+
+func cgroupsOf(p Plan) []string {
+	var dirs []string
+	for _, mount := range cgroupMounts() {
+		dir := filepath.Join(mount, p.CgroupRoot())
+		if _, err := os.Stat(dir); err == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// removeLeftovers removes everything that exists of a cluster except its data,
+// and returns how many things that were. It goes on after a failure, so that
+// one thing that sticks does not keep the others.
+func removeLeftovers(ctx context.Context, s State) (int, error) {
+	o, err := observe(s)
+	if err != nil {
+		return 0, err
+	}
+	removals := planRemoval(s, o)
+	if len(removals) > 0 && s.Plan.Runtime == RuntimeContainerd && os.Geteuid() != 0 {
+		return 0, errors.New("this cluster has real nodes, which only root can remove; run it with sudo")
+	}
+	var failures []error
+	for _, r := range removals {
+		if err := r.apply(ctx, s.Plan); err != nil {
+			failures = append(failures, fmt.Errorf("remove %s %s: %w", r.Kind, r.Name, err))
+		}
+	}
+	return len(removals), errors.Join(failures...)
+}
+
+func (r Removal) apply(ctx context.Context, p Plan) error {
+	switch r.Kind {
+	case RemoveServer:
+		return r.Process.stop(ctx, serverPatience)
+	case RemoveProcess:
+		return r.Process.kill(ctx)
+	case RemoveHostLink:
+		return removeLink(&netlink.Handle{}, r.Name)
+	case RemoveNetns:
+		return removeNetns(r.Name)
+	case RemoveNAT:
+		return removeNAT(ctx, p)
+	case RemoveCgroup:
+		return removeCgroup(ctx, r.Name)
+	case RemoveDir:
+		err := os.Remove(r.Name)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) {
+			return nil // somebody else uses it now
+		}
+		return err
+	case RemoveForwarding:
+		return setForwarding("0")
+	default:
+		return fmt.Errorf("unknown kind of thing")
+	}
+}
+
+// removeCgroup removes a cgroup, those below it, and the parent of all
+// clusters' if it is empty then. The kernel takes a moment to forget processes
+// that have just ended, and refuses until then.
+func removeCgroup(ctx context.Context, dir string) error {
+	waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		err := removeCgroupTree(dir)
+		if err == nil {
+			break
+		}
+		select {
+		case <-waiting.Done():
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err := os.Remove(filepath.Dir(dir)); err != nil && !errors.Is(err, unix.EBUSY) &&
+		!errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func removeCgroupTree(dir string) error {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			dirs = append(dirs, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, d := range slices.Backward(dirs) {
+		if err := os.Remove(d); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package local
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// Phase says how far a cluster is.
+type Phase string
+
+const (
+	// PhaseStarting is from the first thing made until the nodes are ready.
+	PhaseStarting Phase = "starting"
+	// PhaseReady is a cluster in use.
+	PhaseReady Phase = "ready"
+	// PhaseStopping is from the order to stop until nothing is left.
+	PhaseStopping Phase = "stopping"
+	// PhaseStopped is a cluster of which only files exist.
+	PhaseStopped Phase = "stopped"
+)
+
+// stateVersion is the format of the state file.
+const stateVersion = 1
+
+// State is what the state file holds: the plan, and what exists of it. What is
+// written before a step names things that may or may not exist; nothing exists
+// that was not written before.
+type State struct {
+	Version    int                  `json:"version"`
+	Phase      Phase                `json:"phase"`
+	Plan       Plan                 `json:"plan"`
+	BootID     string               `json:"bootID"`
+	Supervisor Process              `json:"supervisor,omitzero"`
+	Server     Process              `json:"server,omitzero"`
+	Nodes      map[string]NodeState `json:"nodes,omitempty"`
+	// MadeDirs are folders outside the data dir that did not exist before.
+	MadeDirs []string `json:"madeDirs,omitempty"`
+	// Forwarding says that IPv4 forwarding was off on the host before.
+	Forwarding bool `json:"forwarding,omitempty"`
+}
+
+// NodeState is what runs of one node. Init is process 1 of its namespaces; the
+// others end with it.
+type NodeState struct {
+	Init        Process `json:"init,omitzero"`
+	Containerd  Process `json:"containerd,omitzero"`
+	Agent       Process `json:"agent,omitzero"`
+	Snapshotter string  `json:"snapshotter,omitempty"`
+}
+
+// Process is a process number and when it started, in clock ticks since boot:
+// together they are never used twice.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+}
+
+// statePath is the state file of a data dir.
+func statePath(dataDir string) string { return filepath.Join(dataDir, "local.json") }
+
+// loadState reads the state file; nil without error if there is none.
+func loadState(dataDir string) (*State, error) {
+	path := statePath(dataDir)
+	raw, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the cluster's state: %w", err)
+	}
+	return parseState(path, dataDir, raw)
+}
+
+// parseState is strict: a file that cannot be trusted is reported, and left
+// for a person to look at, because it says what must be cleaned up.
+func parseState(path, dataDir string, raw []byte) (*State, error) {
+	broken := func(why string) error {
+		return fmt.Errorf("state file %s is broken (%s); nothing was changed: repair it, or move it away once nothing of the cluster runs", path, why)
+	}
+	var s State
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, broken(err.Error())
+	}
+	known := []Phase{PhaseStarting, PhaseReady, PhaseStopping, PhaseStopped}
+	switch {
+	case s.Version != stateVersion:
+		return nil, broken(fmt.Sprintf("version %d, this program knows %d", s.Version, stateVersion))
+	case !slices.Contains(known, s.Phase):
+		return nil, broken(fmt.Sprintf("unknown phase %q", s.Phase))
+	case s.Plan.ID != clusterID(s.Plan.DataDir):
+		return nil, broken("its id does not belong to its data dir")
+	case s.Plan.DataDir != dataDir:
+		return nil, broken("it is of data dir " + s.Plan.DataDir)
+	}
+	return &s, nil
+}
+
+// save writes the state file so that a reader, or a crash, finds the old or
+// the new one, whole.
+func (s *State) save() error {
+	raw, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the cluster's state: %w", err)
+	}
+	return writeFile(statePath(s.Plan.DataDir), append(raw, '\n'), 0o600)
+}
+
+// writeFile replaces a file atomically and durably.
+func writeFile(path string, content []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// ledger is the state file in use: every change is saved before it returns.
+type ledger struct {
+	mu    sync.Mutex
+	state State
+}
+
+// update changes the state and saves it.
+func (l *ledger) update(change func(*State)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.state)
+	return l.state.save()
+}
+
+// updateNode changes what is known of one node and saves it.
+func (l *ledger) updateNode(name string, change func(*NodeState)) error {
+	return l.update(func(s *State) {
+		node := s.Nodes[name]
+		change(&node)
+		if s.Nodes == nil {
+			s.Nodes = map[string]NodeState{}
+		}
+		s.Nodes[name] = node
+	})
+}
+
+// read returns a copy of the state.
+func (l *ledger) read() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state
+	s.Nodes = make(map[string]NodeState, len(l.state.Nodes))
+	for name, node := range l.state.Nodes {
+		s.Nodes[name] = node
+	}
+	s.MadeDirs = slices.Clone(l.state.MadeDirs)
+	return s
+}

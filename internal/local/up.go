@@ -1,0 +1,267 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// RunningError says that the cluster of a data dir runs already.
+type RunningError struct {
+	Phase Phase
+	// Usage says how to use it, if it is ready.
+	Usage string
+	PID   int
+}
+
+func (e *RunningError) Error() string {
+	if e.Phase == PhaseReady {
+		return "this cluster runs already"
+	}
+	return fmt.Sprintf("another everynode (process %d) is at work on this cluster (%s); wait for it, or stop it", e.PID, e.Phase)
+}
+
+// stopPatience bounds the clean-up after a stop.
+const stopPatience = time.Minute
+
+// Up starts a cluster, reports progress and how to use it, and keeps it running
+// until the context ends; then it stops it and leaves its data. It returns nil
+// after such a stop, a *RunningError if the cluster runs already, and else what
+// went wrong, in one line that says what to do; nothing is left running then.
+func Up(ctx context.Context, o Options, report Report) error {
+	if err := makeDataDir(o.DataDir); err != nil {
+		return err
+	}
+	held, err := acquireLock(o.DataDir)
+	if errors.Is(err, errLocked) {
+		return running(o)
+	}
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	last, err := loadState(o.DataDir)
+	if err != nil {
+		return err
+	}
+	if err := cleanAfterCrash(ctx, last, report); err != nil {
+		return err
+	}
+	c, err := prepare(ctx, o, last, report)
+	if err != nil {
+		return err
+	}
+	err = c.run(ctx)
+	if ctx.Err() != nil {
+		report(Event{Kind: EventNote, Text: "Stopping the cluster; its data stays in " + o.DataDir})
+		err = nil
+	}
+	return errors.Join(err, c.cleanUp())
+}
+
+// makeDataDir makes the data dir if it must, and sees whether it can be written.
+func makeDataDir(dir string) error {
+	hint := "; choose another with --data-dir, or run as a user who may write there"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("the data dir cannot be made: %w%s", err, hint)
+	}
+	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("the data dir %s cannot be written: %w%s", dir, err, hint)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err == nil && st.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("the data dir %s is on a read-only file system%s", dir, hint)
+	}
+	return nil
+}
+
+// SupervisorLog is where a supervisor in the background writes.
+func SupervisorLog(dataDir string) string { return filepath.Join(dataDir, "up.log") }
+
+// OpenSupervisorLog opens that log, in a data dir that it makes if it must.
+func OpenSupervisorLog(dataDir string) (*os.File, error) {
+	if err := makeDataDir(dataDir); err != nil {
+		return nil, err
+	}
+	log, err := os.OpenFile(SupervisorLog(dataDir), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	return log, nil
+}
+
+// running describes the cluster whose lock another process holds.
+func running(o Options) error {
+	s, err := loadState(o.DataDir)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		return &RunningError{Phase: PhaseStarting}
+	}
+	return &RunningError{Phase: s.Phase, PID: s.Supervisor.PID, Usage: usage(s.Plan, o, "")}
+}
+
+// cleanAfterCrash removes what a supervisor left that could not clean up.
+func cleanAfterCrash(ctx context.Context, last *State, report Report) error {
+	if last == nil || last.Phase == PhaseStopped {
+		return nil
+	}
+	return report.step("clean up", func() (string, error) {
+		n, err := removeLeftovers(ctx, *last)
+		if err != nil {
+			return "", err
+		}
+		last.stopped()
+		return fmt.Sprintf("the cluster had not been stopped in order; removed %d leftovers", n), last.save()
+	})
+}
+
+// stopped forgets everything that ran.
+func (s *State) stopped() {
+	s.Phase, s.Supervisor, s.Server, s.Nodes = PhaseStopped, Process{}, Process{}, nil
+	s.MadeDirs, s.Forwarding = nil, false
+}
+
+// prepare decides everything about the cluster and checks what can be checked
+// before anything is made.
+func prepare(ctx context.Context, o Options, last *State, report Report) (*cluster, error) {
+	asked := o.Runtime
+	o, err := o.complete(last)
+	if err != nil {
+		return nil, err
+	}
+	machine := inspectMachine(ctx)
+	choice, err := chooseRuntime(o.Runtime, machine)
+	if err != nil {
+		return nil, err
+	}
+	if last != nil && last.Plan.Runtime != choice.Runtime {
+		return nil, fmt.Errorf("the nodes of this cluster are made with --runtime %s, not %s; use another --data-dir, or remove the cluster first (everynode down --purge)", last.Plan.Runtime, choice.Runtime)
+	}
+	if err := o.validateFor(choice.Runtime); err != nil {
+		return nil, err
+	}
+	if err := checkPort(o.APIPort); err != nil {
+		return nil, err
+	}
+	c := &cluster{options: o, machine: machine, report: report}
+	var subnet netip.Prefix
+	if choice.Runtime == RuntimeContainerd {
+		if subnet, err = chooseSubnet(o, last); err != nil {
+			return nil, err
+		}
+		if err := c.loadArchive(); err != nil {
+			return nil, err
+		}
+	}
+	c.plan = newPlan(o, choice.Runtime, subnet)
+	if last != nil {
+		c.gone = goneNodes(last.Plan, c.plan)
+	}
+	kind := "A new cluster in "
+	if last != nil {
+		kind = "The cluster in "
+	}
+	report(Event{Kind: EventNote, Text: kind + o.DataDir + "; this takes a few seconds."})
+	if asked == "" || asked == RuntimeAuto {
+		report(Event{Kind: EventNote, Text: choice.Why})
+	}
+	return c, nil
+}
+
+// chooseSubnet keeps the nodes' addresses where they were: certificates name them.
+func chooseSubnet(o Options, last *State) (netip.Prefix, error) {
+	taken, err := hostRoutes()
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	if last == nil || !last.Plan.Subnet.IsValid() {
+		return pickSubnet(clusterID(o.DataDir), taken)
+	}
+	if !free(last.Plan.Subnet, taken) {
+		return netip.Prefix{}, fmt.Errorf("the cluster's network %s overlaps with a route that this machine has got meanwhile (see: ip route); remove that, or start afresh with everynode down --purge", last.Plan.Subnet)
+	}
+	return last.Plan.Subnet, nil
+}
+
+// goneNodes are the nodes that the cluster had and will not have.
+func goneNodes(last, next Plan) []string {
+	var gone []string
+	for _, n := range last.Nodes {
+		if !slices.ContainsFunc(next.Nodes, func(m Node) bool { return m.Name == n.Name }) {
+			gone = append(gone, n.Name)
+		}
+	}
+	return gone
+}
+
+// checkPort sees whether the API can listen.
+func checkPort(port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	switch {
+	case errors.Is(err, unix.EADDRINUSE):
+		return fmt.Errorf("port %d of 127.0.0.1 is in use%s; choose another with --api-port", port, userOf(port))
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("port %d may not be used without root; choose one above 1023 with --api-port", port)
+	case err != nil:
+		return fmt.Errorf("listen on port %d: %w", port, err)
+	}
+	return l.Close()
+}
+
+// userOf names the process that listens on a TCP port, where that can be seen.
+func userOf(port int) string {
+	inode := listenerInode(port)
+	if inode == "" {
+		return ""
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
+	for _, link := range links {
+		if to, err := os.Readlink(link); err != nil || to != "socket:["+inode+"]" {
+			continue
+		}
+		pid := strings.Split(link, "/")[2]
+		name, _ := os.ReadFile("/proc/" + pid + "/comm")
+		return fmt.Sprintf(" by %s (process %s)", strings.TrimSpace(string(name)), pid)
+	}
+	return ""
+}
+
+// listenerInode finds the socket that listens on a TCP port.
+func listenerInode(port int) string {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		raw, err := os.ReadFile(table)
+		if err != nil {
+			continue
+		}
+		if inode := parseListener(string(raw), port); inode != "" {
+			return inode
+		}
+	}
+	return ""
+}
+
+// parseListener finds the inode of the listening socket of a port in the text
+// of /proc/net/tcp.
+func parseListener(table string, port int) string {
+	const local, state, inode, listening = 1, 3, 9, "0A"
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) > inode && f[state] == listening && strings.HasSuffix(f[local], fmt.Sprintf(":%04X", port)) {
+			return f[inode]
+		}
+	}
+	return ""
+}
