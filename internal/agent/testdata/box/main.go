@@ -1,0 +1,72 @@
+// Box is the program in the images of the agent's tests.
+//
+//	box sleep                      wait for SIGTERM, then exit 0
+//	box stubborn                   wait, whatever the signal
+//	box exit N                     exit N at once
+//	box say TEXT                   print TEXT and exit 0
+//	box env NAME                   print a variable, then sleep
+//	box last TEXT FILE N           write TEXT to FILE, exit N
+//	box fail-once FILE             exit 1 if FILE does not exist (and make it), else sleep
+//	box touch FILE                 make FILE
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+func main() {
+	args := append(os.Args[1:], "", "", "")
+	switch args[0] {
+	case "sleep":
+		sleep()
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		select {}
+	case "exit":
+		exit(args[1])
+	case "say":
+		fmt.Println(args[1])
+	case "env":
+		fmt.Println(os.Getenv(args[1]))
+		sleep()
+	case "last":
+		must(os.WriteFile(args[2], []byte(args[1]), 0o644))
+		exit(args[3])
+	case "fail-once":
+		if _, err := os.Stat(args[1]); err != nil {
+			must(os.WriteFile(args[1], nil, 0o644))
+			os.Exit(1)
+		}
+		sleep()
+	case "touch":
+		must(os.WriteFile(args[1], nil, 0o644))
+	case "pause", "":
+		sleep()
+	default:
+		fmt.Fprintln(os.Stderr, "what is", args[0])
+		os.Exit(2)
+	}
+}
+
+func sleep() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
+	<-c
+}
+
+func exit(code string) {
+	n, err := strconv.Atoi(code)
+	must(err)
+	os.Exit(n)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+}
