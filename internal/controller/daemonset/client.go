@@ -1,0 +1,66 @@
+package daemonset
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+)
+
+// clientWriter writes through an ordinary API client.
+type clientWriter struct{ client kubernetes.Interface }
+
+// NewWriter returns a Writer over an API client, to any Kubernetes API. The
+// client's rate limit is the controller's.
+func NewWriter(client kubernetes.Interface) Writer { return clientWriter{client} }
+
+func (w clientWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+}
+
+func (w clientWriter) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (w clientWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
+	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, onlyThat(uid))
+}
+
+func (w clientWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+}
+
+func (w clientWriter) GetDaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	return w.client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (w clientWriter) UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
+	return w.client.AppsV1().DaemonSets(ds.Namespace).UpdateStatus(ctx, ds, metav1.UpdateOptions{})
+}
+
+func (w clientWriter) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	return w.client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
+}
+
+func (w clientWriter) GetRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error) {
+	return w.client.AppsV1().ControllerRevisions(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	return w.client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
+}
+
+func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
+	return w.client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+}
+
+func (w clientWriter) DeleteRevision(ctx context.Context, namespace, name string, uid types.UID) error {
+	return w.client.AppsV1().ControllerRevisions(namespace).Delete(ctx, name, onlyThat(uid))
+}
+
+func onlyThat(uid types.UID) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+}

@@ -1,0 +1,190 @@
+// Package daemonset runs the DaemonSet controller: one daemon pod on every node
+// that fits, for every DaemonSet.
+//
+// The decisions are made in the pure packages matrix (which pod to create or
+// delete, and what the status is) and history (which revision is current), and
+// in claim.go (which pods belong to whom). This package moves facts and actions:
+//
+//	informers -> buffer -> owner goroutine -> matrix -> lanes of workers -> API
+//	                          ^                              |
+//	                          +-------- outcomes <-----------+
+//
+// Everything that changes is known to one goroutine only, the owner. Handlers
+// translate and coalesce; workers write and report back.
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// EventSource is the component name that the recorder should carry.
+const EventSource = "daemonset-controller"
+
+// Informers is where the controller reads. A controller-runtime cache is one.
+type Informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Config is what New needs. Informers, Writer and Recorder are required.
+type Config struct {
+	Informers Informers
+	Writer    Writer
+	// Recorder takes events; it must not block. Its source should be
+	// EventSource.
+	Recorder record.EventRecorder
+	// Clock defaults to the real one.
+	Clock clock.WithTicker
+	// Workers is how many pods are created or deleted at a time. Default 32.
+	Workers int
+	// Limits bound what is in flight and pace retries; see matrix.Config.
+	Limits matrix.Config
+	// AuditInterval is the time between two audits of the running totals.
+	// Default 10 minutes.
+	AuditInterval time.Duration
+	// NormalizeTemplate fills a pod template's defaults in, so that a revision
+	// written before a default existed still counts as the same. Optional.
+	NormalizeTemplate func(*corev1.PodTemplateSpec)
+	// Registerer gets the controller's metrics. Optional.
+	Registerer prometheus.Registerer
+}
+
+func (c Config) complete() (Config, error) {
+	var errs []error
+	if c.Informers == nil {
+		errs = append(errs, errors.New("Informers is not set"))
+	}
+	if c.Writer == nil {
+		errs = append(errs, errors.New("Writer is not set"))
+	}
+	if c.Recorder == nil {
+		errs = append(errs, errors.New("Recorder is not set"))
+	}
+	if c.Workers < 0 {
+		errs = append(errs, fmt.Errorf("Workers is %d, must not be negative", c.Workers))
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Workers == 0 {
+		c.Workers = 32
+	}
+	if c.AuditInterval == 0 {
+		c.AuditInterval = 10 * time.Minute
+	}
+	return c, errors.Join(errs...)
+}
+
+// rowWorkers write statuses, revisions and owner references. They are apart from
+// the pod workers so that a thousand creations do not hold a status back.
+const rowWorkers = 8
+
+// Controller keeps the daemon pods of all DaemonSets as they should be.
+type Controller struct {
+	cfg     Config
+	buffer  *buffer
+	metrics *metrics
+}
+
+// New returns a controller that does nothing until Run.
+func New(cfg Config) (*Controller, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("configure DaemonSet controller: %w", err)
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("register DaemonSet controller metrics: %w", err)
+	}
+	return &Controller{cfg: cfg, buffer: newBuffer(), metrics: m}, nil
+}
+
+// Run works until ctx ends, then waits for calls under way and returns nil. It
+// returns an error only if it cannot start. It may be called once.
+func (c *Controller) Run(ctx context.Context) error {
+	logger := klog.FromContext(ctx).WithName("daemonset")
+	ctx = klog.NewContext(ctx, logger)
+	remove, synced, err := c.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	pods, rows := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers)
+	o := newOwner(c, pods, rows)
+	logger.Info("DaemonSet controller works", "workers", c.cfg.Workers)
+	o.run(ctx)
+	pods.done.Wait()
+	rows.done.Wait()
+	return nil
+}
+
+// listen registers the handlers. The function it returns takes them off again.
+func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolscache.InformerSynced, err error) {
+	var undo []func()
+	remove = func() {
+		for _, f := range undo {
+			f()
+		}
+	}
+	sources := []struct {
+		kind   string
+		obj    client.Object
+		ignore func(old, obj metav1.Object) bool
+	}{
+		{kindDaemonSet, &appsv1.DaemonSet{}, sameVersion},
+		{kindRevision, &appsv1.ControllerRevision{}, sameVersion},
+		{kindNode, &corev1.Node{}, ignoreNode},
+		{kindPod, &corev1.Pod{}, ignorePod},
+	}
+	for _, s := range sources {
+		informer, err := c.cfg.Informers.GetInformer(ctx, s.obj, cache.BlockUntilSynced(false))
+		if err != nil {
+			remove()
+			return nil, nil, fmt.Errorf("get informer for %s: %w", s.kind, err)
+		}
+		registration, err := informer.AddEventHandler(c.buffer.handler(s.kind, s.ignore))
+		if err != nil {
+			remove()
+			return nil, nil, fmt.Errorf("listen to %s: %w", s.kind, err)
+		}
+		synced = append(synced, registration.HasSynced)
+		undo = append(undo, func() {
+			if err := informer.RemoveEventHandler(registration); err != nil {
+				klog.FromContext(ctx).Error(err, "Cannot stop listening", "kind", s.kind)
+			}
+		})
+	}
+	return remove, synced, nil
+}
+
+// Dump returns what the controller knows and intends, as one consistent picture.
+// It waits for the owner goroutine and fails if ctx ends before that, as it does
+// when the controller does not run.
+func (c *Controller) Dump(ctx context.Context) (matrix.Snapshot, error) {
+	got := make(chan matrix.Snapshot, 1)
+	c.buffer.result(func(o *owner) { got <- o.matrix.Dump() })
+	select {
+	case s := <-got:
+		return s, nil
+	case <-ctx.Done():
+		return matrix.Snapshot{}, fmt.Errorf("dump DaemonSet matrix: %w", ctx.Err())
+	}
+}

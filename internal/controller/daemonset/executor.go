@@ -1,0 +1,164 @@
+package daemonset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/pod"
+)
+
+// Writer is everything this controller does to the API, and the few reads that
+// must not come from a cache. Errors are those of the API (apierrors). Objects
+// passed in may share memory with others and must not be changed.
+type Writer interface {
+	CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error)
+	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	// DeletePod deletes that pod and no other of its name.
+	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
+	// PatchPod sends a strategic merge patch.
+	PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
+
+	GetDaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error)
+	UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error)
+
+	CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error)
+	GetRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error)
+	UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error)
+	// PatchRevision sends a strategic merge patch.
+	PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error)
+	DeleteRevision(ctx context.Context, namespace, name string, uid types.UID) error
+}
+
+// callTimeout bounds one job, so that an API server that does not answer shows
+// up as a failure.
+const callTimeout = time.Minute
+
+// executor turns jobs into API calls. It is the only part that writes. Its
+// methods run on workers and return what the owner goroutine must learn.
+type executor struct {
+	writer   Writer
+	recorder record.EventRecorder
+	metrics  *metrics
+}
+
+// createPod makes the pod. A pod of that name that is just what the action asks
+// for, left by an earlier try, counts as made.
+func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *matrix.CreatePod) matrix.Outcome {
+	_, err := e.writer.CreatePod(ctx, mold.pod(a))
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).V(3).Info("Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason)
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
+		e.metrics.podsCreated.Inc()
+		return matrix.OK
+	case apierrors.IsAlreadyExists(err):
+		return e.sameOrTaken(ctx, a)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return matrix.Failed
+	}
+	klog.FromContext(ctx).V(2).Info("Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
+	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+	e.metrics.writesFailed.Inc()
+	return matrix.Failed
+}
+
+func (e *executor) sameOrTaken(ctx context.Context, a *matrix.CreatePod) matrix.Outcome {
+	p, err := e.writer.GetPod(ctx, a.Namespace, a.PodName)
+	switch {
+	case err != nil:
+		return matrix.Failed
+	case ownerOf(p) == a.UID && pod.TargetNode(p) == a.Node && !pod.IsTerminating(p):
+		return matrix.OK
+	}
+	return matrix.NameTaken
+}
+
+// deletePod deletes the pod; that it is gone already is as good.
+func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *matrix.DeletePod) matrix.Outcome {
+	e.announce(ds, a)
+	err := e.writer.DeletePod(ctx, a.Namespace, a.PodName, a.PodUID)
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).V(3).Info("Deleted pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason, "detail", a.Detail)
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", a.PodName)
+		e.metrics.podsDeleted.WithLabelValues(string(a.Reason)).Inc()
+		return matrix.OK
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return matrix.Gone
+	}
+	klog.FromContext(ctx).V(2).Info("Cannot delete pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
+	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+	e.metrics.writesFailed.Inc()
+	return matrix.Failed
+}
+
+// announce tells users of deletions that they did not cause.
+func (e *executor) announce(ds *appsv1.DaemonSet, a *matrix.DeletePod) {
+	switch a.Reason {
+	case matrix.ReasonFailed:
+		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDaemonPod",
+			"Found failed daemon pod %s/%s on node %s, will try to kill it", a.Namespace, a.PodName, a.Node)
+	case matrix.ReasonSucceeded:
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SucceededDaemonPod",
+			"Found succeeded daemon pod %s/%s on node %s, will try to delete it", a.Namespace, a.PodName, a.Node)
+	}
+}
+
+// updateStatus writes the status, after a conflict once more over the newest
+// object. It returns what the API then holds, or nil if nothing was written.
+func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *matrix.UpdateStatus) (*appsv1.DaemonSet, matrix.Outcome) {
+	for attempt := 0; ; attempt++ {
+		next := *ds
+		a.Status.Apply(&next.Status)
+		updated, err := e.writer.UpdateDaemonSetStatus(ctx, &next)
+		if err == nil {
+			e.metrics.statusWrites.Inc()
+			return updated, matrix.OK
+		}
+		if apierrors.IsConflict(err) && attempt == 0 {
+			ds, err = e.writer.GetDaemonSet(ctx, a.Namespace, a.Name)
+			if err == nil && ds.UID == a.UID {
+				continue
+			}
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil, matrix.Gone
+		}
+		klog.FromContext(ctx).V(2).Info("Cannot write status", "daemonSet", klog.KRef(a.Namespace, a.Name), "err", err)
+		e.metrics.writesFailed.Inc()
+		return nil, matrix.Failed
+	}
+}
+
+// errNotOurs says that the DaemonSet may not adopt any more.
+var errNotOurs = errors.New("the DaemonSet is gone, replaced or being deleted")
+
+// mayAdopt asks the API itself, since a cache may not know yet that the
+// DaemonSet is on its way out.
+func (e *executor) mayAdopt(ctx context.Context, ds *appsv1.DaemonSet) error {
+	live, err := e.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return errNotOurs
+	case err != nil:
+		return fmt.Errorf("read DaemonSet %s/%s before adopting: %w", ds.Namespace, ds.Name, err)
+	case live.UID != ds.UID, live.DeletionTimestamp != nil:
+		return errNotOurs
+	}
+	return nil
+}
+
+// vanished tells whether a patch with a UID precondition met no such object.
+func vanished(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
+}

@@ -1,0 +1,392 @@
+package daemonset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fakeAPI is an API server in memory: a store with resource versions, watches
+// that deliver in order, and a node agent that starts and stops pods at once
+// unless told otherwise.
+type fakeAPI struct {
+	mu       sync.Mutex
+	version  int64
+	objects  map[string]map[string]client.Object // kind -> namespace/name
+	handlers map[string][]toolscache.ResourceEventHandler
+	events   chan func()
+
+	// refuseCreate, when it returns an error, fails a pod's creation.
+	refuseCreate func(*corev1.Pod) error
+	// lostAnswer makes creations succeed and report a failure all the same.
+	lostAnswer bool
+	// manualStart and manualStop leave starting and stopping to the test.
+	manualStart, manualStop bool
+	createCalls             int
+}
+
+func newFakeAPI(t *testing.T) *fakeAPI {
+	a := &fakeAPI{objects: map[string]map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}, events: make(chan func(), 100000)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for f := range a.events {
+			f()
+		}
+	}()
+	t.Cleanup(func() { close(a.events); <-done })
+	return a
+}
+
+func kindOf(obj any) string {
+	switch obj.(type) {
+	case *appsv1.DaemonSet:
+		return kindDaemonSet
+	case *corev1.Node:
+		return kindNode
+	case *corev1.Pod:
+		return kindPod
+	case *appsv1.ControllerRevision:
+		return kindRevision
+	}
+	panic(fmt.Sprintf("unknown kind of object %T", obj))
+}
+
+func keyOf(namespace, name string) string { return namespace + "/" + name }
+
+var resource = map[string]schema.GroupResource{
+	kindDaemonSet: {Group: "apps", Resource: "daemonsets"}, kindNode: {Resource: "nodes"},
+	kindPod: {Resource: "pods"}, kindRevision: {Group: "apps", Resource: "controllerrevisions"},
+}
+
+// put stores a copy, with the lock held, and tells the watchers.
+func (a *fakeAPI) put(obj client.Object) client.Object {
+	kind, key := kindOf(obj), keyOf(obj.GetNamespace(), obj.GetName())
+	a.version++
+	obj = obj.DeepCopyObject().(client.Object)
+	obj.SetResourceVersion(strconv.FormatInt(a.version, 10))
+	if obj.GetUID() == "" {
+		obj.SetUID(types.UID(fmt.Sprintf("uid-%d", a.version)))
+		obj.SetCreationTimestamp(metav1.NewTime(time.Unix(a.version, 0)))
+	}
+	if a.objects[kind] == nil {
+		a.objects[kind] = map[string]client.Object{}
+	}
+	old := a.objects[kind][key]
+	a.objects[kind][key] = obj
+	for _, h := range a.handlers[kind] {
+		if old == nil {
+			a.events <- func() { h.OnAdd(obj, false) }
+		} else {
+			a.events <- func() { h.OnUpdate(old, obj) }
+		}
+	}
+	return obj.DeepCopyObject().(client.Object)
+}
+
+func (a *fakeAPI) drop(kind, key string) {
+	obj := a.objects[kind][key]
+	delete(a.objects[kind], key)
+	for _, h := range a.handlers[kind] {
+		a.events <- func() { h.OnDelete(obj) }
+	}
+}
+
+func get[T client.Object](a *fakeAPI, kind, namespace, name string) (T, error) {
+	obj, ok := a.objects[kind][keyOf(namespace, name)]
+	if !ok {
+		var none T
+		return none, apierrors.NewNotFound(resource[kind], name)
+	}
+	return obj.DeepCopyObject().(T), nil
+}
+
+// change edits an object as a user or agent would.
+func change1[T client.Object](t *testing.T, a *fakeAPI, namespace, name string, edit func(T)) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var zero T
+	obj, err := get[T](a, kindOf(zero), namespace, name)
+	if err != nil {
+		t.Fatalf("change %s/%s: %v", namespace, name, err)
+	}
+	edit(obj)
+	a.put(obj)
+}
+
+// add stores a new object.
+func (a *fakeAPI) add(obj client.Object) client.Object {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.put(obj)
+}
+
+// erase removes an object at once.
+func (a *fakeAPI) erase(kind, namespace, name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(kind, keyOf(namespace, name))
+}
+
+func list[T client.Object](a *fakeAPI, kind string) []T {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []T
+	for _, key := range slices.Sorted(maps.Keys(a.objects[kind])) {
+		out = append(out, a.objects[kind][key].(T))
+	}
+	return out
+}
+
+// fakeInformer replays what is there, then follows.
+type fakeInformer struct {
+	cache.Informer
+	api  *fakeAPI
+	kind string
+}
+
+type fakeRegistration struct {
+	toolscache.ResourceEventHandlerRegistration
+	synced chan struct{}
+}
+
+func (r *fakeRegistration) HasSynced() bool {
+	select {
+	case <-r.synced:
+		return true
+	default:
+		return false
+	}
+}
+
+func (a *fakeAPI) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	return &fakeInformer{api: a, kind: kindOf(obj)}, nil
+}
+
+func (i *fakeInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	a := i.api
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := &fakeRegistration{synced: make(chan struct{})}
+	for _, obj := range a.objects[i.kind] {
+		a.events <- func() { h.OnAdd(obj, true) }
+	}
+	a.events <- func() { close(r.synced) }
+	a.handlers[i.kind] = append(a.handlers[i.kind], h)
+	return r, nil
+}
+
+func (i *fakeInformer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error {
+	i.api.mu.Lock()
+	defer i.api.mu.Unlock()
+	delete(i.api.handlers, i.kind)
+	return nil
+}
+
+// start plays the scheduler and the agent for a pod.
+func start(p *corev1.Pod) {
+	p.Spec.NodeName = p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+}
+
+func (a *fakeAPI) CreatePod(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.createCalls++
+	if a.refuseCreate != nil {
+		if err := a.refuseCreate(p); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := get[*corev1.Pod](a, kindPod, p.Namespace, p.Name); err == nil {
+		return nil, apierrors.NewAlreadyExists(resource[kindPod], p.Name)
+	}
+	created := a.put(p).(*corev1.Pod)
+	if !a.manualStart {
+		start(created)
+		a.put(created)
+	}
+	if a.lostAnswer {
+		return nil, apierrors.NewInternalError(fmt.Errorf("the answer was lost"))
+	}
+	return created, nil
+}
+
+func (a *fakeAPI) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return get[*corev1.Pod](a, kindPod, namespace, name)
+}
+
+func (a *fakeAPI) DeletePod(_ context.Context, namespace, name string, uid types.UID) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p, err := get[*corev1.Pod](a, kindPod, namespace, name)
+	if err != nil {
+		return err
+	}
+	if p.UID != uid {
+		return apierrors.NewConflict(resource[kindPod], name, fmt.Errorf("the UID in the precondition does not match"))
+	}
+	now := metav1.Now()
+	p.DeletionTimestamp = &now
+	a.put(p)
+	if !a.manualStop {
+		a.drop(kindPod, keyOf(namespace, name))
+	}
+	return nil
+}
+
+func patchObject[T client.Object](a *fakeAPI, kind, namespace, name string, patch []byte, into T) (T, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	obj, err := get[T](a, kind, namespace, name)
+	if err != nil {
+		return into, err
+	}
+	var pre struct{ Metadata struct{ UID types.UID } }
+	if err := json.Unmarshal(patch, &pre); err != nil {
+		return into, err
+	}
+	if pre.Metadata.UID != "" && pre.Metadata.UID != obj.GetUID() {
+		return into, apierrors.NewConflict(resource[kind], name, fmt.Errorf("the UID in the precondition does not match"))
+	}
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		return into, err
+	}
+	raw, err = strategicpatch.StrategicMergePatch(raw, patch, into)
+	if err != nil {
+		return into, err
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return into, err
+	}
+	return a.put(into).(T), nil
+}
+
+func (a *fakeAPI) PatchPod(_ context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	return patchObject(a, kindPod, namespace, name, patch, &corev1.Pod{})
+}
+
+func (a *fakeAPI) GetDaemonSet(_ context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return get[*appsv1.DaemonSet](a, kindDaemonSet, namespace, name)
+}
+
+func (a *fakeAPI) UpdateDaemonSetStatus(_ context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	have, err := get[*appsv1.DaemonSet](a, kindDaemonSet, ds.Namespace, ds.Name)
+	if err != nil {
+		return nil, err
+	}
+	if have.ResourceVersion != ds.ResourceVersion {
+		return nil, apierrors.NewConflict(resource[kindDaemonSet], ds.Name, fmt.Errorf("the object has been modified"))
+	}
+	have.Status = ds.Status
+	return a.put(have).(*appsv1.DaemonSet), nil
+}
+
+func (a *fakeAPI) CreateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, err := get[*appsv1.ControllerRevision](a, kindRevision, r.Namespace, r.Name); err == nil {
+		return nil, apierrors.NewAlreadyExists(resource[kindRevision], r.Name)
+	}
+	return a.put(r).(*appsv1.ControllerRevision), nil
+}
+
+func (a *fakeAPI) GetRevision(_ context.Context, namespace, name string) (*appsv1.ControllerRevision, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return get[*appsv1.ControllerRevision](a, kindRevision, namespace, name)
+}
+
+func (a *fakeAPI) UpdateRevision(_ context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	have, err := get[*appsv1.ControllerRevision](a, kindRevision, r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	if have.ResourceVersion != r.ResourceVersion {
+		return nil, apierrors.NewConflict(resource[kindRevision], r.Name, fmt.Errorf("the object has been modified"))
+	}
+	return a.put(r).(*appsv1.ControllerRevision), nil
+}
+
+func (a *fakeAPI) PatchRevision(_ context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
+	return patchObject(a, kindRevision, namespace, name, patch, &appsv1.ControllerRevision{})
+}
+
+func (a *fakeAPI) DeleteRevision(_ context.Context, namespace, name string, uid types.UID) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r, err := get[*appsv1.ControllerRevision](a, kindRevision, namespace, name)
+	if err != nil {
+		return err
+	}
+	if r.UID != uid {
+		return apierrors.NewConflict(resource[kindRevision], name, fmt.Errorf("the UID in the precondition does not match"))
+	}
+	a.drop(kindRevision, keyOf(namespace, name))
+	return nil
+}
+
+// runController starts a controller and stops it at the end of the test.
+func runController(t *testing.T, a *fakeAPI) *record.FakeRecorder {
+	t.Helper()
+	recorder := record.NewFakeRecorder(100000)
+	c, err := New(Config{Informers: a, Writer: a, Recorder: recorder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return recorder
+}
+
+// eventually waits until the condition holds; it returns what is missing, or "".
+func eventually(t *testing.T, condition func() string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		missing := condition()
+		if missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still: %s", missing)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}

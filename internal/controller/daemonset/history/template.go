@@ -1,0 +1,84 @@
+package history
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/dump"
+)
+
+// Patch returns the data of the revision for a template.
+func Patch(template *corev1.PodTemplateSpec) ([]byte, error) {
+	raw, err := json.Marshal(template)
+	if err != nil {
+		return nil, fmt.Errorf("encode pod template: %w", err)
+	}
+	var fields map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("decode pod template: %w", err)
+	}
+	fields["$patch"] = "replace"
+	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
+}
+
+// Template returns the template that a revision holds.
+func Template(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
+	var patch struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(r.Data.Raw, &patch); err != nil {
+		return nil, fmt.Errorf("read the template of revision %s: %w", r.Name, err)
+	}
+	return &patch.Spec.Template, nil
+}
+
+// Hash returns the hash that names the revision of a template. A collision
+// count, once there is one, gives another hash for the same template.
+func Hash(template *corev1.PodTemplateSpec, collisions *int32) string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%v", dump.ForHash(*template))
+	if collisions != nil {
+		b := make([]byte, 8)
+		binary.LittleEndian.PutUint32(b, uint32(*collisions))
+		h.Write(b)
+	}
+	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
+}
+
+// HashOf returns the hash that pods of the revision carry: its label, or its
+// name if it has none.
+func HashOf(r *appsv1.ControllerRevision) string {
+	if h := r.Labels[appsv1.ControllerRevisionHashLabelKey]; h != "" {
+		return h
+	}
+	return r.Name
+}
+
+// Holds tells whether the revision holds the template, by meaning. normalize,
+// which may be nil, fills a template's defaults in.
+func Holds(r *appsv1.ControllerRevision, template *corev1.PodTemplateSpec, patch []byte, normalize func(*corev1.PodTemplateSpec)) bool {
+	if bytes.Equal(r.Data.Raw, patch) {
+		return true
+	}
+	held, err := Template(r)
+	if err != nil {
+		return false
+	}
+	if normalize != nil {
+		normalize(held)
+		template = template.DeepCopy()
+		normalize(template)
+	}
+	return apiequality.Semantic.DeepEqual(held, template)
+}

@@ -1,0 +1,244 @@
+package daemonset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// podIndex finds pods by the DaemonSet that controls them, and those that
+// nothing controls by namespace. The pods are the informer's own.
+type podIndex struct {
+	all     map[types.UID]*corev1.Pod
+	byOwner map[types.UID]map[types.UID]*corev1.Pod
+	orphans map[string]map[types.UID]*corev1.Pod
+}
+
+func newPodIndex() podIndex {
+	return podIndex{
+		all:     map[types.UID]*corev1.Pod{},
+		byOwner: map[types.UID]map[types.UID]*corev1.Pod{},
+		orphans: map[string]map[types.UID]*corev1.Pod{},
+	}
+}
+
+func (x *podIndex) has(uid types.UID) bool { return x.all[uid] != nil }
+
+func (x *podIndex) put(p *corev1.Pod) {
+	x.drop(p.UID)
+	x.all[p.UID] = p
+	if owner := ownerOf(p); owner != "" {
+		putIn(x.byOwner, owner, p.UID, p)
+	} else {
+		putIn(x.orphans, p.Namespace, p.UID, p)
+	}
+}
+
+func (x *podIndex) drop(uid types.UID) {
+	p := x.all[uid]
+	if p == nil {
+		return
+	}
+	delete(x.all, uid)
+	dropFrom(x.byOwner, ownerOf(p), uid)
+	dropFrom(x.orphans, p.Namespace, uid)
+}
+
+func putIn[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID, v V) {
+	if m[key] == nil {
+		m[key] = map[types.UID]V{}
+	}
+	m[key][uid] = v
+}
+
+func dropFrom[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID) {
+	delete(m[key], uid)
+	if len(m[key]) == 0 {
+		delete(m, key)
+	}
+}
+
+// onPod settles whose pod it is and tells the matrix.
+func (o *owner) onPod(p *corev1.Pod) {
+	if have := o.pods.all[p.UID]; have != nil && have != p && newer(have, p) {
+		return
+	}
+	if !concerns(p) {
+		o.onPodGone(p)
+		return
+	}
+	o.pods.put(p)
+	o.claimPod(p)
+}
+
+func (o *owner) claimPod(p *corev1.Pod) {
+	uid := ownerOf(p)
+	if uid == "" {
+		o.claimOrphan(p)
+		return
+	}
+	s := o.sets[uid]
+	if s == nil {
+		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
+		return
+	}
+	delete(s.toAdopt, p.UID)
+	switch judgeClaim(s.latest, s.selector, p) {
+	case mine:
+		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
+	case release:
+		o.matrix.DeletePod(p.UID)
+		s.toRelease[p.UID] = p
+		o.claims[uid] = s
+	default:
+		o.matrix.DeletePod(p.UID)
+	}
+}
+
+// claimOrphan gives the pod to the first DaemonSet, by name, that would take it.
+// It fills its cell from now on, before the API knows.
+func (o *owner) claimOrphan(p *corev1.Pod) {
+	var taker *daemonSet
+	for _, s := range o.setsIn[p.Namespace] {
+		if s.mayAct() && judgeClaim(s.latest, s.selector, p) == adopt && (taker == nil || s.latest.Name < taker.latest.Name) {
+			taker = s
+		}
+	}
+	if taker == nil {
+		o.matrix.DeletePod(p.UID)
+		return
+	}
+	info := matrix.ProjectPod(p, taker.latest.UID)
+	info.Adopting = true
+	o.matrix.UpdatePod(info)
+	if !taker.adopting[p.UID] {
+		taker.toAdopt[p.UID] = p
+		o.claims[taker.latest.UID] = taker
+	}
+}
+
+func (o *owner) onPodGone(p *corev1.Pod) {
+	o.pods.drop(p.UID)
+	o.matrix.DeletePod(p.UID)
+	if s := o.sets[ownerOf(p)]; s != nil {
+		o.cleanUp(s)
+	}
+}
+
+// claimResult is what became of adopting or releasing one pod.
+type claimResult struct {
+	pod     *corev1.Pod // as we knew it
+	updated *corev1.Pod // as the API holds it now, if it was adopted
+	claim   claim
+	err     error
+}
+
+// flushClaims sends what is queued, one batch per DaemonSet at a time.
+func (o *owner) flushClaims() {
+	for uid, s := range o.claims {
+		if s.claimJob.busy || s.claimJob.retryAt.After(o.now) {
+			continue
+		}
+		delete(o.claims, uid)
+		adoptions, releases := byName(s.toAdopt), byName(s.toRelease)
+		if len(adoptions)+len(releases) == 0 {
+			continue
+		}
+		s.adopting = map[types.UID]bool{}
+		for _, p := range adoptions {
+			s.adopting[p.UID] = true
+		}
+		clear(s.toAdopt)
+		clear(s.toRelease)
+		s.claimJob.busy = true
+		ds := s.latest
+		o.rowLane.submit(func(ctx context.Context) {
+			results := o.exec.claimPods(ctx, ds, adoptions, releases)
+			o.buffer.result(func(o *owner) { o.onClaims(uid, results) })
+		})
+	}
+}
+
+func byName(pods map[types.UID]*corev1.Pod) []*corev1.Pod {
+	return slices.SortedFunc(maps.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+func (o *owner) onClaims(uid types.UID, results []claimResult) {
+	s := o.sets[uid]
+	if s == nil {
+		return
+	}
+	s.claimJob.busy, s.adopting = false, map[types.UID]bool{}
+	failed := false
+	for _, r := range results {
+		switch {
+		case !o.pods.has(r.pod.UID):
+		case r.err == nil && r.updated != nil:
+			o.onPod(r.updated)
+		case r.err == nil, vanished(r.err), errors.Is(r.err, errNotOurs):
+			if r.claim == adopt && ownerOf(o.pods.all[r.pod.UID]) == "" {
+				o.matrix.DeletePod(r.pod.UID)
+			}
+		default:
+			failed = true
+			o.log.V(2).Info("Cannot claim pod", "pod", klog.KObj(r.pod), "err", r.err)
+			o.claimPod(o.pods.all[r.pod.UID])
+		}
+	}
+	s.claimJob.finished(failed, o.now)
+	if failed {
+		o.retryAt(uid, s.claimJob.retryAt)
+	}
+	if len(s.toAdopt)+len(s.toRelease) > 0 {
+		o.claims[uid] = s
+	}
+}
+
+// claimPods adopts and releases. It asks once whether adopting is still right.
+func (e *executor) claimPods(ctx context.Context, ds *appsv1.DaemonSet, adoptions, releases []*corev1.Pod) []claimResult {
+	var results []claimResult
+	var mayNot error
+	if len(adoptions) > 0 {
+		mayNot = e.mayAdopt(ctx, ds)
+	}
+	for _, p := range adoptions {
+		r := claimResult{pod: p, claim: adopt, err: mayNot}
+		if mayNot == nil {
+			r.updated, r.err = e.writer.PatchPod(ctx, p.Namespace, p.Name, adoptPatch(ds, p))
+		}
+		results = append(results, r)
+	}
+	for _, p := range releases {
+		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, releasePatch(ds, p))
+		results = append(results, claimResult{pod: p, claim: release, err: err})
+	}
+	return results
+}
+
+// jobState is a kind of job of which a DaemonSet has at most one at a time.
+type jobState struct {
+	busy     bool
+	failures int
+	retryAt  time.Time
+}
+
+// finished notes the end of a job and, after a failure, when to try again.
+func (j *jobState) finished(failed bool, now time.Time) {
+	j.busy = false
+	if !failed {
+		j.failures, j.retryAt = 0, time.Time{}
+		return
+	}
+	j.failures++
+	j.retryAt = now.Add(min(10*time.Millisecond<<min(j.failures, 12), 30*time.Second))
+}

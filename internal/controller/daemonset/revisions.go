@@ -1,0 +1,207 @@
+package daemonset
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
+)
+
+// revisionJob is what to do about the revisions of one DaemonSet, in the order
+// of its fields.
+type revisionJob struct {
+	ds             *appsv1.DaemonSet
+	normalize      func(*corev1.PodTemplateSpec)
+	adopt, release []*appsv1.ControllerRevision
+	plan           history.Plan
+	relabel        []*corev1.Pod // pods of the plan's duplicates
+	remove         []*appsv1.ControllerRevision
+}
+
+// revisionResult is what came of it, also as far as a failed job got.
+type revisionResult struct {
+	// hash is the current revision's, if the job had a plan.
+	hash      string
+	written   []*appsv1.ControllerRevision
+	deleted   []*appsv1.ControllerRevision
+	daemonSet *appsv1.DaemonSet // if its collision count was raised
+	err       error
+}
+
+// revisionWriter carries one job out.
+type revisionWriter struct {
+	*executor
+	job    revisionJob
+	result revisionResult
+	// fresh has the newest version of what the job already changed.
+	fresh map[types.UID]*appsv1.ControllerRevision
+}
+
+func (e *executor) applyRevisions(ctx context.Context, job revisionJob) revisionResult {
+	w := &revisionWriter{executor: e, job: job, fresh: map[types.UID]*appsv1.ControllerRevision{}}
+	steps := []func(context.Context) error{w.claim, w.label, w.current, w.mergeDuplicates, w.remove}
+	for _, step := range steps {
+		if w.result.err = step(ctx); w.result.err != nil {
+			w.metrics.writesFailed.Inc()
+			break
+		}
+	}
+	for _, r := range w.fresh {
+		w.result.written = append(w.result.written, r)
+	}
+	return w.result
+}
+
+func (w *revisionWriter) claim(ctx context.Context) error {
+	if len(w.job.adopt) > 0 {
+		if err := w.mayAdopt(ctx, w.job.ds); err != nil {
+			return err
+		}
+	}
+	for _, r := range w.job.adopt {
+		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, adoptPatch(w.job.ds, r))
+		if err != nil {
+			return fmt.Errorf("adopt revision %s: %w", r.Name, err)
+		}
+		w.fresh[updated.UID] = updated
+	}
+	for _, r := range w.job.release {
+		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, releasePatch(w.job.ds, r))
+		switch {
+		case err == nil:
+			w.fresh[updated.UID] = updated
+		case !vanished(err):
+			return fmt.Errorf("release revision %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// newest returns a copy of the revision to change.
+func (w *revisionWriter) newest(r *appsv1.ControllerRevision) *appsv1.ControllerRevision {
+	if f := w.fresh[r.UID]; f != nil {
+		r = f
+	}
+	return r.DeepCopy()
+}
+
+func (w *revisionWriter) update(ctx context.Context, r *appsv1.ControllerRevision) error {
+	updated, err := w.writer.UpdateRevision(ctx, r)
+	if err != nil {
+		return fmt.Errorf("update revision %s: %w", r.Name, err)
+	}
+	w.fresh[updated.UID] = updated
+	return nil
+}
+
+func (w *revisionWriter) label(ctx context.Context) error {
+	for _, r := range w.job.plan.Label {
+		next := w.newest(r)
+		if next.Labels == nil {
+			next.Labels = map[string]string{}
+		}
+		next.Labels[appsv1.ControllerRevisionHashLabelKey] = next.Name
+		if err := w.update(ctx, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// current makes sure that the current revision exists and has the highest number.
+func (w *revisionWriter) current(ctx context.Context) error {
+	plan := &w.job.plan
+	switch {
+	case plan.Create != nil:
+		return w.create(ctx, plan.Create)
+	case plan.Current == nil:
+		return nil
+	}
+	w.result.hash = history.HashOf(plan.Current)
+	if plan.Renumber == 0 {
+		return nil
+	}
+	next := w.newest(plan.Current)
+	next.Revision = plan.Renumber
+	return w.update(ctx, next)
+}
+
+func (w *revisionWriter) create(ctx context.Context, r *appsv1.ControllerRevision) error {
+	created, err := w.writer.CreateRevision(ctx, r)
+	if apierrors.IsAlreadyExists(err) {
+		created, err = w.existing(ctx, r, err)
+	}
+	if err != nil {
+		return fmt.Errorf("create revision %s: %w", r.Name, err)
+	}
+	w.fresh[created.UID] = created
+	w.result.hash = history.HashOf(created)
+	return nil
+}
+
+// existing looks at the revision whose name is taken. If it holds another
+// template, two templates have the same hash: the DaemonSet's collision count
+// goes up, and the next try has another hash.
+func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevision, taken error) (*appsv1.ControllerRevision, error) {
+	have, err := w.writer.GetRevision(ctx, r.Namespace, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	ds := w.job.ds
+	if history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.job.normalize) {
+		return have, nil
+	}
+	live, err := w.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
+	if err != nil {
+		return nil, err
+	}
+	if live.UID != ds.UID || collisions(live) != collisions(ds) {
+		return nil, fmt.Errorf("the DaemonSet changed meanwhile: %w", taken)
+	}
+	next := live.DeepCopy()
+	count := collisions(live) + 1
+	next.Status.CollisionCount = &count
+	if w.result.daemonSet, err = w.writer.UpdateDaemonSetStatus(ctx, next); err != nil {
+		w.result.daemonSet = nil
+		return nil, fmt.Errorf("raise the collision count: %w", err)
+	}
+	return nil, taken
+}
+
+func collisions(ds *appsv1.DaemonSet) int32 {
+	if ds.Status.CollisionCount == nil {
+		return 0
+	}
+	return *ds.Status.CollisionCount
+}
+
+// mergeDuplicates gives the pods of duplicate revisions the current hash and
+// deletes the duplicates.
+func (w *revisionWriter) mergeDuplicates(ctx context.Context) error {
+	for _, p := range w.job.relabel {
+		_, err := w.writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.hash))
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("relabel pod %s: %w", p.Name, err)
+		}
+	}
+	return w.delete(ctx, w.job.plan.Duplicates)
+}
+
+func (w *revisionWriter) remove(ctx context.Context) error { return w.delete(ctx, w.job.remove) }
+
+func (w *revisionWriter) delete(ctx context.Context, revisions []*appsv1.ControllerRevision) error {
+	for _, r := range revisions {
+		err := w.writer.DeleteRevision(ctx, r.Namespace, r.Name, r.UID)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete revision %s: %w", r.Name, err)
+		}
+		delete(w.fresh, r.UID)
+		w.result.deleted = append(w.result.deleted, r)
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package daemonset
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// daemonSet is what the owner knows of one DaemonSet beside its row.
+type daemonSet struct {
+	// latest is the newest version seen; acted is the one whose spec the matrix
+	// acts on. They differ while a new template's revision is being written.
+	latest, acted *appsv1.DaemonSet
+	selector      labels.Selector
+	selectsAll    bool
+	mold          *podMold
+	placement     *matrix.Placement
+	// revision is the current hash, worked out for planned's generation.
+	revision string
+	planned  int64
+	stale    bool // the revisions changed since
+
+	historyJob, claimJob jobState
+	toAdopt, toRelease   map[types.UID]*corev1.Pod
+	adopting             map[types.UID]bool // sent, not answered
+}
+
+// mayAct tells whether pods may be changed for the DaemonSet at all.
+func (s *daemonSet) mayAct() bool { return !s.selectsAll && s.latest.DeletionTimestamp == nil }
+
+func (o *owner) onDaemonSet(ds *appsv1.DaemonSet) {
+	s := o.sets[ds.UID]
+	if s == nil {
+		o.addDaemonSet(ds)
+		return
+	}
+	if s.latest != ds && newer(s.latest, ds) {
+		return
+	}
+	s.latest = ds
+	o.sync(s)
+}
+
+// sawDaemonSet takes note of a version that a write of ours returned.
+func (o *owner) sawDaemonSet(ds *appsv1.DaemonSet) {
+	if o.sets[ds.UID] != nil {
+		o.onDaemonSet(ds)
+	}
+}
+
+func (o *owner) addDaemonSet(ds *appsv1.DaemonSet) {
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		o.log.Error(err, "DaemonSet has a selector that cannot be read", "daemonSet", ds.Namespace+"/"+ds.Name)
+		return
+	}
+	s := &daemonSet{
+		latest: ds, selector: selector, selectsAll: selector.Empty(), planned: -1,
+		toAdopt: map[types.UID]*corev1.Pod{}, toRelease: map[types.UID]*corev1.Pod{}, adopting: map[types.UID]bool{},
+	}
+	o.sets[ds.UID] = s
+	putIn(o.setsIn, ds.Namespace, ds.UID, s)
+	if s.selectsAll {
+		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "SelectingAll",
+			"This daemon set is selecting all pods. A non-empty selector is required.")
+		return
+	}
+	for _, p := range slices.Concat(byName(o.pods.byOwner[ds.UID]), byName(o.pods.orphans[ds.Namespace])) {
+		o.claimPod(p)
+	}
+	o.sync(s)
+}
+
+func (o *owner) onDaemonSetGone(ds *appsv1.DaemonSet) {
+	s := o.sets[ds.UID]
+	if s == nil {
+		return
+	}
+	delete(o.sets, ds.UID)
+	dropFrom(o.setsIn, ds.Namespace, ds.UID)
+	delete(o.claims, ds.UID)
+	delete(o.retries, ds.UID)
+	o.matrix.DeleteDaemonSet(ds.UID)
+	// Pods it was about to adopt may now be another's.
+	for _, p := range byName(o.pods.orphans[ds.Namespace]) {
+		o.claimPod(p)
+	}
+}
+
+// sync brings the row in line with the newest version, after its revision is
+// known.
+func (o *owner) sync(s *daemonSet) {
+	switch {
+	case s.selectsAll:
+	case s.latest.DeletionTimestamp != nil:
+		o.push(s, false)
+	case s.planned != s.latest.Generation || s.stale:
+		o.planHistory(s)
+	default:
+		o.accept(s)
+	}
+}
+
+// accept makes the newest version the one that is acted on.
+func (o *owner) accept(s *daemonSet) {
+	if s.acted == nil || s.acted.Generation != s.latest.Generation {
+		s.mold = newPodMold(s.latest)
+		s.placement = matrix.CompilePlacement(&s.latest.Spec.Template.Spec)
+	}
+	s.acted = s.latest
+	o.push(s, false)
+	o.cleanUp(s)
+}
+
+// push tells the matrix about the row.
+func (o *owner) push(s *daemonSet, held bool) {
+	ds := s.acted
+	if ds == nil {
+		return
+	}
+	o.matrix.UpdateDaemonSet(matrix.DaemonSetInfo{
+		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
+		Revision: s.revision, Placement: s.placement, Strategy: strategyOf(ds),
+		MinReadySeconds: ds.Spec.MinReadySeconds,
+		Held:            held, Deleting: s.latest.DeletionTimestamp != nil,
+		Reported: matrix.ProjectStatus(&s.latest.Status),
+	})
+}
+
+func strategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
+	st := matrix.Strategy{OnDelete: ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType}
+	if ru := ds.Spec.UpdateStrategy.RollingUpdate; ru != nil && !st.OnDelete {
+		if ru.MaxUnavailable != nil {
+			st.MaxUnavailable = *ru.MaxUnavailable
+		}
+		if ru.MaxSurge != nil {
+			st.MaxSurge = *ru.MaxSurge
+		}
+	}
+	return st
+}
+
+// onRevision keeps the index and plans anew where the change can matter. One
+// that merely appears under our ownership is our own doing.
+func (o *owner) onRevision(r *appsv1.ControllerRevision, c change) {
+	if c.deleted {
+		dropFrom(o.revision, r.Namespace, r.UID)
+	} else {
+		if have := o.revision[r.Namespace][r.UID]; have != nil && newer(have, r) {
+			return
+		}
+		putIn(o.revision, r.Namespace, r.UID, r)
+	}
+	owned := metav1.GetControllerOfNoCopy(r) != nil
+	if owned && c.added && !c.deleted || !owned && c.deleted {
+		return
+	}
+	for _, s := range o.setsIn[r.Namespace] {
+		if ownerOf(r) == s.latest.UID || !owned && s.selector.Matches(labels.Set(r.Labels)) {
+			s.stale = true
+			o.sync(s)
+		}
+	}
+}
+
+// planHistory works out the current revision. While it is being written the row
+// is held: it neither starts pods of a template that is out of date nor stops
+// any.
+func (o *owner) planHistory(s *daemonSet) {
+	if s.historyJob.busy {
+		s.stale = true
+		o.push(s, true)
+		return
+	}
+	if s.historyJob.retryAt.After(o.now) {
+		o.push(s, true)
+		o.retryAt(s.latest.UID, s.historyJob.retryAt)
+		return
+	}
+	job := revisionJob{ds: s.latest, normalize: o.cfg.NormalizeTemplate}
+	var owned []*appsv1.ControllerRevision
+	for _, r := range o.revision[s.latest.Namespace] {
+		switch judgeClaim(s.latest, s.selector, r) {
+		case mine:
+			owned = append(owned, r)
+		case adopt:
+			owned = append(owned, r)
+			job.adopt = append(job.adopt, r)
+		case release:
+			job.release = append(job.release, r)
+		}
+	}
+	plan, err := history.Compute(history.Input{DaemonSet: s.latest, Revisions: owned, Normalize: o.cfg.NormalizeTemplate})
+	if err != nil {
+		o.log.Error(err, "Cannot plan revisions", "daemonSet", s.latest.Namespace+"/"+s.latest.Name)
+		return
+	}
+	s.stale = false
+	if plan.Settled() && len(job.adopt)+len(job.release) == 0 {
+		s.revision, s.planned = history.HashOf(plan.Current), s.latest.Generation
+		o.accept(s)
+		return
+	}
+	job.plan = plan
+	for _, d := range plan.Duplicates {
+		for _, p := range o.pods.byOwner[s.latest.UID] {
+			if p.Labels[appsv1.ControllerRevisionHashLabelKey] == history.HashOf(d) {
+				job.relabel = append(job.relabel, p)
+			}
+		}
+	}
+	o.push(s, true)
+	o.startHistory(s, job)
+}
+
+func (o *owner) startHistory(s *daemonSet, job revisionJob) {
+	s.historyJob.busy = true
+	uid := s.latest.UID
+	o.rowLane.submit(func(ctx context.Context) {
+		result := o.exec.applyRevisions(ctx, job)
+		o.buffer.result(func(o *owner) { o.onHistory(uid, job, result) })
+	})
+}
+
+func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult) {
+	for _, r := range result.written {
+		if have := o.revision[r.Namespace][r.UID]; have == nil || newer(r, have) {
+			putIn(o.revision, r.Namespace, r.UID, r)
+		}
+	}
+	for _, r := range result.deleted {
+		dropFrom(o.revision, r.Namespace, r.UID)
+	}
+	s := o.sets[uid]
+	if s == nil {
+		return
+	}
+	s.historyJob.finished(result.err != nil, o.now)
+	if result.daemonSet != nil && newer(result.daemonSet, s.latest) {
+		s.latest = result.daemonSet
+	}
+	switch {
+	case result.err != nil:
+		o.log.V(2).Info("Cannot write revisions", "daemonSet", s.latest.Namespace+"/"+s.latest.Name, "err", result.err)
+		s.stale = true
+		o.retryAt(uid, s.historyJob.retryAt)
+	case result.hash != "":
+		s.revision, s.planned = result.hash, job.ds.Generation
+	}
+	o.sync(s)
+}
+
+// cleanUp deletes old revisions beyond the limit that no pod carries.
+func (o *owner) cleanUp(s *daemonSet) {
+	limit := s.latest.Spec.RevisionHistoryLimit
+	if limit == nil || s.historyJob.busy || s.stale || s.planned != s.latest.Generation || !s.mayAct() {
+		return
+	}
+	var old []*appsv1.ControllerRevision
+	for _, r := range o.revision[s.latest.Namespace] {
+		if ownerOf(r) == s.latest.UID && history.HashOf(r) != s.revision {
+			old = append(old, r)
+		}
+	}
+	remove := history.Cleanup(old, int(*limit), func(hash string) bool {
+		return o.matrix.PodsOfRevision(s.latest.UID, hash) > 0
+	})
+	if len(remove) > 0 {
+		o.startHistory(s, revisionJob{ds: s.latest, remove: remove})
+	}
+}
+
+// retryAt has the DaemonSet looked at again, at the latest then.
+func (o *owner) retryAt(uid types.UID, at time.Time) {
+	if have, ok := o.retries[uid]; !ok || at.Before(have) {
+		o.retries[uid] = at
+	}
+}

@@ -1,0 +1,66 @@
+package daemonset
+
+import (
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// templateGenerationLabel is the label of a pod that repeats the DaemonSet's
+// deprecated template generation. Nothing here reads it back.
+const templateGenerationLabel = "pod-template-generation"
+
+// podMold is what the pods of one generation of a DaemonSet have in common, so
+// that a thousand pods cost one copy of the template each and no more.
+type podMold struct {
+	meta metav1.ObjectMeta
+	spec corev1.PodSpec
+}
+
+func newPodMold(ds *appsv1.DaemonSet) *podMold {
+	t := ds.Spec.Template.DeepCopy()
+	m := &podMold{
+		meta: metav1.ObjectMeta{
+			Namespace:       ds.Namespace,
+			GenerateName:    generateName(ds.Name),
+			Labels:          t.Labels,
+			Annotations:     t.Annotations,
+			Finalizers:      t.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, controllerKind)},
+		},
+		spec: t.Spec,
+	}
+	if m.meta.Labels == nil {
+		m.meta.Labels = map[string]string{}
+	}
+	if g, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
+		m.meta.Labels[templateGenerationLabel] = strconv.FormatInt(g, 10)
+	}
+	m.spec.Tolerations = matrix.Tolerations(&m.spec)
+	return m
+}
+
+// pod returns the pod for an action. It shares what no writer changes with the
+// mold: the API client only encodes it.
+func (m *podMold) pod(a *matrix.CreatePod) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: m.meta, Spec: m.spec}
+	p.Name = a.PodName
+	p.Labels = maps.Clone(m.meta.Labels)
+	p.Labels[appsv1.ControllerRevisionHashLabelKey] = a.Revision
+	p.Spec.Affinity = matrix.PinToNode(m.spec.Affinity, a.Node)
+	return p
+}
+
+// generateName is the prefix of the DaemonSet's pods.
+func generateName(ds string) string {
+	if len(validation.IsDNS1123Subdomain(ds+"-x")) > 0 {
+		return ds
+	}
+	return ds + "-"
+}
