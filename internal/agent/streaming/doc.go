@@ -1,0 +1,12 @@
+// Package streaming is a node's HTTPS server: logs, exec, attach and port-forward, under the kubelet's paths, for the API server alone.
+//
+//	/containerLogs/{namespace}/{pod}/{container}?follow&previous&tailLines&sinceSeconds&sinceTime&timestamps&limitBytes&stream
+//	/exec/{namespace}/{pod}/{container}?command&input&output&error&tty
+//	/attach/{namespace}/{pod}/{container}?input&output&error&tty
+//	/portForward/{namespace}/{pod}?port
+//	/pods, /healthz
+//
+// A caller shows a certificate of the cluster's CA that is for the user kube-apiserver-kubelet-client. Logs are read from the runtime's
+// files. The other three are passed on to the container runtime's own streaming server: SPDY as it is, and the WebSocket protocols that
+// runtimes don't speak (v5 remote command, port-forward tunnels) translated to SPDY.
+package streaming

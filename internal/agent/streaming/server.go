@@ -1,0 +1,174 @@
+package streaming
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/pki"
+)
+
+// Container is one life of a container.
+type Container struct {
+	// ID is the runtime's, LogPath the file that it writes the output to.
+	ID, LogPath string
+	// TTY is whether the container was made with a terminal.
+	TTY bool
+}
+
+// Lookup finds what requests name. Its errors go to the caller: those of apierrors with their code and message (a pod that isn't
+// here is NotFound; a container that has no such life is BadRequest, `container "c" in pod "p" is waiting to start: ContainerCreating` or
+// `previous terminated container "c" in pod "p" not found`), all others as internal errors.
+type Lookup interface {
+	// Container finds a container's newest life, or with previous the one before that.
+	Container(ctx context.Context, namespace, pod, container string, previous bool) (Container, error)
+	// Sandbox finds the ID of a pod's running sandbox.
+	Sandbox(ctx context.Context, namespace, pod string) (string, error)
+}
+
+// Streams says which streams of a command are wanted.
+type Streams struct{ Stdin, Stdout, Stderr, TTY bool }
+
+// Runtime is the part of a container runtime that streams. The URLs are of its own streaming server, good for one request.
+type Runtime interface {
+	Exec(ctx context.Context, containerID string, command []string, streams Streams) (*url.URL, error)
+	Attach(ctx context.Context, containerID string, streams Streams) (*url.URL, error)
+	PortForward(ctx context.Context, sandboxID string, ports []int32) (*url.URL, error)
+	// Running tells whether a container runs; one that is unknown doesn't.
+	Running(ctx context.Context, containerID string) (bool, error)
+}
+
+// Config says where to serve and what. All fields but Pods must be set.
+type Config struct {
+	// Address is IP:PORT.
+	Address string
+	// Certificate gives the serving certificate for each connection, so that a renewed one is used at once.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// ClientCAs are the authorities of callers' certificates.
+	ClientCAs *x509.CertPool
+	Lookup    Lookup
+	Runtime   Runtime
+	// Pods are the node's pods for /pods; without it there is no such path.
+	Pods func() []*corev1.Pod
+}
+
+// Server serves one node.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	http     *http.Server
+}
+
+// Listen opens the address; nothing is answered before Run.
+func Listen(cfg Config) (*Server, error) {
+	if cfg.Certificate == nil || cfg.ClientCAs == nil || cfg.Lookup == nil || cfg.Runtime == nil {
+		return nil, errors.New("node server: Certificate, ClientCAs, Lookup and Runtime must be set")
+	}
+	listener, err := net.Listen("tcp", cfg.Address)
+	if err != nil {
+		return nil, fmt.Errorf("node server: %w", err)
+	}
+	s := &Server{cfg: cfg, listener: listener}
+	s.http = &http.Server{
+		Handler: s.handler(),
+		TLSConfig: &tls.Config{
+			MinVersion:     tls.VersionTLS12,
+			GetCertificate: cfg.Certificate,
+			ClientCAs:      cfg.ClientCAs,
+			ClientAuth:     tls.RequireAndVerifyClientCert,
+		},
+		ReadHeaderTimeout: 30 * time.Second,
+		IdleTimeout:       90 * time.Second,
+	}
+	return s, nil
+}
+
+// Address is where the server listens.
+func (s *Server) Address() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx ends; streams that are open then end, too.
+func (s *Server) Run(ctx context.Context) error {
+	s.http.BaseContext = func(net.Listener) context.Context { return ctx }
+	s.http.ErrorLog = klog.NewStandardLogger("INFO")
+	stop := context.AfterFunc(ctx, func() {
+		if err := s.http.Close(); err != nil {
+			klog.FromContext(ctx).Error(err, "Node server did not close")
+		}
+	})
+	defer stop()
+	err := s.http.ServeTLS(s.listener, "", "")
+	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("node server: %w", err)
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") })
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
+	for _, method := range []string{"GET ", "POST "} {
+		mux.HandleFunc(method+"/exec/{namespace}/{pod}/{container}", s.exec)
+		mux.HandleFunc(method+"/attach/{namespace}/{pod}/{container}", s.attach)
+		mux.HandleFunc(method+"/portForward/{namespace}/{pod}", s.portForward)
+	}
+	if s.cfg.Pods != nil {
+		mux.HandleFunc("GET /pods", s.pods)
+	}
+	return apiServerOnly(mux)
+}
+
+// apiServerOnly lets nobody in but the API server.
+func apiServerOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			http.Error(w, "Unauthorized", http.StatusUnauthorized)
+			return
+		}
+		if user := r.TLS.VerifiedChains[0][0].Subject.CommonName; user != pki.KubeletClientUser {
+			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, path=%s)", user, r.Method, r.URL.Path), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
+	list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{}}
+	for _, pod := range s.cfg.Pods() {
+		list.Items = append(list.Items, *pod)
+	}
+	data, err := json.Marshal(list)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	writeText(w, string(data))
+}
+
+// writeText answers; a caller that is gone is no concern of ours.
+func writeText(w http.ResponseWriter, text string) { _, _ = w.Write([]byte(text)) }
+
+// writeError answers with an error of the API as it is, and with others as internal errors.
+func writeError(w http.ResponseWriter, r *http.Request, err error) {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code != 0 {
+		http.Error(w, status.Status().Message, int(status.Status().Code))
+		return
+	}
+	klog.FromContext(r.Context()).Error(err, "Request failed", "path", r.URL.Path)
+	http.Error(w, err.Error(), http.StatusInternalServerError)
+}
