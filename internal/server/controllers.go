@@ -2,21 +2,129 @@ package server
 
 import (
 	"context"
+	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/controller/certificates"
+	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/scheduler"
 )
 
-// unversioned prepares a configuration for paths outside the API groups.
-func unversioned(c *restclient.Config) *restclient.Config {
-	c.GroupVersion = &schema.GroupVersion{}
-	c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
-	return c
+// control is what the control loops share: one cache, one client, one clock.
+type control struct {
+	*Server
+	config  *restclient.Config
+	client  kubernetes.Interface
+	manager manager.Manager
+	events  record.EventBroadcaster
 }
 
+// runControllers runs every control loop until ctx ends.
 func (s *Server) runControllers(ctx context.Context) error {
-	<-ctx.Done()
+	c := &control{Server: s, config: s.api.LoopbackConfig()}
+	var err error
+	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
+		return fmt.Errorf("make the controllers' client: %w", err)
+	}
+	c.manager, err = ctrl.NewManager(c.config, manager.Options{
+		Scheme: scheme.Scheme,
+		// Objects from the cache are shared and never changed.
+		Cache:   cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger:  klog.FromContext(ctx),
+		// Tests run several servers in one process.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		// Several servers can share an etcd cluster; then one of them works.
+		LeaderElection:                len(s.options.EtcdEndpoints) > 0,
+		LeaderElectionID:              "everynode-controllers",
+		LeaderElectionNamespace:       "kube-system",
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	c.events = record.NewBroadcaster(record.WithContext(ctx))
+	defer c.events.Shutdown()
+	c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
+	for _, add := range []func(context.Context) error{
+		c.addCertificates, c.addGarbageCollector, c.addScheduler,
+	} {
+		if err := add(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.manager.Start(ctx); err != nil {
+		return fmt.Errorf("run the controllers: %w", err)
+	}
 	return nil
+}
+
+// recorder returns a recorder of events in the name of a component.
+func (c *control) recorder(component string) record.EventRecorder {
+	return c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+}
+
+func (c *control) addCertificates(context.Context) error {
+	return certificates.Add(c.manager, certificates.Config{Client: c.client, Signer: c.pki.Signer()})
+}
+
+func (c *control) addScheduler(context.Context) error {
+	s, err := scheduler.New(scheduler.Config{
+		Informers: c.manager.GetCache(), Writer: scheduler.NewWriter(c.client), Events: scheduler.NewEventSink(c.client),
+	})
+	if err != nil {
+		return fmt.Errorf("set up the scheduler: %w", err)
+	}
+	return c.manager.Add(manager.RunnableFunc(s.Run))
+}
+
+func (c *control) addGarbageCollector(context.Context) error {
+	meta, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return fmt.Errorf("make the garbage collector's client: %w", err)
+	}
+	gc, err := garbagecollector.New(garbagecollector.Config{
+		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: meta, Events: c.recorder("garbage-collector-controller"),
+	})
+	if err != nil {
+		return err
+	}
+	return c.manager.Add(manager.RunnableFunc(gc.Run))
+}
+
+// cachedWhole are the kinds that some control loop watches anyway.
+var cachedWhole = map[string]client.Object{
+	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
+	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
+}
+
+// collected lists the kinds whose objects may own or be owned. Events are
+// owned by nobody and live an hour.
+func collected(kinds []resource.Definition) (out []garbagecollector.Resource) {
+	for _, k := range kinds {
+		if k.Plural == "events" {
+			continue
+		}
+		out = append(out, garbagecollector.Resource{
+			GVR: k.GroupVersionResource(), GVK: k.GroupVersionKind(), Namespaced: !k.ClusterScoped, Prototype: cachedWhole[k.Kind.Kind],
+		})
+	}
+	return out
 }

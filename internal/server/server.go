@@ -14,6 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -279,4 +283,11 @@ func (s *Server) release() {
 	if s.unlock != nil {
 		s.unlock()
 	}
+}
+
+// unversioned prepares a configuration for paths outside the API groups.
+func unversioned(c *restclient.Config) *restclient.Config {
+	c.GroupVersion = &schema.GroupVersion{}
+	c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
+	return c
 }

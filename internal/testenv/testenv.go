@@ -1,0 +1,121 @@
+// Package testenv runs a whole control plane inside a test, with simulated
+// nodes where a test wants them. Tests of shells and of whole stories use it;
+// nothing else may.
+package testenv
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/server"
+)
+
+// patience is how long a test waits for what must happen; it is generous,
+// since machines that run tests are busy, and only a failure ever takes it.
+const patience = 2 * time.Minute
+
+// Env is a running control plane.
+type Env struct {
+	t       testing.TB
+	options server.Options
+	stop    func()
+
+	// Client reaches the API over TLS as the administrator.
+	Client kubernetes.Interface
+	// Config is the client's configuration.
+	Config *restclient.Config
+}
+
+// Start runs a control plane until the test ends. change may adjust its options.
+func Start(t testing.TB, change ...func(*server.Options)) *Env {
+	t.Helper()
+	o := server.Defaults()
+	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
+	for _, c := range change {
+		c(&o)
+	}
+	e := &Env{t: t, options: o, stop: func() {}}
+	t.Cleanup(func() { e.Stop() })
+	e.run()
+	return e
+}
+
+// SimulatedNodes is an option of Start.
+func SimulatedNodes(n int) func(*server.Options) {
+	return func(o *server.Options) { o.SimulatedNodes = n }
+}
+
+func (e *Env) run() {
+	e.t.Helper()
+	s, err := server.New(e.options)
+	if err != nil {
+		e.t.Fatalf("make the control plane: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	e.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			e.t.Errorf("the control plane ended with: %v", err)
+		}
+		e.stop = func() {}
+	}
+	select {
+	case <-s.Ready():
+	case err := <-done:
+		done <- nil
+		e.t.Fatalf("start the control plane: %v", err)
+	case <-time.After(patience):
+		e.t.Fatalf("the control plane was not ready after %v", patience)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
+	if err != nil {
+		e.t.Fatalf("read the kubeconfig: %v", err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		e.t.Fatalf("make the client: %v", err)
+	}
+	e.Config, e.Client = config, client
+}
+
+// Stop ends the control plane and keeps its data.
+func (e *Env) Stop() { e.stop() }
+
+// Restart stops the control plane and starts it again on the same data. The
+// address of the API changes; Client and Config are renewed.
+func (e *Env) Restart() {
+	e.t.Helper()
+	e.stop()
+	e.run()
+}
+
+// DataDir is where the control plane keeps its data.
+func (e *Env) DataDir() string { return e.options.DataDir }
+
+// Eventually waits until check returns nil, and fails the test with its last
+// error if that does not happen.
+func (e *Env) Eventually(what string, check func(ctx context.Context) error) {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var err error
+	for ctx.Err() == nil {
+		if err = check(ctx); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	e.t.Fatalf("%s: %v", what, err)
+}
