@@ -101,7 +101,7 @@ func startNode(t *testing.T, m *machine, a *api) *testNode {
 	var wg sync.WaitGroup
 	wg.Go(func() { statuses.Run(ctx) })
 	wg.Go(func() { rt.Watch(ctx, n.pods) })
-	wg.Go(n.pods.wait)
+	wg.Go(func() { n.pods.wait(ctx) })
 	a.watch(n.pods)
 	n.stop = sync.OnceFunc(func() {
 		a.watch(nil)

@@ -48,12 +48,16 @@ type pods struct {
 	apiRead, runtimeRead  bool
 	runtimeErr            error
 	started, shuttingDown bool
+	// suspects are the pods that the runtime had and nobody knew, at the last look.
+	suspects map[types.UID]bool
+	// startedC is closed at the start.
+	startedC chan struct{}
 }
 
 func newPods(ctx context.Context, p parts) *pods {
 	return &pods{
 		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
-		admitted: map[types.UID]*corev1.Pod{},
+		admitted: map[types.UID]*corev1.Pod{}, startedC: make(chan struct{}),
 	}
 }
 
@@ -108,12 +112,19 @@ func (p *pods) RuntimeListed(all []cri.PodRef) {
 	if !p.started {
 		p.start(all)
 	}
+	suspects := map[types.UID]bool{}
 	for _, ref := range all {
-		if _, ok := p.workers[ref.UID]; !ok {
+		if _, ok := p.workers[ref.UID]; ok {
+			continue
+		}
+		// A pod that has just left may still be in a list that began before: only what is there twice is an orphan.
+		suspects[ref.UID] = true
+		if p.suspects[ref.UID] {
 			klog.FromContext(p.ctx).Info("Found a pod that the API does not have, removing it", "pod", klog.KRef(ref.Namespace, ref.Name), "podUID", ref.UID)
 			p.workerFor(ref.UID).setGone(nil)
 		}
 	}
+	p.suspects = suspects
 }
 
 // start makes the workers of all pods known now, those that run already first.
@@ -133,6 +144,15 @@ func (p *pods) start(running []cri.PodRef) {
 		p.workerFor(pod.UID).setPod(pod)
 	}
 	p.desired = nil
+	close(p.startedC)
+}
+
+// has says whether the pod has a worker.
+func (p *pods) has(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.workers[uid]
+	return ok
 }
 
 // RuntimeFailed keeps the error for whoever asks whether the node is well.
@@ -208,8 +228,8 @@ func (p *pods) admit(pod *corev1.Pod) *refusal {
 }
 
 // wait returns once ctx has ended and no worker runs. What runs in containers runs on.
-func (p *pods) wait() {
-	<-p.ctx.Done()
+func (p *pods) wait(ctx context.Context) {
+	<-ctx.Done()
 	p.mu.Lock()
 	p.shuttingDown = true
 	p.mu.Unlock()

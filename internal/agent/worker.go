@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -166,6 +167,9 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 func (w *worker) refresh(ctx context.Context) error {
 	w.mailbox.Lock()
 	if w.newPod != nil {
+		if old := w.in.Pod; old != nil && (!maps.Equal(old.Labels, w.newPod.Labels) || !maps.Equal(old.Annotations, w.newPod.Annotations)) {
+			w.memory.VolumesChanged()
+		}
 		w.in.Pod = w.newPod
 	}
 	w.in.Gone = w.gone

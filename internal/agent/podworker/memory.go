@@ -42,6 +42,9 @@ type Rejection struct{ Reason, Message string }
 // Reject makes the pod fail without running.
 func (m *Memory) Reject(r Rejection) { m.rejected = r }
 
+// VolumesChanged says that the volumes show something that changed, such as the pod's labels: they are set up again.
+func (m *Memory) VolumesChanged() { m.volumesReady = false }
+
 // Rejected says that Reject was called.
 func (m *Memory) Rejected() bool { return m.rejected.Reason != "" }
 

@@ -1,0 +1,246 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/join"
+	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/agent/probes"
+	"github.com/everynode/everynode/internal/agent/status"
+	"github.com/everynode/everynode/internal/agent/volumes"
+)
+
+// connectRetry is how long the agent waits for a runtime that does not answer before it tries again.
+const connectRetry = time.Second
+
+// Agent is one node of a cluster.
+type Agent struct {
+	cfg Config
+	clk clock.WithTicker
+}
+
+// New checks the configuration; Run does the rest.
+func New(cfg Config) (*Agent, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{cfg: cfg, clk: clock.RealClock{}}, nil
+}
+
+// Run joins the cluster and runs the node's pods until ctx ends. Containers run on when it returns. The error says why the
+// node cannot go on; nil after ctx ended.
+func (a *Agent) Run(ctx context.Context) error {
+	services, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer services.Close(context.WithoutCancel(ctx))
+	identity, err := join.Join(ctx, join.Config{
+		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, DataDir: a.cfg.DataDir, Clock: a.clk,
+	})
+	if err != nil {
+		return fmt.Errorf("join the cluster: %w", err)
+	}
+	client, err := newClient(identity.RESTConfig())
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	n, err := a.assemble(ctx, services, client, identity)
+	if err != nil {
+		return err
+	}
+	return n.run(ctx, fail)
+}
+
+// connect waits for the runtime.
+func (a *Agent) connect(ctx context.Context) (cri.Services, error) {
+	for first := true; ; first = false {
+		services, err := cri.Connect(ctx, a.cfg.RuntimeEndpoint)
+		if err == nil {
+			return services, nil
+		}
+		if first {
+			klog.FromContext(ctx).Info("Waiting for the container runtime", "endpoint", a.cfg.RuntimeEndpoint, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return cri.Services{}, err
+		case <-a.clk.After(connectRetry):
+		}
+	}
+}
+
+// newClient returns a client that nothing but the API server slows down.
+func newClient(config *rest.Config) (kubernetes.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.UserAgent = "everynode-agent"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the API server: %w", err)
+	}
+	return client, nil
+}
+
+// node is everything that runs on a node, put together.
+type node struct {
+	identity    *join.Identity
+	reporter    *nodestatus.Reporter
+	sources     *sources
+	runtime     *cri.Runtime
+	volumes     *volumes.Manager
+	statuses    *status.Manager
+	pods        *pods
+	lookup      lookup
+	broadcaster record.EventBroadcaster
+	client      kubernetes.Interface
+}
+
+func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
+	n := &node{identity: identity, client: client, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
+	var err error
+	if n.reporter, err = a.newReporter(n, services, recorder); err != nil {
+		return nil, err
+	}
+	capacity := n.reporter.NodeAllocatable()
+	lowest, err := cri.LowestOOMScore()
+	if err != nil {
+		return nil, err
+	}
+	n.runtime = cri.New(cri.Config{
+		Service: services.Runtime,
+		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
+		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot,
+		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain},
+		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest,
+	})
+	objs := objects{client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
+	ev := events{recorder: recorder}
+	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
+		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
+	}
+	n.volumes = volumes.New(volumes.Config{
+		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Clock: a.clk,
+		Env: func(pod *corev1.Pod, c *corev1.Container) ([]env.Var, error) {
+			return environment(ctx, pod, c, podIPsOf(pod))
+		},
+		OnRefreshError: func(pod *corev1.Pod, err error) {
+			ev.pod(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
+		},
+	})
+	n.statuses = status.New(status.APIWriter{Client: client})
+	n.pods = newPods(ctx, parts{
+		runtime: n.runtime, volumes: n.volumes, statuses: n.statuses, events: ev, env: environment, clock: a.clk,
+		images: images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk}),
+		prober: prober{probes.New(probes.Config{
+			Exec: n.runtime.ExecSync, OnEvent: ev.container, Version: a.cfg.Version, Clock: a.clk,
+			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
+		})},
+		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
+	})
+	n.lookup = lookup{sources: n.sources, runtime: n.runtime}
+	return n, nil
+}
+
+func podIPsOf(pod *corev1.Pod) []string {
+	out := make([]string, len(pod.Status.PodIPs))
+	for i, ip := range pod.Status.PodIPs {
+		out[i] = ip.IP
+	}
+	return out
+}
+
+func (a *Agent) newReporter(n *node, services cri.Services, recorder record.EventRecorder) (*nodestatus.Reporter, error) {
+	return nodestatus.New(nodestatus.Config{
+		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
+		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
+		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk,
+		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
+			info, err := n.runtime.Info(ctx)
+			return nodestatus.Runtime{Name: info.Name, Version: info.Version,
+				Ready: nodestatus.Condition(info.Ready), NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
+		},
+		Images: func(ctx context.Context) ([]corev1.ContainerImage, error) {
+			list, err := cri.ListImages(ctx, services.Images)
+			out := make([]corev1.ContainerImage, len(list))
+			for i, image := range list {
+				out[i] = corev1.ContainerImage{Names: image.Names, SizeBytes: image.Size}
+			}
+			return out, err
+		},
+	})
+}
+
+// run runs all parts until ctx ends. A part that fails ends it through fail.
+func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
+	defer n.broadcaster.Shutdown()
+	n.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")})
+	handled, err := n.sources.feed(n.pods)
+	if err != nil {
+		return fmt.Errorf("watch the node's pods: %w", err)
+	}
+	var wg sync.WaitGroup
+	start := func(what string, run func(context.Context) error) {
+		wg.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				fail(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	quiet := func(run func(context.Context)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			run(ctx)
+			return nil
+		}
+	}
+	start("keep the node's certificates", n.identity.Run)
+	start("report the node", n.reporter.Run)
+	start("refresh volumes", n.volumes.Run)
+	start("report pods", quiet(n.statuses.Run))
+	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
+	start("run pods", quiet(func(ctx context.Context) { n.pods.wait(ctx) }))
+	start("clear up", quiet(n.sweep))
+	start("watch the API", quiet(func(ctx context.Context) { n.sources.run(ctx, handled, n.pods.apiListed) }))
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// sweep removes, once, what pods left that are neither in the API nor in the runtime.
+func (n *node) sweep(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.pods.startedC:
+	}
+	err := errors.Join(n.volumes.Sweep(ctx, n.pods.has), n.runtime.Sweep(n.pods.has))
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Could not clear up after pods of an earlier run")
+	}
+}

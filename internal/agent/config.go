@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Config says which node the agent is and where it finds things. Fields without a stated default must be set.
+type Config struct {
+	// Server is the API server's URL, https://HOST:PORT. Token is a join token; a node that joined before needs none.
+	Server, Token string
+	// NodeName is the node's name, and the host name of pods on its network. The default is the machine's host name.
+	NodeName string
+	// NodeIPs are the node's addresses, the primary one first.
+	NodeIPs []net.IP
+	// DataDir is the agent's folder: its certificates and its pods' files.
+	DataDir string
+	// LogDir is the folder of the logs, in pods/ and containers/; the default is /var/log.
+	LogDir string
+	// RuntimeEndpoint is the runtime's socket; the default is unix:///run/containerd/containerd.sock.
+	RuntimeEndpoint string
+	// CgroupRoot is the cgroup for all pods of the node; the default is /everynode/NODE.
+	CgroupRoot string
+	// Labels are set on the node; Taints are set when it registers.
+	Labels map[string]string
+	Taints []corev1.Taint
+	// ClusterDNS are the addresses of the cluster's name servers; none means that pods resolve as the node does.
+	ClusterDNS []string
+	// ClusterDomain is the cluster's domain; the default is cluster.local.
+	ClusterDomain string
+	// Port is where the agent serves logs and exec; the default is 10250.
+	Port int32
+	// Version is the version of the agent that the node reports, such as v1.37.2.
+	Version string
+}
+
+const defaultPort = 10250
+
+// complete checks the configuration and fills in defaults.
+func (c Config) complete() (Config, error) {
+	if c.NodeName == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("find the machine's host name, to name the node: %w", err)
+		}
+		c.NodeName = name
+	}
+	if msgs := validation.IsDNS1123Subdomain(c.NodeName); len(msgs) > 0 {
+		return c, fmt.Errorf("node name %q: %s", c.NodeName, msgs[0])
+	}
+	switch {
+	case c.Server == "":
+		return c, errors.New("the agent needs the API server's URL")
+	case len(c.NodeIPs) == 0:
+		return c, errors.New("the agent needs the node's IP")
+	case c.DataDir == "":
+		return c, errors.New("the agent needs a data folder")
+	}
+	setDefault(&c.LogDir, "/var/log")
+	setDefault(&c.RuntimeEndpoint, "unix:///run/containerd/containerd.sock")
+	setDefault(&c.CgroupRoot, "/everynode/"+c.NodeName)
+	setDefault(&c.ClusterDomain, "cluster.local")
+	if c.Port == 0 {
+		c.Port = defaultPort
+	}
+	dir, err := filepath.Abs(c.DataDir)
+	if err != nil {
+		return c, fmt.Errorf("find the data folder %s: %w", c.DataDir, err)
+	}
+	c.DataDir = dir
+	return c, nil
+}
+
+func setDefault(field *string, value string) {
+	if *field == "" {
+		*field = value
+	}
+}
+
+func (c Config) hostIPs() []string {
+	out := make([]string, len(c.NodeIPs))
+	for i, ip := range c.NodeIPs {
+		out[i] = ip.String()
+	}
+	return out
+}

@@ -1,0 +1,139 @@
+package cri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Condition is one of the conditions that a runtime reports of itself.
+type Condition struct {
+	OK              bool
+	Reason, Message string
+}
+
+// Info is what a runtime says of itself.
+type Info struct {
+	Name, Version       string
+	Ready, NetworkReady Condition
+}
+
+// Info asks the runtime how it is.
+func (r *Runtime) Info(ctx context.Context) (Info, error) {
+	version, err := r.service.Version(ctx, "v1")
+	if err != nil {
+		return Info{}, fmt.Errorf("ask the container runtime for its version: %w", err)
+	}
+	resp, err := r.service.Status(ctx, false)
+	if err != nil {
+		return Info{}, fmt.Errorf("ask the container runtime how it is: %w", err)
+	}
+	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion}
+	for _, c := range resp.GetStatus().GetConditions() {
+		cond := Condition{OK: c.Status, Reason: c.Reason, Message: c.Message}
+		switch c.Type {
+		case runtimeapi.RuntimeReady:
+			info.Ready = cond
+		case runtimeapi.NetworkReady:
+			info.NetworkReady = cond
+		}
+	}
+	return info, nil
+}
+
+// ImageInfo is one image on the node.
+type ImageInfo struct {
+	// Names are its tags and digests.
+	Names []string
+	// Size is in bytes.
+	Size int64
+}
+
+// ListImages lists the images on the node.
+func ListImages(ctx context.Context, service internalapi.ImageManagerService) ([]ImageInfo, error) {
+	list, err := service.ListImages(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list the images: %w", err)
+	}
+	out := make([]ImageInfo, 0, len(list))
+	for _, i := range list {
+		names := append(append([]string{}, i.RepoDigests...), i.RepoTags...)
+		out = append(out, ImageInfo{Names: names, Size: int64(i.Size)})
+	}
+	return out, nil
+}
+
+// Sweep removes the files and cgroups of pods that are not live, left by an agent that was killed while it cleared up.
+// It goes on after errors and returns them joined.
+func (r *Runtime) Sweep(live func(uid types.UID) bool) error {
+	found := map[types.UID]bool{}
+	logs, err := readNames(r.cfg.LogRoot)
+	if err != nil {
+		return err
+	}
+	for _, name := range logs {
+		// NAMESPACE_NAME_UID: none of the three has an underscore.
+		if i := strings.LastIndexByte(name, '_'); i >= 0 {
+			found[types.UID(name[i+1:])] = true
+		}
+	}
+	own, err := readNames(r.cfg.PodsRoot)
+	if err != nil {
+		return err
+	}
+	for _, name := range own {
+		found[types.UID(name)] = true
+	}
+	var errs []error
+	for uid := range found {
+		if uid != "" && !live(uid) {
+			errs = append(errs, r.Clean(uid))
+		}
+	}
+	return errors.Join(append(errs, r.sweepLinks())...)
+}
+
+// sweepLinks removes links to logs that are no more.
+func (r *Runtime) sweepLinks() error {
+	names, err := readNames(r.cfg.LinkRoot)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		link := filepath.Join(r.cfg.LinkRoot, name)
+		target, err := os.Readlink(link)
+		if err != nil || !strings.HasPrefix(target, r.cfg.LogRoot+"/") {
+			continue // not a link of ours
+		}
+		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+			if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, fmt.Errorf("remove the link of a removed log: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func readNames(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
