@@ -1,0 +1,86 @@
+package network
+
+import (
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// inNewNamespace runs a test in a network namespace of its own.
+func inNewNamespace(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a network namespace needs root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skip("nft is not installed")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Errorf("make a network namespace: %v", err)
+			return
+		}
+		test(t)
+	}()
+	<-done
+}
+
+func TestMachineKeepsRoutesAndRules(t *testing.T) {
+	inNewNamespace(t, func(t *testing.T) {
+		link := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: "peer"}
+		if err := netlink.LinkAdd(link); err != nil {
+			t.Errorf("make link: %v", err)
+			return
+		}
+		addr, _ := netlink.ParseAddr("10.0.0.1/24")
+		peer, _ := netlink.LinkByName("peer")
+		for _, err := range []error{netlink.AddrAdd(link, addr), netlink.LinkSetUp(link), netlink.LinkSetUp(peer)} {
+			if err != nil {
+				t.Errorf("set link up: %v", err)
+				return
+			}
+		}
+		m, err := newMachine()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		to, via := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("10.0.0.2")
+		for _, hop := range []netip.Addr{netip.MustParseAddr("10.0.0.3"), via} {
+			if err := m.addRoute(route{to: to, via: hop}); err != nil {
+				t.Error(err)
+			}
+		}
+		routes, err := m.listRoutes()
+		if err != nil || len(routes) != 1 || routes[to] != via {
+			t.Errorf("routes are %v (%v), want only the last one", routes, err)
+		}
+		for range 2 {
+			if err := m.removeRoute(to); err != nil {
+				t.Errorf("removing a route, also one that is not there: %v", err)
+			}
+		}
+		pods, node := netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("10.0.0.2/32")
+		for _, rules := range []string{
+			wholeRuleset(pods, []netip.Prefix{pods}), wholeRuleset(pods, []netip.Prefix{pods}),
+			changedRuleset([]netip.Prefix{node, to}, nil), changedRuleset(nil, []netip.Prefix{to}),
+		} {
+			if err := m.applyRules(t.Context(), rules); err != nil {
+				t.Errorf("%v, for:\n%s", err, rules)
+			}
+		}
+		out, err := exec.Command("nft", "list", "table", "ip", table).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "10.0.0.2") || strings.Contains(string(out), "10.244.1.0") {
+			t.Errorf("the table is (%v):\n%s", err, out)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// DefaultConfDir is where container runtimes look for the CNI configuration.
+const DefaultConfDir = "/etc/cni/net.d"
+
+// How often routes are compared with what they should be, and how long to wait
+// after something could not be applied.
+const (
+	repairEvery = time.Minute
+	retryAfter  = 2 * time.Second
+)
+
+// Config says what a node's network works with.
+type Config struct {
+	// NodeName is the node that this process runs on.
+	NodeName string
+	// Client reads nodes.
+	Client kubernetes.Interface
+	// ConfDir is where the CNI configuration goes; DefaultConfDir if empty.
+	ConfDir string
+}
+
+// Network keeps a node's network as the nodes of the cluster say.
+type Network struct {
+	config Config
+	kernel kernel
+
+	mu      sync.Mutex
+	pending map[string]facts
+	wake    chan struct{}
+
+	// The rest belongs to the goroutine of Run.
+	peers *peers
+	// whole says that the packet filter rules must be made afresh.
+	whole bool
+}
+
+// New checks that the machine has what the network needs.
+func New(config Config) (*Network, error) {
+	if config.NodeName == "" || config.Client == nil {
+		return nil, errors.New("a node's network needs the node's name and a client")
+	}
+	if config.ConfDir == "" {
+		config.ConfDir = DefaultConfDir
+	}
+	m, err := newMachine()
+	if err != nil {
+		return nil, err
+	}
+	return newNetwork(config, m), nil
+}
+
+func newNetwork(config Config, k kernel) *Network {
+	return &Network{
+		config: config, kernel: k, pending: map[string]facts{}, wake: make(chan struct{}, 1),
+		peers: newPeers(config.NodeName), whole: true,
+	}
+}
+
+// Run keeps the network until the context ends. What it made stays: pods run on
+// while an agent is restarted.
+func (n *Network) Run(ctx context.Context) error {
+	informer, told, err := n.watch()
+	if err != nil {
+		return err
+	}
+	go informer.RunWithContext(ctx)
+	// Without all nodes, routes to the others would look superfluous.
+	if !cache.WaitForCacheSync(ctx.Done(), told) {
+		return nil
+	}
+	repair := time.NewTicker(repairEvery)
+	defer repair.Stop()
+	complete := true // compare all routes, because nothing is known of them yet
+	for {
+		var retry <-chan time.Time
+		if err := n.sync(ctx, complete); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			klog.FromContext(ctx).Error(err, "The network of the node is not as it should be; trying again", "in", retryAfter)
+			retry = time.After(retryAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.wake:
+			complete = false
+		case <-repair.C:
+			complete = true
+		case <-retry:
+			complete = true
+		}
+	}
+}
+
+// watch makes an informer that collects what nodes say; nothing is acted upon
+// there. told reports whether everything that it found at first was collected.
+func (n *Network) watch() (informer cache.SharedIndexInformer, told cache.InformerSynced, err error) {
+	informer = coreinformers.NewNodeInformer(n.config.Client, 0, nil)
+	// Ten thousand nodes with their images and managed fields would be a burden
+	// on every one of them.
+	err = informer.SetTransform(func(obj any) (any, error) {
+		if node, ok := obj.(*corev1.Node); ok {
+			return &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
+				Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR},
+				Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
+			}, nil
+		}
+		return obj, nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch nodes: %w", err)
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { n.note(obj, false) },
+		UpdateFunc: func(_, obj any) { n.note(obj, false) },
+		DeleteFunc: func(obj any) { n.note(obj, true) },
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch nodes: %w", err)
+	}
+	return informer, registration.HasSynced, nil
+}
+
+// note keeps the last that a node said until the next sync.
+func (n *Network) note(obj any, gone bool) {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	var now facts
+	if !gone {
+		now = factsOf(node)
+	}
+	n.mu.Lock()
+	n.pending[node.Name] = now
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sync applies what nodes said since the last time; complete also compares all
+// routes, and makes up for what failed before.
+func (n *Network) sync(ctx context.Context, complete bool) error {
+	n.mu.Lock()
+	pending := n.pending
+	n.pending = map[string]facts{}
+	n.mu.Unlock()
+	var failures []error
+	var rules string
+	for _, name := range slices.Sorted(maps.Keys(pending)) {
+		d := n.peers.update(name, pending[name])
+		if d.empty() {
+			continue
+		}
+		failures = append(failures, n.applyRoutes(ctx, d))
+		rules += changedRuleset(d.joined, d.parted)
+		if d.ownPods.IsValid() {
+			n.whole = true
+		}
+	}
+	if complete {
+		have, err := n.kernel.listRoutes()
+		failures = append(failures, err)
+		if err == nil {
+			failures = append(failures, n.applyRoutes(ctx, n.peers.repair(have)))
+		}
+	}
+	failures = append(failures, n.applyRules(ctx, rules), n.configure())
+	return errors.Join(failures...)
+}
+
+func (n *Network) applyRoutes(ctx context.Context, d delta) error {
+	logger := klog.FromContext(ctx)
+	var failures []error
+	for _, to := range d.gone {
+		logger.V(2).Info("Removing route", "to", to)
+		failures = append(failures, n.kernel.removeRoute(to))
+	}
+	for _, r := range d.routes {
+		logger.V(2).Info("Adding route", "to", r.to, "via", r.via)
+		failures = append(failures, n.kernel.addRoute(r))
+	}
+	return errors.Join(failures...)
+}
+
+// ownPods is the node's own pod network, invalid until it has one.
+func (n *Network) ownPods() netip.Prefix { return n.peers.nodes[n.config.NodeName].pods }
+
+// applyRules applies the changes, or all rules if changes are not enough.
+func (n *Network) applyRules(ctx context.Context, changes string) error {
+	if !n.ownPods().IsValid() {
+		return nil // without pods there is nothing to masquerade
+	}
+	commands := changes
+	if n.whole {
+		commands = wholeRuleset(n.ownPods(), slices.Collect(maps.Keys(n.peers.networks)))
+	}
+	if commands == "" {
+		return nil
+	}
+	err := n.kernel.applyRules(ctx, commands)
+	n.whole = err != nil
+	return err
+}
+
+// configure tells the container runtime about the node's pod network. It comes
+// last: from then on pods start.
+func (n *Network) configure() error {
+	if !n.ownPods().IsValid() {
+		return nil
+	}
+	config, err := cniConfig(n.ownPods())
+	if err != nil {
+		return err
+	}
+	if err := writeConf(n.config.ConfDir, config); err != nil {
+		return fmt.Errorf("configure the pod network: %w", err)
+	}
+	return nil
+}
