@@ -44,9 +44,9 @@ func dropManagedFields(obj any) (any, error) {
 	return obj, nil
 }
 
-// feed tells p of the node's pods.
-func (s *sources) feed(p *pods) error {
-	_, err := s.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+// feed tells p of the node's pods. The function returned says whether p was told of all that there were at first.
+func (s *sources) feed(p *pods) (cache.InformerSynced, error) {
+	registration, err := s.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod, ok := obj.(*corev1.Pod); ok {
 				p.podChanged(pod)
@@ -73,7 +73,10 @@ func (s *sources) feed(p *pods) error {
 			}
 		},
 	})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return registration.HasSynced, nil
 }
 
 // run watches until ctx ends. Ready is called once everything was listed.
