@@ -1,0 +1,81 @@
+// Package secret describes the kind Secret of core/v1.
+package secret
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/table"
+)
+
+// Definition returns the kind.
+func Definition() resource.Definition {
+	return resource.Of[corev1.Secret, corev1.SecretList](resource.Kind{
+		GroupVersion: corev1.SchemeGroupVersion, Kind: "Secret",
+		Plural: "secrets", Singular: "secret",
+	}, resource.Rules[corev1.Secret]{
+		Default:          SetDefaults,
+		Validate:         func(_ context.Context, s *corev1.Secret) field.ErrorList { return Validate(s) },
+		PrepareForUpdate: func(_ context.Context, s, old *corev1.Secret) { keepType(s, old) },
+		ValidateUpdate:   func(_ context.Context, s, old *corev1.Secret) field.ErrorList { return ValidateUpdate(s, old) },
+		Fields:           func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} },
+		FieldLabels:      []string{"type"},
+		Table:            printer,
+	})
+}
+
+// SetDefaults gives a secret its type and moves the text that users wrote to
+// where it is stored.
+func SetDefaults(s *corev1.Secret) {
+	if s.Type == "" {
+		s.Type = corev1.SecretTypeOpaque
+	}
+	for key, text := range s.StringData {
+		if s.Data == nil {
+			s.Data = map[string][]byte{}
+		}
+		s.Data[key] = []byte(text)
+	}
+	s.StringData = nil
+}
+
+// keepType lets an update leave the type out.
+func keepType(s, old *corev1.Secret) {
+	if s.Type == "" {
+		s.Type = old.Type
+	}
+}
+
+// ValidateUpdate checks a changed secret, metadata aside.
+func ValidateUpdate(s, old *corev1.Secret) field.ErrorList {
+	const frozen = "field is immutable when `immutable` is set"
+	var errs field.ErrorList
+	if s.Type != old.Type {
+		errs = append(errs, field.Invalid(field.NewPath("type"), s.Type, "field is immutable"))
+	}
+	if old.Immutable != nil && *old.Immutable {
+		if s.Immutable == nil || !*s.Immutable {
+			errs = append(errs, field.Forbidden(field.NewPath("immutable"), frozen))
+		}
+		if !maps.EqualFunc(s.Data, old.Data, bytes.Equal) {
+			errs = append(errs, field.Forbidden(field.NewPath("data"), frozen))
+		}
+	}
+	return append(errs, Validate(s)...)
+}
+
+var printer = table.Of(func(s *corev1.Secret, now time.Time) []any {
+	return []any{s.Name, string(s.Type), int64(len(s.Data)), table.Since(s.CreationTimestamp, now)}
+},
+	table.Name,
+	table.Column{Name: "Type", Description: "What the secret is for."},
+	table.Column{Name: "Data", Description: "Number of keys."},
+	table.Age,
+)

@@ -1,0 +1,26 @@
+// Package serviceaccount describes the kind ServiceAccount of core/v1.
+package serviceaccount
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/table"
+)
+
+// Definition returns the kind.
+func Definition() resource.Definition {
+	return resource.Of[corev1.ServiceAccount, corev1.ServiceAccountList](resource.Kind{
+		GroupVersion: corev1.SchemeGroupVersion, Kind: "ServiceAccount",
+		Plural: "serviceaccounts", Singular: "serviceaccount", ShortNames: []string{"sa"},
+	}, resource.Rules[corev1.ServiceAccount]{
+		// Token secrets are listed by whoever makes them, not by who creates the account.
+		PrepareForCreate: func(_ context.Context, a *corev1.ServiceAccount) { a.Secrets = nil },
+		Table: table.Of(func(a *corev1.ServiceAccount, now time.Time) []any {
+			return []any{a.Name, int64(len(a.Secrets)), table.Since(a.CreationTimestamp, now)}
+		}, table.Name, table.Column{Name: "Secrets", Description: "Number of token secrets."}, table.Age),
+	})
+}
