@@ -1,0 +1,286 @@
+package simulator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// nodes is the list of the simulated nodes and keeps them alive.
+type nodes struct {
+	config *Config
+	queue  workqueue.TypedRateLimitingInterface[string]
+
+	mu     sync.Mutex
+	byName map[string]*node
+}
+
+// node is one simulated node. Its fields are guarded by nodes.mu, but lease and its like belong to the worker that has the
+// node's name from the queue.
+type node struct {
+	name   string
+	number int
+	// first is the wait for the first heartbeat after registration.
+	first time.Duration
+	alive bool
+	// object is the node in the API as last seen; nil before it registered.
+	object *corev1.Node
+	// deleted: somebody deleted the node; it stays away until it is started again.
+	deleted bool
+	// pods are the addresses for pods, from the range podCIDR.
+	pods    *addresses
+	podCIDR string
+
+	lease   *coordinationv1.Lease
+	renewAt time.Time
+}
+
+func newNodes(config *Config) *nodes {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second)
+	return &nodes{
+		config: config,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+			workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock}),
+		byName: map[string]*node{},
+	}
+}
+
+// start brings a node to life; first is when its first heartbeat after the one at its registration is due.
+func (n *nodes) start(name string, first time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.byName[name]
+	if known == nil {
+		known = &node{name: name, number: len(n.byName) + 1, first: first}
+		n.byName[name] = known
+	}
+	known.alive, known.deleted = true, false
+	n.queue.Add(name)
+}
+
+func (n *nodes) stop(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known := n.byName[name]; known != nil {
+		known.alive = false
+	}
+}
+
+// get returns the node of that name if it is ours, and whether it is alive.
+func (n *nodes) get(name string) (known *node, alive bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known = n.byName[name]
+	return known, known != nil && known.alive && !known.deleted
+}
+
+// takeAddress gives a new pod of the node its address.
+func (n *nodes) takeAddress(of *node) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	pool, err := of.pool()
+	if err != nil {
+		return "", err
+	}
+	return pool.take(), nil
+}
+
+// keepAddress notes that a pod, found at the start, has the address.
+func (n *nodes) keepAddress(of *node, ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if pool, err := of.pool(); err == nil {
+		pool.keep(ip)
+	}
+}
+
+func (n *nodes) giveAddress(of *node, ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if of.pods != nil {
+		of.pods.give(ip)
+	}
+}
+
+// pool returns the addresses of the node's range, which it may be given only after it registered.
+func (n *node) pool() (*addresses, error) {
+	podCIDR := ""
+	if n.object != nil {
+		podCIDR = n.object.Spec.PodCIDR
+	}
+	if n.pods != nil && n.podCIDR == podCIDR {
+		return n.pods, nil
+	}
+	pool, err := newAddresses(podCIDR, n.number)
+	if err != nil {
+		return nil, err
+	}
+	n.pods, n.podCIDR = pool, podCIDR
+	return pool, nil
+}
+
+func (n *nodes) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { n.seen(obj.(*corev1.Node)) },
+		UpdateFunc: func(_, obj any) { n.seen(obj.(*corev1.Node)) },
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			n.gone(obj.(*corev1.Node))
+		},
+	}
+}
+
+func (n *nodes) seen(object *corev1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.byName[object.Name]
+	if known == nil {
+		return
+	}
+	known.object = object
+	if known.alive && !healthy(object) {
+		n.queue.Add(known.name)
+	}
+}
+
+func (n *nodes) gone(object *corev1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.byName[object.Name]
+	if known == nil || known.object == nil || known.object.UID != object.UID {
+		return
+	}
+	// One that was started again meanwhile has no object yet and is not meant.
+	known.object, known.pods, known.deleted = nil, nil, true
+}
+
+// work keeps nodes alive until the queue is shut down.
+func (n *nodes) work(ctx context.Context) {
+	for {
+		name, quit := n.queue.Get()
+		if quit {
+			return
+		}
+		next, err := n.sync(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Could not keep simulated node alive, will try again", "node", name)
+			n.queue.AddRateLimited(name)
+		default:
+			n.queue.Forget(name)
+			if next > 0 {
+				n.queue.AddAfter(name, next)
+			}
+		}
+		n.queue.Done(name)
+	}
+}
+
+// sync registers the node, says that it is well and renews its lease, as far as that is due. It returns when to come
+// again; 0 for a node that is not alive.
+func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
+	known, alive := n.get(name)
+	if !alive {
+		return 0, nil
+	}
+	object, err := n.register(ctx, known)
+	if err != nil {
+		return 0, err
+	}
+	if object, err = n.report(ctx, object); err != nil {
+		return 0, err
+	}
+	n.learn(known, object)
+	return n.heartbeat(ctx, known, object)
+}
+
+// register returns the node's object, and creates it if there is none.
+func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error) {
+	n.mu.Lock()
+	object := known.object
+	n.mu.Unlock()
+	if object != nil {
+		return object, nil
+	}
+	known.lease, known.renewAt = nil, time.Time{}
+	object, err := n.config.Writer.CreateNode(ctx, nodeObject(n.config, known.name, known.number, n.config.Clock.Now()))
+	if apierrors.IsAlreadyExists(err) {
+		object, err = n.config.Writer.GetNode(ctx, known.name)
+	}
+	return object, err
+}
+
+// report writes the node's status if it does not say that all is well.
+func (n *nodes) report(ctx context.Context, object *corev1.Node) (*corev1.Node, error) {
+	if healthy(object) {
+		return object, nil
+	}
+	changed := object.DeepCopy()
+	setHealthy(changed, n.config.Clock.Now())
+	updated, err := n.config.Writer.UpdateNodeStatus(ctx, changed)
+	if !apierrors.IsConflict(err) {
+		return updated, err
+	}
+	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil || !setHealthy(changed, n.config.Clock.Now()) {
+		return changed, err
+	}
+	return n.config.Writer.UpdateNodeStatus(ctx, changed)
+}
+
+// learn takes over what the API answered, unless the informer was faster.
+func (n *nodes) learn(known *node, object *corev1.Node) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known.object == nil || known.object.UID == object.UID && !newer(known.object.ResourceVersion, object.ResourceVersion) {
+		known.object = object
+	}
+}
+
+// heartbeat renews the lease if it is time, and returns when the next one is due.
+func (n *nodes) heartbeat(ctx context.Context, known *node, object *corev1.Node) (time.Duration, error) {
+	now := n.config.Clock.Now()
+	if wait := known.renewAt.Sub(now); wait > 0 {
+		return wait, nil
+	}
+	next := n.config.Heartbeat
+	var err error
+	if known.lease == nil {
+		next = known.first
+		known.lease, err = n.config.Writer.CreateLease(ctx, leaseObject(n.config, object, now))
+		if apierrors.IsAlreadyExists(err) {
+			if known.lease, err = n.config.Writer.GetLease(ctx, known.name); err == nil {
+				err = n.renew(ctx, known, now)
+			}
+		}
+	} else {
+		err = n.renew(ctx, known, now)
+	}
+	if err != nil {
+		known.lease = nil // read it anew, or make a new one
+		return 0, err
+	}
+	known.renewAt = now.Add(next)
+	return next, nil
+}
+
+func (n *nodes) renew(ctx context.Context, known *node, now time.Time) error {
+	lease := known.lease.DeepCopy()
+	at := metav1.NewMicroTime(now)
+	lease.Spec.RenewTime = &at
+	updated, err := n.config.Writer.UpdateLease(ctx, lease)
+	if err == nil {
+		known.lease = updated
+	}
+	return err
+}

@@ -1,0 +1,286 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+// pod is one pod on a simulated node: the state machine with a runtime that exists only here. It is pure but for the
+// address that it asks for, and belongs to the worker that has the pod's UID from the queue.
+type pod struct {
+	uid         string
+	hostIPs     []string
+	image       func(string) Image
+	takeAddress func() (string, error)
+
+	memory  podworker.Memory
+	runtime podworker.Runtime
+	// pulling is the pull under way, until pulled.
+	pulling *podworker.Action
+	pulled  time.Time
+}
+
+// result is what a step asks to be done.
+type result struct {
+	// Status to be written; nil if the API has it already.
+	status *corev1.PodStatus
+	// finish: nothing is left of the pod, delete it. The action is handed back to finished.
+	finish *podworker.Action
+	// forget: the pod is gone from the API too.
+	forget bool
+	// again is when to step again though nothing happened; zero if there is no such time.
+	again time.Time
+}
+
+// step decides and acts until nothing more can be done now. Gone says that the API no longer has the pod.
+func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
+	in := podworker.Input{Pod: object, Gone: gone, Runtime: &p.runtime, Memory: &p.memory, Now: now}
+	if p.pulling != nil && !now.Before(p.pulled) {
+		p.endPull(now)
+	}
+	var res result
+	for {
+		var next time.Time
+		in.Probes, next = p.probes(object, now)
+		plan := podworker.Decide(in)
+		if plan.Abandon && p.pulling != nil {
+			p.endPull(now)
+			continue
+		}
+		res.again = earliest(next, plan.Deadline, p.pulled)
+		if len(plan.Actions) == 0 {
+			break
+		}
+		for _, action := range plan.Actions {
+			p.memory.Begin(action, now)
+			switch action.Kind {
+			case podworker.Finish:
+				res.finish = &action
+				return res
+			case podworker.Forget:
+				p.memory.Done(action, podworker.Outcome{}, now)
+				return result{forget: true}
+			default:
+				p.perform(object, action, now)
+			}
+		}
+	}
+	if !p.memory.Finished() && !gone {
+		status := podworker.Status(in, &object.Status, p.hostIPs)
+		res.status = &status
+	}
+	return res
+}
+
+// finished records how the deletion of the pod went.
+func (p *pod) finished(action podworker.Action, err error, now time.Time) {
+	outcome := podworker.Outcome{}
+	if err != nil {
+		outcome = podworker.Outcome{Reason: "DeleteFailed", Message: err.Error()}
+	}
+	p.memory.Done(action, outcome, now)
+}
+
+// perform does what a node would do. Only a pull may take time.
+func (p *pod) perform(object *corev1.Pod, action podworker.Action, now time.Time) {
+	outcome := podworker.Outcome{}
+	switch action.Kind {
+	case podworker.CreateSandbox:
+		outcome = p.createSandbox(object, action, now)
+	case podworker.PullImage:
+		if delay := p.image(p.imageOf(object, action.Container)).StartDelay; delay > 0 {
+			p.pulling, p.pulled = &action, now.Add(delay)
+			return
+		}
+		outcome = p.pull(object, action)
+	case podworker.StartContainer:
+		p.startContainer(object, action, now)
+	case podworker.KillContainer:
+		if c := p.container(action.ContainerID); c != nil {
+			c.State, c.FinishedAt = podworker.Exited, whole(now)
+		}
+	case podworker.StopSandbox:
+		for i := range p.runtime.Sandboxes {
+			if p.runtime.Sandboxes[i].ID == action.SandboxID {
+				p.runtime.Sandboxes[i].Ready = false
+			}
+		}
+	case podworker.RemoveContainer:
+		p.runtime.Containers = slices.DeleteFunc(p.runtime.Containers, func(c podworker.Container) bool { return c.ID == action.ContainerID })
+	case podworker.RemoveSandbox:
+		p.runtime.Sandboxes = slices.DeleteFunc(p.runtime.Sandboxes, func(s podworker.Sandbox) bool { return s.ID == action.SandboxID })
+	}
+	p.memory.Done(action, outcome, now)
+}
+
+func (p *pod) createSandbox(object *corev1.Pod, action podworker.Action, now time.Time) podworker.Outcome {
+	sandbox := podworker.Sandbox{
+		ID: fmt.Sprintf("%s-sandbox-%d", p.uid, action.Attempt), Attempt: action.Attempt, Ready: true,
+		HostNetwork: object.Spec.HostNetwork, CreatedAt: now,
+	}
+	if !sandbox.HostNetwork {
+		ip, err := p.takeAddress()
+		if err != nil {
+			return podworker.Outcome{Reason: "FailedCreatePodSandBox", Message: err.Error()}
+		}
+		sandbox.IPs = []string{ip}
+	}
+	p.runtime.Sandboxes = append(p.runtime.Sandboxes, sandbox)
+	return podworker.Outcome{}
+}
+
+func (p *pod) endPull(now time.Time) {
+	action := *p.pulling
+	p.pulling, p.pulled = nil, time.Time{}
+	p.memory.Done(action, podworker.Outcome{}, now)
+}
+
+func (p *pod) pull(object *corev1.Pod, action podworker.Action) podworker.Outcome {
+	if message := p.image(p.imageOf(object, action.Container)).PullError; message != "" {
+		return podworker.Outcome{Reason: podworker.ReasonErrImagePull, Message: message}
+	}
+	return podworker.Outcome{}
+}
+
+// startContainer makes a running container; an init container that is no sidecar has done its work at once.
+func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now time.Time) {
+	spec := containerSpec(object, action.Container)
+	container := podworker.Container{
+		ID:   fmt.Sprintf("%s-%s-%d", p.uid, action.Container, action.Attempt),
+		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
+		SpecHash: podworker.ContainerHash(spec), Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now, StartedAt: whole(now),
+	}
+	if action.Init && !sidecar(spec) {
+		container.State, container.FinishedAt = podworker.Exited, whole(now)
+	}
+	p.runtime.Containers = append(p.runtime.Containers, container)
+}
+
+func (p *pod) container(id string) *podworker.Container {
+	for i := range p.runtime.Containers {
+		if p.runtime.Containers[i].ID == id {
+			return &p.runtime.Containers[i]
+		}
+	}
+	return nil
+}
+
+// probes answers for every running container: all probes succeed once their initial delay is over. It also returns when
+// the next one does.
+func (p *pod) probes(object *corev1.Pod, now time.Time) (probes []podworker.Probe, next time.Time) {
+	if object == nil {
+		return nil, next
+	}
+	for i := range p.runtime.Containers {
+		c := &p.runtime.Containers[i]
+		spec := containerSpec(object, c.Name)
+		if c.State != podworker.Running || spec == nil {
+			continue
+		}
+		probe := podworker.Probe{Container: c.Name, ContainerID: c.ID, Known: true, Started: true, Ready: true}
+		if spec.StartupProbe != nil {
+			at := c.CreatedAt.Add(seconds(spec.StartupProbe.InitialDelaySeconds))
+			probe.Started = !now.Before(at)
+			next = later(next, at, now)
+		}
+		if spec.ReadinessProbe != nil {
+			at := c.CreatedAt.Add(seconds(spec.ReadinessProbe.InitialDelaySeconds))
+			probe.Ready = probe.Started && !now.Before(at)
+			next = later(next, at, now)
+		}
+		probes = append(probes, probe)
+	}
+	return probes, next
+}
+
+// whole drops what the API does not store, or every status would differ from the stored one.
+func whole(at time.Time) time.Time { return at.Truncate(time.Second) }
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
+
+// later is the earlier of next and at, if at is still to come.
+func later(next, at, now time.Time) time.Time {
+	if !at.After(now) {
+		return next
+	}
+	return earliest(next, at)
+}
+
+// earliest ignores zero times.
+func earliest(times ...time.Time) time.Time {
+	var first time.Time
+	for _, at := range times {
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
+}
+
+// restore makes the runtime hold what the pod's status says that it holds, for a simulator that starts anew.
+func (p *pod) restore(object *corev1.Pod) {
+	sandboxID := p.uid + "-sandbox-0"
+	for _, status := range slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses) {
+		spec := containerSpec(object, status.Name)
+		_, id, ok := strings.Cut(status.ContainerID, "://")
+		if !ok || spec == nil {
+			continue
+		}
+		container := podworker.Container{
+			ID: id, Name: status.Name, SandboxID: sandboxID, Attempt: uint32(status.RestartCount), Image: status.Image, ImageID: status.ImageID,
+		}
+		if spec.Image == status.Image {
+			container.SpecHash = podworker.ContainerHash(spec)
+		}
+		switch {
+		case status.State.Running != nil:
+			container.State, container.StartedAt = podworker.Running, status.State.Running.StartedAt.Time
+		case status.State.Terminated != nil:
+			end := status.State.Terminated
+			container.State, container.StartedAt, container.FinishedAt = podworker.Exited, end.StartedAt.Time, end.FinishedAt.Time
+			container.ExitCode, container.Reason, container.Message = end.ExitCode, end.Reason, end.Message
+		default:
+			continue
+		}
+		container.CreatedAt = container.StartedAt
+		p.runtime.Containers = append(p.runtime.Containers, container)
+	}
+	if len(p.runtime.Containers) == 0 {
+		return
+	}
+	sandbox := podworker.Sandbox{ID: sandboxID, Ready: true, HostNetwork: object.Spec.HostNetwork}
+	if !sandbox.HostNetwork {
+		for _, ip := range object.Status.PodIPs {
+			sandbox.IPs = append(sandbox.IPs, ip.IP)
+		}
+	}
+	p.runtime.Sandboxes = []podworker.Sandbox{sandbox}
+}
+
+func (p *pod) imageOf(object *corev1.Pod, container string) string {
+	if spec := containerSpec(object, container); spec != nil {
+		return spec.Image
+	}
+	return ""
+}
+
+func containerSpec(object *corev1.Pod, name string) *corev1.Container {
+	for _, list := range [][]corev1.Container{object.Spec.Containers, object.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+func sidecar(spec *corev1.Container) bool {
+	return spec.RestartPolicy != nil && *spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
+}
