@@ -66,36 +66,40 @@ type Server struct {
 
 // New checks the options, locks the data directory and opens the listeners. On
 // an error nothing is left open.
-func New(o Options) (s *Server, err error) {
-	s = &Server{options: o, ready: make(chan struct{})}
-	defer func() {
-		if err != nil {
-			s.release()
-		}
-	}()
+func New(o Options) (*Server, error) {
+	s := &Server{options: o, ready: make(chan struct{})}
+	if err := s.open(); err != nil {
+		s.release()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) open() (err error) {
+	o := s.options
 	if _, s.service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
-		return nil, fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
+		return fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
 	}
 	if s.cluster, err = netip.ParsePrefix(o.ClusterCIDR); err != nil {
-		return nil, fmt.Errorf("the cluster CIDR %q is not a network such as 10.244.0.0/16", o.ClusterCIDR)
+		return fmt.Errorf("the cluster CIDR %q is not a network such as 10.244.0.0/16", o.ClusterCIDR)
 	}
 	if len(o.Listen) == 0 {
-		return nil, errors.New("no listen address is given")
+		return errors.New("no listen address is given")
 	}
 	if err = makeDataDir(o.DataDir); err != nil {
-		return nil, err
+		return err
 	}
 	if s.unlock, err = lock(o.DataDir); err != nil {
-		return nil, err
+		return err
 	}
 	if s.listener, err = listen(o.Listen); err != nil {
-		return nil, err
+		return err
 	}
 	names, ips := s.addresses()
 	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"), pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
-		return nil, fmt.Errorf("open the cluster's certificates: %w", err)
+		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
 func makeDataDir(dir string) error {
