@@ -90,7 +90,7 @@ func (b *builder) addSource(ctx context.Context, source *corev1.EnvFromSource) e
 		ref := source.ConfigMapRef
 		configMap, err := b.objects.ConfigMap(ctx, b.pod.Namespace, ref.Name)
 		if err != nil {
-			return ignoreMissing(err, ref.Optional)
+			return ignoreMissing(err, ref.Optional, "configmap", ref.Name)
 		}
 		for key, value := range configMap.Data {
 			b.values[source.Prefix+key] = value
@@ -99,7 +99,7 @@ func (b *builder) addSource(ctx context.Context, source *corev1.EnvFromSource) e
 		ref := source.SecretRef
 		secret, err := b.objects.Secret(ctx, b.pod.Namespace, ref.Name)
 		if err != nil {
-			return ignoreMissing(err, ref.Optional)
+			return ignoreMissing(err, ref.Optional, "secret", ref.Name)
 		}
 		for key, value := range secret.Data {
 			b.values[source.Prefix+key] = string(value)
@@ -108,12 +108,16 @@ func (b *builder) addSource(ctx context.Context, source *corev1.EnvFromSource) e
 	return nil
 }
 
-// ignoreMissing drops a not-found error about an object that need not exist.
-func ignoreMissing(err error, optional *bool) error {
-	if optional != nil && *optional && apierrors.IsNotFound(err) {
+// ignoreMissing drops a not-found error about an object that need not exist, and puts others in the kubelet's words, which name one
+// object and not, as the API server's, its kind in the plural.
+func ignoreMissing(err error, optional *bool, kind, name string) error {
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if optional != nil && *optional {
 		return nil
 	}
-	return err
+	return apierrors.NewNotFound(corev1.Resource(kind), name)
 }
 
 func (b *builder) addVar(ctx context.Context, v *corev1.EnvVar) error {
@@ -151,7 +155,7 @@ func (b *builder) valueFrom(ctx context.Context, source *corev1.EnvVarSource) (v
 func (b *builder) configMapKey(ctx context.Context, ref *corev1.ConfigMapKeySelector) (string, bool, error) {
 	configMap, err := b.objects.ConfigMap(ctx, b.pod.Namespace, ref.Name)
 	if err != nil {
-		return "", false, ignoreMissing(err, ref.Optional)
+		return "", false, ignoreMissing(err, ref.Optional, "configmap", ref.Name)
 	}
 	value, ok := configMap.Data[ref.Key]
 	if !ok && (ref.Optional == nil || !*ref.Optional) {
@@ -163,7 +167,7 @@ func (b *builder) configMapKey(ctx context.Context, ref *corev1.ConfigMapKeySele
 func (b *builder) secretKey(ctx context.Context, ref *corev1.SecretKeySelector) (string, bool, error) {
 	secret, err := b.objects.Secret(ctx, b.pod.Namespace, ref.Name)
 	if err != nil {
-		return "", false, ignoreMissing(err, ref.Optional)
+		return "", false, ignoreMissing(err, ref.Optional, "secret", ref.Name)
 	}
 	value, ok := secret.Data[ref.Key]
 	if !ok && (ref.Optional == nil || !*ref.Optional) {

@@ -132,11 +132,11 @@ func TestBuildValues(t *testing.T) {
 		{name: "config map key", from: cm("conf", "host", nil), want: "db"},
 		{name: "config map without the key", from: cm("conf", "port", nil), err: "couldn't find key port in ConfigMap team/conf"},
 		{name: "config map without the optional key", from: cm("conf", "port", &yes), want: unset},
-		{name: "no config map", from: cm("gone", "port", nil), err: `configmaps "gone" not found`},
+		{name: "no config map", from: cm("gone", "port", nil), err: `configmap "gone" not found`},
 		{name: "no optional config map", from: cm("gone", "port", &yes), want: unset},
 		{name: "secret key", from: secret("pass", "word", nil), want: "geheim\xff"},
 		{name: "secret without the key", from: secret("pass", "port", nil), err: "couldn't find key port in Secret team/pass"},
-		{name: "no secret", from: secret("gone", "port", nil), err: `secrets "gone" not found`},
+		{name: "no secret", from: secret("gone", "port", nil), err: `secret "gone" not found`},
 		{name: "no source at all", from: &corev1.EnvVarSource{}, err: "environment variable has a source that this node does not support"},
 	}
 	o := objects{

@@ -104,8 +104,8 @@ func (m *Manager) addProjection(ctx context.Context, pod *corev1.Pod, content fi
 func (m *Manager) addConfigMap(ctx context.Context, pod *corev1.Pod, content files, source *corev1.ConfigMapProjection, defaultMode os.FileMode) error {
 	optional := source.Optional != nil && *source.Optional
 	configMap, err := m.cfg.Objects.ConfigMap(ctx, pod.Namespace, source.Name)
-	if optional && apierrors.IsNotFound(err) {
-		return nil
+	if apierrors.IsNotFound(err) {
+		return missingObject(optional, "configmap", source.Name)
 	}
 	if err != nil {
 		return err
@@ -126,8 +126,8 @@ func (m *Manager) addConfigMap(ctx context.Context, pod *corev1.Pod, content fil
 func (m *Manager) addSecret(ctx context.Context, pod *corev1.Pod, content files, source *corev1.SecretProjection, defaultMode os.FileMode) error {
 	optional := source.Optional != nil && *source.Optional
 	secret, err := m.cfg.Objects.Secret(ctx, pod.Namespace, source.Name)
-	if optional && apierrors.IsNotFound(err) {
-		return nil
+	if apierrors.IsNotFound(err) {
+		return missingObject(optional, "secret", source.Name)
 	}
 	if err != nil {
 		return err
@@ -136,6 +136,14 @@ func (m *Manager) addSecret(ctx context.Context, pod *corev1.Pod, content files,
 		return fmt.Errorf("references non-existent secret key: %s", key)
 	}
 	return nil
+}
+
+// missingObject is the error for an object that must exist, in the kubelet's words: one object, not its kind in the plural.
+func missingObject(optional bool, kind, name string) error {
+	if optional {
+		return nil
+	}
+	return apierrors.NewNotFound(corev1.Resource(kind), name)
 }
 
 // addKeys adds the chosen keys of data, or all when none are chosen; it returns a chosen key that data lacks.

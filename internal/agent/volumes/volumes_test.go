@@ -41,7 +41,7 @@ func (o *fakeObjects) ConfigMap(_ context.Context, _, name string) (*corev1.Conf
 	if object, ok := o.configMaps[name]; ok {
 		return object, nil
 	}
-	return nil, apierrors.NewNotFound(corev1.Resource("configmap"), name)
+	return nil, apierrors.NewNotFound(corev1.Resource("configmaps"), name)
 }
 
 func (o *fakeObjects) Secret(_ context.Context, _, name string) (*corev1.Secret, error) {
@@ -50,7 +50,7 @@ func (o *fakeObjects) Secret(_ context.Context, _, name string) (*corev1.Secret,
 	if object, ok := o.secrets[name]; ok {
 		return object, nil
 	}
-	return nil, apierrors.NewNotFound(corev1.Resource("secret"), name)
+	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
 }
 
 func (o *fakeObjects) ServiceAccountToken(_ context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
