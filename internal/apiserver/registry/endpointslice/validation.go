@@ -1,0 +1,183 @@
+package endpointslice
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
+)
+
+const (
+	maxEndpoints = 1000
+	maxAddresses = 100
+	maxPorts     = 20000
+	maxTopology  = 16
+	maxHints     = 8
+)
+
+// Validate checks a slice, metadata aside.
+func Validate(s *discoveryv1.EndpointSlice) field.ErrorList {
+	errs := validateAddressType(s.AddressType)
+	errs = append(errs, validateEndpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))...)
+	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+}
+
+// ValidateUpdate checks a changed slice, metadata aside.
+func ValidateUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
+	return append(Validate(s), validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+}
+
+func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
+	path := field.NewPath("addressType")
+	switch t {
+	case discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
+		return nil
+	case "":
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return field.ErrorList{field.NotSupported(path, t,
+		[]discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6})}
+}
+
+func validateEndpoints(list []discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
+	if len(list) > maxEndpoints {
+		return field.ErrorList{field.TooMany(path, len(list), maxEndpoints)}
+	}
+	var errs field.ErrorList
+	for i := range list {
+		errs = append(errs, validateEndpoint(&list[i], t, path.Index(i))...)
+	}
+	return errs
+}
+
+func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	at := path.Child("addresses")
+	switch {
+	case len(e.Addresses) == 0:
+		errs = append(errs, field.Required(at, "must contain at least 1 address"))
+	case len(e.Addresses) > maxAddresses:
+		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
+	}
+	for i, a := range e.Addresses {
+		errs = append(errs, validateAddress(a, t, at.Index(i))...)
+	}
+	if e.NodeName != nil {
+		for _, m := range utilvalidation.IsDNS1123Subdomain(*e.NodeName) {
+			errs = append(errs, field.Invalid(path.Child("nodeName"), *e.NodeName, m))
+		}
+	}
+	at = path.Child("deprecatedTopology")
+	if len(e.DeprecatedTopology) > maxTopology {
+		errs = append(errs, field.TooMany(at, len(e.DeprecatedTopology), maxTopology))
+	}
+	for _, key := range slices.Sorted(maps.Keys(e.DeprecatedTopology)) {
+		for _, m := range utilvalidation.IsQualifiedName(key) {
+			errs = append(errs, field.Invalid(at, key, m))
+		}
+	}
+	if e.Hostname != nil {
+		for _, m := range utilvalidation.IsDNS1123Label(*e.Hostname) {
+			errs = append(errs, field.Invalid(path.Child("hostname"), *e.Hostname, m))
+		}
+	}
+	return append(errs, validateHints(e.Hints, path.Child("hints"))...)
+}
+
+func validateAddress(address string, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
+	switch t {
+	case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
+		errs := utilvalidation.IsValidIPForLegacyField(path, address, false, nil)
+		ip, err := netip.ParseAddr(address)
+		switch {
+		case len(errs) > 0 || err != nil:
+			return errs
+		case t == discoveryv1.AddressTypeIPv4 && !ip.Is4():
+			errs = append(errs, field.Invalid(path, address, "must be an IPv4 address"))
+		case t == discoveryv1.AddressTypeIPv6 && !ip.Is6():
+			errs = append(errs, field.Invalid(path, address, "must be an IPv6 address"))
+		}
+		return append(errs, endpoints.NotSpecialIP(address, path)...)
+	case discoveryv1.AddressTypeFQDN:
+		return utilvalidation.IsFullyQualifiedDomainName(path, address)
+	}
+	return nil
+}
+
+func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
+	if h == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	check := func(name string, list []string, valid func(string) []string) {
+		at := path.Child(name)
+		if len(list) > maxHints {
+			errs = append(errs, field.TooMany(at, len(list), maxHints))
+			return
+		}
+		for i, hint := range list {
+			if slices.Contains(list[:i], hint) {
+				errs = append(errs, field.Duplicate(at.Index(i).Child("name"), hint))
+			}
+			for _, m := range valid(hint) {
+				errs = append(errs, field.Invalid(at.Index(i).Child("name"), hint, m))
+			}
+		}
+	}
+	zones, nodes := make([]string, len(h.ForZones)), make([]string, len(h.ForNodes))
+	for i, z := range h.ForZones {
+		zones[i] = z.Name
+	}
+	for i, n := range h.ForNodes {
+		nodes[i] = n.Name
+	}
+	check("forZones", zones, utilvalidation.IsValidLabelValue)
+	check("forNodes", nodes, utilvalidation.IsDNS1123Subdomain)
+	return errs
+}
+
+func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
+	if len(list) > maxPorts {
+		return field.ErrorList{field.TooMany(path, len(list), maxPorts)}
+	}
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i, p := range list {
+		at := path.Index(i)
+		name := ptr.Deref(p.Name, "")
+		if name != "" {
+			for _, m := range utilvalidation.IsDNS1123Label(name) {
+				errs = append(errs, field.Invalid(at.Child("name"), name, m))
+			}
+		}
+		if names[name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), name))
+		}
+		names[name] = true
+		if p.Port != nil {
+			for _, m := range utilvalidation.IsValidPortNum(int(*p.Port)) {
+				errs = append(errs, field.Invalid(at.Child("port"), *p.Port, m))
+			}
+		}
+		protocol := corev1.Protocol("")
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		errs = append(errs, podspec.Protocol(at.Child("protocol"), protocol)...)
+		if p.AppProtocol != nil {
+			for _, m := range utilvalidation.IsQualifiedName(*p.AppProtocol) {
+				errs = append(errs, field.Invalid(at.Child("appProtocol"), *p.AppProtocol, m))
+			}
+		}
+	}
+	return errs
+}
