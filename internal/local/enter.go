@@ -71,20 +71,36 @@ func (c command) startInside(init Process) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	result := make(chan error, 1)
-	go func() {
-		// Never unlocked: the thread ends with the goroutine.
-		runtime.LockOSThread()
+	err = onOwnThread(func() error {
 		if err := enter(init); err != nil {
-			result <- err
-			return
+			return err
 		}
-		result <- cmd.Start()
-	}()
-	if err := <-result; err != nil {
+		return cmd.Start()
+	})
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}
 	return cmd, nil
+}
+
+// onOwnThread runs what changes the namespaces of its thread. The thread ends
+// with it, instead of running other goroutines in the wrong place.
+//
+// The process's first thread cannot end, and is what others take for the place
+// of the whole process. If the scheduler offers it, it is held while another
+// one is used.
+func onOwnThread(do func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() == os.Getpid() {
+			result <- onOwnThread(do)
+			runtime.UnlockOSThread()
+			return
+		}
+		result <- do()
+	}()
+	return <-result
 }
 
 // enter moves the calling thread into the namespaces of a process. Children

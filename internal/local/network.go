@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -24,20 +23,13 @@ const bridgeName = "br0"
 
 // makeNetns makes a named network namespace.
 func makeNetns(name string) error {
-	result := make(chan error, 1)
-	go func() {
-		// The thread changes its namespace and is never unlocked: it ends with
-		// the goroutine instead of running other ones in the wrong place.
-		runtime.LockOSThread()
+	return onOwnThread(func() error {
 		handle, err := netns.NewNamed(name)
 		if err != nil {
-			result <- fmt.Errorf("make network namespace %s: %w", name, err)
-			return
+			return fmt.Errorf("make network namespace %s: %w", name, err)
 		}
-		_ = handle.Close()
-		result <- nil
-	}()
-	return <-result
+		return handle.Close()
+	})
 }
 
 // removeNetns removes a named network namespace; none is fine.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"syscall"
@@ -60,7 +59,7 @@ func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) 
 	init, down, err := c.bootNode(ctx, node)
 	if err != nil {
 		report(err)
-		return errors.Join(err, disconnectNode(c.plan, node))
+		return errors.Join(unlessEnded(ctx, err), disconnectNode(c.plan, node))
 	}
 	life, end := context.WithCancel(ctx)
 	defer end()
@@ -88,14 +87,25 @@ func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) 
 		case <-ctx.Done():
 		}
 		end()
-		err = errors.Join(err, <-agentDone)
+		if agentErr := <-agentDone; agentErr != nil {
+			klog.FromContext(ctx).Error(agentErr, "The agent was not stopped in order", "node", node.Name)
+		}
 	}
+	err = unlessEnded(ctx, err)
 	if init.alive() {
 		stopPods(init)
 	}
 	endContainerd()
 	err = errors.Join(err, <-containerdDone)
 	return errors.Join(err, c.halt(node, init, down))
+}
+
+// unlessEnded drops an error that comes from being told to end.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // halt ends what is left of a node.
@@ -213,16 +223,12 @@ func startInNetns(cmd *exec.Cmd, name string) error {
 		return fmt.Errorf("open network namespace %s: %w", name, err)
 	}
 	defer ns.Close()
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked, see makeNetns
+	return onOwnThread(func() error {
 		if err := unix.Setns(int(ns), unix.CLONE_NEWNET); err != nil {
-			result <- fmt.Errorf("enter network namespace %s: %w", name, err)
-			return
+			return fmt.Errorf("enter network namespace %s: %w", name, err)
 		}
-		result <- cmd.Start()
-	}()
-	return <-result
+		return cmd.Start()
+	})
 }
 
 func (c *cluster) containerdOf(node Node, init Process) *child {

@@ -69,7 +69,7 @@ func processesIn(names []string) ([]Process, error) {
 	var found []Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		id, err := fileID(filepath.Join("/proc", e.Name(), "ns", "net"))

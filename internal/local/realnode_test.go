@@ -1,0 +1,266 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/images"
+)
+
+// TestMain lets this test program be the first process of a node, as the
+// everynode program is.
+func TestMain(m *testing.M) {
+	if slices.Equal(os.Args[1:], []string{"up", "node-init"}) {
+		if err := NodeInit(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// realCluster makes the network of a cluster of real nodes in a fresh data dir,
+// and removes everything of it after the test.
+func realCluster(t *testing.T) *cluster {
+	t.Helper()
+	machine := inspectMachine(t.Context())
+	if missing := machine.missing(); !machine.Root || len(missing) > 0 {
+		t.Skipf("real nodes need root and %v", missing)
+	}
+	if err := images.Built(); err != nil {
+		t.Skip(err)
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{DataDir: t.TempDir(), Nodes: 2, APIPort: 6443, Executable: executable}
+	taken, err := hostRoutes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	subnet, err := pickSubnet(clusterID(o.DataDir), taken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{options: o, machine: machine, plan: newPlan(o, RuntimeContainerd, subnet), report: func(Event) {}}
+	if err := c.loadArchive(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.begin(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := removeLeftovers(context.Background(), c.ledger.read()); err != nil {
+			t.Errorf("remove the cluster: %v", err)
+		}
+		o, err := observe(c.ledger.read())
+		if err != nil || len(o.Netns)+len(o.Strays)+len(o.Cgroups) > 0 || o.HostLink {
+			t.Errorf("left of the cluster: %+v (%v)", o, err)
+		}
+	})
+	if _, err := c.makeNetwork(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// inNode runs a program of this machine in a node and returns its output.
+func inNode(t *testing.T, init Process, log string, argv ...string) (string, error) {
+	t.Helper()
+	cmd, err := command{path: lookPath(argv[0]), name: argv[0], args: argv[1:], log: log}.startInside(init)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	out, readErr := os.ReadFile(log)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+func TestARealNode(t *testing.T) {
+	c := realCluster(t)
+	inits := map[string]Process{}
+	for _, node := range c.plan.Nodes {
+		init, down, err := c.bootNode(t.Context(), node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inits[node.Name] = init
+		t.Cleanup(func() {
+			if err := init.kill(context.Background()); err != nil {
+				t.Error(err)
+			}
+			<-down
+		})
+	}
+	one, two := c.plan.Nodes[0], c.plan.Nodes[1]
+	init := inits[one.Name]
+	log := filepath.Join(t.TempDir(), "out")
+	run := func(argv ...string) string {
+		t.Helper()
+		out, err := inNode(t, init, log, argv...)
+		if err != nil {
+			t.Errorf("%v: %v: %s", argv, err, out)
+		}
+		return out
+	}
+	if got := run("hostname"); got != one.Name {
+		t.Errorf("the node's host name is %q", got)
+	}
+	if got := run("cat", "/proc/1/comm"); got != "pause" {
+		t.Errorf("the node's process 1 is %q", got)
+	}
+	if got := run("cat", "/proc/sys/net/ipv4/ip_forward"); got != "1" {
+		t.Errorf("IPv4 forwarding in the node is %q", got)
+	}
+	if got := run("ls", "/run"); got != "everynode\nlock\nnetns" {
+		t.Errorf("the node's /run holds %q", got)
+	}
+	for _, dir := range []struct{ inside, outside string }{{"/var/log", "log"}, {"/var/lib", "lib"}, {"/etc/cni", "cni"}} {
+		run("touch", dir.inside+"/mark")
+		if _, err := os.Stat(filepath.Join(c.plan.NodeDir(one.Name), dir.outside, "mark")); err != nil {
+			t.Errorf("%s is not the node's own: %v", dir.inside, err)
+		}
+		if _, err := os.Stat(dir.inside + "/mark"); err == nil {
+			t.Errorf("%s of the node is the host's", dir.inside)
+		}
+	}
+	if rss := run("grep", "VmRSS", "/proc/1/status"); !smallerThan(rss, 2048) {
+		t.Errorf("the pause program takes %s, more than 2 MiB", rss)
+	}
+	for _, peer := range []string{two.IP.String(), c.plan.Gateway.String()} {
+		// A connection that is refused has been there and back.
+		out, _ := inNode(t, init, log, "bash", "-c", "exec 3<>/dev/tcp/"+peer+"/9")
+		if !strings.Contains(out, "refused") {
+			t.Errorf("%s does not reach %s: %s", one.Name, peer, out)
+		}
+	}
+}
+
+// smallerThan tells whether a line of /proc/PID/status says less than a number of KiB.
+func smallerThan(line string, kib int) bool {
+	var n int
+	_, err := fmt.Sscanf(line, "VmRSS: %d kB", &n)
+	return err == nil && n < kib
+}
+
+func TestContainerdOnARealNode(t *testing.T) {
+	c := realCluster(t)
+	node := c.plan.Nodes[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	booted, ended := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- c.runNode(ctx, node, booted) }()
+	stopped := false
+	t.Cleanup(func() {
+		cancel()
+		if !stopped {
+			<-ended
+		}
+	})
+	if err := <-booted; err != nil {
+		t.Fatal(err)
+	}
+	state := c.ledger.read().Nodes[node.Name]
+	store, err := images.OpenStore(socketOf(state.Init), state.Snapshotter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	have, err := store.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := c.archive.Digests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, digest := range want {
+		if have[name] != digest {
+			t.Errorf("the node has %s as %q, want %s", name, have[name], digest)
+		}
+	}
+
+	// Containerd ends: it comes back, and the node stays.
+	if err := state.Containerd.signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	again := waitFor(t, c, node.Name, func(n NodeState) bool { return n.Containerd != state.Containerd && n.Containerd.alive() })
+	if again.Init != state.Init {
+		t.Errorf("the end of containerd ended the node: %+v, before %+v", again, state)
+	}
+
+	// The node's first process ends: the node boots again.
+	if err := state.Init.signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	reborn := waitFor(t, c, node.Name, func(n NodeState) bool { return n.Init != state.Init && n.Init.alive() && n.Containerd.alive() })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("stop the node: %v", err)
+	}
+	stopped = true
+	if reborn.Init.alive() || reborn.Containerd.alive() {
+		t.Errorf("the node's processes outlive it: %+v", reborn)
+	}
+}
+
+func waitFor(t *testing.T, c *cluster, node string, is func(NodeState) bool) NodeState {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if n := c.ledger.read().Nodes[node]; is(n) {
+			return n
+		}
+	}
+	t.Fatalf("%s did not come to that: %+v", node, c.ledger.read().Nodes[node])
+	return NodeState{}
+}
+
+// A supervisor that is killed leaves a whole cluster; removeLeftovers, which the
+// next up and down begin with, finds all of it. realCluster checks that.
+func TestLeftoversOfAKilledSupervisor(t *testing.T) {
+	c := realCluster(t)
+	node := c.plan.Nodes[0]
+	init, down, err := c.bootNode(t.Context(), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mount := range cgroupMounts() {
+		if err := os.MkdirAll(filepath.Join(mount, c.plan.NodeCgroup(node.Name), "pod", "container"), 0o755); err != nil {
+			t.Logf("no cgroup in %s: %v", mount, err)
+		}
+	}
+	// What was started and not written down yet.
+	if err := c.ledger.updateNode(node.Name, func(n *NodeState) { *n = NodeState{} }); err != nil {
+		t.Fatal(err)
+	}
+	n, err := removeLeftovers(t.Context(), c.ledger.read())
+	if err != nil || n == 0 {
+		t.Errorf("removed %d things: %v", n, err)
+	}
+	select {
+	case <-down:
+	case <-time.After(time.Minute):
+		t.Error("the node's first process was not found")
+	}
+	if init.alive() {
+		t.Error("the node's first process still runs")
+	}
+	if out, err := exec.Command("nft", "list", "tables").CombinedOutput(); err != nil || strings.Contains(string(out), c.plan.NATTable()) {
+		t.Errorf("the packet filter table is left (%v): %s", err, out)
+	}
+}
