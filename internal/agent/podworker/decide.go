@@ -129,7 +129,7 @@ func (d *decider) stray(c *Container, sandbox *Sandbox, usable bool) (reason, me
 		return KillSandboxGone, "Stopping container " + c.Name
 	case d.in.Runtime.newest(c.Name) != c:
 		return KillDuplicate, "Stopping container " + c.Name
-	case c.SpecHash != 0 && c.SpecHash != ContainerHash(spec) && (!init || isSidecar(spec)):
+	case specChanged(spec, c) && (!init || isSidecar(spec)):
 		return KillSpecChanged, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	}
 	if p := d.in.probe(c.Name, c.ID); p != nil && p.LivenessFailed {

@@ -159,6 +159,9 @@ func (m *Memory) Begin(a Action, now time.Time) {
 	case StartContainer:
 		c := m.container(a.Container)
 		c.imageReady = false
+		if a.anew {
+			c.restart = backOff{}
+		}
 		if a.restarts() {
 			c.restart.next(a.lastExit, now)
 		}

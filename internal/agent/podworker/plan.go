@@ -65,6 +65,8 @@ type Action struct {
 
 	// lastExit is when the container that a start replaces exited; zero for a first start.
 	lastExit time.Time
+	// anew says that the container's spec changed since the last start: earlier failures do not count.
+	anew bool
 }
 
 // restarts says that the start replaces a container that exited.

@@ -87,7 +87,8 @@ func (d *decider) appContainers(sandbox *Sandbox) bool {
 func (d *decider) start(spec *corev1.Container, last *Container, init bool) bool {
 	m := d.mem.find(spec.Name)
 	var exit time.Time
-	if last != nil && last.State == Exited {
+	changed := last != nil && specChanged(spec, last)
+	if last != nil && last.State == Exited && !changed {
 		exit = last.FinishedAt
 		if d.backsOff(spec, m, exit) {
 			return false
@@ -104,8 +105,14 @@ func (d *decider) start(spec *corev1.Container, last *Container, init bool) bool
 		return true
 	}
 	d.act(Action{Kind: StartContainer, Container: spec.Name, Init: init, SandboxID: d.in.Runtime.sandbox().ID,
-		Attempt: nextAttempt(d.in, spec.Name, last), lastExit: exit})
+		Attempt: nextAttempt(d.in, spec.Name, last), lastExit: exit, anew: changed})
 	return true
+}
+
+// specChanged says whether the container was made from another spec than it would be made from now: what happened to it
+// then says nothing about how the next one will do.
+func specChanged(spec *corev1.Container, c *Container) bool {
+	return c.SpecHash != 0 && c.SpecHash != ContainerHash(spec)
 }
 
 func (d *decider) backsOff(spec *corev1.Container, m *containerMemory, exit time.Time) bool {
