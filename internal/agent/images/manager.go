@@ -1,0 +1,256 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/distribution/reference"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
+)
+
+// Reasons for which an image is not present, as a container's status gives them.
+const (
+	reasonPull       = "ErrImagePull"
+	reasonNeverPull  = "ErrImageNeverPull"
+	reasonBadName    = "InvalidImageName"
+	reasonInspection = "ImageInspectError"
+)
+
+// Error says why an image is not present.
+type Error struct{ Reason, Message string }
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Image is an image that is present.
+type Image struct {
+	// Ref is the runtime's identifier for it.
+	Ref string
+	// UID is the numeric user it runs as, nil if it names one, in User, or is silent.
+	UID  *int64
+	User string
+}
+
+// Recorder tells the user what happens, as an event about a container.
+type Recorder func(pod *corev1.Pod, container, eventType, reason, message string)
+
+// Secrets reads pull secrets; a missing one is an error for which apierrors.IsNotFound is true.
+type Secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+
+// Config is what a Manager needs; every field must be set.
+type Config struct {
+	Service internalapi.ImageManagerService
+	Secrets Secrets
+	Record  Recorder
+	Clock   clock.PassiveClock
+}
+
+// maxPulls bounds the pulls at one time, so that a node that starts does not choke its disk.
+const maxPulls = 5
+
+// Manager makes images present. It is safe for concurrent use.
+type Manager struct {
+	cfg   Config
+	slots chan struct{}
+
+	mu    sync.Mutex
+	pulls map[string]*pull
+}
+
+// pull is one pull under way. Its result may be read once done is closed.
+type pull struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	// waiters counts who would use the result; the last to leave cancels the pull.
+	waiters int
+	began   time.Time
+	ref     string
+	err     error
+}
+
+// New returns a Manager.
+func New(cfg Config) *Manager {
+	return &Manager{cfg: cfg, slots: make(chan struct{}, maxPulls), pulls: map[string]*pull{}}
+}
+
+// Ensure makes the container's image present and returns it. The error is an *Error, or ctx's.
+func (m *Manager) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container) (Image, error) {
+	name, err := normalize(container.Image)
+	if err != nil {
+		return Image{}, m.fail(pod, container, reasonBadName, "InspectFailed",
+			fmt.Sprintf("Failed to apply default image tag %q: %v", container.Image, err))
+	}
+	image, err := m.inspect(ctx, name)
+	if err != nil {
+		return Image{}, m.fail(pod, container, reasonInspection, "InspectFailed",
+			fmt.Sprintf("Failed to inspect image %q: %s", container.Image, text(err)))
+	}
+	policy := pullPolicy(container)
+	switch {
+	case image != nil && policy != corev1.PullAlways:
+		m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulled",
+			fmt.Sprintf("Container image %q already present on machine", container.Image))
+		return *image, nil
+	case policy == corev1.PullNever:
+		return Image{}, m.fail(pod, container, reasonNeverPull, reasonNeverPull,
+			fmt.Sprintf("Container image %q is not present with pull policy of Never", container.Image))
+	}
+	return m.pullAndTell(ctx, pod, container, name)
+}
+
+func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *corev1.Container, name string) (Image, error) {
+	auths, err := m.credentials(ctx, pod, name)
+	if err != nil {
+		return Image{}, m.fail(pod, container, reasonPull, "Failed", fmt.Sprintf("Failed to pull image %q: %v", container.Image, err))
+	}
+	m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", container.Image))
+	asked := m.cfg.Clock.Now()
+	p, err := m.pull(ctx, name, auths)
+	if ctx.Err() != nil {
+		return Image{}, ctx.Err()
+	}
+	if err != nil {
+		m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed",
+			fmt.Sprintf("Failed to pull image %q: %s", container.Image, text(err)))
+		m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed", "Error: "+reasonPull)
+		return Image{}, &Error{Reason: reasonPull, Message: text(err)}
+	}
+	now := m.cfg.Clock.Now()
+	resp, err := m.cfg.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: p.ref}, false)
+	if err != nil || resp.Image == nil {
+		return Image{}, m.fail(pod, container, reasonInspection, "InspectFailed",
+			fmt.Sprintf("Failed to inspect image %q: pulled as %s, and then not found: %s", container.Image, p.ref, text(err)))
+	}
+	m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulled",
+		fmt.Sprintf("Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.", container.Image,
+			now.Sub(p.began).Truncate(time.Millisecond), now.Sub(asked).Truncate(time.Millisecond), resp.Image.Size))
+	return describe(resp.Image), nil
+}
+
+// fail records the event and returns the error for the container's status.
+func (m *Manager) fail(pod *corev1.Pod, container *corev1.Container, reason, event, message string) *Error {
+	m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, event, message)
+	m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed", "Error: "+reason)
+	return &Error{Reason: reason, Message: message}
+}
+
+// pull pulls the image, or waits for a pull of it with the same credentials that is under way.
+func (m *Manager) pull(ctx context.Context, name string, auths []*runtimeapi.AuthConfig) (*pull, error) {
+	key := pullKey(name, auths)
+	m.mu.Lock()
+	p, ok := m.pulls[key]
+	if !ok {
+		// The pull outlives the pod that asked first, as long as another waits for it.
+		pullCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		p = &pull{done: make(chan struct{}), cancel: cancel, began: m.cfg.Clock.Now()}
+		m.pulls[key] = p
+		go m.run(pullCtx, key, p, name, auths)
+	}
+	p.waiters++
+	m.mu.Unlock()
+	defer m.leave(key, p)
+	select {
+	case <-p.done:
+		return p, p.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// leave cancels a pull that nobody waits for any more.
+func (m *Manager) leave(key string, p *pull) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p.waiters--
+	if p.waiters == 0 {
+		p.cancel()
+		if m.pulls[key] == p {
+			delete(m.pulls, key)
+		}
+	}
+}
+
+func (m *Manager) run(ctx context.Context, key string, p *pull, name string, auths []*runtimeapi.AuthConfig) {
+	defer func() {
+		m.mu.Lock()
+		if m.pulls[key] == p {
+			delete(m.pulls, key)
+		}
+		m.mu.Unlock()
+		close(p.done)
+	}()
+	select {
+	case m.slots <- struct{}{}:
+		defer func() { <-m.slots }()
+	case <-ctx.Done():
+		p.err = ctx.Err()
+		return
+	}
+	p.began = m.cfg.Clock.Now()
+	for _, auth := range auths {
+		p.ref, p.err = m.cfg.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name}, auth, nil)
+		if p.err == nil {
+			return
+		}
+	}
+}
+
+// inspect returns the image if it is present, else nil.
+func (m *Manager) inspect(ctx context.Context, name string) (*Image, error) {
+	resp, err := m.cfg.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: name}, false)
+	if grpcstatus.Code(err) == codes.NotFound {
+		return nil, nil
+	}
+	if err != nil || resp.Image == nil {
+		return nil, err
+	}
+	image := describe(resp.Image)
+	return &image, nil
+}
+
+func describe(i *runtimeapi.Image) Image {
+	out := Image{Ref: i.Id, User: i.Username}
+	if i.Uid != nil {
+		out.UID = &i.Uid.Value
+	}
+	return out
+}
+
+// pullPolicy is the container's policy, else the default for its tag.
+func pullPolicy(c *corev1.Container) corev1.PullPolicy {
+	if c.ImagePullPolicy != "" {
+		return c.ImagePullPolicy
+	}
+	if named, err := reference.ParseNormalizedNamed(c.Image); err == nil {
+		if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == "latest" {
+			return corev1.PullAlways
+		}
+	}
+	return corev1.PullIfNotPresent
+}
+
+// normalize gives an image name that says nothing of a version the tag latest, and checks it.
+func normalize(image string) (string, error) {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return "", fmt.Errorf("couldn't parse image name %q: %w", image, err)
+	}
+	return reference.TagNameOnly(named).String(), nil
+}
+
+func text(err error) string {
+	if err == nil {
+		return "no such image"
+	}
+	if s, ok := grpcstatus.FromError(err); ok {
+		return s.Message()
+	}
+	return err.Error()
+}

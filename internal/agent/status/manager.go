@@ -1,0 +1,200 @@
+package status
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// How many pods are written at one time, and how long a failed write waits before the next try.
+const (
+	writers  = 4
+	minRetry = 200 * time.Millisecond
+	maxRetry = 10 * time.Second
+)
+
+// Writer changes pods in the API. That the API has no pod of that name and UID is a NotFound error.
+type Writer interface {
+	// PatchStatus changes the status of the pod from before to after and returns the pod.
+	PatchStatus(ctx context.Context, pod Pod, before, after *corev1.PodStatus) (*corev1.Pod, error)
+	// Delete deletes the pod at once.
+	Delete(ctx context.Context, pod Pod) error
+}
+
+// Pod names one pod.
+type Pod struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Manager keeps and writes statuses. It is safe for concurrent use.
+type Manager struct {
+	writer Writer
+	queue  workqueue.TypedRateLimitingInterface[types.UID]
+
+	mu   sync.Mutex
+	pods map[types.UID]*record
+}
+
+type record struct {
+	pod Pod
+	// written is what the API has, as far as is known; wanted is what it should have.
+	written, wanted corev1.PodStatus
+	dirty           bool
+	delete          bool
+	deleted         func()
+}
+
+// New returns a Manager; Run starts it.
+func New(writer Writer) *Manager {
+	return &Manager{
+		writer: writer,
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](minRetry, maxRetry),
+			workqueue.TypedRateLimitingQueueConfig[types.UID]{Name: "pod_status"}),
+		pods: map[types.UID]*record{},
+	}
+}
+
+// Set makes status the pod's newest. Pod is the API object it was made for.
+func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.record(pod)
+	if equality.Semantic.DeepEqual(r.wanted, status) {
+		return
+	}
+	r.wanted, r.dirty = status, true
+	m.queue.Add(pod.UID)
+}
+
+// Get returns the pod's newest status, written or not.
+func (m *Manager) Get(uid types.UID) (corev1.PodStatus, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.pods[uid]; ok {
+		return r.wanted, true
+	}
+	return corev1.PodStatus{}, false
+}
+
+// Delete deletes the pod from the API after its newest status was written. Done is called once it is not there any more.
+func (m *Manager) Delete(pod *corev1.Pod, done func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.record(pod)
+	r.delete, r.deleted = true, done
+	m.queue.Add(pod.UID)
+}
+
+// Forget drops what is kept of the pod.
+func (m *Manager) Forget(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.pods, uid)
+	m.queue.Forget(uid)
+}
+
+func (m *Manager) record(pod *corev1.Pod) *record {
+	r, ok := m.pods[pod.UID]
+	if !ok {
+		r = &record{pod: Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, written: pod.Status, wanted: pod.Status}
+		m.pods[pod.UID] = r
+	}
+	return r
+}
+
+// Run writes until ctx ends.
+func (m *Manager) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for m.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	m.queue.ShutDown()
+	wg.Wait()
+}
+
+func (m *Manager) next(ctx context.Context) bool {
+	uid, shutdown := m.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer m.queue.Done(uid)
+	if err := m.write(ctx, uid); err != nil {
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Info("Could not report a pod's status, will try again", "podUID", uid, "err", err)
+		}
+		m.queue.AddRateLimited(uid)
+		return true
+	}
+	m.queue.Forget(uid)
+	return true
+}
+
+func (m *Manager) write(ctx context.Context, uid types.UID) error {
+	m.mu.Lock()
+	r, ok := m.pods[uid]
+	if !ok {
+		m.mu.Unlock()
+		return nil
+	}
+	pod, before, after, dirty, remove, done := r.pod, r.written, r.wanted, r.dirty, r.delete, r.deleted
+	m.mu.Unlock()
+	if dirty {
+		err := m.patch(ctx, pod, before, after)
+		if gone(err) {
+			return m.finish(uid, done)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !remove {
+		return nil
+	}
+	if err := m.writer.Delete(ctx, pod); err != nil && !gone(err) {
+		return fmt.Errorf("delete pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return m.finish(uid, done)
+}
+
+func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodStatus) error {
+	got, err := m.writer.PatchStatus(ctx, pod, &before, &after)
+	if err != nil {
+		return fmt.Errorf("patch the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r, ok := m.pods[pod.UID]; ok {
+		// What the API made of it is what the next patch is reckoned from.
+		r.written = got.Status
+		r.dirty = !equality.Semantic.DeepEqual(r.wanted, after)
+		if r.dirty {
+			m.queue.Add(pod.UID)
+		}
+	}
+	return nil
+}
+
+func (m *Manager) finish(uid types.UID, done func()) error {
+	m.Forget(uid)
+	if done != nil {
+		done()
+	}
+	return nil
+}
+
+// gone says that the API no longer has the pod.
+func gone(err error) bool { return apierrors.IsNotFound(err) }
