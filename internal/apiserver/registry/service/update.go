@@ -1,0 +1,82 @@
+package service
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// keepAllocated gives a changed Service what the old one was given and the
+// client did not repeat: its address.
+func keepAllocated(s, old *corev1.Service) {
+	if !hasAddress(s) || !hasAddress(old) {
+		return
+	}
+	if s.Spec.ClusterIP == "" {
+		s.Spec.ClusterIP = old.Spec.ClusterIP
+		if len(s.Spec.ClusterIPs) == 0 {
+			s.Spec.ClusterIPs = old.Spec.ClusterIPs
+		}
+	}
+	if len(s.Spec.IPFamilies) == 0 {
+		s.Spec.IPFamilies = old.Spec.IPFamilies
+	}
+	if s.Spec.IPFamilyPolicy == nil {
+		s.Spec.IPFamilyPolicy = old.Spec.IPFamilyPolicy
+	}
+}
+
+func hasAddress(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
+
+func hasNodePorts(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// dropOutdated removes what a change of type leaves without meaning, unless the
+// client changed it too, and so says that it should be there.
+func dropOutdated(s, old *corev1.Service) {
+	if hasAddress(old) && !hasAddress(s) && s.Spec.ClusterIP == old.Spec.ClusterIP {
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
+		s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, nil
+	}
+	if hasNodePorts(old) && !hasNodePorts(s) && sameNodePorts(s, old) {
+		for i := range s.Spec.Ports {
+			s.Spec.Ports[i].NodePort = 0
+		}
+	}
+	if needsHealthCheck(old) && !needsHealthCheck(s) && s.Spec.HealthCheckNodePort == old.Spec.HealthCheckNodePort {
+		s.Spec.HealthCheckNodePort = 0
+	}
+	if reachableFromOutside(old) && !reachableFromOutside(s) && s.Spec.ExternalTrafficPolicy == old.Spec.ExternalTrafficPolicy {
+		s.Spec.ExternalTrafficPolicy = ""
+	}
+	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		s.Spec.AllocateLoadBalancerNodePorts, s.Spec.LoadBalancerClass = nil, nil
+	}
+}
+
+func sameNodePorts(s, old *corev1.Service) bool {
+	had := map[int32]bool{}
+	for _, p := range old.Spec.Ports {
+		had[p.NodePort] = true
+	}
+	for _, p := range s.Spec.Ports {
+		if p.NodePort != 0 && !had[p.NodePort] {
+			return false
+		}
+	}
+	return true
+}
+
+func needsHealthCheck(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// ValidateUpdate checks a changed Service, metadata aside. Its address stays as
+// long as it has one.
+func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
+	var errs field.ErrorList
+	if hasAddress(s) && hasAddress(old) && old.Spec.ClusterIP != "" && s.Spec.ClusterIP != old.Spec.ClusterIP {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), s.Spec.ClusterIPs, "may not change once set"))
+	}
+	return append(errs, Validate(s)...)
+}
