@@ -21,7 +21,7 @@ import (
 // hash, PEM encoded. An unreachable server is tried again until patience is over.
 func fetchAuthority(ctx context.Context, server *url.URL, caHash string, patience time.Duration, clock clock.Clock) ([]byte, error) {
 	deadline := clock.Now().Add(patience)
-	for {
+	for first := true; ; first = false {
 		chain, err := fetchChain(ctx, server)
 		if err == nil {
 			ca, err := findAuthority(chain, server.Hostname(), caHash, clock.Now())
@@ -33,7 +33,9 @@ func fetchAuthority(ctx context.Context, server *url.URL, caHash string, patienc
 		if ctx.Err() != nil || !clock.Now().Before(deadline) {
 			return nil, fmt.Errorf("cannot reach the server at %s: %w", server, rootCause(err))
 		}
-		klog.FromContext(ctx).V(2).Info("Server cannot be reached yet", "server", server.String(), "err", err)
+		if first {
+			klog.FromContext(ctx).Info("Waiting for the server", "server", server.String(), "err", err)
+		}
 		select {
 		case <-ctx.Done():
 		case <-clock.After(time.Second):

@@ -51,7 +51,8 @@ type Identity struct {
 	serving atomic.Pointer[tls.Certificate]
 }
 
-// Join returns the node's identity: the stored one, or a new one got with the join token. Errors are one line that says what to do.
+// Join returns the node's identity: the stored one, or a new one got with the join token. Errors are one line that says
+// what is wrong and, where that is known, what to do.
 func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -65,21 +66,21 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	}
 	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}}
 	if id.ca, err = id.authority(ctx); err != nil {
-		return nil, fmt.Errorf("join: %w", err)
+		return nil, err
 	}
 	if err := id.loadClient(); err != nil {
-		return nil, fmt.Errorf("join: %w", err)
+		return nil, err
 	}
 	if pair := id.client.Load(); pair == nil || !valid(pair.Leaf, cfg.Clock.Now()) {
 		if err := id.bootstrap(ctx); err != nil {
-			return nil, fmt.Errorf("join: %w", err)
+			return nil, err
 		}
 	}
 	if err := id.loadServing(); err != nil {
-		return nil, fmt.Errorf("join: %w", err)
+		return nil, err
 	}
 	if err := id.writeKubeconfig(); err != nil {
-		return nil, fmt.Errorf("join: %w", err)
+		return nil, err
 	}
 	return id, nil
 }
@@ -108,11 +109,11 @@ func (id *Identity) authority(ctx context.Context) (*x509.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored != nil {
-		if pki.HashOf(stored) != token.CAHash {
-			return nil, fmt.Errorf("%s belongs to another cluster than the join token: remove it to join that cluster", id.store.dir)
-		}
+	switch joined := id.store.has(clientFile); {
+	case stored != nil && pki.HashOf(stored) == token.CAHash:
 		return stored, nil
+	case stored != nil && joined:
+		return nil, fmt.Errorf("%s belongs to another cluster than the join token: remove it to join that cluster", id.store.dir)
 	}
 	data, err := fetchAuthority(ctx, id.server, token.CAHash, id.cfg.Patience, id.cfg.Clock)
 	if err != nil {

@@ -45,6 +45,12 @@ func (s store) write(name string, data []byte) error {
 	return nil
 }
 
+// has tells whether a file is there, whatever is in it.
+func (s store) has(name string) bool {
+	_, err := os.Lstat(s.path(name))
+	return err == nil
+}
+
 // readCA reads the cluster's CA; nil when the node has joined none.
 func (s store) readCA() (*x509.Certificate, error) {
 	data, err := os.ReadFile(s.path(caFile))
