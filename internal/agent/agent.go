@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/status"
+	"github.com/everynode/everynode/internal/agent/streaming"
 	"github.com/everynode/everynode/internal/agent/volumes"
 )
 
@@ -114,7 +117,7 @@ type node struct {
 	volumes     *volumes.Manager
 	statuses    *status.Manager
 	pods        *pods
-	lookup      lookup
+	server      *streaming.Server
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
 }
@@ -162,7 +165,14 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		})},
 		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
 	})
-	n.lookup = lookup{sources: n.sources, runtime: n.runtime}
+	n.server, err = streaming.Listen(streaming.Config{
+		Address:     net.JoinHostPort(a.cfg.NodeIPs[0].String(), strconv.Itoa(int(a.cfg.Port))),
+		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(),
+		Lookup: lookup{sources: n.sources, runtime: n.runtime}, Runtime: streams{n.runtime}, Pods: n.sources.allPods,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return n, nil
 }
 
@@ -218,6 +228,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		}
 	}
 	start("keep the node's certificates", n.identity.Run)
+	start("serve logs and streams", n.server.Run)
 	start("report the node", n.reporter.Run)
 	start("refresh volumes", n.volumes.Run)
 	start("report pods", quiet(n.statuses.Run))

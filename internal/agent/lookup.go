@@ -3,50 +3,69 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/streaming"
 )
 
-// lookup finds the containers that logs and streams are about.
+// lookup finds the containers that logs and streams are about; it is a streaming.Lookup.
 type lookup struct {
 	sources *sources
 	runtime *cri.Runtime
 }
 
-// Container returns the pod's container, or with previous the one that ran before it. Errors tell the user what is wrong.
-func (l lookup) Container(ctx context.Context, namespace, pod, container string, previous bool) (*cri.Found, error) {
+// Container finds the container that was made last, or with previous the one whose end the status tells of.
+func (l lookup) Container(ctx context.Context, namespace, pod, container string, previous bool) (streaming.Container, error) {
 	p := l.sources.pod(namespace, pod)
 	if p == nil {
-		return nil, apierrors.NewNotFound(corev1.Resource("pods"), pod)
+		return streaming.Container{}, apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}
-	if !hasContainer(p, container) {
-		return nil, apierrors.NewNotFound(corev1.Resource("containers"), container)
+	spec := specOf(p, container)
+	if spec == nil {
+		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", container, pod))
 	}
-	found, err := l.runtime.Find(ctx, p.UID, container, previous)
-	if err != nil {
-		return nil, err
-	}
-	if found != nil {
-		return found, nil
-	}
+	status := containerStatus(p, container)
+	var id string
+	var err error
 	if previous {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", container, pod))
+		id = lastID(status)
+	} else if id, err = l.runtime.Newest(ctx, p.UID, container); err != nil {
+		return streaming.Container{}, err
 	}
-	reason := "ContainerCreating"
-	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
-		for i := range list {
-			if w := list[i].State.Waiting; list[i].Name == container && w != nil {
-				reason = w.Reason
-			}
+	logPath := ""
+	if id != "" {
+		if logPath, err = l.runtime.LogOf(ctx, id); err != nil {
+			return streaming.Container{}, err
 		}
 	}
-	return nil, apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", container, pod, reason))
+	switch {
+	case logPath != "":
+		return streaming.Container{ID: id, LogPath: logPath, TTY: spec.TTY}, nil
+	case previous:
+		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", container, pod))
+	}
+	reason := "ContainerCreating"
+	if status != nil && status.State.Waiting != nil {
+		reason = status.State.Waiting.Reason
+	}
+	return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", container, pod, reason))
 }
 
-// Sandbox returns the ID of the pod's running sandbox.
+// lastID is the runtime's ID of the container that ended before the present state of its status.
+func lastID(s *corev1.ContainerStatus) string {
+	if s == nil || s.LastTerminationState.Terminated == nil {
+		return ""
+	}
+	_, id, _ := strings.Cut(s.LastTerminationState.Terminated.ContainerID, "://")
+	return id
+}
+
+// Sandbox finds the ID of the pod's running sandbox.
 func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, error) {
 	p := l.sources.pod(namespace, pod)
 	if p == nil {
@@ -62,13 +81,37 @@ func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, err
 	return id, nil
 }
 
-func hasContainer(pod *corev1.Pod, name string) bool {
+func specOf(pod *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name {
-				return true
+				return &list[i]
 			}
 		}
 	}
-	return false
+	return nil
+}
+
+func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// streams is cri.Runtime in the words of streaming.
+type streams struct{ *cri.Runtime }
+
+// Exec runs a command in a container.
+func (s streams) Exec(ctx context.Context, id string, command []string, want streaming.Streams) (*url.URL, error) {
+	return s.Runtime.Exec(ctx, id, command, cri.Streams(want))
+}
+
+// Attach connects to a container's process.
+func (s streams) Attach(ctx context.Context, id string, want streaming.Streams) (*url.URL, error) {
+	return s.Runtime.Attach(ctx, id, cri.Streams(want))
 }

@@ -119,16 +119,7 @@ func (t task) pullImage(ctx context.Context) (podworker.Outcome, images.Image) {
 	}
 }
 
-func (t task) container() *corev1.Container {
-	for _, list := range [][]corev1.Container{t.pod.Spec.Containers, t.pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == t.action.Container {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
+func (t task) container() *corev1.Container { return specOf(t.pod, t.action.Container) }
 
 // startContainer makes and starts the container and runs its postStart hook, each told to the user.
 func (t task) startContainer(ctx, setUp context.Context) podworker.Outcome {

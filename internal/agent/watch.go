@@ -110,6 +110,18 @@ func (s *sources) pod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
+// allPods are the node's pods.
+func (s *sources) allPods() []*corev1.Pod {
+	items := s.pods.GetStore().List()
+	out := make([]*corev1.Pod, 0, len(items))
+	for _, item := range items {
+		if pod, ok := item.(*corev1.Pod); ok {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
 func (s *sources) serviceLister() corelisters.ServiceLister {
 	return corelisters.NewServiceLister(s.services.GetIndexer())
 }

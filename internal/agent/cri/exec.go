@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,50 +23,77 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 	return stdout, stderr, 0, err
 }
 
-// Found is a container as looked up for logs and streams.
-type Found struct {
-	ID, SandboxID string
-	// LogPath is the file with its output.
-	LogPath string
-	Running bool
-	Attempt uint32
-	// PodUID is its pod.
-	PodUID types.UID
-}
-
-// Find returns the newest container of that name in the pod, or with previous the newest one that died before it; nil
-// if there is none.
-func (r *Runtime) Find(ctx context.Context, uid types.UID, name string, previous bool) (*Found, error) {
+// Newest returns the ID of the newest container of that name in the pod, empty if there is none.
+func (r *Runtime) Newest(ctx context.Context, uid types.UID, name string) (string, error) {
 	labels := podFilter(uid)
 	labels[labelContainerName] = name
 	list, err := r.service.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
 	if err != nil {
-		return nil, fmt.Errorf("list the containers %s of pod %s: %w", name, uid, err)
+		return "", fmt.Errorf("list the containers %s of pod %s: %w", name, uid, err)
 	}
-	var newest, before *runtimeapi.Container
+	var newest *runtimeapi.Container
 	for _, c := range list {
-		switch {
-		case newest == nil || c.GetMetadata().GetAttempt() > newest.GetMetadata().GetAttempt():
-			newest, before = c, newest
-		case before == nil || c.GetMetadata().GetAttempt() > before.GetMetadata().GetAttempt():
-			before = c
+		if newest == nil || c.GetMetadata().GetAttempt() > newest.GetMetadata().GetAttempt() {
+			newest = c
 		}
 	}
-	if previous {
-		newest = before
+	return newest.GetId(), nil
+}
+
+// LogOf returns the file that the runtime writes the container's output to, empty if there is no such container.
+func (r *Runtime) LogOf(ctx context.Context, id string) (string, error) {
+	resp, err := r.service.ContainerStatus(ctx, id, false)
+	if notFound(err) {
+		return "", nil
 	}
-	if newest == nil {
-		return nil, nil
-	}
-	resp, err := r.service.ContainerStatus(ctx, newest.Id, false)
 	if err != nil {
-		return nil, fmt.Errorf("read the status of container %s: %w", newest.Id, err)
+		return "", fmt.Errorf("read the status of container %s: %w", id, err)
 	}
-	return &Found{
-		ID: newest.Id, SandboxID: newest.PodSandboxId, LogPath: resp.Status.LogPath, PodUID: uid,
-		Running: resp.Status.State == runtimeapi.ContainerState_CONTAINER_RUNNING,
-		Attempt: newest.GetMetadata().GetAttempt(),
-	}, nil
+	return resp.Status.LogPath, nil
+}
+
+// Running says whether the container runs.
+func (r *Runtime) Running(ctx context.Context, id string) (bool, error) {
+	resp, err := r.service.ContainerStatus(ctx, id, false)
+	if notFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the status of container %s: %w", id, err)
+	}
+	return resp.Status.State == runtimeapi.ContainerState_CONTAINER_RUNNING, nil
+}
+
+// Streams says which streams of a process are wanted.
+type Streams struct{ Stdin, Stdout, Stderr, TTY bool }
+
+// Exec returns the URL, good for one request, at which the runtime runs the command in the container.
+func (r *Runtime) Exec(ctx context.Context, id string, command []string, s Streams) (*url.URL, error) {
+	resp, err := r.service.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: command, Stdin: s.Stdin, Stdout: s.Stdout,
+		Stderr: s.Stderr && !s.TTY, Tty: s.TTY})
+	if err != nil {
+		return nil, err
+	}
+	return url.Parse(resp.Url)
+}
+
+// Attach returns the URL, good for one request, at which the runtime connects to the container's process.
+func (r *Runtime) Attach(ctx context.Context, id string, s Streams) (*url.URL, error) {
+	resp, err := r.service.Attach(ctx, &runtimeapi.AttachRequest{ContainerId: id, Stdin: s.Stdin, Stdout: s.Stdout,
+		Stderr: s.Stderr && !s.TTY, Tty: s.TTY})
+	if err != nil {
+		return nil, err
+	}
+	return url.Parse(resp.Url)
+}
+
+// PortForward returns the URL, good for one request, at which the runtime connects to ports in the sandbox.
+func (r *Runtime) PortForward(ctx context.Context, sandboxID string, ports []int32) (*url.URL, error) {
+	resp, err := r.service.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: sandboxID, Port: ports})
+	if err != nil {
+		return nil, err
+	}
+	return url.Parse(resp.Url)
 }
 
 // Sandbox returns the ID of the pod's ready sandbox, empty if it has none.
