@@ -132,7 +132,7 @@ func (c *controller) sweep(ctx context.Context) (time.Time, error) {
 	doomed, next := c.missing.Sweep(pods.Items, exists, c.cfg.Clock.Now())
 	c.mu.Unlock()
 	gone := map[string]bool{}
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group // one failure must not keep the others
 	group.SetLimit(c.cfg.Workers)
 	for _, d := range doomed {
 		if d.Reason == plan.NodeGone {
@@ -150,7 +150,7 @@ func (c *controller) sweep(ctx context.Context) (time.Time, error) {
 				continue
 			}
 		}
-		group.Go(func() error { return c.remove(groupCtx, d) })
+		group.Go(func() error { return c.remove(ctx, d) })
 	}
 	return next, group.Wait()
 }
