@@ -145,8 +145,14 @@ func upSupervised(ctx context.Context, o local.Options) error {
 // upDetached starts the background process and shows its progress until the
 // cluster is ready. Ctrl-C until then stops it.
 func upDetached(ctx context.Context, cmd *cobra.Command, o local.Options) error {
-	background, progress, err := startSupervisor(o)
+	log, forget, err := local.OpenSupervisorLog(o.DataDir)
 	if err != nil {
+		return err
+	}
+	defer log.Close()
+	background, progress, err := startSupervisor(o, log)
+	if err != nil {
+		forget()
 		return err
 	}
 	defer progress.Close()
@@ -174,6 +180,8 @@ func upDetached(ctx context.Context, cmd *cobra.Command, o local.Options) error 
 		_ = background.Wait()
 		return errors.New("interrupted; the cluster was stopped")
 	case failure != nil:
+		_ = background.Wait()
+		forget()
 		return failure
 	case err != nil:
 		return err
@@ -183,13 +191,8 @@ func upDetached(ctx context.Context, cmd *cobra.Command, o local.Options) error 
 }
 
 // startSupervisor starts this program again, in a session of its own and with
-// its output in a log, and returns the pipe with its progress.
-func startSupervisor(o local.Options) (*exec.Cmd, *os.File, error) {
-	log, err := local.OpenSupervisorLog(o.DataDir)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer log.Close()
+// its output in the log, and returns the pipe with its progress.
+func startSupervisor(o local.Options, log *os.File) (*exec.Cmd, *os.File, error) {
 	progress, progressIn, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pipe: %w", err)

@@ -33,3 +33,6 @@ func acquireLock(dataDir string) (*lock, error) {
 }
 
 func (l *lock) release() { _ = l.file.Close() }
+
+// remove takes the lock's file away; only for a data dir that stays unused.
+func (l *lock) remove() { _ = os.Remove(l.file.Name()) }

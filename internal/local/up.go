@@ -40,9 +40,11 @@ const stopPatience = time.Minute
 // after such a stop, a *RunningError if the cluster runs already, and else what
 // went wrong, in one line that says what to do; nothing is left running then.
 func Up(ctx context.Context, o Options, report Report) error {
-	if err := makeDataDir(o.DataDir); err != nil {
+	forget, err := makeDataDir(o.DataDir)
+	if err != nil {
 		return err
 	}
+	defer forget()
 	held, err := acquireLock(o.DataDir)
 	if errors.Is(err, errLocked) {
 		return running(o)
@@ -60,6 +62,9 @@ func Up(ctx context.Context, o Options, report Report) error {
 	}
 	c, err := prepare(ctx, o, last, report)
 	if err != nil {
+		if last == nil {
+			held.remove()
+		}
 		return err
 	}
 	err = c.run(ctx)
@@ -71,34 +76,44 @@ func Up(ctx context.Context, o Options, report Report) error {
 }
 
 // makeDataDir makes the data dir if it must, and sees whether it can be written.
-func makeDataDir(dir string) error {
+// forget removes it again if it was made and nothing was put there.
+func makeDataDir(dir string) (forget func(), err error) {
 	hint := "; choose another with --data-dir, or run as a user who may write there"
+	_, statErr := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("the data dir cannot be made: %w%s", err, hint)
+		return nil, fmt.Errorf("the data dir cannot be made: %w%s", err, hint)
+	}
+	forget = func() {}
+	if errors.Is(statErr, fs.ErrNotExist) {
+		forget = func() { _ = os.Remove(dir) } // which fails if it is not empty
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("the data dir %s cannot be written: %w%s", dir, err, hint)
+		return nil, fmt.Errorf("the data dir %s cannot be written: %w%s", dir, err, hint)
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err == nil && st.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("the data dir %s is on a read-only file system%s", dir, hint)
-	}
-	return nil
+	return forget, nil
 }
 
 // SupervisorLog is where a supervisor in the background writes.
 func SupervisorLog(dataDir string) string { return filepath.Join(dataDir, "up.log") }
 
 // OpenSupervisorLog opens that log, in a data dir that it makes if it must.
-func OpenSupervisorLog(dataDir string) (*os.File, error) {
-	if err := makeDataDir(dataDir); err != nil {
-		return nil, err
-	}
-	log, err := os.OpenFile(SupervisorLog(dataDir), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+// forget is for a start that failed: it removes both again if nothing was put
+// there.
+func OpenSupervisorLog(dataDir string) (log *os.File, forget func(), err error) {
+	forgetDir, err := makeDataDir(dataDir)
 	if err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
+		return nil, nil, err
 	}
-	return log, nil
+	log, err = os.OpenFile(SupervisorLog(dataDir), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open the log: %w", err)
+	}
+	return log, func() {
+		if _, err := os.Stat(statePath(dataDir)); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(SupervisorLog(dataDir))
+		}
+		forgetDir()
+	}, nil
 }
 
 // running describes the cluster whose lock another process holds.
@@ -137,7 +152,7 @@ func (s *State) stopped() {
 // prepare decides everything about the cluster and checks what can be checked
 // before anything is made.
 func prepare(ctx context.Context, o Options, last *State, report Report) (*cluster, error) {
-	asked := o.Runtime
+	before := last != nil && o.Runtime == ""
 	o, err := o.complete(last)
 	if err != nil {
 		return nil, err
@@ -175,9 +190,10 @@ func prepare(ctx context.Context, o Options, last *State, report Report) (*clust
 		kind = "The cluster in "
 	}
 	report(Event{Kind: EventNote, Text: kind + o.DataDir + "; this takes a few seconds."})
-	if asked == "" || asked == RuntimeAuto {
-		report(Event{Kind: EventNote, Text: choice.Why})
+	if before {
+		choice.Why = "Its nodes are made with --runtime " + string(choice.Runtime) + ", as before."
 	}
+	report(Event{Kind: EventNote, Text: choice.Why})
 	return c, nil
 }
 

@@ -22,14 +22,21 @@ func nodesTable(nodes []corev1.Node) string {
 	fmt.Fprintln(w, "NAME\tSTATUS\tINTERNAL-IP\tVERSION\tRUNTIME")
 	for i := range nodes[:min(len(nodes), shownNodes)] {
 		n := &nodes[i]
-		fmt.Fprintf(w, "%s\tReady\t%s\t%s\t%s\n", n.Name, nodefacts.Address(n, corev1.NodeInternalIP),
-			n.Status.NodeInfo.KubeletVersion, n.Status.NodeInfo.ContainerRuntimeVersion)
+		fmt.Fprintf(w, "%s\tReady\t%s\t%s\t%s\n", n.Name, orNone(nodefacts.Address(n, corev1.NodeInternalIP)),
+			orNone(n.Status.NodeInfo.KubeletVersion), orNone(n.Status.NodeInfo.ContainerRuntimeVersion))
 	}
 	_ = w.Flush()
 	if more := len(nodes) - shownNodes; more > 0 {
 		fmt.Fprintf(&b, "... and %d more\n", more)
 	}
 	return b.String()
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
 }
 
 // usage tells how to use a cluster that runs. table is shown above it.
