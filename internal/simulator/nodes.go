@@ -198,7 +198,7 @@ func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if object, err = n.report(ctx, object); err != nil {
+	if object, err = n.report(ctx, known, object); err != nil {
 		return 0, err
 	}
 	n.learn(known, object)
@@ -221,18 +221,17 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 	return object, err
 }
 
-// report writes the node's status if it does not say that all is well.
-func (n *nodes) report(ctx context.Context, object *corev1.Node) (*corev1.Node, error) {
-	if healthy(object) {
+// report writes the node's status if it is not what it should be.
+func (n *nodes) report(ctx context.Context, known *node, object *corev1.Node) (*corev1.Node, error) {
+	changed := object.DeepCopy()
+	if !correct(n.config, changed, known.number, n.config.Clock.Now()) {
 		return object, nil
 	}
-	changed := object.DeepCopy()
-	setHealthy(changed, n.config.Clock.Now())
 	updated, err := n.config.Writer.UpdateNodeStatus(ctx, changed)
 	if !apierrors.IsConflict(err) {
 		return updated, err
 	}
-	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil || !setHealthy(changed, n.config.Clock.Now()) {
+	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil || !correct(n.config, changed, known.number, n.config.Clock.Now()) {
 		return changed, err
 	}
 	return n.config.Writer.UpdateNodeStatus(ctx, changed)

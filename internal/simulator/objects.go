@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,6 +51,18 @@ func nodeObject(config *Config, name string, number int, now time.Time) *corev1.
 // nodeIP makes up an address from a range that is reserved for networks inside a provider.
 func nodeIP(number int) string {
 	return netip.AddrFrom4([4]byte{100, byte(64 + number>>16), byte(number >> 8), byte(number)}).String()
+}
+
+// correct makes the node's status say what the node is and that all is well, and reports whether it said otherwise.
+func correct(config *Config, node *corev1.Node, number int, now time.Time) (changed bool) {
+	want := nodeObject(config, node.Name, number, now).Status
+	status := &node.Status
+	if !equality.Semantic.DeepEqual(status.Capacity, want.Capacity) || !equality.Semantic.DeepEqual(status.Allocatable, want.Allocatable) ||
+		!slices.Equal(status.Addresses, want.Addresses) || !equality.Semantic.DeepEqual(status.NodeInfo, want.NodeInfo) {
+		status.Capacity, status.Allocatable, status.Addresses, status.NodeInfo = want.Capacity, want.Allocatable, want.Addresses, want.NodeInfo
+		changed = true
+	}
+	return setHealthy(node, now) || changed
 }
 
 // setHealthy makes the node's conditions say that all is well, and reports whether they said otherwise.
