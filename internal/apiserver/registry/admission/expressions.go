@@ -1,0 +1,117 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+const maxConditions = 64
+
+// baseEnv is what all expressions can use. It is costly to make.
+var baseEnv = sync.OnceValue(func() *environment.EnvSet {
+	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+})
+
+// expressionCompiler compiles CEL.
+type expressionCompiler interface {
+	CompileCELExpression(plugincel.ExpressionAccessor, plugincel.OptionalVariableDeclarations, environment.Type) plugincel.CompilationResult
+}
+
+// validateConditions checks the conditions under which a webhook or policy is
+// asked at all. A nil compiler stands for one that knows no variables.
+func validateConditions(conditions []admissionv1.MatchCondition, c expressionCompiler, hasParams bool, path *field.Path) field.ErrorList {
+	if len(conditions) == 0 {
+		return nil
+	}
+	if len(conditions) > maxConditions {
+		return field.ErrorList{field.TooMany(path, len(conditions), maxConditions)}
+	}
+	if c == nil {
+		c = plugincel.NewCompiler(baseEnv())
+	}
+	var errs field.ErrorList
+	for i := range conditions {
+		condition, at := &conditions[i], path.Index(i)
+		errs = append(errs, compiles(c, (*matchconditions.MatchCondition)(condition), hasParams, at.Child("expression"))...)
+		if condition.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+			continue
+		}
+		for _, m := range utilvalidation.IsQualifiedName(condition.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), condition.Name, m))
+		}
+		if slices.ContainsFunc(conditions[:i], func(o admissionv1.MatchCondition) bool { return o.Name == condition.Name }) {
+			errs = append(errs, field.Duplicate(at.Child("name"), condition.Name))
+		}
+	}
+	return errs
+}
+
+// compileVariables returns a compiler that knows the variables, and what is
+// wrong with them.
+func compileVariables(variables []admissionv1.Variable, hasParams bool) (*plugincel.CompositedCompiler, field.ErrorList) {
+	path := specPath.Child("variables")
+	c, err := plugincel.NewCompositedCompiler(baseEnv())
+	if err != nil {
+		return nil, field.ErrorList{field.InternalError(path, fmt.Errorf("make a CEL compiler: %w", err))}
+	}
+	var errs field.ErrorList
+	for i, v := range variables {
+		at := path.Index(i)
+		if v.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+			continue
+		}
+		if slices.ContainsFunc(variables[:i], func(o admissionv1.Variable) bool { return o.Name == v.Name }) {
+			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
+		}
+		if strings.TrimSpace(v.Expression) == "" {
+			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
+			continue
+		}
+		result := c.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
+			plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true}, environment.NewExpressions)
+		errs = append(errs, compileError(result, v.Expression, at.Child("expression"))...)
+	}
+	return c, errs
+}
+
+func compiles(c expressionCompiler, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
+	return compilesWith(c, e, plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true}, path)
+}
+
+func compilesPatch(c expressionCompiler, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
+	return compilesWith(c, e, plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true, HasPatchTypes: true}, path)
+}
+
+func compilesWith(c expressionCompiler, e plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path) field.ErrorList {
+	if strings.TrimSpace(e.GetExpression()) == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return compileError(c.CompileCELExpression(e, options, environment.NewExpressions), e.GetExpression(), path)
+}
+
+func compileError(result plugincel.CompilationResult, expression string, path *field.Path) field.ErrorList {
+	err := result.Error
+	if err == nil {
+		return nil
+	}
+	switch err.Type {
+	case apiservercel.ErrorTypeRequired:
+		return field.ErrorList{field.Required(path, err.Detail)}
+	case apiservercel.ErrorTypeInvalid:
+		return field.ErrorList{field.Invalid(path, expression, err.Detail)}
+	}
+	return field.ErrorList{field.InternalError(path, fmt.Errorf("compile the expression: %w", err))}
+}
