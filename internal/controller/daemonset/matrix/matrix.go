@@ -239,7 +239,9 @@ func (m *Matrix) detach(p *trackedPod) {
 	}
 }
 
+// wait keeps a pod without a row. What was in flight for it went with the row.
 func (m *Matrix) wait(p *trackedPod) {
+	p.doomedUntil = time.Time{}
 	set := m.waiting[p.info.Owner]
 	if set == nil {
 		set = map[types.UID]*trackedPod{}

@@ -221,7 +221,7 @@ func (m *Matrix) deleted(r *row, a *DeletePod, o Outcome) {
 	}
 	c := p.cell
 	if o != Failed {
-		c.deleteFailures, c.retryAt = 0, time.Time{}
+		c.deleteFailures = 0
 		return
 	}
 	p.doomedUntil = time.Time{}

@@ -79,10 +79,10 @@ func (r *row) status() Status {
 	}
 }
 
-// settled tells whether nothing is left to happen: every desired cell has an
-// available pod of the current revision and no other cell has any.
+// settled tells whether every desired cell has an available pod of the current
+// revision.
 func (r *row) settled() bool {
-	return r.phases[Available] == len(r.cells)
+	return r.totals.updated == r.totals.desired && r.totals.available == r.totals.desired
 }
 
 // budget resolves the strategy against the number of desired cells.

@@ -3,7 +3,8 @@ package matrix
 import "time"
 
 // readyStatus asks for a status write when the totals differ from what the API
-// shows: at once when the row has settled or was quiet, else paced.
+// shows: at once when the row was quiet, has settled, or acts on a generation
+// that is not reported yet; else paced.
 func (m *Matrix) readyStatus(r *row, out []Action) []Action {
 	want := r.status()
 	if r.statusInFlight || want == r.info.Reported || m.statusDue(r).After(m.now) {
@@ -18,7 +19,8 @@ func (m *Matrix) statusDue(r *row) time.Time {
 	if r.statusRetryAt.After(m.now) {
 		return r.statusRetryAt
 	}
-	if r.statusAt.IsZero() || r.settled() {
+	observed := r.info.Reported.ObservedGeneration == r.info.Generation
+	if r.statusAt.IsZero() || r.settled() || !observed {
 		return m.now
 	}
 	return r.statusAt.Add(m.cfg.StatusInterval)

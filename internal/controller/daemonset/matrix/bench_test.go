@@ -1,0 +1,110 @@
+package matrix
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// fleet is a settled DaemonSet on n nodes.
+func fleet(n int) (*Matrix, []PodInfo) {
+	m := New(Config{StatusInterval: time.Hour})
+	m.Tick(noon)
+	for i := range n {
+		m.UpdateNode(fleetNode(i))
+	}
+	m.UpdateDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
+		Placement: CompilePlacement(&corev1.PodSpec{NodeSelector: map[string]string{"os": "linux"}}), Strategy: rollingUpdate("10%", "0")})
+	pods := make([]PodInfo, n)
+	for i := range pods {
+		pods[i] = PodInfo{UID: types.UID(fmt.Sprintf("pod-%d", i)), Name: fmt.Sprintf("logs-%d", i), Owner: "logs",
+			Node: fleetNode(i).Name, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon}
+		m.UpdatePod(pods[i])
+	}
+	for _, a := range m.Ready() {
+		m.Done(a, OK)
+	}
+	return m, pods
+}
+
+func fleetNode(i int) NodeInfo {
+	return NodeInfo{Name: fmt.Sprintf("node-%05d", i), Labels: map[string]string{"os": "linux", "zone": "a", "arch": "amd64"}}
+}
+
+var fleetSizes = []int{100, 1000, 10000}
+
+// A pod turns unready and ready again: the work must not grow with the fleet.
+func BenchmarkPodEvent(b *testing.B) {
+	for _, n := range fleetSizes {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			m, pods := fleet(n)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				p := &pods[i%n]
+				p.Ready = !p.Ready
+				m.UpdatePod(*p)
+				m.Ready()
+			}
+		})
+	}
+}
+
+// A heartbeat tells what is known already.
+func BenchmarkHeartbeat(b *testing.B) {
+	for _, n := range fleetSizes {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			m, _ := fleet(n)
+			nodes := make([]NodeInfo, n)
+			for i := range nodes {
+				nodes[i] = fleetNode(i)
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				m.UpdateNode(nodes[i%n])
+				m.Ready()
+			}
+		})
+	}
+}
+
+// A whole rolling update, by pod: deletion, disappearance, creation, readiness.
+func BenchmarkRolloutPerPod(b *testing.B) {
+	for _, n := range fleetSizes {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			m, _ := fleet(n)
+			info := m.rows["logs"].info
+			made := 0
+			for b.Loop() {
+				info.Generation++
+				info.Revision = fmt.Sprint("rev-", info.Generation)
+				m.UpdateDaemonSet(info)
+				made = rollOut(b, m, made)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/pod")
+		})
+	}
+}
+
+// rollOut obeys until there is nothing left to do.
+func rollOut(b *testing.B, m *Matrix, made int) int {
+	for actions := m.Ready(); len(actions) > 0; actions = m.Ready() {
+		for _, a := range actions {
+			switch a := a.(type) {
+			case *DeletePod:
+				m.DeletePod(a.PodUID)
+			case *CreatePod:
+				made++
+				m.UpdatePod(PodInfo{UID: types.UID(fmt.Sprintf("new-%d", made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
+					Bound: true, Revision: a.Revision, Ready: true, ReadySince: noon, Created: noon})
+			}
+			m.Done(a, OK)
+		}
+	}
+	if r := m.rows["logs"]; r.phases[Available] != len(r.cells) {
+		b.Fatalf("the rollout stopped with %v", r.phases)
+	}
+	return made
+}

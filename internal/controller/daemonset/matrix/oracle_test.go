@@ -1,0 +1,144 @@
+package matrix
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// totalsOf is the oracle: the totals of one DaemonSet, counted from nothing by
+// walking all nodes and pods. It shares no code with the running totals.
+type oracleTotals struct {
+	status              Status
+	unavailable, surges int
+}
+
+func (w *world) totalsOf(uid types.UID) oracleTotals {
+	ds := w.sets[uid]
+	out := oracleTotals{status: Status{ObservedGeneration: ds.Generation}}
+	for name := range w.nodes {
+		wanted, _ := w.fits(uid, name)
+		var here []PodInfo
+		for _, p := range w.podsOf(uid, name) {
+			if p.Phase == PodActive || !p.Terminating {
+				here = append(here, p)
+			}
+		}
+		w.countStatus(&out.status, ds, wanted, here)
+		if wanted || len(here) > 0 {
+			w.countRollout(&out, ds, name, here)
+		}
+	}
+	out.status.Unavailable = out.status.Desired - out.status.Available
+	return out
+}
+
+func (w *world) countStatus(st *Status, ds DaemonSetInfo, wanted bool, here []PodInfo) {
+	if !wanted {
+		if len(here) > 0 {
+			st.Misscheduled++
+		}
+		return
+	}
+	st.Desired++
+	if len(here) == 0 {
+		return
+	}
+	st.Current++
+	if here[0].Ready {
+		st.Ready++
+	}
+	if here[0].available(ds.MinReadySeconds, w.now) {
+		st.Available++
+	}
+	if here[0].Revision == ds.Revision {
+		st.Updated++
+	}
+}
+
+func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, here []PodInfo) {
+	var older, newer []PodInfo
+	for _, p := range here {
+		if _, doomed := w.doomed[p.UID]; p.Terminating || doomed {
+			continue
+		}
+		if p.Revision == ds.Revision {
+			newer = append(newer, p)
+		} else {
+			older = append(older, p)
+		}
+	}
+	_, creating := w.creating[cellKey(ds.UID, node)]
+	up := func(p PodInfo) bool { return p.available(ds.MinReadySeconds, w.now) }
+	switch {
+	case len(older) > 1 || len(newer) > 1:
+		out.unavailable++
+		out.surges++
+	case len(older) == 0 && len(newer) == 0:
+		out.unavailable++
+	case len(older) == 1 && len(newer) == 1:
+		out.unavailable++
+		if !up(newer[0]) {
+			out.surges++
+		}
+	case len(newer) == 1:
+		if !up(newer[0]) {
+			out.unavailable++
+		}
+	default:
+		if !up(older[0]) {
+			out.unavailable++
+		}
+		if creating {
+			out.surges++
+		}
+	}
+}
+
+// fits judges a node the plain way: build the pod's tolerations and selectors
+// and compare.
+func (w *world) fits(uid types.UID, node string) (shouldRun, shouldContinue bool) {
+	spec, n := w.specs[uid], w.nodes[node]
+	if spec.NodeName != "" && spec.NodeName != node {
+		return false, false
+	}
+	if !labels.SelectorFromSet(spec.NodeSelector).Matches(labels.Set(n.Labels)) || !affinityFits(spec.Affinity, n) {
+		return false, false
+	}
+	untolerated := func(effect corev1.TaintEffect) bool {
+		return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool {
+			return t.Effect == effect && !slices.ContainsFunc(Tolerations(&spec), func(o corev1.Toleration) bool {
+				return (o.Key == "" || o.Key == t.Key) && (o.Effect == "" || o.Effect == effect) &&
+					(o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
+			})
+		})
+	}
+	if untolerated(corev1.TaintEffectNoExecute) {
+		return false, false
+	}
+	return !untolerated(corev1.TaintEffectNoSchedule), true
+}
+
+// affinityFits knows In on labels and on the node's name, which is what the
+// random tests use.
+func affinityFits(a *corev1.Affinity, n NodeInfo) bool {
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return true
+	}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		ok := len(term.MatchExpressions)+len(term.MatchFields) > 0
+		for _, e := range term.MatchExpressions {
+			ok = ok && slices.Contains(e.Values, n.Labels[e.Key])
+		}
+		for _, f := range term.MatchFields {
+			ok = ok && f.Key == metav1.ObjectNameField && slices.Contains(f.Values, n.Name)
+		}
+		if ok {
+			return true
+		}
+	}
+	return false
+}

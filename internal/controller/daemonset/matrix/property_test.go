@@ -1,0 +1,345 @@
+package matrix
+
+import (
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+var (
+	setNames  = []string{"logs", "net"}
+	nodeNames = []string{"n0", "n1", "n2", "n3", "n4", "n5"}
+	revisions = []string{"a", "b", "c"}
+)
+
+func drawSpec(t *rapid.T) corev1.PodSpec {
+	spec := corev1.PodSpec{}
+	switch rapid.IntRange(0, 5).Draw(t, "placement") {
+	case 0:
+		spec.NodeSelector = map[string]string{"disk": "ssd"}
+	case 1:
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpIn, Values: []string{"ssd"}}}},
+				{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"n1"}}}},
+			}}}}
+	case 2:
+		spec.Tolerations = []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists}}
+	}
+	return spec
+}
+
+func drawSet(t *rapid.T, w *world) {
+	name := rapid.SampledFrom(setNames).Draw(t, "set")
+	old := w.sets[types.UID(name)]
+	info := DaemonSetInfo{
+		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1,
+		Revision:        rapid.SampledFrom(revisions).Draw(t, "revision"),
+		MinReadySeconds: rapid.SampledFrom([]int32{0, 0, 10}).Draw(t, "minReady"),
+		Strategy: rapid.SampledFrom([]Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1"),
+			rollingUpdate("0", "50%"), {OnDelete: true}}).Draw(t, "strategy"),
+		Held: rapid.IntRange(0, 9).Draw(t, "held") == 0, Reported: old.Reported,
+	}
+	w.setDaemonSet(info, drawSpec(t))
+}
+
+func drawNode(t *rapid.T, w *world) {
+	n := NodeInfo{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Labels: map[string]string{}}
+	if rapid.Bool().Draw(t, "ssd") {
+		n.Labels["disk"] = "ssd"
+	}
+	switch rapid.IntRange(0, 7).Draw(t, "taint") {
+	case 0:
+		n.Taints = []corev1.Taint{{Key: "spot", Effect: corev1.TaintEffectNoSchedule}}
+	case 1:
+		n.Taints = []corev1.Taint{{Key: "spot", Effect: corev1.TaintEffectNoExecute}}
+	case 2:
+		n.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	w.setNode(n)
+}
+
+// drawForeignPod adds a pod that the matrix did not ask for.
+func drawForeignPod(t *rapid.T, w *world) {
+	w.made++
+	w.setPod(PodInfo{
+		UID: types.UID(fmt.Sprintf("pod-%d", w.made)), Name: fmt.Sprintf("foreign-%d", w.made),
+		Owner: types.UID(rapid.SampledFrom(setNames).Draw(t, "owner")),
+		Node:  rapid.SampledFrom(append(nodeNames, "")).Draw(t, "node"), Bound: rapid.Bool().Draw(t, "bound"),
+		Revision: rapid.SampledFrom(revisions).Draw(t, "revision"),
+		Adopting: rapid.IntRange(0, 5).Draw(t, "adopting") == 0,
+		Created:  noon.Add(time.Duration(w.made) * time.Millisecond),
+	})
+}
+
+// drawPodChange is what agents, users and the garbage collector do to a pod.
+func drawPodChange(t *rapid.T, w *world) {
+	if len(w.pods) == 0 {
+		return
+	}
+	p := w.pods[rapid.SampledFrom(slices.Sorted(maps.Keys(w.pods))).Draw(t, "pod")]
+	switch rapid.SampledFrom([]string{"run", "run", "run", "unready", "fail", "succeed", "terminate", "vanish", "vanish", "adopted"}).Draw(t, "change") {
+	case "run":
+		p.Bound = true
+		if !p.Ready && p.Phase == PodActive {
+			p.Ready, p.ReadySince = true, w.now
+		}
+	case "unready":
+		p.Ready, p.ReadySince = false, time.Time{}
+	case "fail":
+		p.Phase, p.Ready, p.ReadySince = PodFailed, false, time.Time{}
+	case "succeed":
+		p.Phase, p.Ready, p.ReadySince = PodSucceeded, false, time.Time{}
+	case "terminate":
+		p.Terminating = true
+	case "vanish":
+		w.dropPod(p.UID)
+		return
+	case "adopted":
+		p.Adopting = false
+	}
+	w.setPod(p)
+}
+
+func drawFinish(t *rapid.T, w *world) {
+	if len(w.inFlight) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(w.inFlight)-1).Draw(t, "action")
+	o := rapid.SampledFrom([]Outcome{OK, OK, OK, Failed, Gone, NameTaken}).Draw(t, "outcome")
+	if o == NameTaken {
+		if _, create := w.inFlight[i].(*CreatePod); !create {
+			o = OK
+		}
+	}
+	a := w.inFlight[i]
+	late := o == OK && rapid.IntRange(0, 3).Draw(t, "event first") == 0
+	if late {
+		w.event(a)
+	}
+	w.finish(i, o, !late)
+}
+
+// checkTotals compares the running totals with the oracle's.
+func checkTotals(t *rapid.T, w *world) {
+	for _, row := range w.m.Dump().Rows {
+		want := w.totalsOf(row.UID)
+		got := oracleTotals{row.Status, row.RolloutUnavailable, row.RolloutSurging}
+		if got != want {
+			t.Fatalf("totals of %s are\n%+v, counted from nothing they are\n%+v\n%s", row.Name, got, want, w.m.Dump())
+		}
+	}
+	if findings := w.m.Audit(); len(findings) > 0 {
+		t.Fatalf("the audit found %q", findings)
+	}
+}
+
+// checkActions takes the next actions and judges each by the facts and by the
+// actions before it.
+func checkActions(t *rapid.T, w *world) {
+	creating, doomed := maps.Clone(w.creating), maps.Clone(w.doomed)
+	actions := w.ready()
+	w.creating, creating = creating, w.creating
+	w.doomed, doomed = doomed, w.doomed
+	for _, a := range actions {
+		ds := w.sets[a.Row()]
+		totals := w.totalsOf(ds.UID)
+		maxUnavailable, maxSurge := budgetOf(ds, int(totals.status.Desired))
+		switch a := a.(type) {
+		case *CreatePod:
+			if ds.Held {
+				t.Fatalf("%s although the row is held", a)
+			}
+			checkAlone(t, w, ds, a)
+			if a.Reason == ReasonSurge && totals.surges >= maxSurge {
+				t.Fatalf("%s exceeds maxSurge %d", a, maxSurge)
+			}
+			cell := cellKey(a.UID, a.Node)
+			w.creating[cell] = creating[cell]
+		case *DeletePod:
+			if p := w.pods[a.PodUID]; ds.Held || p.Adopting || p.Terminating {
+				t.Fatalf("%s although the row is held or the pod is not to be touched", a)
+			}
+			if a.Reason == ReasonOutdated && totals.unavailable >= maxUnavailable {
+				t.Fatalf("%s exceeds maxUnavailable %d", a, maxUnavailable)
+			}
+			w.doomed[a.PodUID] = doomed[a.PodUID]
+		}
+	}
+}
+
+func budgetOf(ds DaemonSetInfo, desired int) (int, int) {
+	r := row{info: ds}
+	r.totals.desired = int32(desired)
+	return r.budget()
+}
+
+// checkAlone: a new pod has no neighbour; with surge, no live one of its own
+// revision.
+func checkAlone(t *rapid.T, w *world, ds DaemonSetInfo, a *CreatePod) {
+	if _, twice := w.creating[cellKey(a.UID, a.Node)]; twice {
+		t.Fatalf("%s although one is on its way", a)
+	}
+	if run, _ := w.fits(a.UID, a.Node); !run || w.nodes[a.Node].Name == "" {
+		t.Fatalf("%s although the node does not fit", a)
+	}
+	for _, p := range w.podsOf(a.UID, a.Node) {
+		_, going := w.doomed[p.UID]
+		live := !going && !p.Terminating
+		switch {
+		case p.Phase != PodActive && p.Terminating:
+		case !allowsSurge(ds.Strategy):
+			t.Fatalf("%s although pod %+v is there", a, p)
+		case live && p.Revision == ds.Revision:
+			t.Fatalf("%s although a pod of that revision is there: %+v", a, p)
+		}
+	}
+}
+
+func TestRandomEvents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")})
+		for range 4 {
+			drawNode(t, w)
+		}
+		drawSet(t, w)
+		t.Repeat(map[string]func(*rapid.T){
+			"calm":     func(t *rapid.T) { checkActions(t, w); w.calm() },
+			"calm 2":   func(t *rapid.T) { checkActions(t, w); w.calm() },
+			"set":      func(t *rapid.T) { drawSet(t, w) },
+			"drop set": func(t *rapid.T) { w.dropDaemonSet(types.UID(rapid.SampledFrom(setNames).Draw(t, "set"))) },
+			"node":     func(t *rapid.T) { drawNode(t, w) },
+			"node 2":   func(t *rapid.T) { drawNode(t, w) },
+			"drop node": func(t *rapid.T) {
+				w.dropNode(rapid.SampledFrom(nodeNames).Draw(t, "node"))
+			},
+			"pod":      func(t *rapid.T) { drawForeignPod(t, w) },
+			"change":   func(t *rapid.T) { drawPodChange(t, w) },
+			"change 2": func(t *rapid.T) { drawPodChange(t, w) },
+			"finish":   func(t *rapid.T) { drawFinish(t, w) },
+			"finish 2": func(t *rapid.T) { drawFinish(t, w) },
+			"ready":    func(t *rapid.T) { checkActions(t, w) },
+			"tick":     func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second) },
+			"":         func(t *rapid.T) { checkTotals(t, w) },
+		})
+		checkSettles(t, w)
+	})
+}
+
+// checkSettles lets everything succeed from here on: in the end every node that
+// fits runs one available pod of the current revision, the status says so, and
+// there is nothing left to do.
+func checkSettles(t *rapid.T, w *world) {
+	for uid, info := range w.sets {
+		info.Held = false
+		w.setDaemonSet(info, w.specs[uid])
+	}
+	for range 2000 {
+		checkActions(t, w)
+		w.calm()
+		checkTotals(t, w)
+		w.tick(20 * time.Second)
+		if at, ok := w.m.NextTick(); !ok && len(w.m.dirty) == 0 {
+			break
+		} else if ok && at.Sub(w.now) > 20*time.Second {
+			w.tick(at.Sub(w.now))
+		}
+	}
+	if actions := w.ready(); len(actions) > 0 {
+		t.Fatalf("it does not come to rest: %s\n%s", actions, w.m.Dump())
+	}
+	for _, p := range w.pods {
+		_, stays := w.fits(p.Owner, p.Node)
+		if _, exists := w.nodes[p.Node]; p.Node != "" && w.sets[p.Owner].UID != "" && (!exists || !stays) {
+			t.Fatalf("it came to rest with pod %s on node %s, which does not fit", p.Name, p.Node)
+		}
+	}
+	for uid, ds := range w.sets {
+		total := w.totalsOf(uid)
+		n := total.status.Desired
+		want := Status{ObservedGeneration: ds.Generation, Desired: n, Current: n, Ready: n, Updated: n, Available: n}
+		if ds.Strategy.OnDelete {
+			want.Updated = total.status.Updated
+		}
+		want.Misscheduled = total.status.Misscheduled // kept on nodes with an untolerated NoSchedule taint
+		if total.status != want || ds.Reported != want {
+			t.Fatalf("%s came to rest at %v, reported as %v, want %v\n%s", ds.Name, total.status, ds.Reported, want, w.m.Dump())
+		}
+	}
+}
+
+// calm lets every action succeed and every pod do what it should.
+func (w *world) calm() {
+	for len(w.inFlight) > 0 {
+		w.finish(0, OK, true)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		w.obey(w.pods[uid])
+	}
+}
+
+// obey is a good scheduler, agent and garbage collector.
+func (w *world) obey(p PodInfo) {
+	_, nodeExists := w.nodes[p.Node]
+	switch {
+	case p.Terminating, !nodeExists && p.Bound, w.sets[p.Owner].UID == "":
+		w.dropPod(p.UID)
+	case p.Adopting:
+		p.Adopting = false
+		w.setPod(p)
+	case p.Phase == PodActive && !p.Ready && nodeExists:
+		p.Bound, p.Ready, p.ReadySince = true, true, w.now
+		w.setPod(p)
+	}
+}
+
+// Whatever order the same facts come in, the picture is the same.
+func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(Config{})
+		for range 3 {
+			drawSet(t, w)
+		}
+		for range 8 {
+			drawNode(t, w)
+		}
+		for range 10 {
+			drawForeignPod(t, w)
+			drawPodChange(t, w)
+		}
+		want := fresh(w, rand.New(rand.NewSource(1))).Dump().String()
+		got := fresh(w, rand.New(rand.NewSource(rapid.Int64().Draw(t, "order")))).Dump().String()
+		if got != want {
+			t.Fatalf("one order gives\n%s\nanother gives\n%s", want, got)
+		}
+	})
+}
+
+// fresh tells a new matrix all facts in a random order.
+func fresh(w *world, order *rand.Rand) *Matrix {
+	m := New(w.cfg)
+	m.Tick(w.now)
+	var facts []func()
+	for _, uid := range slices.Sorted(maps.Keys(w.sets)) {
+		facts = append(facts, func() { m.UpdateDaemonSet(w.sets[uid]) })
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		facts = append(facts, func() { m.UpdateNode(w.nodes[name]) })
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		facts = append(facts, func() { m.UpdatePod(w.pods[uid]) })
+	}
+	order.Shuffle(len(facts), func(i, j int) { facts[i], facts[j] = facts[j], facts[i] })
+	for _, f := range facts {
+		f()
+	}
+	return m
+}

@@ -1,0 +1,255 @@
+package matrix
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestScripts runs testdata/*.txt. A script tells the matrix facts and prints
+// what it wants done. The verbs:
+//
+//	config [burst=N]                       only as the first line
+//	daemonset NAME [rev=a] [maxUnavailable=1] [maxSurge=0] [onDelete] [minReady=0]
+//	          [selector=k=v] [tolerate=KEY] [held] [deleting]
+//	delete-daemonset NAME
+//	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
+//	delete-node NAME...
+//	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
+//	          pending bound ready unready failed succeeded terminating gone adopting adopted
+//	pods NODE... STATE                     changes every live pod there
+//	ready                                  prints the actions and takes them in flight
+//	done [ok|failed|gone|taken] [unseen]   answers all that is in flight; the
+//	                                       API's events come along unless unseen
+//	tick DURATION                          moves time; prints when the next timer is due
+//	dump                                   prints the matrix
+//
+// Run with -rewrite to write the outputs; commit only what you understand.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			out := s.run(t, d)
+			if findings := s.m.Audit(); len(findings) > 0 {
+				t.Errorf("%s: the audit found %q", d.Pos, findings)
+			}
+			if out == "" {
+				return "ok\n"
+			}
+			return s.readable(out)
+		})
+	})
+}
+
+type script struct{ *world }
+
+// words are the arguments of a line: plain words, and values by key.
+type words struct {
+	plain []string
+	value map[string]string
+}
+
+func parse(d *datadriven.TestData) words {
+	w := words{value: map[string]string{}}
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) == 0 {
+			w.plain = append(w.plain, a.Key)
+			continue
+		}
+		w.value[a.Key] = strings.Join(a.Vals, ",")
+	}
+	return w
+}
+
+func (w words) has(word string) bool { return slices.Contains(w.plain, word) }
+
+func (w words) or(key, otherwise string) string {
+	if v, ok := w.value[key]; ok {
+		return v
+	}
+	return otherwise
+}
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	a := parse(d)
+	switch d.Cmd {
+	case "config":
+		burst, err := strconv.Atoi(a.or("burst", "250"))
+		if err != nil {
+			d.Fatalf(t, "burst: %v", err)
+		}
+		s.world = newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
+	case "daemonset":
+		s.daemonSet(t, d, a)
+	case "delete-daemonset":
+		s.dropDaemonSet(types.UID(a.plain[0]))
+	case "node":
+		s.node(a)
+	case "delete-node":
+		for _, n := range a.plain {
+			s.dropNode(n)
+		}
+	case "pod":
+		s.pod(t, d, a)
+	case "pods":
+		s.changePods(t, d, a)
+	case "ready":
+		return lines(s.ready(), "nothing")
+	case "done":
+		s.done(a)
+	case "tick":
+		return s.pass(t, d, a)
+	case "dump":
+		return s.m.Dump().String()
+	default:
+		d.Fatalf(t, "no such verb: %s", d.Cmd)
+	}
+	return ""
+}
+
+func lines(actions []Action, none string) string {
+	var b strings.Builder
+	for _, a := range actions {
+		fmt.Fprintln(&b, a)
+	}
+	if b.Len() == 0 {
+		return none + "\n"
+	}
+	return b.String()
+}
+
+func (s *script) daemonSet(t *testing.T, d *datadriven.TestData, a words) {
+	name := a.plain[0]
+	old := s.sets[types.UID(name)]
+	minReady, err := strconv.Atoi(a.or("minReady", "0"))
+	if err != nil {
+		d.Fatalf(t, "minReady: %v", err)
+	}
+	strategy := rollingUpdate(a.or("maxUnavailable", "1"), a.or("maxSurge", "0"))
+	if a.has("onDelete") {
+		strategy = Strategy{OnDelete: true}
+	}
+	var spec corev1.PodSpec
+	if v := a.or("selector", ""); v != "" {
+		k, v, _ := strings.Cut(v, "=")
+		spec.NodeSelector = map[string]string{k: v}
+	}
+	if v := a.or("tolerate", ""); v != "" {
+		spec.Tolerations = []corev1.Toleration{{Key: v, Operator: corev1.TolerationOpExists}}
+	}
+	s.setDaemonSet(DaemonSetInfo{
+		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1, Revision: a.or("rev", "a"),
+		Strategy: strategy, MinReadySeconds: int32(minReady), Held: a.has("held"), Deleting: a.has("deleting"), Reported: old.Reported,
+	}, spec)
+}
+
+func (s *script) node(a words) {
+	for _, name := range a.plain {
+		n := NodeInfo{Name: name}
+		if v := a.or("label", ""); v != "" {
+			k, v, _ := strings.Cut(v, "=")
+			n.Labels = map[string]string{k: v}
+		}
+		if v := a.or("taint", ""); v != "" {
+			k, effect, _ := strings.Cut(v, ":")
+			n.Taints = []corev1.Taint{{Key: k, Effect: corev1.TaintEffect(effect)}}
+		}
+		s.setNode(n)
+	}
+}
+
+func (s *script) pod(t *testing.T, d *datadriven.TestData, a words) {
+	uid := types.UID(a.plain[0])
+	p, ok := s.pods[uid]
+	if !ok {
+		s.made++
+		p = PodInfo{UID: uid, Name: string(uid), Created: noon.Add(time.Duration(s.made) * time.Millisecond)}
+	}
+	p.Owner = types.UID(a.or("of", string(p.Owner)))
+	p.Node = a.or("node", p.Node)
+	p.Revision = a.or("rev", p.Revision)
+	s.change(t, d, p, a.plain[1:])
+}
+
+// changePods takes nodes, then one state.
+func (s *script) changePods(t *testing.T, d *datadriven.TestData, a words) {
+	last := len(a.plain) - 1
+	var here []PodInfo
+	for _, p := range s.pods {
+		if slices.Contains(a.plain[:last], p.Node) {
+			here = append(here, p)
+		}
+	}
+	slices.SortFunc(here, func(a, b PodInfo) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	for _, p := range here {
+		if state := a.plain[last]; p.Terminating == (state == "gone") {
+			s.change(t, d, p, []string{state})
+		}
+	}
+}
+
+func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states []string) {
+	for _, state := range states {
+		switch state {
+		case "pending":
+		case "bound":
+			p.Bound = true
+		case "ready":
+			if p.Bound = true; !p.Ready {
+				p.Ready, p.ReadySince = true, s.now
+			}
+		case "unready":
+			p.Ready, p.ReadySince = false, time.Time{}
+		case "failed":
+			p.Bound, p.Phase, p.Ready, p.ReadySince = true, PodFailed, false, time.Time{}
+		case "succeeded":
+			p.Bound, p.Phase, p.Ready, p.ReadySince = true, PodSucceeded, false, time.Time{}
+		case "terminating":
+			p.Terminating = true
+		case "adopting":
+			p.Adopting = true
+		case "adopted":
+			p.Adopting = false
+		case "gone":
+			s.dropPod(p.UID)
+			return
+		default:
+			d.Fatalf(t, "no such pod state: %s", state)
+		}
+	}
+	s.setPod(p)
+}
+
+func (s *script) done(a words) {
+	o := OK
+	switch {
+	case a.has("failed"):
+		o = Failed
+	case a.has("gone"):
+		o = Gone
+	case a.has("taken"):
+		o = NameTaken
+	}
+	for len(s.inFlight) > 0 {
+		s.finish(0, o, !a.has("unseen"))
+	}
+}
+
+func (s *script) pass(t *testing.T, d *datadriven.TestData, a words) string {
+	by, err := time.ParseDuration(a.plain[0])
+	if err != nil {
+		d.Fatalf(t, "tick: %v", err)
+	}
+	s.tick(by)
+	if at, ok := s.m.NextTick(); ok {
+		return fmt.Sprintf("next in %s\n", at.Sub(s.now))
+	}
+	return "no timer\n"
+}

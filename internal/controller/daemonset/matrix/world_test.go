@@ -1,0 +1,191 @@
+package matrix
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// world is what a matrix is told about, kept in plain maps, together with the
+// actions that are in flight. Scripts and random tests drive it.
+type world struct {
+	m    *Matrix
+	cfg  Config
+	now  time.Time
+	sets map[types.UID]DaemonSetInfo
+	// specs are the templates that the placements were compiled from.
+	specs map[types.UID]corev1.PodSpec
+	nodes map[string]NodeInfo
+	pods  map[types.UID]PodInfo
+
+	inFlight []Action
+	// doomed and creating mirror, from the outside, what is in flight or not
+	// yet seen: until when.
+	doomed   map[types.UID]time.Time
+	creating map[string]expected // by cell
+	alias    map[string]string   // generated pod name -> readable one
+	made     int
+}
+
+type expected struct {
+	pod   string
+	until time.Time
+}
+
+func newWorld(cfg Config) *world {
+	w := &world{
+		m: New(cfg), cfg: cfg.withDefaults(), now: noon,
+		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
+		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
+		doomed: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
+	}
+	w.m.Tick(w.now)
+	return w
+}
+
+func cellKey(owner types.UID, node string) string { return string(owner) + "/" + node }
+
+func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
+	info.Placement = CompilePlacement(&spec)
+	w.sets[info.UID], w.specs[info.UID] = info, spec
+	w.m.UpdateDaemonSet(info)
+}
+
+func (w *world) dropDaemonSet(uid types.UID) {
+	delete(w.sets, uid)
+	delete(w.specs, uid)
+	maps.DeleteFunc(w.doomed, func(pod types.UID, _ time.Time) bool { return w.pods[pod].Owner == uid })
+	maps.DeleteFunc(w.creating, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
+	w.m.DeleteDaemonSet(uid)
+}
+
+func (w *world) setNode(n NodeInfo) { w.nodes[n.Name] = n; w.m.UpdateNode(n) }
+func (w *world) dropNode(n string)  { delete(w.nodes, n); w.m.DeleteNode(n) }
+
+func (w *world) setPod(p PodInfo) {
+	w.pods[p.UID] = p
+	if cell := cellKey(p.Owner, p.Node); w.creating[cell].pod == p.Name {
+		delete(w.creating, cell)
+	}
+	if p.Terminating {
+		delete(w.doomed, p.UID)
+	}
+	w.m.UpdatePod(p)
+}
+
+func (w *world) dropPod(uid types.UID) {
+	delete(w.pods, uid)
+	delete(w.doomed, uid)
+	w.m.DeletePod(uid)
+}
+
+func (w *world) tick(d time.Duration) {
+	w.now = w.now.Add(d)
+	maps.DeleteFunc(w.doomed, func(_ types.UID, until time.Time) bool { return !until.After(w.now) })
+	maps.DeleteFunc(w.creating, func(_ string, e expected) bool { return !e.until.After(w.now) })
+	w.m.Tick(w.now)
+}
+
+// ready takes the matrix's actions into flight.
+func (w *world) ready() []Action {
+	actions := w.m.Ready()
+	until := w.now.Add(w.cfg.ExpectationsTimeout)
+	for _, a := range actions {
+		switch a := a.(type) {
+		case *CreatePod:
+			w.creating[cellKey(a.UID, a.Node)] = expected{a.PodName, until}
+			if w.alias[a.PodName] == "" {
+				w.alias[a.PodName] = fmt.Sprintf("%s.%d", a.Node, w.countAlias(a.Node)+1)
+			}
+		case *DeletePod:
+			w.doomed[a.PodUID] = until
+		}
+	}
+	w.inFlight = append(w.inFlight, actions...)
+	return actions
+}
+
+func (w *world) countAlias(node string) int {
+	n := 0
+	for _, a := range w.alias {
+		if strings.HasPrefix(a, node+".") {
+			n++
+		}
+	}
+	return n
+}
+
+// finish reports the i-th action in flight. With seen, the API's event for a
+// successful one comes along with it; the answer and the event may race.
+func (w *world) finish(i int, o Outcome, seen bool) {
+	a := w.inFlight[i]
+	w.inFlight = slices.Delete(w.inFlight, i, i+1)
+	if o == OK && seen {
+		w.event(a)
+	}
+	if o != OK {
+		switch a := a.(type) {
+		case *CreatePod:
+			if w.creating[cellKey(a.UID, a.Node)].pod == a.PodName && w.sets[a.UID].UID != "" {
+				delete(w.creating, cellKey(a.UID, a.Node))
+			}
+		case *DeletePod:
+			if o == Failed && w.sets[a.UID].UID != "" {
+				delete(w.doomed, a.PodUID)
+			}
+		}
+	}
+	w.m.Done(a, o)
+}
+
+// event makes the effect of an action visible.
+func (w *world) event(a Action) {
+	switch a := a.(type) {
+	case *CreatePod:
+		w.made++
+		w.setPod(PodInfo{UID: types.UID(fmt.Sprintf("pod-%d", w.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
+			Revision: a.Revision, Created: noon.Add(time.Duration(w.made) * time.Millisecond)})
+	case *DeletePod:
+		if p, ok := w.pods[a.PodUID]; ok {
+			p.Terminating = true
+			w.setPod(p)
+		}
+	case *UpdateStatus:
+		if info, ok := w.sets[a.UID]; ok {
+			info.Reported = a.Status
+			w.sets[a.UID] = info
+			w.m.UpdateDaemonSet(info)
+		}
+	}
+}
+
+func (w *world) podsOf(owner types.UID, node string) []PodInfo {
+	var out []PodInfo
+	for _, p := range w.pods {
+		if p.Owner == owner && p.Node == node && node != "" {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b PodInfo) int { return older(&a, &b) })
+	return out
+}
+
+// readable replaces generated pod names.
+func (w *world) readable(s string) string {
+	for name, alias := range w.alias {
+		s = strings.ReplaceAll(s, name, alias)
+	}
+	return s
+}
+
+func rollingUpdate(maxUnavailable, maxSurge string) Strategy {
+	return Strategy{MaxUnavailable: intstr.Parse(maxUnavailable), MaxSurge: intstr.Parse(maxSurge)}
+}
