@@ -99,16 +99,33 @@ func cgroupDirs(cgroup string) []string {
 	return []string{"", cgroup}
 }
 
-// cgroupMemory reads limit and use of a cgroup, of version 2 or else 1; 0 where there is no limit.
+// cgroupMemory reads limit and use of a cgroup, of version 2 or else 1; 0 where there is no limit. What the kernel keeps of files
+// that nobody has used lately is not in use.
 func cgroupMemory(root, cgroup string) (limit, used int64) {
-	base := filepath.Join(root, "sys/fs/cgroup")
-	if limit, ok := readNumber(filepath.Join(base, cgroup, "memory.max")); ok {
-		used, _ := readNumber(filepath.Join(base, cgroup, "memory.current"))
-		return limit, used
+	dir := filepath.Join(root, "sys/fs/cgroup", cgroup)
+	limitName, usedName, cacheName := "memory.max", "memory.current", "inactive_file"
+	if _, err := os.Stat(filepath.Join(dir, limitName)); err != nil {
+		dir = filepath.Join(root, "sys/fs/cgroup/memory", cgroup)
+		limitName, usedName, cacheName = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 	}
-	limit, _ = readNumber(filepath.Join(base, "memory", cgroup, "memory.limit_in_bytes"))
-	used, _ = readNumber(filepath.Join(base, "memory", cgroup, "memory.usage_in_bytes"))
-	return limit, used
+	limit, _ = readNumber(filepath.Join(dir, limitName)) // "max" is 0 here: no limit
+	used, _ = readNumber(filepath.Join(dir, usedName))
+	return limit, used - readField(filepath.Join(dir, "memory.stat"), cacheName)
+}
+
+// readField reads one number of a file of names and numbers; 0 when it isn't there.
+func readField(path, name string) int64 {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
 }
 
 // cpus is the number of CPUs, or what the cgroups' quotas leave of them.

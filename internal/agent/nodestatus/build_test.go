@@ -1,0 +1,213 @@
+package nodestatus
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var (
+	noon      = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	goodReady = Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true}, NetworkReady: Condition{OK: true}}
+)
+
+func testConfig() Config {
+	return Config{
+		NodeName: "n1", Hostname: "n1", NodeIPs: []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("fd00::1")},
+		KubeletVersion: "v1.37.2", KubeletPort: 10250, Thresholds: &DefaultThresholds,
+		Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+	}
+}
+
+func testMachine() machine {
+	return machine{
+		capacity: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		},
+		info:   corev1.NodeSystemInfo{BootID: "boot-1", KernelVersion: "6.18"},
+		memory: usage{8 << 30, 4 << 30}, disk: usage{100, 50}, inodes: usage{100, 50}, processes: usage{1000, 900},
+	}
+}
+
+func conditionOf(status corev1.NodeStatus, kind corev1.NodeConditionType) corev1.NodeCondition {
+	for _, condition := range status.Conditions {
+		if condition.Type == kind {
+			return condition
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+func TestBuild(t *testing.T) {
+	images := make([]corev1.ContainerImage, 60)
+	for i := range images {
+		images[i] = corev1.ContainerImage{SizeBytes: int64(i), Names: []string{"1", "2", "3", "4", "5", "6", "7"}}
+	}
+	foreign := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated"}
+	old := corev1.NodeStatus{Conditions: []corev1.NodeCondition{foreign}, Phase: "kept"}
+	got := build(testConfig(), old, facts{machine: testMachine(), runtime: goodReady, images: images}, pressures{}, noon)
+
+	want := []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "InternalIP", Address: "fd00::1"}, {Type: "Hostname", Address: "n1"}}
+	if !reflect.DeepEqual(got.Addresses, want) {
+		t.Errorf("addresses %v", got.Addresses)
+	}
+	for name, want := range map[corev1.ResourceName]string{"cpu": "3900m", "memory": "7068Mi", "ephemeral-storage": "90Gi", "pods": "110"} {
+		if quantity := got.Allocatable[name]; quantity.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("allocatable %s is %s, want %s", name, quantity.String(), want)
+		}
+	}
+	if quantity := got.Capacity[corev1.ResourceMemory]; quantity.String() != "8Gi" {
+		t.Errorf("what is reserved is missing from the capacity: %s", quantity.String())
+	}
+	info := got.NodeInfo
+	if info.ContainerRuntimeVersion != "containerd://2.1.0" || info.KubeletVersion != "v1.37.2" || info.KernelVersion != "6.18" || got.DaemonEndpoints.KubeletEndpoint.Port != 10250 {
+		t.Errorf("info %+v, port %d", info, got.DaemonEndpoints.KubeletEndpoint.Port)
+	}
+	if len(got.Images) != 50 || got.Images[0].SizeBytes != 59 || len(got.Images[0].Names) != 5 || len(images[0].Names) != 7 {
+		t.Errorf("%d images, the first of %d bytes with %d names", len(got.Images), got.Images[0].SizeBytes, len(got.Images[0].Names))
+	}
+	if conditionOf(got, corev1.NodeNetworkUnavailable) != foreign || got.Phase != "kept" {
+		t.Error("what others wrote is lost")
+	}
+	kinds := ""
+	for _, condition := range got.Conditions[1:] {
+		kinds += fmt.Sprintf("%s=%s %s; ", condition.Type, condition.Status, condition.Reason)
+	}
+	if kinds != "MemoryPressure=False KubeletHasSufficientMemory; DiskPressure=False KubeletHasNoDiskPressure; PIDPressure=False KubeletHasSufficientPID; Ready=True KubeletReady; " {
+		t.Errorf("conditions %s", kinds)
+	}
+	later := build(testConfig(), got, facts{machine: testMachine(), runtime: goodReady, images: images}, pressures{}, noon.Add(time.Hour))
+	if !sameStatus(got, later) {
+		t.Error("an hour later, with nothing changed, the status is another")
+	}
+	ready := conditionOf(later, corev1.NodeReady)
+	if !ready.LastHeartbeatTime.Time.Equal(noon.Add(time.Hour)) || !ready.LastTransitionTime.Time.Equal(noon) {
+		t.Errorf("heartbeat %v, transition %v", ready.LastHeartbeatTime, ready.LastTransitionTime)
+	}
+}
+
+func TestReady(t *testing.T) {
+	tests := []struct {
+		name    string
+		runtime Runtime
+		err     error
+		message string // "" when ready
+	}{
+		{"all well", goodReady, nil, ""},
+		{"not asked", Runtime{}, errNotAsked, "container runtime status check may not have completed yet"},
+		{"down", Runtime{}, errors.New("container runtime is down: refused"), "container runtime is down: refused"},
+		{"no network", Runtime{Ready: Condition{OK: true}, NetworkReady: Condition{Reason: "NetworkPluginNotReady", Message: "cni plugin not initialized"}}, nil,
+			"container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"},
+		{"neither", Runtime{Ready: Condition{Reason: "A", Message: "a"}, NetworkReady: Condition{Reason: "B", Message: "b"}}, nil,
+			"[container runtime not ready: RuntimeReady=false reason:A message:a, container runtime network not ready: NetworkReady=false reason:B message:b]"},
+	}
+	for _, test := range tests {
+		got := ready(facts{runtime: test.runtime, runtimeErr: test.err})
+		if test.message == "" {
+			if got.Status != corev1.ConditionTrue || got.Reason != "KubeletReady" || got.Message != "kubelet is posting ready status" {
+				t.Errorf("%s: %+v", test.name, got)
+			}
+			continue
+		}
+		if got.Status != corev1.ConditionFalse || got.Reason != "KubeletNotReady" || got.Message != test.message {
+			t.Errorf("%s: %+v, want not ready because %s", test.name, got, test.message)
+		}
+	}
+}
+
+func TestPressures(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*machine)
+		kind   corev1.NodeConditionType
+		reason string
+	}{
+		{"memory", func(m *machine) { m.memory.free = 99 << 20 }, corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory"},
+		{"disk", func(m *machine) { m.disk.free = 9 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
+		{"inodes", func(m *machine) { m.inodes.free = 4 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
+		{"processes", func(m *machine) { m.processes.free = 9 }, corev1.NodePIDPressure, "KubeletHasInsufficientPID"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := testMachine()
+			test.change(&m)
+			under := pressures{}.feel(m, DefaultThresholds, noon)
+			statusAt := func(p pressures, at time.Time) corev1.NodeCondition {
+				return conditionOf(build(testConfig(), corev1.NodeStatus{}, facts{machine: m, runtime: goodReady}, p, at), test.kind)
+			}
+			if got := statusAt(under, noon); got.Status != corev1.ConditionTrue || got.Reason != test.reason {
+				t.Errorf("under pressure: %+v", got)
+			}
+			// Relieved, it stays under pressure for five minutes.
+			relieved := under.feel(testMachine(), DefaultThresholds, noon.Add(time.Minute))
+			if got := statusAt(relieved, noon.Add(4*time.Minute)); got.Status != corev1.ConditionTrue {
+				t.Errorf("four minutes later: %+v", got)
+			}
+			if got := statusAt(relieved, noon.Add(5*time.Minute)); got.Status != corev1.ConditionFalse {
+				t.Errorf("five minutes later: %+v", got)
+			}
+			if off := (pressures{}).feel(m, Thresholds{}, noon); off != (pressures{}) {
+				t.Errorf("with thresholds of zero there is pressure: %+v", off)
+			}
+		})
+	}
+	withoutInodes := testMachine()
+	withoutInodes.inodes = usage{}
+	if p := (pressures{}).feel(withoutInodes, DefaultThresholds, noon); p != (pressures{}) {
+		t.Errorf("a file system without inodes is under pressure: %+v", p)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	status := func(boot string, ready corev1.ConditionStatus) corev1.NodeStatus {
+		return corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}, Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: ready}, {Type: corev1.NodeNetworkUnavailable, Status: ready},
+		}}
+	}
+	tests := []struct {
+		name      string
+		old, new  corev1.NodeStatus
+		restarted bool
+		want      []event
+	}{
+		{"nothing", status("b", "True"), status("b", "True"), true, nil},
+		{"ready", status("b", "False"), status("b", "True"), false, []event{{"Normal", "NodeReady", "Node n1 status is now: NodeReady"}}},
+		{"not ready", status("b", "True"), status("b", "False"), false, []event{{"Normal", "NodeNotReady", "Node n1 status is now: NodeNotReady"}}},
+		{"first status", corev1.NodeStatus{}, status("b", "True"), true, []event{{"Normal", "NodeReady", "Node n1 status is now: NodeReady"}}},
+		{"reboot", status("b", "True"), status("c", "True"), true, []event{{"Warning", "Rebooted", "Node n1 has been rebooted, boot id: c"}}},
+	}
+	for _, test := range tests {
+		if got := events("n1", test.old, test.new, test.restarted); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: events %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestAllocatableIsNeverNegative(t *testing.T) {
+	c := testConfig()
+	c.Reserved = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ti"), "unknown": resource.MustParse("1")}
+	got := c.allocatable(testMachine().capacity)
+	if quantity := got[corev1.ResourceMemory]; !quantity.IsZero() {
+		t.Errorf("allocatable memory %s", quantity.String())
+	}
+	if _, ok := got["unknown"]; ok {
+		t.Error("a resource that the machine lacks is allocatable")
+	}
+}
+
+func TestSetCondition(t *testing.T) {
+	var status corev1.NodeStatus
+	setCondition(&status, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, noon)
+	setCondition(&status, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse}, noon.Add(time.Minute))
+	if got := status.Conditions[0].LastTransitionTime; len(status.Conditions) != 1 || !got.Equal(&metav1.Time{Time: noon.Add(time.Minute)}) {
+		t.Errorf("conditions %v", status.Conditions)
+	}
+}

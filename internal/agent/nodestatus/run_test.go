@@ -1,0 +1,241 @@
+package nodestatus
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+)
+
+// station is a reporter whose runtime and server are under control.
+type station struct {
+	client   *fake.Clientset
+	recorder *record.FakeRecorder
+	reporter *Reporter
+	cancel   context.CancelFunc
+	done     chan error
+
+	mu      sync.Mutex
+	runtime Runtime
+	err     error
+}
+
+func (s *station) set(runtime Runtime, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runtime, s.err = runtime, err
+}
+
+// start runs a reporter; use it in a synctest bubble.
+func start(t *testing.T, root, dataDir string, existing ...runtime.Object) *station {
+	t.Helper()
+	s := &station{client: fake.NewClientset(existing...), recorder: record.NewFakeRecorder(100), done: make(chan error, 1), runtime: goodReady}
+	cfg := testConfig()
+	cfg.Client, cfg.Recorder, cfg.Root, cfg.DataDir = s.client, s.recorder, root, dataDir
+	cfg.Labels = map[string]string{"rack": "7"}
+	cfg.Taints = []corev1.Taint{{Key: "new", Effect: corev1.TaintEffectNoSchedule}}
+	cfg.Thresholds = &Thresholds{}
+	cfg.Runtime = func(context.Context) (Runtime, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.runtime, s.err
+	}
+	var err error
+	if s.reporter, err = New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *station) run(t *testing.T) {
+	t.Helper()
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	go func() { s.done <- s.reporter.Run(ctx) }()
+}
+
+func (s *station) stop(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	if err := <-s.done; err != nil {
+		t.Error(err)
+	}
+}
+
+func (s *station) node(t *testing.T) *corev1.Node {
+	t.Helper()
+	synctest.Wait()
+	node, err := s.client.CoreV1().Nodes().Get(context.Background(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+func (s *station) writes() int {
+	count := 0
+	for _, action := range s.client.Actions() {
+		if action.GetResource().Resource == "nodes" && action.GetVerb() == "update" {
+			count++
+		}
+	}
+	return count
+}
+
+func (s *station) events() []string {
+	var list []string
+	for len(s.recorder.Events) > 0 {
+		list = append(list, <-s.recorder.Events)
+	}
+	return list
+}
+
+func TestRun(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir)
+		s.set(Runtime{}, errors.New("refused"))
+		s.run(t)
+		node := s.node(t)
+		if node.Labels["kubernetes.io/hostname"] != "n1" || node.Labels["kubernetes.io/os"] != "linux" || node.Labels["kubernetes.io/arch"] == "" || node.Labels["rack"] != "7" {
+			t.Errorf("labels %v", node.Labels)
+		}
+		if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "new" {
+			t.Errorf("taints %v", node.Spec.Taints)
+		}
+		if ready := conditionOf(node.Status, corev1.NodeReady); ready.Status != corev1.ConditionFalse || ready.Message != "container runtime is down: refused" {
+			t.Errorf("without a runtime: %+v", ready)
+		}
+		lease, err := s.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n1", metav1.GetOptions{})
+		if err != nil || *lease.Spec.LeaseDurationSeconds != 40 || *lease.Spec.HolderIdentity != "n1" || len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].Kind != "Node" {
+			t.Fatalf("lease %+v, %v", lease, err)
+		}
+
+		// Unready, it looks every second.
+		s.set(goodReady, nil)
+		time.Sleep(1100 * time.Millisecond)
+		node = s.node(t)
+		if ready := conditionOf(node.Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue {
+			t.Errorf("a second after the runtime came: %+v", ready)
+		}
+		if got := s.events(); !slices.Contains(got, "Normal Starting Starting kubelet.") || !slices.Contains(got, "Normal NodeReady Node n1 status is now: NodeReady") {
+			t.Errorf("events %q", got)
+		}
+
+		// Ready and unchanged, it writes once in five minutes, and the lease is renewed.
+		before := s.writes()
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		if got := s.writes() - before; got != 0 {
+			t.Errorf("%d writes with nothing new", got)
+		}
+		time.Sleep(90 * time.Second)
+		synctest.Wait()
+		if got := s.writes() - before; got != 1 {
+			t.Errorf("%d writes after five minutes, want one", got)
+		}
+		renewed, err := s.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n1", metav1.GetOptions{})
+		if age := time.Since(renewed.Spec.RenewTime.Time); err != nil || age > 12*time.Second {
+			t.Errorf("the lease is %v old, %v", age, err)
+		}
+
+		// Check makes a change known at once.
+		s.set(Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true}, NetworkReady: Condition{Reason: "R", Message: "m"}}, nil)
+		s.reporter.Check()
+		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionFalse || !strings.Contains(ready.Message, "network not ready") {
+			t.Errorf("after Check: %+v", ready)
+		}
+		s.stop(t)
+	})
+}
+
+func TestExistingNode(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"mine": "kept", "rack": "6"}},
+			Spec:       corev1.NodeSpec{Unschedulable: true, PodCIDR: "10.244.3.0/24"},
+			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "another"}},
+		})
+		// Somebody else writes at the same time, twice.
+		conflicts := 2
+		s.client.PrependReactor("update", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if action.GetSubresource() != "status" || conflicts == 0 {
+				return false, nil, nil
+			}
+			conflicts--
+			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("changed"))
+		})
+		s.run(t)
+		node := s.node(t)
+		if node.Labels["mine"] != "kept" || node.Labels["rack"] != "7" || len(node.Spec.Taints) != 0 || !node.Spec.Unschedulable || node.Spec.PodCIDR == "" {
+			t.Errorf("labels %v, spec %+v", node.Labels, node.Spec)
+		}
+		if ready := conditionOf(node.Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue || conflicts != 0 {
+			t.Errorf("after conflicts: %+v", ready)
+		}
+		if got := s.events(); !slices.Contains(got, "Warning Rebooted Node n1 has been rebooted, boot id: b-o-o-t") {
+			t.Errorf("events %q", got)
+		}
+		s.stop(t)
+	})
+}
+
+func TestServerIsAway(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir)
+		away := true
+		var mu sync.Mutex
+		s.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return away, nil, errors.New("connection refused")
+		})
+		s.run(t)
+		time.Sleep(time.Minute)
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue {
+			t.Errorf("after the server came back: %+v", ready)
+		}
+		// A deleted Node stays deleted.
+		if err := s.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("the deleted node is there again: %v", err)
+		}
+		s.stop(t)
+	})
+}
+
+func TestNewChecksItsConfig(t *testing.T) {
+	runtime := func(context.Context) (Runtime, error) { return goodReady, nil }
+	for name, cfg := range map[string]Config{
+		"no name":      {Client: fake.NewClientset(), Runtime: runtime, DataDir: "/"},
+		"no client":    {NodeName: "n", Runtime: runtime, DataDir: "/"},
+		"no runtime":   {NodeName: "n", Client: fake.NewClientset(), DataDir: "/"},
+		"no directory": {NodeName: "n", Client: fake.NewClientset(), Runtime: runtime},
+	} {
+		if _, err := New(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
