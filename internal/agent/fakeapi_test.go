@@ -149,6 +149,26 @@ func (a *api) await(t *testing.T, uid types.UID, what string, ok func(*corev1.Po
 	}
 }
 
+// awaitEvent waits until an event that has the text was recorded.
+func (a *api) awaitEvent(t *testing.T, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		a.mu.Lock()
+		changed := a.changed
+		a.mu.Unlock()
+		if strings.Contains(a.log(), text) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for event %q. Events:\n%s", text, a.log())
+		}
+	}
+}
+
 func (a *api) log() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

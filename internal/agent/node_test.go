@@ -35,6 +35,12 @@ func (v *fakeVolumes) SetUp(context.Context, *corev1.Pod) error {
 	return v.missing
 }
 
+func (v *fakeVolumes) fail(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.missing = err
+}
+
 func (v *fakeVolumes) Mounts(*corev1.Pod, *corev1.Container) ([]volumes.Mount, error) {
 	return v.mounts, nil
 }
@@ -54,6 +60,12 @@ type fakeProber struct {
 
 func (p *fakeProber) Start(*corev1.Pod, string, string, string, time.Time) {}
 func (p *fakeProber) Stop(types.UID)                                       {}
+
+func (p *fakeProber) set(uid types.UID, probes ...podworker.Probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probes[uid] = probes
+}
 
 func (p *fakeProber) Results(uid types.UID) []podworker.Probe {
 	p.mu.Lock()

@@ -129,7 +129,8 @@ func (t task) startContainer(ctx, setUp context.Context) podworker.Outcome {
 		return t.notStarted(podworker.ReasonCreateConfigError, err)
 	}
 	id, err := t.runtime.CreateContainer(ctx, spec)
-	if errors.Is(err, cri.ErrConfig) {
+	var config *cri.ConfigError
+	if errors.As(err, &config) {
 		return t.notStarted(podworker.ReasonCreateConfigError, err)
 	}
 	if err != nil {

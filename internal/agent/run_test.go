@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/podworker"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -43,50 +47,78 @@ func wantEvents(t *testing.T, a *api, pod string, want ...string) {
 	}
 }
 
-// One machine serves all stories below: starting one takes seconds.
+// stories are what happens to a pod. They run beside each other on one machine: starting one takes seconds.
+type stories struct {
+	*machine
+	*api
+	node *testNode
+}
+
 func TestOnContainerd(t *testing.T) {
 	m := newMachine(t)
 	a := newAPI()
-	n := startNode(t, m, a)
-
-	t.Run("a pod starts, has logs, and ends when it is deleted", func(t *testing.T) {
-		pod := boxPod("plain", "env", "GREETING")
-		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GREETING", Value: "hello"}}
-		a.create(pod)
-		got := a.await(t, pod.UID, "to be ready", isReady)
-		status := got.Status.ContainerStatuses[0]
-		if status.State.Running == nil || !status.Ready || !*status.Started || status.RestartCount != 0 {
-			t.Errorf("container status %+v, want it running, started and ready", status)
-		}
-		if !strings.HasPrefix(status.ContainerID, "containerd://") || !strings.HasPrefix(status.ImageID, "sha256:") {
-			t.Errorf("IDs %q and %q, want the runtime's", status.ContainerID, status.ImageID)
-		}
-		if got.Status.PodIP != "192.0.2.1" || got.Status.HostIP != "192.0.2.1" || got.Status.StartTime == nil {
-			t.Errorf("addresses %q, %q, start %v", got.Status.PodIP, got.Status.HostIP, got.Status.StartTime)
-		}
-		awaitFile(t, filepath.Join(m.dir, "log/pods/default_plain_uid-plain/main/0.log"), "hello")
-		links, _ := filepath.Glob(filepath.Join(m.dir, "log/containers/plain_default_main-*.log"))
-		if len(links) != 1 {
-			t.Errorf("links to the log: %v, want one", links)
-		}
-		a.markDeleted(pod.UID, 5)
-		a.await(t, pod.UID, "to be gone", isGone)
-		wantEvents(t, a, "plain",
-			`Normal Pulled spec.containers{main} Container image "everynode.test/box:1" already present on machine`,
-			`Normal Created spec.containers{main} Created container: main`,
-			`Normal Started spec.containers{main} Started container main`,
-			`Normal Killing spec.containers{main} Stopping container main`)
-		awaitNothing(t, m, pod.UID)
-	})
-
-	t.Run("resources, security and mounts reach the container", func(t *testing.T) { testContainerSettings(t, m, a, n) })
+	s := stories{machine: m, api: a, node: startNode(t, m, a)}
+	for name, story := range map[string]func(*testing.T){
+		"a pod starts, has logs, and ends when it is deleted": s.plain,
+		"resources and security reach the container":          s.settings,
+		"a container that fails waits longer and longer":      s.crashes,
+		"init containers run first, and a pod can succeed":    s.succeeds,
+		"an image that cannot be pulled":                      s.unreachableImage,
+		"an image that must not be pulled":                    s.neverPull,
+		"a container that would be root":                      s.root,
+		"a program that is not there":                         s.noProgram,
+		"a container that fails its liveness probe":           s.unhealthy,
+		"a container that takes too much memory":              s.hog,
+		"a host port that is taken":                           s.portTaken,
+		"a sandbox that dies":                                 s.sandboxDies,
+		"a pod that the API forgot":                           s.forgotten,
+		"a pod with a network of its own":                     s.network,
+		"hooks, and a container that does not want to end":    s.hooks,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			story(t)
+		})
+	}
 }
 
-func testContainerSettings(t *testing.T, m *machine, a *api, n *testNode) {
-	data := filepath.Join(m.dir, "data")
-	if err := os.MkdirAll(data, 0o777); err != nil {
-		t.Fatal(err)
+func (s stories) plain(t *testing.T) {
+	pod := boxPod("plain", "env", "GREETING")
+	pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GREETING", Value: "hello"}}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to be ready", isReady)
+	status := got.Status.ContainerStatuses[0]
+	if status.State.Running == nil || !status.Ready || !*status.Started || status.RestartCount != 0 {
+		t.Errorf("container status %+v, want it running, started and ready", status)
 	}
+	if !strings.HasPrefix(status.ContainerID, "containerd://") || !strings.HasPrefix(status.ImageID, "sha256:") {
+		t.Errorf("IDs %q and %q, want the runtime's", status.ContainerID, status.ImageID)
+	}
+	if got.Status.PodIP != "192.0.2.1" || got.Status.HostIP != "192.0.2.1" || got.Status.StartTime == nil {
+		t.Errorf("addresses %q, %q, start %v", got.Status.PodIP, got.Status.HostIP, got.Status.StartTime)
+	}
+	awaitFile(t, filepath.Join(s.dir, "log/pods/default_plain_uid-plain/main/0.log"), "hello")
+	links, _ := filepath.Glob(filepath.Join(s.dir, "log/containers/plain_default_main-*.log"))
+	if len(links) != 1 {
+		t.Errorf("links to the log: %v, want one", links)
+	}
+	s.end(t, pod, 5)
+	wantEvents(t, s.api, "plain",
+		`Normal Pulled spec.containers{main} Container image "everynode.test/box:1" already present on machine`,
+		`Normal Created spec.containers{main} Created container: main`,
+		`Normal Started spec.containers{main} Started container main`,
+		`Normal Killing spec.containers{main} Stopping container main`)
+}
+
+// end deletes the pod and waits until nothing of it is left.
+func (s stories) end(t *testing.T, pod *corev1.Pod, grace int64) {
+	t.Helper()
+	s.markDeleted(pod.UID, grace)
+	s.await(t, pod.UID, "to be gone", isGone)
+	awaitNothing(t, s.machine, pod.UID)
+}
+
+func (s stories) settings(t *testing.T) {
 	pod := boxPod("limits", "sleep")
 	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("20Mi")},
@@ -96,13 +128,13 @@ func testContainerSettings(t *testing.T, m *machine, a *api, n *testNode) {
 		RunAsUser: ptr(int64(1234)), ReadOnlyRootFilesystem: ptr(true), AllowPrivilegeEscalation: ptr(false),
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
-	a.create(pod)
-	got := a.await(t, pod.UID, "to be ready", isReady)
+	s.create(pod)
+	got := s.await(t, pod.UID, "to be ready", isReady)
 	if got.Status.QOSClass != corev1.PodQOSBurstable {
 		t.Errorf("QoS class %s, want Burstable", got.Status.QOSClass)
 	}
 	id := strings.TrimPrefix(got.Status.ContainerStatuses[0].ContainerID, "containerd://")
-	resp, err := m.services.Runtime.ContainerStatus(t.Context(), id, true)
+	resp, err := s.services.Runtime.ContainerStatus(t.Context(), id, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,17 +144,286 @@ func testContainerSettings(t *testing.T, m *machine, a *api, n *testNode) {
 			t.Errorf("the container's settings lack %s", want)
 		}
 	}
-	if !strings.Contains(info, m.cgroupRoot+"/kubepods/burstable/poduid-limits/") {
+	if !strings.Contains(info, s.cgroupRoot+"/kubepods/burstable/poduid-limits/") {
 		t.Errorf("the container is not in its pod's cgroup")
 	}
-	a.markDeleted(pod.UID, 1)
-	a.await(t, pod.UID, "to be gone", isGone)
-	awaitNothing(t, m, pod.UID)
-	dirs, _ := filepath.Glob("/sys/fs/cgroup/*" + m.cgroupRoot + "/kubepods/burstable/poduid-limits")
+	s.end(t, pod, 1)
+	dirs, _ := filepath.Glob("/sys/fs/cgroup/*" + s.cgroupRoot + "/kubepods/burstable/poduid-limits")
 	if len(dirs) > 0 {
 		t.Errorf("cgroups left: %v", dirs)
 	}
-	_ = n
+}
+
+func waitsFor(reason string) func(*corev1.Pod) bool {
+	return func(pod *corev1.Pod) bool {
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.State.Waiting != nil && c.State.Waiting.Reason == reason {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func (s stories) crashes(t *testing.T) {
+	pod := boxPod("crashes", "last", "farewell", "/dev/termination-log", "3")
+	s.create(pod)
+	got := s.await(t, pod.UID, "to crash in a loop", waitsFor("CrashLoopBackOff"))
+	status := got.Status.ContainerStatuses[0]
+	if want := "back-off 10s restarting failed container=main pod=crashes_default(uid-crashes)"; status.State.Waiting.Message != want {
+		t.Errorf("message %q, want %q", status.State.Waiting.Message, want)
+	}
+	last := status.LastTerminationState.Terminated
+	if status.RestartCount != 1 || last == nil || last.ExitCode != 3 || last.Message != "farewell" || last.Reason != "Error" {
+		t.Errorf("after %d restarts the last end was %+v, want one restart, exit code 3 and its message", status.RestartCount, last)
+	}
+	s.awaitEvent(t, "crashes: Warning BackOff spec.containers{main} Back-off restarting failed container main in pod crashes_default(uid-crashes)")
+	s.end(t, pod, 1)
+}
+
+func (s stories) succeeds(t *testing.T) {
+	pod := boxPod("succeeds", "say", "done")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+	pod.Spec.InitContainers = []corev1.Container{{Name: "first", Image: boxImage, Args: []string{"say", "first"}, ImagePullPolicy: corev1.PullNever}}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to succeed", hasPhase(corev1.PodSucceeded))
+	init, main := got.Status.InitContainerStatuses[0].State.Terminated, got.Status.ContainerStatuses[0].State.Terminated
+	if init == nil || main == nil || main.StartedAt.Before(&init.FinishedAt) || main.Reason != "Completed" {
+		t.Errorf("init ended %+v, main %+v, want the first before the second began", init, main)
+	}
+	awaitFile(t, filepath.Join(s.dir, "log/pods/default_succeeds_uid-succeeds/main/0.log"), "done")
+	s.drop(pod.UID) // as the API does when an ended pod is deleted
+	awaitNothing(t, s.machine, pod.UID)
+}
+
+func (s stories) unreachableImage(t *testing.T) {
+	pod := boxPod("unreachable", "sleep")
+	pod.Spec.Containers[0].Image = "127.0.0.1:1/nothing:1"
+	s.create(pod)
+	got := s.await(t, pod.UID, "to fail to pull", waitsFor("ErrImagePull"))
+	if message := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(message, "127.0.0.1:1") {
+		t.Errorf("message %q, want why", message)
+	}
+	got = s.await(t, pod.UID, "to wait before it pulls again", waitsFor("ImagePullBackOff"))
+	if message := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.HasPrefix(message, `Back-off pulling image "127.0.0.1:1/nothing:1": ErrImagePull: `) {
+		t.Errorf("message %q, want that it waits, and why", message)
+	}
+	for _, want := range []string{`Normal Pulling spec.containers{main} Pulling image "127.0.0.1:1/nothing:1"`,
+		`Warning Failed spec.containers{main} Failed to pull image "127.0.0.1:1/nothing:1": `,
+		`Warning Failed spec.containers{main} Error: ErrImagePull`,
+		`Normal BackOff spec.containers{main} Back-off pulling image "127.0.0.1:1/nothing:1"`,
+		`Warning Failed spec.containers{main} Error: ImagePullBackOff`} {
+		s.awaitEvent(t, "unreachable: "+want)
+	}
+	s.end(t, pod, 1)
+}
+
+func (s stories) neverPull(t *testing.T) {
+	pod := boxPod("never", "sleep")
+	pod.Spec.Containers[0].Image, pod.Spec.Containers[0].ImagePullPolicy = "everynode.test/none:1", corev1.PullNever
+	s.create(pod)
+	got := s.await(t, pod.UID, "to refuse to pull", waitsFor("ErrImageNeverPull"))
+	want := `Container image "everynode.test/none:1" is not present with pull policy of Never`
+	if message := got.Status.ContainerStatuses[0].State.Waiting.Message; message != want {
+		t.Errorf("message %q, want %q", message, want)
+	}
+	s.end(t, pod, 1)
+}
+
+func (s stories) root(t *testing.T) {
+	pod := boxPod("root", "sleep")
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: ptr(true)}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to refuse to run", waitsFor("CreateContainerConfigError"))
+	want := `container has runAsNonRoot and image will run as root (pod: "root_default(uid-root)", container: main)`
+	if message := got.Status.ContainerStatuses[0].State.Waiting.Message; message != want {
+		t.Errorf("message %q, want %q", message, want)
+	}
+	s.end(t, pod, 1)
+}
+
+func (s stories) noProgram(t *testing.T) {
+	pod := boxPod("noprogram")
+	pod.Spec.Containers[0].Command = []string{"/no/such/program"}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to fail to start", waitsFor("RunContainerError"))
+	if message := got.Status.ContainerStatuses[0].State.Waiting.Message; !strings.Contains(message, "/no/such/program") {
+		t.Errorf("message %q, want why", message)
+	}
+	s.await(t, pod.UID, "to crash in a loop", waitsFor("CrashLoopBackOff"))
+	s.end(t, pod, 1)
+}
+
+func (s stories) unhealthy(t *testing.T) {
+	pod := boxPod("unhealthy", "sleep")
+	pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to be ready", isReady)
+	_, id, _ := strings.Cut(got.Status.ContainerStatuses[0].ContainerID, "://")
+	s.node.prober.set(pod.UID, podworker.Probe{Container: "main", ContainerID: id, Known: true, Started: true, Ready: true, LivenessFailed: true})
+	s.node.pods.probeChanged(pod.UID)
+	got = s.await(t, pod.UID, "to be restarted", func(p *corev1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
+	})
+	if last := got.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ContainerID != "containerd://"+id {
+		t.Errorf("last state %+v, want that of the container that was killed", last)
+	}
+	s.awaitEvent(t, "unhealthy: Normal Killing spec.containers{main} Container main failed liveness probe, will be restarted")
+	s.end(t, pod, 1)
+}
+
+func (s stories) hog(t *testing.T) {
+	pod := boxPod("hog", "hog")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("24Mi")}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to fail", hasPhase(corev1.PodFailed))
+	if end := got.Status.ContainerStatuses[0].State.Terminated; end == nil || end.Reason != "OOMKilled" || end.ExitCode != 137 {
+		t.Errorf("it ended as %+v, want OOMKilled", end)
+	}
+	s.drop(pod.UID)
+	awaitNothing(t, s.machine, pod.UID)
+}
+
+func (s stories) portTaken(t *testing.T) {
+	first, second := boxPod("port1", "sleep"), boxPod("port2", "sleep")
+	first.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
+	second.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
+	s.create(first)
+	s.await(t, first.UID, "to be ready", isReady)
+	s.create(second)
+	got := s.await(t, second.UID, "to be refused", hasPhase(corev1.PodFailed))
+	if got.Status.Reason != "NodePorts" || len(got.Status.ContainerStatuses) > 0 {
+		t.Errorf("status %+v, want a refusal for its ports and no container", got.Status)
+	}
+	s.end(t, first, 1)
+	third := boxPod("port3", "sleep")
+	third.Spec.Containers[0].Ports = first.Spec.Containers[0].Ports
+	s.create(third)
+	s.await(t, third.UID, "to get the port that was given back", isReady)
+	s.end(t, third, 1)
+	s.drop(second.UID)
+}
+
+func (s stories) sandboxDies(t *testing.T) {
+	pod := boxPod("dies", "sleep")
+	s.create(pod)
+	s.await(t, pod.UID, "to be ready", isReady)
+	filter := &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(pod.UID)}}
+	list, err := s.services.Runtime.ListPodSandbox(t.Context(), filter)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("sandboxes %v, %v", list, err)
+	}
+	if err := s.services.Runtime.StopPodSandbox(t.Context(), list[0].Id); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, pod.UID, "to run in a new sandbox", func(p *corev1.Pod) bool {
+		return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
+	})
+	s.awaitEvent(t, "dies: Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.")
+	s.end(t, pod, 1)
+}
+
+func (s stories) forgotten(t *testing.T) {
+	pod := boxPod("forgotten", "sleep")
+	s.create(pod)
+	s.await(t, pod.UID, "to be ready", isReady)
+	s.drop(pod.UID)
+	awaitNothing(t, s.machine, pod.UID)
+}
+
+func (s stories) network(t *testing.T) {
+	pod := boxPod("network", "cat", "/etc/hosts", "/etc/hostname")
+	pod.Spec.HostNetwork = false
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "10.1.2.3", Hostnames: []string{"friend"}}}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to succeed", hasPhase(corev1.PodSucceeded))
+	if !strings.HasPrefix(got.Status.PodIP, "10.99.0.") {
+		t.Errorf("pod IP %q, want one of the network's", got.Status.PodIP)
+	}
+	log := filepath.Join(s.dir, "log/pods/default_network_uid-network/main/0.log")
+	awaitFile(t, log, got.Status.PodIP+"\tnetwork\n")
+	awaitFile(t, log, "10.1.2.3\tfriend\n")
+	s.drop(pod.UID)
+	awaitNothing(t, s.machine, pod.UID)
+}
+
+func (s stories) hooks(t *testing.T) {
+	pod := boxPod("hooks", "stubborn")
+	pod.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/box", "touch", "/tmp/started"}}},
+		PreStop:   &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/box", "cat", "/tmp/started"}}},
+	}
+	s.create(pod)
+	s.await(t, pod.UID, "to be ready", isReady)
+	s.end(t, pod, 2)
+	if strings.Contains(s.log(), "hooks: Warning") {
+		t.Errorf("a hook failed:\n%s", s.log())
+	}
+	bad := boxPod("badhook", "sleep")
+	bad.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{
+		PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"/box", "exit", "4"}}},
+	}
+	s.create(bad)
+	s.await(t, bad.UID, "to crash in a loop", waitsFor("CrashLoopBackOff"))
+	s.awaitEvent(t, "badhook: Warning FailedPostStartHook spec.containers{main} PostStartHook failed")
+	s.end(t, bad, 1)
+}
+
+// A volume that is missing holds the pod back until it is there. It has a node of its own: all pods of the test's share one.
+func TestMissingVolume(t *testing.T) {
+	m := newMachine(t)
+	s := stories{machine: m, api: newAPI()}
+	s.node = startNode(t, m, s.api)
+	s.node.volumes.fail(errors.Join(errors.New(`MountVolume.SetUp failed for volume "v" : configmap "c" not found`)))
+	pod := boxPod("volume", "sleep")
+	s.create(pod)
+	got := s.await(t, pod.UID, "to wait", func(*corev1.Pod) bool {
+		return strings.Contains(s.log(), `volume: Warning FailedMount MountVolume.SetUp failed for volume "v" : configmap "c" not found`)
+	})
+	if !waitsFor("ContainerCreating")(got) {
+		t.Errorf("status %+v, want it to be creating its container", got.Status)
+	}
+	s.node.volumes.fail(nil)
+	s.await(t, pod.UID, "to be ready", isReady)
+	s.end(t, pod, 1)
+}
+
+// An agent that is killed and started again finds its containers, and starts none; what went away meanwhile is cleared away.
+func TestAgentRestart(t *testing.T) {
+	m := newMachine(t)
+	s := stories{machine: m, api: newAPI()}
+	s.node = startNode(t, m, s.api)
+	stays, goes, leaves := boxPod("stays", "sleep"), boxPod("goes", "sleep"), boxPod("leaves", "sleep")
+	stays.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+	for _, pod := range []*corev1.Pod{stays, goes, leaves} {
+		s.create(pod)
+	}
+	before := s.await(t, stays.UID, "to run", hasPhase(corev1.PodRunning))
+	s.await(t, goes.UID, "to be ready", isReady)
+	s.await(t, leaves.UID, "to be ready", isReady)
+	_, id, _ := strings.Cut(before.Status.ContainerStatuses[0].ContainerID, "://")
+	s.node.prober.set(stays.UID, podworker.Probe{Container: "main", ContainerID: id, Known: true, Started: true, Ready: true})
+	s.node.pods.probeChanged(stays.UID)
+	before = s.await(t, stays.UID, "to be ready", isReady)
+
+	s.node.stop()
+	s.drop(goes.UID)
+	s.markDeleted(leaves.UID, 1)
+	events := s.log()
+	s.node = startNode(t, m, s.api)
+	s.await(t, leaves.UID, "to be gone", isGone)
+	awaitNothing(t, m, goes.UID)
+	awaitNothing(t, m, leaves.UID)
+	after := s.get(stays.UID)
+	if !reflect.DeepEqual(before.Status, after.Status) {
+		t.Errorf("the status changed from\n%+v\nto\n%+v", before.Status, after.Status)
+	}
+	if news := strings.TrimPrefix(s.log(), events); strings.Contains(news, "stays:") {
+		t.Errorf("something happened to the pod that stays:\n%s", news)
+	}
+	s.end(t, stays, 1)
 }
 
 // awaitNothing waits until the runtime has nothing of the pod, nor the node any log.

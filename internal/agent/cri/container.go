@@ -53,11 +53,14 @@ type ContainerSpec struct {
 	PodIPs        []string
 }
 
-// ErrConfig marks errors that come from what the pod asks for, not from the runtime.
-var ErrConfig = errors.New("container configuration")
+// ConfigError is an error that comes from what the pod asks for, not from the runtime.
+type ConfigError struct{ message string }
+
+// Error says what is wrong with the pod.
+func (e *ConfigError) Error() string { return e.message }
 
 // CreateContainer makes the container, not yet running, and returns its ID. What is wrong with the pod's own
-// wishes is an ErrConfig.
+// wishes is a *ConfigError.
 func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (string, error) {
 	config, err := r.containerConfig(&spec)
 	if err != nil {

@@ -81,14 +81,14 @@ func checkNonRoot(spec *ContainerSpec, out *runtimeapi.LinuxContainerSecurityCon
 		spec.Pod.Name+"_"+spec.Pod.Namespace+"("+string(spec.Pod.UID)+")", spec.Container.Name)
 	switch {
 	case out.RunAsUsername != "":
-		return fmt.Errorf("%w: container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
-			ErrConfig, out.RunAsUsername, who)
+		return &ConfigError{fmt.Sprintf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
+			out.RunAsUsername, who)}
 	case out.RunAsUser != nil && out.RunAsUser.Value != 0:
 		return nil
 	case fromImage:
-		return fmt.Errorf("%w: container has runAsNonRoot and image will run as root %s", ErrConfig, who)
+		return &ConfigError{"container has runAsNonRoot and image will run as root " + who}
 	default:
-		return fmt.Errorf("%w: container's runAsUser breaks non-root policy %s", ErrConfig, who)
+		return &ConfigError{"container's runAsUser breaks non-root policy " + who}
 	}
 }
 

@@ -148,7 +148,7 @@ func (b *statusBuilder) waitingFor(spec *corev1.Container, last *Container) *cor
 	m := b.in.Memory.find(spec.Name)
 	switch {
 	case m == nil:
-	case last != nil && !specChanged(spec, last) && b.in.Now.Before(m.restart.until(last.FinishedAt)):
+	case last != nil && !m.starting && !specChanged(spec, last) && b.in.Now.Before(m.restart.until(last.FinishedAt)):
 		return &corev1.ContainerStateWaiting{Reason: ReasonCrashLoopBackOff,
 			Message: restartBackOffText(spec.Name, m.restart.delay, b.in.Pod)}
 	case m.waiting.Reason == ReasonErrImagePull && !b.in.Now.Before(m.pull.updated.Add(pullErrorShown)):

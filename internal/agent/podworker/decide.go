@@ -181,7 +181,7 @@ func probeGrace(c *corev1.Container, in *Input, grace int64) int64 {
 // kill stops the container within grace seconds, unless a kill under way ends it about as soon.
 func (d *decider) kill(c *Container, reason, message string, grace int64) {
 	if k := d.mem.kill(c.ID); k != nil {
-		if d.waiting(&k.retry) {
+		if k.running == 0 && d.waiting(&k.retry) {
 			return
 		}
 		if k.running > 0 && !d.in.Now.Add(time.Duration(grace)*time.Second).Before(k.by.Add(-time.Second)) {

@@ -1,6 +1,9 @@
 package podworker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Limits of the waits between tries.
 const (
@@ -71,6 +74,8 @@ func (r *retry) fail(message string, now time.Time) {
 // containerMemory is what is remembered of one container name.
 type containerMemory struct {
 	name string
+	// starting says that a start is under way.
+	starting bool
 	// imageReady says that the image was made present for the start that comes next.
 	imageReady bool
 	// waiting is why the last try did not get the container running; empty after a success.
@@ -158,7 +163,7 @@ func (m *Memory) Begin(a Action, now time.Time) {
 	switch a.Kind {
 	case StartContainer:
 		c := m.container(a.Container)
-		c.imageReady = false
+		c.imageReady, c.starting = false, true
 		if a.anew {
 			c.restart = backOff{}
 		}
@@ -167,6 +172,7 @@ func (m *Memory) Begin(a Action, now time.Time) {
 		}
 		c.toldRestart = false
 	case KillContainer:
+		m.pruneKills(now)
 		k := m.kill(a.ContainerID)
 		if k == nil {
 			m.kills = append(m.kills, killMemory{id: a.ContainerID})
@@ -199,11 +205,15 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 		settle(&m.volumes, o, now)
 	case CreateSandbox:
 		settle(&m.sandbox, o, now)
+		if !o.Failed() {
+			// A sandbox that is of no use must not be replaced without a pause, again and again.
+			m.sandbox.at = now.Add(retryInitial)
+		}
 	case PullImage:
 		m.container(a.Container).pulled(o, now)
 	case StartContainer:
 		c := m.container(a.Container)
-		c.waiting = o
+		c.waiting, c.starting = o, false
 		settle(&c.retry, o, now)
 	case KillContainer:
 		m.killed(a, o, now)
@@ -270,12 +280,15 @@ func (m *Memory) killed(a Action, o Outcome, now time.Time) {
 	}
 	k.running--
 	settle(&k.retry, o, now)
-	if k.running == 0 && !o.Failed() {
-		for i := range m.kills {
-			if m.kills[i].id == a.ContainerID {
-				m.kills = append(m.kills[:i], m.kills[i+1:]...)
-				return
-			}
-		}
+	if !o.Failed() {
+		// The runtime may take a moment to see that the container is dead.
+		k.retry = retry{delay: retryInitial, at: now.Add(retryInitial)}
 	}
+}
+
+// pruneKills drops what is remembered of kills that ended a while ago.
+func (m *Memory) pruneKills(now time.Time) {
+	m.kills = slices.DeleteFunc(m.kills, func(k killMemory) bool {
+		return k.running == 0 && now.After(k.retry.at.Add(retryMax))
+	})
 }

@@ -21,6 +21,7 @@ import (
 //	fail kind=K reason=R [message=M]   the next action of kind K fails
 //	exit NAME code=N              a container exits
 //	twin NAME attempt=N           somebody else started a container of that name
+//	lost                          kills that end from now on leave the container running, as the runtime sees it
 //	advance DURATION              time passes
 //	probe NAME [known] [started] [ready] [failed]   what the probes say now
 //	sandbox-dies                  the sandbox stops, its containers do not
@@ -90,6 +91,8 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 		var code int32
 		d.ScanArgs(t, "code", &code)
 		w.exit(w.runtime.newest(d.CmdArgs[0].Key).ID, code)
+	case "lost":
+		w.killsLost = true
 	case "twin":
 		a := Action{Container: d.CmdArgs[0].Key, SandboxID: w.runtime.sandbox().ID}
 		d.ScanArgs(t, "attempt", &a.Attempt)

@@ -27,6 +27,8 @@ type world struct {
 	// started lists what was ever started, for the invariants.
 	started map[string][]uint32
 	removed []Container
+	// killsLost lets kills end without effect.
+	killsLost bool
 }
 
 func newWorld(pod *corev1.Pod) *world {
@@ -56,7 +58,9 @@ func (w *world) perform(a Action) Outcome {
 	case StartContainer:
 		w.create(a, Running)
 	case KillContainer:
-		w.exit(a.ContainerID, 0)
+		if !w.killsLost {
+			w.exit(a.ContainerID, 0)
+		}
 	case StopSandbox:
 		for i := range w.runtime.Sandboxes {
 			if w.runtime.Sandboxes[i].ID == a.SandboxID {

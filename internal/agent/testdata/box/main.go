@@ -8,6 +8,8 @@
 //	box last TEXT FILE N           write TEXT to FILE, exit N
 //	box fail-once FILE             exit 1 if FILE does not exist (and make it), else sleep
 //	box touch FILE                 make FILE
+//	box cat FILE...                print files
+//	box hog                        use ever more memory
 package main
 
 import (
@@ -16,6 +18,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -25,7 +28,9 @@ func main() {
 		sleep()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
-		select {}
+		for {
+			time.Sleep(time.Hour)
+		}
 	case "exit":
 		exit(args[1])
 	case "say":
@@ -44,6 +49,21 @@ func main() {
 		sleep()
 	case "touch":
 		must(os.WriteFile(args[1], nil, 0o644))
+	case "cat":
+		for _, name := range os.Args[2:] {
+			text, err := os.ReadFile(name)
+			must(err)
+			fmt.Print(string(text))
+		}
+	case "hog":
+		var hold [][]byte
+		for {
+			b := make([]byte, 1<<20)
+			for i := range b {
+				b[i] = 1
+			}
+			hold = append(hold, b)
+		}
 	case "pause", "":
 		sleep()
 	default:
