@@ -24,6 +24,7 @@ type untyped struct {
 	prepareStatus          func(_ context.Context, obj, old runtime.Object)
 	validateStatus         func(_ context.Context, obj, old runtime.Object) field.ErrorList
 	statusResetFields      []string
+	statusOnCreate         bool
 	allowCreateOnUpdate    bool
 	requireResourceVersion bool
 	graceful               func(context.Context, runtime.Object, *metav1.DeleteOptions) bool
@@ -37,7 +38,7 @@ type untyped struct {
 func erase[T any, PT object[T]](r Rules[T]) untyped {
 	u := untyped{
 		validateName: r.ValidateName, statusResetFields: r.StatusResetFields,
-		allowCreateOnUpdate: r.AllowCreateOnUpdate, requireResourceVersion: r.RequireResourceVersion,
+		statusOnCreate: r.StatusOnCreate, allowCreateOnUpdate: r.AllowCreateOnUpdate, requireResourceVersion: r.RequireResourceVersion,
 		returnDeleted: r.ReturnDeletedObject, orphanDependents: r.OrphanDependents,
 		spec: one[T, PT](r.Spec), status: one[T, PT](r.Status), fields: one[T, PT](r.Fields), ttl: one[T, PT](r.TTL),
 		validate: withContext[T, PT](r.Validate), warnCreate: withContext[T, PT](r.WarningsOnCreate),
@@ -52,7 +53,9 @@ func erase[T any, PT object[T]](r Rules[T]) untyped {
 		u.canonicalize = func(o runtime.Object) { f(o.(PT)) }
 	}
 	if f := r.GracefulDelete; f != nil {
-		u.graceful = func(ctx context.Context, o runtime.Object, opts *metav1.DeleteOptions) bool { return f(ctx, o.(PT), opts) }
+		u.graceful = func(ctx context.Context, o runtime.Object, opts *metav1.DeleteOptions) bool {
+			return f(ctx, o.(PT), opts)
+		}
 	}
 	if f := r.DeleteDuringUpdate; f != nil {
 		u.deleteDuringUpdate = func(obj, old runtime.Object) bool { return f(obj.(PT), old.(PT)) }

@@ -46,6 +46,9 @@ type Rules[T any] struct {
 	// status, and so no status subresource.
 	Status func(*T) any
 
+	// StatusOnCreate lets a new object bring its status along, as nodes do.
+	StatusOnCreate bool
+
 	// PrepareForCreate runs after the status was cleared and the generation set.
 	PrepareForCreate func(ctx context.Context, obj *T)
 	// PrepareForUpdate runs after the status was carried over from old and the

@@ -37,7 +37,7 @@ func (s strategy) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCo
 }
 
 func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
-	if s.status != nil {
+	if s.status != nil && !s.statusOnCreate {
 		reflect.ValueOf(s.status(obj)).Elem().SetZero()
 	}
 	if s.spec != nil {

@@ -21,6 +21,7 @@ func Definition() resource.Definition {
 		Plural: "nodes", Singular: "node", ShortNames: []string{"no"}, ClusterScoped: true,
 	}, resource.Rules[corev1.Node]{
 		Default:        SetDefaults,
+		StatusOnCreate: true,
 		Status:         func(n *corev1.Node) any { return &n.Status },
 		Validate:       func(_ context.Context, n *corev1.Node) field.ErrorList { return Validate(n) },
 		ValidateUpdate: func(_ context.Context, n, old *corev1.Node) field.ErrorList { return ValidateUpdate(n, old) },
