@@ -174,7 +174,7 @@ func (c *cluster) serverChild() *child {
 	return &child{
 		name: "server",
 		start: func() (*exec.Cmd, error) {
-			return command{path: c.options.Executable, name: "everynode", args: args, log: c.plan.ServerLog()}.start()
+			return command{path: c.options.Executable, name: "everynode", args: args, mark: c.plan.mark(), log: c.plan.ServerLog()}.start()
 		},
 		note: func(p Process) error {
 			return c.ledger.update(func(s *State) { s.Server = p })

@@ -154,7 +154,7 @@ func (c *cluster) startInit(ctx context.Context, node Node, spec initSpec) (Proc
 	none := func(err error) (Process, string, <-chan struct{}, error) { return Process{}, "", nil, err }
 	cmd, log, err := command{
 		path: c.options.Executable, name: "everynode", args: []string{"up", "node-init"},
-		log: filepath.Join(c.plan.NodeDir(node.Name), "log", "boot.log"),
+		mark: c.plan.mark(), log: filepath.Join(c.plan.NodeDir(node.Name), "log", "boot.log"),
 	}.build()
 	if err != nil {
 		return none(err)
@@ -237,7 +237,7 @@ func (c *cluster) containerdOf(node Node, init Process) *child {
 		start: func() (*exec.Cmd, error) {
 			return command{
 				path: c.machine.Containerd, name: "containerd", args: []string{"--config", nodeConfig},
-				log: c.plan.ContainerdLog(node.Name),
+				mark: c.plan.mark(), log: c.plan.ContainerdLog(node.Name),
 			}.startInside(init)
 		},
 		note: func(p Process) error {
@@ -254,7 +254,7 @@ func (c *cluster) agentOf(node Node, init Process) *child {
 		start: func() (*exec.Cmd, error) {
 			return command{
 				path: nodeExecutable, name: "everynode", args: c.agentArgs(node),
-				env: []string{"HOME=/root"}, log: c.plan.AgentLog(node.Name),
+				mark: c.plan.mark(), log: c.plan.AgentLog(node.Name),
 			}.startInside(init)
 		},
 		note: func(p Process) error {

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -228,6 +229,28 @@ func waitFor(t *testing.T, c *cluster, node string, is func(NodeState) bool) Nod
 	}
 	t.Fatalf("%s did not come to that: %+v", node, c.ledger.read().Nodes[node])
 	return NodeState{}
+}
+
+// A server that was started when the supervisor was killed has its mark only.
+func TestLeftoversWithoutARecord(t *testing.T) {
+	dir := t.TempDir()
+	p := newPlan(Options{DataDir: dir, Nodes: 1, APIPort: 6443}, RuntimeSimulated, netip.Prefix{})
+	cmd, err := command{path: lookPath("sleep"), name: "sleep", args: []string{"600"}, mark: p.mark(), log: filepath.Join(dir, "log")}.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(ended) }()
+	boot, err := bootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := removeLeftovers(t.Context(), State{Version: stateVersion, Phase: PhaseStarting, Plan: p, BootID: boot})
+	if err != nil || n != 1 {
+		t.Errorf("removed %d things (%v), want the one process", n, err)
+		_ = cmd.Process.Kill()
+	}
+	<-ended
 }
 
 // A supervisor that is killed leaves a whole cluster; removeLeftovers, which the

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -32,14 +33,14 @@ func observe(s State) (Observed, error) {
 	for _, p := range known {
 		o.Alive[p] = p.alive()
 	}
-	if s.Plan.Runtime != RuntimeContainerd {
-		return o, nil
-	}
 	if o.Netns, err = netnsNames(s.Plan); err != nil {
 		return o, err
 	}
-	if o.Strays, err = processesIn(o.Netns); err != nil {
+	if o.Strays, err = strays(s.Plan, o.Netns); err != nil {
 		return o, err
+	}
+	if s.Plan.Runtime != RuntimeContainerd {
+		return o, nil
 	}
 	links, err := hostLinks()
 	if err != nil {
@@ -51,16 +52,15 @@ func observe(s State) (Observed, error) {
 	return o, nil
 }
 
-// processesIn finds the processes in named network namespaces.
-func processesIn(names []string) ([]Process, error) {
+// strays finds the processes of a cluster that its state file may not know: those
+// in its network namespaces, and those that were started with its mark and not
+// written down because the supervisor was killed in between.
+func strays(p Plan, netns []string) ([]Process, error) {
 	namespaces := map[[2]uint64]bool{}
-	for _, name := range names {
+	for _, name := range netns {
 		if id, err := fileID(filepath.Join(netnsDir, name)); err == nil {
 			namespaces[id] = true
 		}
-	}
-	if len(namespaces) == 0 {
-		return nil, nil
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -72,15 +72,23 @@ func processesIn(names []string) ([]Process, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		id, err := fileID(filepath.Join("/proc", e.Name(), "ns", "net"))
-		if err != nil || !namespaces[id] {
-			continue // it ended meanwhile, or is somewhere else
+		// Whatever cannot be read has ended meanwhile, or is another user's.
+		dir := filepath.Join("/proc", e.Name())
+		id, _ := fileID(filepath.Join(dir, "ns", "net"))
+		environment, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		if !namespaces[id] && !hasMark(environment, p) {
+			continue
 		}
-		if p, err := identify(pid); err == nil {
-			found = append(found, p)
+		if process, err := identify(pid); err == nil {
+			found = append(found, process)
 		}
 	}
 	return found, nil
+}
+
+// hasMark tells whether an environment, as /proc shows it, has a cluster's mark.
+func hasMark(environment []byte, p Plan) bool {
+	return slices.Contains(strings.Split(string(environment), "\x00"), p.mark())
 }
 
 // fileID identifies what a path leads to.
