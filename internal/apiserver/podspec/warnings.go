@@ -171,7 +171,7 @@ func volumeWarnings(volumes []corev1.Volume, path *field.Path) []string {
 				w = append(w, fmt.Sprintf("%s: %s", at.Child(o.name), o.why))
 			}
 		}
-		if v.Projected != nil && len(v.Projected.Sources) == 0 {
+		if v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{}) {
 			w = append(w, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -72,6 +73,9 @@ func SetDefaults(p *corev1.Pod) {
 // prepareForCreate gives a new pod its first status.
 func prepareForCreate(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: QOS(p)}
+	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	}
 	matchLabelKeys(p)
 	gate(p)
 }
