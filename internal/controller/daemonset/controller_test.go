@@ -1,9 +1,11 @@
 package daemonset
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +43,7 @@ func testDaemonSet(name string) *appsv1.DaemonSet {
 // setImage edits the template as `kubectl set image` does.
 func setImage(t *testing.T, a *fakeAPI, name, image string) {
 	t.Helper()
-	change1(t, a, "default", name, func(ds *appsv1.DaemonSet) {
+	edit(t, a, "default", name, func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.Containers[0].Image = image
 		ds.Generation++
 	})
@@ -194,5 +196,142 @@ func TestLostAnswerMakesNoTwin(t *testing.T) {
 	settled(t, a, "logs", 5)
 	if n := len(list[*corev1.Pod](a, kindPod)); n != 5 {
 		t.Errorf("there are %d pods, want 5", n)
+	}
+}
+
+// A second controller that finds everything as it should be writes nothing.
+func TestRestartChangesNothing(t *testing.T) {
+	a := newFakeAPI(t)
+	for i := range 5 {
+		a.add(testNode(fmt.Sprintf("n%d", i)))
+	}
+	first, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(1000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- first.Run(ctx) }()
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 5)
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	before := a.version
+	a.mu.Unlock()
+
+	runController(t, a)
+	// A new node is proof that the second controller works.
+	a.add(testNode("new"))
+	settled(t, a, "logs", 6)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// The node, the pod twice (made, started), and at most three statuses.
+	if writes := a.version - before; writes > 6 {
+		t.Errorf("the second controller wrote %d times", writes)
+	}
+}
+
+// A pod that is still going keeps its place: the next one waits for it.
+func TestNeverTwoOnANode(t *testing.T) {
+	a := newFakeAPI(t)
+	a.manualStop = true
+	a.add(testNode("n1"))
+	runController(t, a)
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	old := list[*corev1.Pod](a, kindPod)[0]
+	setImage(t, a, "logs", "demo:v2")
+	eventually(t, func() string {
+		if list[*corev1.Pod](a, kindPod)[0].DeletionTimestamp == nil {
+			return "the old pod is not terminating"
+		}
+		return ""
+	})
+	// A status write for the new generation follows the deletion; had there been
+	// a creation, it would have come with it.
+	eventually(t, func() string {
+		if ds := list[*appsv1.DaemonSet](a, kindDaemonSet)[0]; ds.Status.ObservedGeneration != ds.Generation {
+			return "the new generation is not observed"
+		}
+		return ""
+	})
+	if pods := list[*corev1.Pod](a, kindPod); len(pods) != 1 {
+		t.Fatalf("there are %d pods while the old one is going", len(pods))
+	}
+	a.erase(kindPod, "default", old.Name)
+	settled(t, a, "logs", 1)
+}
+
+func TestSelectingAllIsRefused(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	events := runController(t, a)
+	ds := testDaemonSet("all")
+	ds.Spec.Selector = &metav1.LabelSelector{}
+	a.add(ds)
+	a.add(testDaemonSet("witness"))
+	settled(t, a, "witness", 1)
+	expectEvent(t, events, "Warning SelectingAll This daemon set is selecting all pods. A non-empty selector is required.")
+	if got := list[*corev1.Pod](a, kindPod); len(got) != 1 {
+		t.Errorf("there are %d pods, want the witness's only", len(got))
+	}
+}
+
+func TestDump(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	c, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(1000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	s, err := c.Dump(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Phase != matrix.Available {
+		t.Errorf("dump is\n%s", s)
+	}
+}
+
+func TestConfigMustBeComplete(t *testing.T) {
+	_, err := New(Config{Workers: -1})
+	for _, missing := range []string{"Informers", "Writer", "Recorder", "Workers"} {
+		if err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("the error %v does not name %s", err, missing)
+		}
+	}
+}
+
+// BenchmarkCreate is a DaemonSet that appears in a fleet, until its status says
+// that all is well.
+func BenchmarkCreate(b *testing.B) {
+	for b.Loop() {
+		a, stop := startFakeAPI()
+		for i := range 1000 {
+			a.add(testNode(fmt.Sprintf("n%04d", i)))
+		}
+		c, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(10000)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		a.add(testDaemonSet("logs"))
+		for list[*appsv1.DaemonSet](a, kindDaemonSet)[0].Status.NumberAvailable != 1000 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		<-done
+		stop()
 	}
 }

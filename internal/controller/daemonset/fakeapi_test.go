@@ -44,7 +44,13 @@ type fakeAPI struct {
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
-	a := &fakeAPI{objects: map[string]map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}, events: make(chan func(), 100000)}
+	a, stop := startFakeAPI()
+	t.Cleanup(stop)
+	return a
+}
+
+func startFakeAPI() (a *fakeAPI, stop func()) {
+	a = &fakeAPI{objects: map[string]map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}, events: make(chan func(), 100000)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -52,8 +58,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 			f()
 		}
 	}()
-	t.Cleanup(func() { close(a.events); <-done })
-	return a
+	return a, func() { close(a.events); <-done }
 }
 
 func kindOf(obj any) string {
@@ -119,8 +124,8 @@ func get[T client.Object](a *fakeAPI, kind, namespace, name string) (T, error) {
 	return obj.DeepCopyObject().(T), nil
 }
 
-// change edits an object as a user or agent would.
-func change1[T client.Object](t *testing.T, a *fakeAPI, namespace, name string, edit func(T)) {
+// edit changes an object as a user or agent would.
+func edit[T client.Object](t *testing.T, a *fakeAPI, namespace, name string, by func(T)) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +134,7 @@ func change1[T client.Object](t *testing.T, a *fakeAPI, namespace, name string, 
 	if err != nil {
 		t.Fatalf("change %s/%s: %v", namespace, name, err)
 	}
-	edit(obj)
+	by(obj)
 	a.put(obj)
 }
 

@@ -29,6 +29,7 @@ type revisionResult struct {
 	hash      string
 	written   []*appsv1.ControllerRevision
 	deleted   []*appsv1.ControllerRevision
+	pods      []*corev1.Pod     // that got another hash
 	daemonSet *appsv1.DaemonSet // if its collision count was raised
 	err       error
 }
@@ -184,8 +185,11 @@ func collisions(ds *appsv1.DaemonSet) int32 {
 // deletes the duplicates.
 func (w *revisionWriter) mergeDuplicates(ctx context.Context) error {
 	for _, p := range w.job.relabel {
-		_, err := w.writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.hash))
-		if err != nil && !apierrors.IsNotFound(err) {
+		updated, err := w.writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.hash))
+		switch {
+		case err == nil:
+			w.result.pods = append(w.result.pods, updated)
+		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("relabel pod %s: %w", p.Name, err)
 		}
 	}

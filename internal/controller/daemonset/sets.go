@@ -240,6 +240,12 @@ func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult)
 	for _, r := range result.deleted {
 		dropFrom(o.revision, r.Namespace, r.UID)
 	}
+	for _, p := range result.pods {
+		// Before the new hash is acted on; the informer may be behind.
+		if o.pods.has(p.UID) {
+			o.onPod(p)
+		}
+	}
 	s := o.sets[uid]
 	if s == nil {
 		return

@@ -1,0 +1,100 @@
+package daemonset
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
+)
+
+func revisionNumbers(a *fakeAPI) map[string]int64 {
+	out := map[string]int64{}
+	for _, r := range list[*appsv1.ControllerRevision](a, kindRevision) {
+		out[r.Name] = r.Revision
+	}
+	return out
+}
+
+// Old revisions beyond the limit go, once no pod carries them.
+func TestOldRevisionsAreCleanedUp(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	runController(t, a)
+	ds := testDaemonSet("logs")
+	limit := int32(2)
+	ds.Spec.RevisionHistoryLimit = &limit
+	a.add(ds)
+	settled(t, a, "logs", 1)
+	for i := 2; i <= 6; i++ {
+		setImage(t, a, "logs", fmt.Sprintf("demo:v%d", i))
+		settled(t, a, "logs", 1)
+	}
+	eventually(t, func() string {
+		numbers := map[int64]bool{}
+		for _, n := range revisionNumbers(a) {
+			numbers[n] = true
+		}
+		if len(numbers) == 3 && numbers[4] && numbers[5] && numbers[6] {
+			return ""
+		}
+		return fmt.Sprintf("revisions are %v, want 4, 5 and 6", numbers)
+	})
+}
+
+// Two revisions with the present template become one; pods of the other get its
+// hash and stay.
+func TestDuplicateRevisionsAreMerged(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	runController(t, a)
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	pods := podUIDs(a)
+	first := list[*appsv1.ControllerRevision](a, kindRevision)[0]
+
+	twin := first.DeepCopy()
+	twin.Name, twin.UID, twin.ResourceVersion, twin.Revision = "logs-twin", "", "", 7
+	twin.Labels[appsv1.ControllerRevisionHashLabelKey] = "twin"
+	a.add(twin)
+	// Nothing happens when it appears; a change of a revision has it noticed.
+	edit(t, a, "default", first.Name, func(r *appsv1.ControllerRevision) { r.Annotations = map[string]string{"touched": "yes"} })
+	eventually(t, func() string {
+		if got := revisionNumbers(a); len(got) != 1 || got["logs-twin"] != 7 {
+			return fmt.Sprintf("revisions are %v", got)
+		}
+		p := list[*corev1.Pod](a, kindPod)[0]
+		if h := p.Labels[appsv1.ControllerRevisionHashLabelKey]; h != "twin" {
+			return "the pod carries hash " + h
+		}
+		return ""
+	})
+	settled(t, a, "logs", 1)
+	if got := podUIDs(a); fmt.Sprint(got) != fmt.Sprint(pods) {
+		t.Errorf("pods were %v, are %v", pods, got)
+	}
+}
+
+// Another template's revision has the name that ours would get: the collision
+// count goes up and the hash changes.
+func TestHashCollision(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	ds := testDaemonSet("logs")
+	squatter := &appsv1.ControllerRevision{Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}}
+	squatter.Namespace, squatter.Name = "default", history.Name("logs", history.Hash(&ds.Spec.Template, nil))
+	a.add(squatter)
+	runController(t, a)
+	a.add(ds)
+	got := settled(t, a, "logs", 1)
+	if got.Status.CollisionCount == nil || *got.Status.CollisionCount != 1 {
+		t.Errorf("collision count is %v, want 1", got.Status.CollisionCount)
+	}
+	want := history.Hash(&ds.Spec.Template, got.Status.CollisionCount)
+	if h := list[*corev1.Pod](a, kindPod)[0].Labels[appsv1.ControllerRevisionHashLabelKey]; h != want {
+		t.Errorf("the pod carries hash %s, want %s", h, want)
+	}
+}
