@@ -11,6 +11,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,7 +85,11 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	role := roles.Items[i].DeepCopy()
 	role.Rules = rules
 	klog.FromContext(ctx).V(3).Info("Writing the collected rules", "clusterRole", key.Name, "rules", len(rules))
-	if _, err := r.client.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{}); err != nil {
+	_, err = r.client.RbacV1().ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{}, nil // the change that was faster brings us back
+	}
+	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("update cluster role %s: %w", key.Name, err)
 	}
 	return ctrl.Result{}, nil
