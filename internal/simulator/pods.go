@@ -149,6 +149,7 @@ func (p *pods) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 	}
 	now := p.config.Clock.Now()
 	res := known.sim.step(object, gone, now)
+	tell(p.config.Events, object, known.sim.events)
 	switch {
 	case res.forget:
 		p.forget(uid, known, host)

@@ -24,6 +24,8 @@ type pod struct {
 	// pulling is the pull under way, until pulled.
 	pulling *podworker.Action
 	pulled  time.Time
+	// events are what the last step has to tell.
+	events []event
 }
 
 // result is what a step asks to be done.
@@ -41,8 +43,9 @@ type result struct {
 // step decides and acts until nothing more can be done now. Gone says that the API no longer has the pod.
 func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 	in := podworker.Input{Pod: object, Gone: gone, Runtime: &p.runtime, Memory: &p.memory, Now: now}
+	p.events = nil
 	if p.pulling != nil && !now.Before(p.pulled) {
-		p.endPull(now)
+		p.endPull(object, now)
 	}
 	var res result
 	for {
@@ -50,7 +53,7 @@ func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 		in.Probes, next = p.probes(object, now)
 		plan := podworker.Decide(in)
 		if plan.Abandon && p.pulling != nil {
-			p.endPull(now)
+			p.endPull(object, now)
 			continue
 		}
 		res.again = earliest(next, plan.Deadline, p.pulled)
@@ -94,14 +97,22 @@ func (p *pod) perform(object *corev1.Pod, action podworker.Action, now time.Time
 	case podworker.CreateSandbox:
 		outcome = p.createSandbox(object, action, now)
 	case podworker.PullImage:
-		if delay := p.image(p.imageOf(object, action.Container)).StartDelay; delay > 0 {
-			p.pulling, p.pulled = &action, now.Add(delay)
+		image := p.imageOf(object, action.Container)
+		if behaviour := p.image(image); behaviour.StartDelay > 0 || behaviour.PullError != "" {
+			p.note(action.Container, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", image))
+			p.pulling, p.pulled = &action, now.Add(behaviour.StartDelay)
+			if behaviour.StartDelay == 0 {
+				p.endPull(object, now)
+			}
 			return
 		}
-		outcome = p.pull(object, action)
+		p.notePull(action.Container, image, outcome, false)
 	case podworker.StartContainer:
 		p.startContainer(object, action, now)
+	case podworker.Announce:
+		p.noteBackOff(action)
 	case podworker.KillContainer:
+		p.note(action.Container, corev1.EventTypeNormal, "Killing", action.Message)
 		if c := p.container(action.ContainerID); c != nil {
 			c.State, c.FinishedAt = podworker.Exited, whole(now)
 		}
@@ -135,17 +146,14 @@ func (p *pod) createSandbox(object *corev1.Pod, action podworker.Action, now tim
 	return podworker.Outcome{}
 }
 
-func (p *pod) endPull(now time.Time) {
-	action := *p.pulling
+func (p *pod) endPull(object *corev1.Pod, now time.Time) {
+	action, image, outcome := *p.pulling, p.imageOf(object, p.pulling.Container), podworker.Outcome{}
 	p.pulling, p.pulled = nil, time.Time{}
-	p.memory.Done(action, podworker.Outcome{}, now)
-}
-
-func (p *pod) pull(object *corev1.Pod, action podworker.Action) podworker.Outcome {
-	if message := p.image(p.imageOf(object, action.Container)).PullError; message != "" {
-		return podworker.Outcome{Reason: podworker.ReasonErrImagePull, Message: message}
+	if message := p.image(image).PullError; message != "" {
+		outcome = podworker.Outcome{Reason: podworker.ReasonErrImagePull, Message: message}
 	}
-	return podworker.Outcome{}
+	p.notePull(action.Container, image, outcome, true)
+	p.memory.Done(action, outcome, now)
 }
 
 // startContainer makes a running container; an init container that is no sidecar has done its work at once.
@@ -160,6 +168,8 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 		container.State, container.FinishedAt = podworker.Exited, whole(now)
 	}
 	p.runtime.Containers = append(p.runtime.Containers, container)
+	p.note(spec.Name, corev1.EventTypeNormal, "Created", "Created container: "+spec.Name)
+	p.note(spec.Name, corev1.EventTypeNormal, "Started", "Started container "+spec.Name)
 }
 
 func (p *pod) container(id string) *podworker.Container {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +34,9 @@ type Config struct {
 	// Informers and Writer are required; NewWriter makes a Writer from a client.
 	Informers Informers
 	Writer    Writer
+	// Events, unless nil, records what the nodes tell about containers, under the name "kubelet" as the recorder has it. A
+	// pod makes three or more, which is much with thousands of pods.
+	Events record.EventRecorder
 	// Clock defaults to the machine's.
 	Clock clock.WithTicker
 	// Version is shown as the nodes' kubelet version.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -305,13 +306,19 @@ func TestProbesSucceedAfterTheirDelay(t *testing.T) {
 
 func TestImagesThatFailOrTakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, Config{Nodes: 1, Images: func(image string) Image {
+		recorder := record.NewFakeRecorder(100)
+		c := start(t, Config{Nodes: 1, Events: recorder, Images: func(image string) Image {
 			if image == "slow" {
 				return Image{StartDelay: 3 * time.Second}
 			}
 			return DefaultImages(image)
 		}}, nil)
 		c.bind(newPod("bad", "example.com/demo:fail"), "sim-0001")
+		expectEvents(t, recorder, `Normal Pulling Pulling image "example.com/demo:fail"`,
+			`Warning Failed Failed to pull image "example.com/demo:fail": failed to pull and unpack image "example.com/demo:fail": simulated images called fail do not exist`,
+			"Warning Failed Error: ErrImagePull")
+		c.bind(newPod("good", "demo"), "sim-0001")
+		expectEvents(t, recorder, `Normal Pulled Container image "demo" already present on machine`, "Normal Created Created container: main", "Normal Started Started container main")
 		c.bind(newPod("slow", "slow"), "sim-0001")
 		c.bind(newPod("dropped", "slow"), "sim-0001")
 		if p := c.pod("slow"); p.Status.Phase != corev1.PodPending {
@@ -335,6 +342,17 @@ func TestImagesThatFailOrTakeTime(t *testing.T) {
 			t.Errorf("deleted pod with a bad image is still there: %v", err)
 		}
 	})
+}
+
+func expectEvents(t *testing.T, recorder *record.FakeRecorder, want ...string) {
+	t.Helper()
+	var got []string
+	for len(recorder.Events) > 0 {
+		got = append(got, <-recorder.Events)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events are\n%q\nwant\n%q", got, want)
+	}
 }
 
 func TestRestartChangesNothing(t *testing.T) {
