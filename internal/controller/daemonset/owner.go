@@ -180,9 +180,9 @@ func (o *owner) dispatch(a matrix.Action) {
 	}
 }
 
-// newer tells whether a is a later version of the object than b. Versions that
-// cannot be compared count as later, so that nothing is missed.
-func newer(a, b metav1.Object) bool {
+// outdated tells whether a is an earlier version of the object than b. Versions
+// that cannot be compared count as later, so that nothing is missed.
+func outdated(a, b metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err != nil || order > 0
+	return err == nil && order < 0
 }

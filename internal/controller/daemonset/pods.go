@@ -70,7 +70,7 @@ func dropFrom[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID
 
 // onPod settles whose pod it is and tells the matrix.
 func (o *owner) onPod(p *corev1.Pod) {
-	if have := o.pods.all[p.UID]; have != nil && have != p && newer(have, p) {
+	if have := o.pods.all[p.UID]; have != nil && outdated(p, have) {
 		return
 	}
 	if !concerns(p) {
@@ -150,7 +150,7 @@ func (o *owner) flushClaims() {
 			continue
 		}
 		delete(o.claims, uid)
-		adoptions, releases := byName(s.toAdopt), byName(s.toRelease)
+		adoptions, releases := take(s.toAdopt), take(s.toRelease)
 		if len(adoptions)+len(releases) == 0 {
 			continue
 		}
@@ -158,8 +158,6 @@ func (o *owner) flushClaims() {
 		for _, p := range adoptions {
 			s.adopting[p.UID] = true
 		}
-		clear(s.toAdopt)
-		clear(s.toRelease)
 		s.claimJob.busy = true
 		ds := s.latest
 		o.rowLane.submit(func(ctx context.Context) {
@@ -167,6 +165,17 @@ func (o *owner) flushClaims() {
 			o.buffer.result(func(o *owner) { o.onClaims(uid, results) })
 		})
 	}
+}
+
+// take removes a batch, in the order of names, that fits into one job's time.
+func take(queue map[types.UID]*corev1.Pod) []*corev1.Pod {
+	const batch = 250
+	pods := byName(queue)
+	pods = pods[:min(batch, len(pods))]
+	for _, p := range pods {
+		delete(queue, p.UID)
+	}
+	return pods
 }
 
 func byName(pods map[types.UID]*corev1.Pod) []*corev1.Pod {

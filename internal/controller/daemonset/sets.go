@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
@@ -43,7 +44,7 @@ func (o *owner) onDaemonSet(ds *appsv1.DaemonSet) {
 		o.addDaemonSet(ds)
 		return
 	}
-	if s.latest != ds && newer(s.latest, ds) {
+	if outdated(ds, s.latest) {
 		return
 	}
 	s.latest = ds
@@ -60,7 +61,7 @@ func (o *owner) sawDaemonSet(ds *appsv1.DaemonSet) {
 func (o *owner) addDaemonSet(ds *appsv1.DaemonSet) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
-		o.log.Error(err, "DaemonSet has a selector that cannot be read", "daemonSet", ds.Namespace+"/"+ds.Name)
+		o.log.Error(err, "DaemonSet has a selector that cannot be read", "daemonSet", klog.KObj(ds))
 		return
 	}
 	s := &daemonSet{
@@ -155,7 +156,7 @@ func (o *owner) onRevision(r *appsv1.ControllerRevision, c change) {
 	if c.deleted {
 		dropFrom(o.revision, r.Namespace, r.UID)
 	} else {
-		if have := o.revision[r.Namespace][r.UID]; have != nil && newer(have, r) {
+		if have := o.revision[r.Namespace][r.UID]; have != nil && outdated(r, have) {
 			return
 		}
 		putIn(o.revision, r.Namespace, r.UID, r)
@@ -201,7 +202,7 @@ func (o *owner) planHistory(s *daemonSet) {
 	}
 	plan, err := history.Compute(history.Input{DaemonSet: s.latest, Revisions: owned, Normalize: o.cfg.NormalizeTemplate})
 	if err != nil {
-		o.log.Error(err, "Cannot plan revisions", "daemonSet", s.latest.Namespace+"/"+s.latest.Name)
+		o.log.Error(err, "Cannot plan revisions", "daemonSet", klog.KObj(s.latest))
 		return
 	}
 	s.stale = false
@@ -233,7 +234,7 @@ func (o *owner) startHistory(s *daemonSet, job revisionJob) {
 
 func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult) {
 	for _, r := range result.written {
-		if have := o.revision[r.Namespace][r.UID]; have == nil || newer(r, have) {
+		if have := o.revision[r.Namespace][r.UID]; have == nil || !outdated(r, have) {
 			putIn(o.revision, r.Namespace, r.UID, r)
 		}
 	}
@@ -251,12 +252,12 @@ func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult)
 		return
 	}
 	s.historyJob.finished(result.err != nil, o.now)
-	if result.daemonSet != nil && newer(result.daemonSet, s.latest) {
+	if result.daemonSet != nil && !outdated(result.daemonSet, s.latest) {
 		s.latest = result.daemonSet
 	}
 	switch {
 	case result.err != nil:
-		o.log.V(2).Info("Cannot write revisions", "daemonSet", s.latest.Namespace+"/"+s.latest.Name, "err", result.err)
+		o.log.Info("Cannot write revisions, will try again", "daemonSet", klog.KObj(s.latest), "err", result.err)
 		s.stale = true
 		o.retryAt(uid, s.historyJob.retryAt)
 	case result.hash != "":

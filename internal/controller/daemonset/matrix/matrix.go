@@ -1,6 +1,8 @@
 package matrix
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -264,6 +266,17 @@ func (m *Matrix) PodsOfRevision(uid types.UID, revision string) int {
 	}
 	return 0
 }
+
+// Pod returns what the matrix was last told about a pod.
+func (m *Matrix) Pod(uid types.UID) (PodInfo, bool) {
+	if p := m.pods[uid]; p != nil {
+		return p.info, true
+	}
+	return PodInfo{}, false
+}
+
+// Pods returns the UIDs of all pods it knows, in no order.
+func (m *Matrix) Pods() []types.UID { return slices.Collect(maps.Keys(m.pods)) }
 
 // Tick moves time forward and does what was due. Time does not go back.
 func (m *Matrix) Tick(now time.Time) {

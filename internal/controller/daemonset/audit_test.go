@@ -1,0 +1,64 @@
+package daemonset
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// testOwner is an owner without goroutines around it.
+func testOwner(t *testing.T) *owner {
+	t.Helper()
+	c, err := New(Config{Informers: &fakeAPI{}, Writer: &fakeAPI{}, Recorder: record.NewFakeRecorder(100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOwner(c, nil, nil)
+	o.matrix.Tick(c.cfg.Clock.Now())
+	return o
+}
+
+func daemonPod(uid string) *corev1.Pod {
+	owner := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "ds"}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, controllerKind)}}}
+	p.UID = types.UID(uid)
+	p.Spec.NodeName = "n1"
+	return p
+}
+
+// The audit finds what the matrix missed and what it should not know any more,
+// counts it, and after that finds nothing.
+func TestAuditMendsDrift(t *testing.T) {
+	o := testOwner(t)
+	known, missed := daemonPod("known"), daemonPod("missed")
+	o.onPod(known)
+	o.onPod(missed)
+	o.matrix.DeletePod(missed.UID)
+	o.matrix.UpdatePod(matrix.PodInfo{UID: "ghost", Owner: "ds", Node: "n1"})
+
+	o.audit()
+	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
+		t.Errorf("the audit found %v differences, want 2", n)
+	}
+	if _, ok := o.matrix.Pod(missed.UID); !ok {
+		t.Error("the missed pod is still not known")
+	}
+	if _, ok := o.matrix.Pod("ghost"); ok {
+		t.Error("the pod that does not exist is still known")
+	}
+	o.audit()
+	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
+		t.Errorf("a second audit found %v more differences", n-2)
+	}
+	if findings := strings.Join(o.matrix.Audit(), "; "); findings != "" {
+		t.Errorf("the matrix itself has drifted: %s", findings)
+	}
+}
