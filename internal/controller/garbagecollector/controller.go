@@ -149,7 +149,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx ended first
 	}
-	logger.Info("Collecting garbage", "kinds", len(c.cfg.Resources), "objects", c.objects())
+	logger.Info("Collecting garbage", "kinds", len(c.cfg.Resources), "objects", c.size())
 	var workers sync.WaitGroup
 	for range c.cfg.Workers {
 		workers.Go(func() { c.work(ctx, c.deletes, c.attemptToDelete) })
@@ -239,7 +239,7 @@ func (c *Controller) reportInvalid(invalid graph.InvalidReference) {
 		"ownerRef [%s/%s, name: %s, uid: %s] does not exist in namespace %q", ref.APIVersion, ref.Kind, ref.Name, ref.UID, d.Namespace)
 }
 
-func (c *Controller) objects() int {
+func (c *Controller) size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.graph.Len()
