@@ -68,8 +68,10 @@ func authConfigs(found map[string]entry) ([]*runtimeapi.AuthConfig, error) {
 	}
 	// The longest, and so narrowest, first.
 	sort.Slice(keys, func(i, j int) bool {
-		if len(keys[i]) != len(keys[j]) {
-			return len(keys[i]) > len(keys[j])
+		hostI, pathI := splitRegistry(keys[i])
+		hostJ, pathJ := splitRegistry(keys[j])
+		if a, b := len(hostI)+len(pathI), len(hostJ)+len(pathJ); a != b {
+			return a > b
 		}
 		return keys[i] < keys[j]
 	})
@@ -124,19 +126,8 @@ func parseSecret(s *corev1.Secret) (map[string]entry, error) {
 // matches says whether credentials kept for registry fit an image of that host and repository. The registry may be a URL,
 // may have a path that the repository begins with, and may have * in the parts of its host name.
 func matches(registry, host, repository string) bool {
-	text := registry
-	if !strings.Contains(text, "://") {
-		text = "https://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	want, have := u.Host, host
-	if want == "index.docker.io" {
-		want = "docker.io"
-	}
-	wantParts, haveParts := strings.Split(want, "."), strings.Split(have, ".")
+	want, prefix := splitRegistry(registry)
+	wantParts, haveParts := strings.Split(want, "."), strings.Split(host, ".")
 	if len(wantParts) != len(haveParts) {
 		return false
 	}
@@ -145,11 +136,28 @@ func matches(registry, host, repository string) bool {
 			return false
 		}
 	}
-	prefix := strings.Trim(u.Path, "/")
-	if prefix == "" || prefix == "v1" || prefix == "v2" {
-		return true
+	return prefix == "" || repository == prefix || strings.HasPrefix(repository, prefix+"/")
+}
+
+// splitRegistry returns the host and the repositories' prefix of a registry in a docker configuration; both are empty if it is
+// none.
+func splitRegistry(registry string) (host, prefix string) {
+	if !strings.Contains(registry, "://") {
+		registry = "https://" + registry
 	}
-	return repository == prefix || strings.HasPrefix(repository, prefix+"/")
+	u, err := url.Parse(registry)
+	if err != nil {
+		return "", ""
+	}
+	host, prefix = u.Host, strings.Trim(u.Path, "/")
+	if host == "index.docker.io" {
+		host = "docker.io"
+	}
+	// The version of the registry's API says nothing of the images.
+	if prefix == "v1" || prefix == "v2" {
+		prefix = ""
+	}
+	return host, prefix
 }
 
 // pullKey tells pulls apart: those of one image with the same credentials share a result.

@@ -1,0 +1,201 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// writer is an API whose answers the test chooses. Each write is a call; calls wait for the test if gate is set.
+type writer struct {
+	mu      sync.Mutex
+	gate    chan struct{}
+	fail    []error
+	patched []corev1.PodStatus
+	deleted []Pod
+	calls   chan string
+}
+
+func newWriter() *writer { return &writer{calls: make(chan string, 100)} }
+
+func (w *writer) next() error {
+	if w.gate != nil {
+		<-w.gate
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.fail) == 0 {
+		return nil
+	}
+	err := w.fail[0]
+	w.fail = w.fail[1:]
+	return err
+}
+
+func (w *writer) PatchStatus(_ context.Context, _ Pod, _, after *corev1.PodStatus) (*corev1.Pod, error) {
+	err := w.next()
+	defer func() { w.calls <- "patch" }()
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patched = append(w.patched, *after)
+	return &corev1.Pod{Status: *after}, nil
+}
+
+func (w *writer) Delete(_ context.Context, pod Pod) error {
+	err := w.next()
+	defer func() { w.calls <- "delete" }()
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deleted = append(w.deleted, pod)
+	return nil
+}
+
+func (w *writer) await(t *testing.T, want string) {
+	t.Helper()
+	select {
+	case got := <-w.calls:
+		if got != want {
+			t.Fatalf("the API got a %s, want a %s", got, want)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("waited in vain for a %s", want)
+	}
+}
+
+func start(t *testing.T, w Writer) *Manager {
+	t.Helper()
+	m := New(w)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		m.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return m
+}
+
+func testPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+}
+
+func phase(p corev1.PodPhase) corev1.PodStatus { return corev1.PodStatus{Phase: p} }
+
+func TestLatestWins(t *testing.T) {
+	w := newWriter()
+	w.gate = make(chan struct{})
+	m := start(t, w)
+	m.Set(testPod(), phase(corev1.PodPending))
+	// The first write is under way, or still to come; what is set meanwhile goes out in at most one more.
+	w.gate <- struct{}{}
+	w.await(t, "patch")
+	for _, reason := range []string{"a", "b", "c"} {
+		m.Set(testPod(), corev1.PodStatus{Phase: corev1.PodRunning, Reason: reason})
+	}
+	close(w.gate)
+	for {
+		w.await(t, "patch")
+		w.mu.Lock()
+		last := w.patched[len(w.patched)-1].Reason
+		w.mu.Unlock()
+		if last == "c" {
+			break
+		}
+	}
+	if got, _ := m.Get("u"); got.Reason != "c" {
+		t.Errorf("newest status %+v, want the one set last", got)
+	}
+}
+
+func TestSameStatusIsNotWritten(t *testing.T) {
+	w := newWriter()
+	m := start(t, w)
+	m.Set(testPod(), phase(corev1.PodRunning))
+	w.await(t, "patch")
+	m.Set(testPod(), phase(corev1.PodRunning))
+	m.Delete(testPod(), nil)
+	w.await(t, "delete")
+}
+
+func TestFailedWriteIsTriedAgain(t *testing.T) {
+	w := newWriter()
+	w.fail = []error{errors.New("no route"), apierrors.NewInternalError(errors.New("etcd"))}
+	m := start(t, w)
+	m.Set(testPod(), phase(corev1.PodRunning))
+	for range 3 {
+		w.await(t, "patch")
+	}
+	if len(w.patched) != 1 {
+		t.Errorf("written %d times, want once after two failures", len(w.patched))
+	}
+}
+
+func TestDeleteComesAfterTheLastStatus(t *testing.T) {
+	w := newWriter()
+	m := start(t, w)
+	m.Set(testPod(), phase(corev1.PodFailed))
+	done := make(chan struct{})
+	m.Delete(testPod(), func() { close(done) })
+	<-done
+	if len(w.patched) != 1 || w.patched[0].Phase != corev1.PodFailed {
+		t.Errorf("statuses written: %+v, want the last one before the deletion", w.patched)
+	}
+	if len(w.deleted) != 1 || w.deleted[0] != (Pod{"ns", "p", types.UID("u")}) {
+		t.Errorf("deleted %v, want the pod by its UID", w.deleted)
+	}
+	if _, ok := m.Get("u"); ok {
+		t.Error("the pod is still kept")
+	}
+}
+
+func TestPodThatIsNotThere(t *testing.T) {
+	w := newWriter()
+	w.fail = []error{apierrors.NewNotFound(corev1.Resource("pods"), "p")}
+	m := start(t, w)
+	done := make(chan struct{})
+	m.Delete(testPod(), func() { close(done) })
+	<-done
+	if _, ok := m.Get("u"); ok {
+		t.Error("the pod is still kept")
+	}
+}
+
+func TestPatch(t *testing.T) {
+	condition := func(t corev1.PodConditionType, s corev1.ConditionStatus) corev1.PodCondition {
+		return corev1.PodCondition{Type: t, Status: s}
+	}
+	before := &corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		condition("Gate", corev1.ConditionTrue), condition(corev1.PodReady, corev1.ConditionFalse)}}
+	after := &corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+		condition(corev1.PodReady, corev1.ConditionTrue), condition("Gate", corev1.ConditionTrue)}}
+	raw, err := statusPatch("u-1", before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := string(raw)
+	for _, want := range []string{`"uid":"u-1"`, `"phase":"Running"`, `"conditions":[{"status":"True","type":"Ready"}]`} {
+		if !strings.Contains(patch, want) {
+			t.Errorf("patch %s lacks %s", patch, want)
+		}
+	}
+	if strings.Contains(patch, `"$patch"`) {
+		t.Errorf("patch %s removes something", patch)
+	}
+}
