@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/join"
+	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/status"
@@ -118,6 +119,7 @@ type node struct {
 	statuses    *status.Manager
 	pods        *pods
 	server      *streaming.Server
+	network     *network.Network
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
 }
@@ -172,6 +174,11 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	})
 	if err != nil {
 		return nil, err
+	}
+	if !a.cfg.ForeignNetwork {
+		if n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client}); err != nil {
+			return nil, err
+		}
 	}
 	return n, nil
 }
@@ -230,6 +237,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("keep the node's certificates", n.identity.Run)
 	start("serve logs and streams", n.server.Run)
 	start("report the node", n.reporter.Run)
+	if n.network != nil {
+		start("keep the pod network", n.network.Run)
+	}
 	start("refresh volumes", n.volumes.Run)
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))

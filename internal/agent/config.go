@@ -34,6 +34,8 @@ type Config struct {
 	ClusterDNS []string
 	// ClusterDomain is the cluster's domain; the default is cluster.local.
 	ClusterDomain string
+	// ForeignNetwork leaves the CNI configuration and the routes to pods to somebody else, such as a network daemon.
+	ForeignNetwork bool
 	// Port is where the agent serves logs and exec; the default is 10250.
 	Port int32
 	// Version is the version of the agent that the node reports, such as v1.37.2.

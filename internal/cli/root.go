@@ -46,7 +46,8 @@ Start with "everynode up": a cluster of three nodes on this machine.`,
 		return level.Set(strconv.Itoa(*verbosity))
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newServerCommand(), newKubectlCommand(), newVersionCommand())
+	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newAgentCommand(), newTokenCommand(),
+		newKubectlCommand(), newVersionCommand())
 	return root
 }
 

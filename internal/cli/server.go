@@ -30,7 +30,7 @@ with "everynode agent" and a token from "everynode token create".`,
 	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "URLs of an etcd cluster to use instead of the embedded one")
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
-	f.StringVar(&o.ClusterCIDR, "cluster-cidr", o.ClusterCIDR, "network from which nodes get their pod addresses")
+	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
 	return cmd
 }

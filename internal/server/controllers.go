@@ -23,16 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
-	"github.com/everynode/everynode/internal/controller/certificates"
-	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
-	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
-	"github.com/everynode/everynode/internal/controller/nodelifecycle"
-	"github.com/everynode/everynode/internal/scheduler"
-	"github.com/everynode/everynode/internal/simulator"
-	"github.com/everynode/everynode/internal/version"
 )
 
 // control is what the control loops share: one cache, one client, one clock.
@@ -40,6 +32,7 @@ type control struct {
 	*Server
 	config  *restclient.Config
 	client  kubernetes.Interface
+	objects metadata.Interface
 	manager manager.Manager
 	events  record.EventBroadcaster
 }
@@ -51,6 +44,9 @@ func (s *Server) runControllers(ctx context.Context) error {
 	var err error
 	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
 		return fmt.Errorf("make the controllers' client: %w", err)
+	}
+	if c.objects, err = metadata.NewForConfig(c.config); err != nil {
+		return fmt.Errorf("make the controllers' metadata client: %w", err)
 	}
 	c.manager, err = ctrl.NewManager(c.config, manager.Options{
 		Scheme: scheme.Scheme,
@@ -73,12 +69,8 @@ func (s *Server) runControllers(ctx context.Context) error {
 	c.events = record.NewBroadcaster(record.WithContext(ctx))
 	defer c.events.Shutdown()
 	c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
-	for _, add := range []func(context.Context) error{
-		c.addCertificates, c.addClusterRoles, c.addDaemonSets, c.addGarbageCollector, c.addNodeLifecycle, c.addScheduler, c.addSimulator,
-	} {
-		if err := add(ctx); err != nil {
-			return err
-		}
+	if err := c.addAll(); err != nil {
+		return err
 	}
 	if err := c.manager.Start(ctx); err != nil {
 		return fmt.Errorf("run the controllers: %w", err)
@@ -102,66 +94,6 @@ func mapper(kinds []resource.Definition) meta.RESTMapper {
 // recorder returns a recorder of events in the name of a component.
 func (c *control) recorder(component string) record.EventRecorder {
 	return c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
-}
-
-func (c *control) addCertificates(context.Context) error {
-	return certificates.Add(c.manager, certificates.Config{Client: c.client, Signer: c.pki.Signer()})
-}
-
-func (c *control) addClusterRoles(context.Context) error {
-	return clusterroleaggregation.Add(c.manager, clusterroleaggregation.Config{Client: c.client})
-}
-
-func (c *control) addDaemonSets(context.Context) error {
-	ds, err := daemonset.New(daemonset.Config{
-		Informers: c.manager.GetCache(), Writer: daemonset.NewWriter(c.client), Recorder: c.recorder(daemonset.EventSource),
-		NormalizeTemplate: podspec.SetTemplateDefaults,
-	})
-	if err != nil {
-		return fmt.Errorf("set up the DaemonSet controller: %w", err)
-	}
-	return c.manager.Add(manager.RunnableFunc(ds.Run))
-}
-
-func (c *control) addNodeLifecycle(context.Context) error {
-	return nodelifecycle.Add(c.manager, nodelifecycle.Config{Client: c.client, Events: c.recorder("node-controller")})
-}
-
-func (c *control) addSimulator(context.Context) error {
-	if c.options.SimulatedNodes == 0 {
-		return nil
-	}
-	sim, err := simulator.New(simulator.Config{
-		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulator.NewWriter(c.client), Version: version.Kubernetes(),
-	})
-	if err != nil {
-		return fmt.Errorf("set up the simulated nodes: %w", err)
-	}
-	return c.manager.Add(manager.RunnableFunc(sim.Run))
-}
-
-func (c *control) addScheduler(context.Context) error {
-	s, err := scheduler.New(scheduler.Config{
-		Informers: c.manager.GetCache(), Writer: scheduler.NewWriter(c.client), Events: scheduler.NewEventSink(c.client),
-	})
-	if err != nil {
-		return fmt.Errorf("set up the scheduler: %w", err)
-	}
-	return c.manager.Add(manager.RunnableFunc(s.Run))
-}
-
-func (c *control) addGarbageCollector(context.Context) error {
-	objects, err := metadata.NewForConfig(c.config)
-	if err != nil {
-		return fmt.Errorf("make the garbage collector's client: %w", err)
-	}
-	gc, err := garbagecollector.New(garbagecollector.Config{
-		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: objects, Events: c.recorder("garbage-collector-controller"),
-	})
-	if err != nil {
-		return err
-	}
-	return c.manager.Add(manager.RunnableFunc(gc.Run))
 }
 
 // cachedWhole are the kinds that some control loop watches anyway.

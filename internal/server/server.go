@@ -38,7 +38,9 @@ type Options struct {
 	AdvertiseAddress string
 	// EtcdEndpoints are the URLs of an etcd cluster to use instead of the embedded one.
 	EtcdEndpoints []string
-	// ServiceCIDR is where Service addresses come from, ClusterCIDR where pod addresses do.
+	// ServiceCIDR is where Service addresses come from, ClusterCIDR where pod
+	// addresses do. An empty ClusterCIDR means 10.244.0.0/16, or a network with room
+	// for thousands of nodes when there are simulated ones.
 	ServiceCIDR, ClusterCIDR string
 	// SimulatedNodes is the number of nodes that run inside this process.
 	SimulatedNodes int
@@ -48,7 +50,7 @@ type Options struct {
 
 // Defaults returns the options of a server that nobody has told anything.
 func Defaults() Options {
-	return Options{Listen: []string{"127.0.0.1:6443"}, ServiceCIDR: "10.96.0.0/16", ClusterCIDR: "10.244.0.0/16"}
+	return Options{Listen: []string{"127.0.0.1:6443"}, ServiceCIDR: "10.96.0.0/16"}
 }
 
 // Server is a control plane.
@@ -79,6 +81,12 @@ func (s *Server) open() (err error) {
 	o := s.options
 	if _, s.service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
 		return fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
+	}
+	if o.ClusterCIDR == "" {
+		o.ClusterCIDR = "10.244.0.0/16"
+		if o.SimulatedNodes > 0 {
+			o.ClusterCIDR = "10.128.0.0/9"
+		}
 	}
 	if s.cluster, err = netip.ParsePrefix(o.ClusterCIDR); err != nil {
 		return fmt.Errorf("the cluster CIDR %q is not a network such as 10.244.0.0/16", o.ClusterCIDR)

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/agent"
+	"github.com/everynode/everynode/internal/version"
+)
+
+func newAgentCommand() *cobra.Command {
+	var (
+		c           agent.Config
+		ip, podNet  string
+		taints      []string
+		pauseIgnore string
+	)
+	cmd := &cobra.Command{
+		Use:   "agent --server URL --token TOKEN",
+		Short: "Run a node",
+		Long: `Run a node: join the cluster, then run the pods that are assigned to this machine
+in the container runtime, in the foreground.
+
+A token comes from "everynode token create" on the control plane. It is needed
+only the first time; after that the node has a certificate of its own.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Geteuid() != 0 {
+				return fmt.Errorf("a node needs root, to mount volumes and set up networks; run it with sudo")
+			}
+			address := net.ParseIP(ip)
+			if address == nil {
+				return fmt.Errorf("--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip)
+			}
+			switch podNet {
+			case "auto":
+			case "none":
+				c.ForeignNetwork = true
+			default:
+				return fmt.Errorf("unknown --pod-network %q; use auto or none", podNet)
+			}
+			c.NodeIPs, c.Version = []net.IP{address}, version.Kubernetes()
+			var err error
+			if c.Taints, err = parseTaints(taints); err != nil {
+				return err
+			}
+			a, err := agent.New(c)
+			if err != nil {
+				return err
+			}
+			return a.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
+	f.StringVar(&c.Token, "token", "", "join token")
+	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
+	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine")
+	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent", "where the node keeps its certificates and its pods' files")
+	f.StringVar(&c.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "socket of the container runtime")
+	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE)")
+	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
+	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
+	f.StringVar(&podNet, "pod-network", "auto", "who connects the pods: auto (Everynode) or none (a network daemon of yours)")
+	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
+	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", nil, "addresses of the cluster's name servers")
+	f.StringVar(&pauseIgnore, "pause-image", "", "")
+	_ = f.MarkHidden("pause-image")
+	return cmd
+}
+
+// parseTaints reads taints written as key=value:Effect or key:Effect.
+func parseTaints(texts []string) (out []corev1.Taint, err error) {
+	for _, text := range texts {
+		head, effect, ok := strings.Cut(text, ":")
+		key, value, _ := strings.Cut(head, "=")
+		switch e := corev1.TaintEffect(effect); {
+		case !ok || key == "":
+			return nil, fmt.Errorf("--register-with-taints %q is not of the form key=value:Effect", text)
+		case e != corev1.TaintEffectNoSchedule && e != corev1.TaintEffectPreferNoSchedule && e != corev1.TaintEffectNoExecute:
+			return nil, fmt.Errorf("--register-with-taints %q: the effect must be NoSchedule, PreferNoSchedule or NoExecute", text)
+		default:
+			out = append(out, corev1.Taint{Key: key, Value: value, Effect: e})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/pki"
+)
+
+func newTokenCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "token", Short: "Tokens with which machines join", Args: cobra.NoArgs}
+	cmd.AddCommand(newTokenCreateCommand())
+	return cmd
+}
+
+func newTokenCreateCommand() *cobra.Command {
+	var (
+		dataDir, description string
+		ttl                  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a join token and print it",
+		Long: `Make a join token and print it. Run this where the control plane runs: the token
+also carries the fingerprint of the cluster's certificate authority, so that a
+machine that joins knows whom it talks to.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path := filepath.Join(dataDir, "kubeconfig")
+			config, err := clientcmd.BuildConfigFromFlags("", path)
+			if err != nil {
+				return fmt.Errorf("read the administrator's kubeconfig %s: %w; is a control plane running on this --data-dir?", path, err)
+			}
+			hash, err := pki.ReadCAHash(filepath.Join(dataDir, "pki"))
+			if err != nil {
+				return err
+			}
+			client, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				return fmt.Errorf("use the kubeconfig %s: %w", path, err)
+			}
+			secret, token, err := authn.NewBootstrapToken(time.Now(), ttl, description)
+			if err != nil {
+				return err
+			}
+			if _, err := client.CoreV1().Secrets(secret.Namespace).Create(cmd.Context(), secret, metav1.CreateOptions{}); err != nil {
+				return fmt.Errorf("store the join token: %w", err)
+			}
+			token.CAHash = hash
+			fmt.Fprintln(cmd.OutOrStdout(), token.Text())
+			return nil
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long the token is good for; 0 means for ever")
+	cmd.Flags().StringVar(&description, "description", "", "what the token is for")
+	return cmd
+}

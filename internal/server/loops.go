@@ -1,0 +1,127 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/controller/certificates"
+	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
+	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/controller/namespace"
+	"github.com/everynode/everynode/internal/controller/nodeipam"
+	"github.com/everynode/everynode/internal/controller/nodelifecycle"
+	"github.com/everynode/everynode/internal/controller/podgc"
+	"github.com/everynode/everynode/internal/controller/rootca"
+	"github.com/everynode/everynode/internal/controller/serviceaccount"
+	"github.com/everynode/everynode/internal/controller/tainteviction"
+	"github.com/everynode/everynode/internal/scheduler"
+	"github.com/everynode/everynode/internal/simulator"
+	"github.com/everynode/everynode/internal/version"
+)
+
+// addAll gives the manager every control loop. This is the list of them.
+func (c *control) addAll() error {
+	mgr, client := c.manager, c.client
+	nodeEvents := c.recorder("node-controller")
+	for _, loop := range []struct {
+		name string
+		add  func() error
+	}{
+		{"certificates", func() error {
+			return certificates.Add(mgr, certificates.Config{Client: client, Signer: c.pki.Signer()})
+		}},
+		{"cluster role aggregation", func() error {
+			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: client})
+		}},
+		{"DaemonSets", c.addDaemonSets},
+		{"garbage collector", c.addGarbageCollector},
+		{"namespaces", func() error {
+			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: client, Metadata: c.objects})
+		}},
+		{"node addresses", func() error {
+			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.cluster, Client: client, Events: nodeEvents})
+		}},
+		{"node lifecycle", func() error {
+			return nodelifecycle.Add(mgr, nodelifecycle.Config{Client: client, Events: nodeEvents})
+		}},
+		{"pod garbage", func() error { return podgc.Add(mgr, podgc.Config{Client: client}) }},
+		{"root CA", func() error { return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM(), Client: client}) }},
+		{"service accounts", func() error { return serviceaccount.Add(mgr, serviceaccount.Config{Client: client}) }},
+		{"taint eviction", func() error {
+			return tainteviction.Add(mgr, tainteviction.Config{Client: client, Events: c.recorder("taint-eviction-controller")})
+		}},
+		{"scheduler", c.addScheduler},
+		{"simulated nodes", c.addSimulator},
+	} {
+		if err := loop.add(); err != nil {
+			return fmt.Errorf("set up the control loop %q: %w", loop.name, err)
+		}
+	}
+	return nil
+}
+
+// run gives the manager a loop that starts with it and ends with it.
+func (c *control) run(f func(context.Context) error) error {
+	return c.manager.Add(manager.RunnableFunc(f))
+}
+
+func (c *control) addDaemonSets() error {
+	ds, err := daemonset.New(daemonset.Config{
+		Informers: c.manager.GetCache(), Writer: daemonset.NewWriter(c.client), Recorder: c.recorder(daemonset.EventSource),
+		NormalizeTemplate: podspec.SetTemplateDefaults,
+	})
+	if err != nil {
+		return err
+	}
+	return c.run(ds.Run)
+}
+
+func (c *control) addGarbageCollector() error {
+	gc, err := garbagecollector.New(garbagecollector.Config{
+		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: c.objects,
+		Events: c.recorder("garbage-collector-controller"),
+	})
+	if err != nil {
+		return err
+	}
+	return c.run(gc.Run)
+}
+
+func (c *control) addScheduler() error {
+	s, err := scheduler.New(scheduler.Config{
+		Informers: c.manager.GetCache(), Writer: scheduler.NewWriter(c.client), Events: scheduler.NewEventSink(c.client),
+	})
+	if err != nil {
+		return err
+	}
+	return c.run(s.Run)
+}
+
+func (c *control) addSimulator() error {
+	if c.options.SimulatedNodes == 0 {
+		return nil
+	}
+	sim, err := simulator.New(simulator.Config{
+		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulator.NewWriter(c.client), Version: version.Kubernetes(),
+	})
+	if err != nil {
+		return err
+	}
+	return c.run(sim.Run)
+}
+
+// namespaced lists what a namespace can hold.
+func namespaced(kinds []resource.Definition) (out []schema.GroupVersionResource) {
+	for _, k := range kinds {
+		if !k.ClusterScoped {
+			out = append(out, k.GroupVersionResource())
+		}
+	}
+	return out
+}
