@@ -126,6 +126,7 @@ func (f *projectedFiles) keys(name string, items []corev1.KeyToPath, path *field
 }
 
 func (f *projectedFiles) token(t *corev1.ServiceAccountTokenProjection, path *field.Path) {
+	f.claim(t.Path, "")
 	at := path.Child("expirationSeconds")
 	const shortest, longest = 10 * 60, 1 << 32
 	if v := t.ExpirationSeconds; v != nil {
@@ -137,7 +138,6 @@ func (f *projectedFiles) token(t *corev1.ServiceAccountTokenProjection, path *fi
 		}
 	}
 	f.add(filePath(f.path.Child("path"), t.Path)...)
-	f.claim(t.Path, "")
 }
 
 func (f *projectedFiles) trustBundle(b *corev1.ClusterTrustBundleProjection, path *field.Path) {

@@ -83,10 +83,10 @@ func validateSysctls(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(at, ""))
 		case !IsValidSysctlName(s.Name):
 			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", sysctlLength, sysctlName)))
-		case names.Has(name):
+		case names.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
-		names.Insert(name)
+		names.Insert(s.Name)
 		if spec.HostNetwork && strings.HasPrefix(name, "net.") {
 			errs = append(errs, field.Invalid(at, s.Name, "may not be specified when 'hostNetwork' is true"))
 		}

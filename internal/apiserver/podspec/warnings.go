@@ -28,6 +28,15 @@ func Warnings(spec, old *corev1.PodSpec) []string {
 	return warnings(spec, old, field.NewPath("spec"))
 }
 
+// NameWarnings says that a name will look strange where it is used in hostnames.
+func NameWarnings(name, usedIn string) []string {
+	messages := utilvalidation.IsDNS1123Label(name)
+	if len(messages) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", usedIn, messages)}
+}
+
 func warnings(spec, old *corev1.PodSpec, path *field.Path) []string {
 	var w []string
 	w = append(w, oldNodeLabels(spec, path)...)
@@ -171,9 +180,7 @@ func volumeWarnings(volumes []corev1.Volume, path *field.Path) []string {
 				w = append(w, fmt.Sprintf("%s: %s", at.Child(o.name), o.why))
 			}
 		}
-		if v.Projected != nil && slices.Contains(v.Projected.Sources, corev1.VolumeProjection{}) {
-			w = append(w, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
-		}
+		w = append(w, overlaps(&v)...)
 	}
 	return w
 }

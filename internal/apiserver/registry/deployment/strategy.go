@@ -40,7 +40,7 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(&d.Status, &old.Status)
 		},
 		WarningsOnCreate: func(_ context.Context, d *appsv1.Deployment) []string {
-			return podspec.TemplateWarnings(&d.Spec.Template, nil, template)
+			return append(podspec.NameWarnings(d.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&d.Spec.Template, nil, template)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, d, old *appsv1.Deployment) []string {
 			if d.Generation == old.Generation {

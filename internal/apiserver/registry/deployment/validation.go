@@ -72,7 +72,7 @@ func shown(s *appsv1.DeploymentStrategy) any {
 		RollingUpdate *rolling
 	}{Type: s.Type}
 	if r := s.RollingUpdate; r != nil {
-		out.RollingUpdate = &rolling{ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.FromInt32(1))}
+		out.RollingUpdate = &rolling{ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.IntOrString{})}
 	}
 	return out
 }

@@ -17,10 +17,18 @@ func Definition() resource.Definition {
 		GroupVersion: corev1.SchemeGroupVersion, Kind: "ServiceAccount",
 		Plural: "serviceaccounts", Singular: "serviceaccount", ShortNames: []string{"sa"},
 	}, resource.Rules[corev1.ServiceAccount]{
-		// Token secrets are listed by whoever makes them, not by who creates the account.
-		PrepareForCreate: func(_ context.Context, a *corev1.ServiceAccount) { a.Secrets = nil },
+		PrepareForCreate: func(_ context.Context, a *corev1.ServiceAccount) { keepNames(a) },
+		PrepareForUpdate: func(_ context.Context, a, _ *corev1.ServiceAccount) { keepNames(a) },
 		Table: table.Of(func(a *corev1.ServiceAccount, now time.Time) []any {
 			return []any{a.Name, int64(len(a.Secrets)), table.Since(a.CreationTimestamp, now)}
 		}, table.Name, table.Column{Name: "Secrets", Description: "Number of token secrets."}, table.Age),
 	})
+}
+
+// keepNames reduces references to secrets, which are in the account's own
+// namespace, to their names.
+func keepNames(a *corev1.ServiceAccount) {
+	for i := range a.Secrets {
+		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
+	}
 }
