@@ -114,7 +114,8 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits a moment and then turns to the new file if the log was rotated.
+// pause waits a moment and then turns to the new file if the log was rotated. The runtime may write to the old file for a moment after
+// it has made the new one; that moment is over then.
 func (r *reader) pause(ctx context.Context) error {
 	next, err := r.rotated()
 	if err != nil {
@@ -127,11 +128,15 @@ func (r *reader) pause(ctx context.Context) error {
 	if next == nil {
 		return nil
 	}
-	// The runtime may have written to the old file for a moment after it made the new one; that moment is over now.
+	return r.turnTo(next)
+}
+
+// turnTo reads the rest of the old file and goes on with the next.
+func (r *reader) turnTo(next *os.File) error {
 	if err := errors.Join(r.drain(), r.flush(nil)); err != nil {
 		return errors.Join(err, next.Close())
 	}
-	err = r.file.Close()
+	err := r.file.Close()
 	r.file = next
 	r.lines.Reset(next)
 	return err

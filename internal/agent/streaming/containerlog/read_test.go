@@ -1,6 +1,7 @@
 package containerlog
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -57,6 +58,7 @@ func TestRead(t *testing.T) {
 		{"tail 1", Options{Tail: number(1)}, "oe", "unended\n"},
 		{"tail 2", Options{Tail: number(2)}, "oe", "\nunended\n"},
 		{"tail 3", Options{Tail: number(3)}, "oe", "line\n\nunended\n"},
+		{"tail 5, in which a long line is one", Options{Tail: number(5)}, "oe", "two\nlong between\nline\n\nunended\n"},
 		{"tail of more than there is", Options{Tail: number(99)}, "o", "one\nlong line\n\nunended\n"},
 		{"limit 0", Options{Limit: number(0)}, "oe", ""},
 		{"limit", Options{Limit: number(6)}, "oe", "one\ntw"},
@@ -198,6 +200,46 @@ func TestFollowAcrossRotation(t *testing.T) {
 	}
 	if got := out.text.String(); got != "a\nb\nc\nd\ne\nlast\n" {
 		t.Errorf("followed %q", got)
+	}
+}
+
+// TestLastWordsInTheOldFile writes to the old file after the new one was noticed.
+func TestLastWordsInTheOldFile(t *testing.T) {
+	path := write(t, line(1, "stdout", "F", "a"))
+	old, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	var out bytes.Buffer
+	r := &reader{path: path, file: old, lines: bufio.NewReader(old), left: -1, out: map[Stream]io.Writer{Stdout: &out}, open: map[Stream]bool{}}
+	defer func() { r.file.Close() }()
+	if err := r.drain(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if next, err := r.rotated(); next != nil || err != nil {
+		t.Fatalf("while there is no new file, rotated gives %v, %v", next, err)
+	}
+	if err := os.WriteFile(path, []byte(line(3, "stdout", "F", "c")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next, err := r.rotated()
+	if next == nil || err != nil {
+		t.Fatalf("the new file is not noticed: %v", err)
+	}
+	appendTo(t, writer, line(2, "stdout", "F", "b"))
+	if err := r.turnTo(next); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.drain(); err != nil || out.String() != "a\nb\nc\n" {
+		t.Errorf("read %q, %v", out.String(), err)
 	}
 }
 
