@@ -113,78 +113,63 @@ func validateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.Er
 	return errs
 }
 
-// networkSources are the volumes that something outside the node provides.
+// networkSources are the volumes that something outside the node provides. They
+// are checked for what no such volume can do without.
 func networkSources(v *corev1.Volume) []sourceCheck {
-	needs := func(fields ...string) func(*field.Path) field.ErrorList {
-		return func(at *field.Path) (errs field.ErrorList) {
-			for i := 0; i+1 < len(fields); i += 2 {
-				errs = append(errs, required(at.Child(fields[i]), fields[i+1])...)
-			}
-			return errs
-		}
-	}
-	var out []sourceCheck
-	add := func(name string, check func(*field.Path) field.ErrorList) {
-		out = append(out, sourceCheck{name, true, check})
-	}
-	if s := v.GCEPersistentDisk; s != nil {
-		add("gcePersistentDisk", needs("pdName", s.PDName))
-	}
-	if s := v.AWSElasticBlockStore; s != nil {
-		add("awsElasticBlockStore", needs("volumeID", s.VolumeID))
-	}
-	if s := v.NFS; s != nil {
-		add("nfs", func(at *field.Path) field.ErrorList {
-			errs := needs("server", s.Server, "path", s.Path)(at)
-			if !strings.HasPrefix(s.Path, "/") {
-				errs = append(errs, field.Invalid(at.Child("path"), s.Path, "must be an absolute path"))
-			}
-			return errs
-		})
-	}
-	if s := v.ISCSI; s != nil {
-		add("iscsi", needs("targetPortal", s.TargetPortal, "iqn", s.IQN))
-	}
-	if s := v.Glusterfs; s != nil {
-		add("glusterfs", needs("endpoints", s.EndpointsName, "path", s.Path))
-	}
-	if s := v.PersistentVolumeClaim; s != nil {
-		add("persistentVolumeClaim", needs("claimName", s.ClaimName))
-	}
-	if s := v.RBD; s != nil {
-		add("rbd", needs("image", s.RBDImage))
-	}
-	if s := v.Cinder; s != nil {
-		add("cinder", needs("volumeID", s.VolumeID))
-	}
-	if s := v.AzureFile; s != nil {
-		add("azureFile", needs("secretName", s.SecretName, "shareName", s.ShareName))
-	}
-	if s := v.VsphereVolume; s != nil {
-		add("vsphereVolume", needs("volumePath", s.VolumePath))
-	}
-	if s := v.PortworxVolume; s != nil {
-		add("portworxVolume", needs("volumeID", s.VolumeID))
-	}
-	if s := v.CSI; s != nil {
-		add("csi", needs("driver", s.Driver))
-	}
-	if s := v.Ephemeral; s != nil {
-		add("ephemeral", func(at *field.Path) field.ErrorList {
-			if s.VolumeClaimTemplate == nil {
+	out := []sourceCheck{
+		{"gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
+			return required(at.Child("pdName"), v.GCEPersistentDisk.PDName)
+		}},
+		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
+			return required(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID)
+		}},
+		{"nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) }},
+		{"iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
+			return append(required(at.Child("targetPortal"), v.ISCSI.TargetPortal), required(at.Child("iqn"), v.ISCSI.IQN)...)
+		}},
+		{"glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
+			return append(required(at.Child("endpoints"), v.Glusterfs.EndpointsName), required(at.Child("path"), v.Glusterfs.Path)...)
+		}},
+		{"persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
+			return required(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+		}},
+		{"rbd", v.RBD != nil, func(at *field.Path) field.ErrorList { return required(at.Child("image"), v.RBD.RBDImage) }},
+		{"cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList { return required(at.Child("volumeID"), v.Cinder.VolumeID) }},
+		{"azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
+			return append(required(at.Child("secretName"), v.AzureFile.SecretName), required(at.Child("shareName"), v.AzureFile.ShareName)...)
+		}},
+		{"vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
+			return required(at.Child("volumePath"), v.VsphereVolume.VolumePath)
+		}},
+		{"portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
+			return required(at.Child("volumeID"), v.PortworxVolume.VolumeID)
+		}},
+		{"csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return required(at.Child("driver"), v.CSI.Driver) }},
+		{"ephemeral", v.Ephemeral != nil, func(at *field.Path) field.ErrorList {
+			if v.Ephemeral.VolumeClaimTemplate == nil {
 				return field.ErrorList{field.Required(at.Child("volumeClaimTemplate"), "")}
 			}
 			return nil
-		})
+		}},
 	}
-	for name, set := range map[string]bool{
-		"flocker": v.Flocker != nil, "cephfs": v.CephFS != nil, "flexVolume": v.FlexVolume != nil, "fc": v.FC != nil,
-		"quobyte": v.Quobyte != nil, "azureDisk": v.AzureDisk != nil, "photonPersistentDisk": v.PhotonPersistentDisk != nil,
-		"scaleIO": v.ScaleIO != nil, "storageos": v.StorageOS != nil,
-	} {
-		if set {
-			add(name, needs())
-		}
+	anything := func(*field.Path) field.ErrorList { return nil }
+	return append(out,
+		sourceCheck{"flocker", v.Flocker != nil, anything},
+		sourceCheck{"cephfs", v.CephFS != nil, anything},
+		sourceCheck{"flexVolume", v.FlexVolume != nil, anything},
+		sourceCheck{"fc", v.FC != nil, anything},
+		sourceCheck{"quobyte", v.Quobyte != nil, anything},
+		sourceCheck{"azureDisk", v.AzureDisk != nil, anything},
+		sourceCheck{"photonPersistentDisk", v.PhotonPersistentDisk != nil, anything},
+		sourceCheck{"scaleIO", v.ScaleIO != nil, anything},
+		sourceCheck{"storageos", v.StorageOS != nil, anything},
+	)
+}
+
+func validateNFS(s *corev1.NFSVolumeSource, path *field.Path) field.ErrorList {
+	errs := append(required(path.Child("server"), s.Server), required(path.Child("path"), s.Path)...)
+	if !strings.HasPrefix(s.Path, "/") {
+		errs = append(errs, field.Invalid(path.Child("path"), s.Path, "must be an absolute path"))
 	}
-	return out
+	return errs
 }

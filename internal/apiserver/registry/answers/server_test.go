@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/registry"
-	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
@@ -43,11 +42,6 @@ type kind struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	kinds := registry.Kinds()
-	for i, d := range kinds {
-		if d.Plural == "services" {
-			kinds[i] = service.Definition()
-		}
-	}
 	s := &server{scheme: scheme.New(kinds), kinds: map[string]kind{}}
 	for _, d := range kinds {
 		built, err := d.Build(s.scheme, nowhere{})

@@ -39,7 +39,32 @@ func Definition() resource.Definition {
 
 // SetDefaults fills in what a Service leaves out.
 func SetDefaults(s *corev1.Service) {
-	spec := &s.Spec
+	setAffinityDefaults(&s.Spec)
+	if s.Spec.Type == "" {
+		s.Spec.Type = corev1.ServiceTypeClusterIP
+	}
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		if p.Protocol == "" {
+			p.Protocol = corev1.ProtocolTCP
+		}
+		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
+			p.TargetPort = intstr.FromInt32(p.Port)
+		}
+	}
+	if reachableFromOutside(s) && s.Spec.ExternalTrafficPolicy == "" {
+		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+	}
+	if s.Spec.InternalTrafficPolicy == nil && hasInternalPolicy(s) {
+		s.Spec.InternalTrafficPolicy = ptr.To(corev1.ServiceInternalTrafficPolicyCluster)
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		setLoadBalancerDefaults(s)
+	}
+}
+
+// setAffinityDefaults settles for how long a client stays with one endpoint, if it does.
+func setAffinityDefaults(spec *corev1.ServiceSpec) {
 	if spec.SessionAffinity == "" {
 		spec.SessionAffinity = corev1.ServiceAffinityNone
 	}
@@ -53,29 +78,11 @@ func SetDefaults(s *corev1.Service) {
 			}
 		}
 	}
-	if spec.Type == "" {
-		spec.Type = corev1.ServiceTypeClusterIP
-	}
-	for i := range spec.Ports {
-		p := &spec.Ports[i]
-		if p.Protocol == "" {
-			p.Protocol = corev1.ProtocolTCP
-		}
-		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
-			p.TargetPort = intstr.FromInt32(p.Port)
-		}
-	}
-	if reachableFromOutside(s) && spec.ExternalTrafficPolicy == "" {
-		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
-	}
-	if spec.InternalTrafficPolicy == nil && hasInternalPolicy(s) {
-		spec.InternalTrafficPolicy = ptr.To(corev1.ServiceInternalTrafficPolicyCluster)
-	}
-	if spec.Type != corev1.ServiceTypeLoadBalancer {
-		return
-	}
-	if spec.AllocateLoadBalancerNodePorts == nil {
-		spec.AllocateLoadBalancerNodePorts = ptr.To(true)
+}
+
+func setLoadBalancerDefaults(s *corev1.Service) {
+	if s.Spec.AllocateLoadBalancerNodePorts == nil {
+		s.Spec.AllocateLoadBalancerNodePorts = ptr.To(true)
 	}
 	for i := range s.Status.LoadBalancer.Ingress {
 		if in := &s.Status.LoadBalancer.Ingress[i]; in.IP != "" && in.IPMode == nil {

@@ -34,25 +34,28 @@ func hasNodePorts(s *corev1.Service) bool {
 // dropOutdated removes what a change of type leaves without meaning, unless the
 // client changed it too, and so says that it should be there.
 func dropOutdated(s, old *corev1.Service) {
-	if hasAddress(old) && !hasAddress(s) && s.Spec.ClusterIP == old.Spec.ClusterIP {
-		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
-		s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, nil
+	spec, was := &s.Spec, &old.Spec
+	lost := func(had func(*corev1.Service) bool) bool { return had(old) && !had(s) }
+	if lost(hasAddress) && spec.ClusterIP == was.ClusterIP {
+		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = "", nil, nil, nil
 	}
-	if hasNodePorts(old) && !hasNodePorts(s) && sameNodePorts(s, old) {
-		for i := range s.Spec.Ports {
-			s.Spec.Ports[i].NodePort = 0
+	if lost(hasNodePorts) && sameNodePorts(s, old) {
+		for i := range spec.Ports {
+			spec.Ports[i].NodePort = 0
 		}
 	}
-	if needsHealthCheck(old) && !needsHealthCheck(s) && s.Spec.HealthCheckNodePort == old.Spec.HealthCheckNodePort {
-		s.Spec.HealthCheckNodePort = 0
+	if lost(needsHealthCheck) && spec.HealthCheckNodePort == was.HealthCheckNodePort {
+		spec.HealthCheckNodePort = 0
 	}
-	if reachableFromOutside(old) && !reachableFromOutside(s) && s.Spec.ExternalTrafficPolicy == old.Spec.ExternalTrafficPolicy {
-		s.Spec.ExternalTrafficPolicy = ""
+	if lost(reachableFromOutside) && spec.ExternalTrafficPolicy == was.ExternalTrafficPolicy {
+		spec.ExternalTrafficPolicy = ""
 	}
-	if old.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.Type != corev1.ServiceTypeLoadBalancer {
-		s.Spec.AllocateLoadBalancerNodePorts, s.Spec.LoadBalancerClass = nil, nil
+	if lost(isLoadBalancer) {
+		spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = nil, nil
 	}
 }
+
+func isLoadBalancer(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer }
 
 func sameNodePorts(s, old *corev1.Service) bool {
 	had := map[int32]bool{}

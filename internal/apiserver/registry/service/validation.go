@@ -168,16 +168,7 @@ func validateAddresses(s *corev1.Service) field.ErrorList {
 	if s.Spec.ClusterIP != "" && len(ips) > 0 && ips[0] != s.Spec.ClusterIP {
 		errs = append(errs, field.Invalid(path, ips, "first value must match `clusterIP`"))
 	}
-	for i, f := range s.Spec.IPFamilies {
-		errs = append(errs, known(specPath.Child("ipFamilies").Index(i), f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
-		if i > 0 && f == s.Spec.IPFamilies[0] {
-			errs = append(errs, field.Duplicate(specPath.Child("ipFamilies").Index(i), f))
-		}
-	}
-	if p := s.Spec.IPFamilyPolicy; p != nil {
-		errs = append(errs, known(specPath.Child("ipFamilyPolicy"), *p,
-			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
-	}
+	errs = append(errs, validateFamilies(s)...)
 	if len(ips) > 2 {
 		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
 	}
@@ -189,6 +180,22 @@ func validateAddresses(s *corev1.Service) field.ErrorList {
 			continue
 		}
 		errs = append(errs, validateClusterIP(s, i, path.Index(i))...)
+	}
+	return errs
+}
+
+func validateFamilies(s *corev1.Service) field.ErrorList {
+	var errs field.ErrorList
+	for i, f := range s.Spec.IPFamilies {
+		at := specPath.Child("ipFamilies").Index(i)
+		errs = append(errs, known(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
+		if i > 0 && f == s.Spec.IPFamilies[0] {
+			errs = append(errs, field.Duplicate(at, f))
+		}
+	}
+	if p := s.Spec.IPFamilyPolicy; p != nil {
+		errs = append(errs, known(specPath.Child("ipFamilyPolicy"), *p,
+			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
 	}
 	return errs
 }
