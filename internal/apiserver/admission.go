@@ -13,10 +13,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
+	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 )
 
@@ -56,6 +58,8 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"ServiceAccount", serviceaccount.New(s.getters)},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
+		{"NodeRestriction", nodeauth.NewRestriction(s.pods)},
+		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
 	}
 }

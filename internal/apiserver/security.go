@@ -12,8 +12,10 @@ import (
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 )
 
@@ -26,6 +28,7 @@ type security struct {
 	rules      authorizer.RuleResolver
 	resolver   *rbac.Resolver
 	getters    authn.Getters
+	pods       nodeauth.Pods
 }
 
 func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
@@ -38,7 +41,7 @@ func newSecurity(cfg Config, client kubernetes.Interface, factory informers.Shar
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, issuer: issuer, getters: getters, audiences: authenticator.Audiences{authn.DefaultIssuer}}
+	s := &security{Authenticators: authenticators, issuer: issuer, getters: getters, pods: nodeauth.ClientPods(client), audiences: authenticator.Audiences{authn.DefaultIssuer}}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}
@@ -51,6 +54,7 @@ func newSecurity(cfg Config, client kubernetes.Interface, factory informers.Shar
 	s.authorizer, err = union.New(
 		union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
 		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
+		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.pods, clock.RealClock{})},
 		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: roles},
 	)
 	if err != nil {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	if h == nil {
 		return nil, errors.New("the API server is not serving yet")
 	}
-	in := req.Clone(req.Context())
+	in := req.Clone(detached{req.Context()})
 	in.RequestURI = req.URL.RequestURI()
 	in.Host = req.URL.Host
 	in.RemoteAddr = "127.0.0.1:0"
@@ -64,6 +65,13 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 		Header: w.sent, Body: &pipeBody{PipeReader: reader}, ContentLength: -1, Request: req,
 	}, nil
 }
+
+// detached keeps a context's end and drops its values: a request that is made
+// while another is served must not take over that one's user or audit record.
+type detached struct{ context.Context }
+
+// Value implements context.Context.
+func (detached) Value(any) any { return nil }
 
 // pipeBody unblocks the handler's writes when the client stops reading.
 type pipeBody struct{ *io.PipeReader }

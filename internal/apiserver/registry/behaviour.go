@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/registry/certificatesigningrequest"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
+	"github.com/everynode/everynode/internal/apiserver/registry/scale"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/reviews"
 )
@@ -34,6 +36,11 @@ func addBehaviour(built storages, d Dependencies) error {
 		pods.Subresources[name] = sub
 	}
 	namespace.Extend(built[core("namespaces")])
+	for _, name := range []string{"deployments", "replicasets"} {
+		workload := built[schema.GroupResource{Group: "apps", Resource: name}]
+		workload.Subresources["scale"] = scale.New(workload.Store)
+	}
+	certificatesigningrequest.Extend(built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}])
 	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
 	return service.Extend(built[core("services")], d.ServiceCIDR)
 }
