@@ -1,7 +1,9 @@
 package local
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,6 +24,9 @@ const (
 	EventDone EventKind = "done"
 	// EventFailed says that a step failed.
 	EventFailed EventKind = "failed"
+	// EventDropped says that a step was given up because something else failed,
+	// or because the user stopped it.
+	EventDropped EventKind = "dropped"
 	// EventReady says that the cluster can be used; Text says how.
 	EventReady EventKind = "ready"
 	// EventError ends the stream of a cluster that did not start.
@@ -44,6 +49,10 @@ func (r Report) step(name string, do func() (string, error)) error {
 	begin := time.Now()
 	r(Event{Kind: EventBegin, Step: name})
 	text, err := do()
+	if errors.Is(err, context.Canceled) {
+		r(Event{Kind: EventDropped, Step: name, Took: time.Since(begin)})
+		return err
+	}
 	if err != nil {
 		r(Event{Kind: EventFailed, Step: name, Took: time.Since(begin)})
 		return err
