@@ -1,0 +1,329 @@
+package cri
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func testPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u1", Labels: map[string]string{"app": "x"}},
+		Spec: corev1.PodSpec{
+			DNSPolicy: corev1.DNSClusterFirst, TerminationGracePeriodSeconds: ptr(int64(30)),
+			Containers: []corev1.Container{{Name: "c", Image: "img", Ports: []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 81}}}},
+		},
+	}
+}
+
+func testRuntime(t *testing.T) *Runtime {
+	t.Helper()
+	dir := t.TempDir()
+	resolv := filepath.Join(dir, "resolv.conf")
+	if err := os.WriteFile(resolv, []byte("# mine\nnameserver 9.9.9.9\nsearch example.org lan.\noptions edns0 ndots:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return New(Config{LogRoot: dir + "/log/pods", LinkRoot: dir + "/log/containers", PodsRoot: dir + "/pods",
+		CgroupRoot: "/everynode/n1", CgroupMount: dir + "/cgroup", MemoryCapacity: 1000 << 20, MinOOMScore: -1000,
+		DNS: DNS{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", ResolvConf: resolv}})
+}
+
+func TestDNS(t *testing.T) {
+	d := testRuntime(t).cfg.DNS
+	cluster := runtimeapi.DNSConfig{Servers: []string{"10.96.0.10"}, Options: []string{"ndots:5"},
+		Searches: []string{"ns.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org", "lan"}}
+	host := runtimeapi.DNSConfig{Servers: []string{"9.9.9.9"}, Searches: []string{"example.org", "lan"}, Options: []string{"edns0", "ndots:1"}}
+	tests := []struct {
+		name   string
+		change func(*corev1.PodSpec)
+		dns    DNS
+		want   *runtimeapi.DNSConfig
+	}{
+		{"the cluster's", func(*corev1.PodSpec) {}, d, &cluster},
+		{"the node's", func(s *corev1.PodSpec) { s.DNSPolicy = corev1.DNSDefault }, d, &host},
+		{"the node's on its network", func(s *corev1.PodSpec) { s.HostNetwork = true }, d, &host},
+		{"the cluster's on the node's network", func(s *corev1.PodSpec) {
+			s.HostNetwork, s.DNSPolicy = true, corev1.DNSClusterFirstWithHostNet
+		}, d, &cluster},
+		{"a cluster without name servers", func(*corev1.PodSpec) {}, DNS{ResolvConf: d.ResolvConf}, &host},
+		{"the pod's own", func(s *corev1.PodSpec) {
+			s.DNSPolicy = corev1.DNSNone
+			s.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}, Searches: []string{"me"},
+				Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr("2")}, {Name: "rotate"}}}
+		}, d, &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{"me"}, Options: []string{"ndots:2", "rotate"}}},
+		{"the pod's beside the cluster's", func(s *corev1.PodSpec) {
+			s.DNSConfig = &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr("1")}}}
+		}, d, &runtimeapi.DNSConfig{Servers: cluster.Servers, Searches: cluster.Searches, Options: []string{"ndots:1"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := testPod()
+			tt.change(&pod.Spec)
+			got, err := tt.dns.config(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(texts(tt.want), texts(got)); diff != "" {
+				t.Errorf("resolver configuration (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func texts(c *runtimeapi.DNSConfig) [3]string {
+	return [3]string{strings.Join(c.Servers, " "), strings.Join(c.Searches, " "), strings.Join(c.Options, " ")}
+}
+
+func TestHostname(t *testing.T) {
+	d := DNS{Domain: "cluster.local"}
+	for _, tt := range []struct {
+		want   string
+		change func(*corev1.Pod)
+	}{
+		{"p", func(*corev1.Pod) {}},
+		{"h", func(p *corev1.Pod) { p.Spec.Hostname = "h" }},
+		{strings.Repeat("a", 62), func(p *corev1.Pod) { p.Name = strings.Repeat("a", 62) + "-tail" }},
+		{"p.sub.ns.svc.cluster.local", func(p *corev1.Pod) { p.Spec.Subdomain, p.Spec.SetHostnameAsFQDN = "sub", ptr(true) }},
+		{"p", func(p *corev1.Pod) { p.Spec.Subdomain = "sub" }},
+	} {
+		pod := testPod()
+		tt.change(pod)
+		if got := d.hostname(pod); got != tt.want {
+			t.Errorf("host name %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func TestSandboxConfig(t *testing.T) {
+	r := testRuntime(t)
+	pod := testPod()
+	config, err := r.sandboxConfig(pod, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := config.LogDirectory, r.cfg.LogRoot+"/ns_p_u1"; got != want {
+		t.Errorf("log folder %s, want %s", got, want)
+	}
+	if got, want := config.Linux.CgroupParent, "/everynode/n1/kubepods/besteffort/podu1"; got != want {
+		t.Errorf("cgroup %s, want %s", got, want)
+	}
+	wantLabels := map[string]string{"app": "x", "io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u1"}
+	if diff := cmp.Diff(wantLabels, config.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if len(config.PortMappings) != 1 || config.PortMappings[0].HostPort != 8080 || config.PortMappings[0].ContainerPort != 80 {
+		t.Errorf("port mappings %v, want that of the one host port", config.PortMappings)
+	}
+	if config.Metadata.Attempt != 3 || config.Hostname != "p" {
+		t.Errorf("attempt %d and host name %s", config.Metadata.Attempt, config.Hostname)
+	}
+	pod.Spec.HostNetwork, pod.Spec.HostPID = true, true
+	if config, err = r.sandboxConfig(pod, 0); err != nil {
+		t.Fatal(err)
+	}
+	n := config.Linux.SecurityContext.NamespaceOptions
+	if n.Network != runtimeapi.NamespaceMode_NODE || n.Pid != runtimeapi.NamespaceMode_NODE || n.Ipc != runtimeapi.NamespaceMode_POD {
+		t.Errorf("namespaces %v, want the node's network and processes", n)
+	}
+	if len(config.PortMappings) > 0 || config.Hostname != "" {
+		t.Errorf("ports %v and host name %q for a pod on the node's network", config.PortMappings, config.Hostname)
+	}
+}
+
+func TestContainerConfig(t *testing.T) {
+	r := testRuntime(t)
+	pod := testPod()
+	c := &pod.Spec.Containers[0]
+	c.Lifecycle = &corev1.Lifecycle{StopSignal: ptr(corev1.Signal("SIGUSR1"))}
+	spec := &ContainerSpec{Pod: pod, Container: c, Attempt: 2, Image: Image{Ref: "sha256:1", User: "daemon"}, Command: []string{"run"},
+		Env:    []EnvVar{{"A", "1"}},
+		Mounts: []Mount{{ContainerPath: "/data", HostPath: "/srv", ReadOnly: true, Propagation: corev1.MountPropagationHostToContainer}}}
+	config, err := r.containerConfig(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.LogPath != "c/2.log" || config.Metadata.Attempt != 2 || config.Annotations["io.kubernetes.container.restartCount"] != "2" {
+		t.Errorf("log %s, attempt %d, annotations %v; want all to tell of the second restart", config.LogPath, config.Metadata.Attempt, config.Annotations)
+	}
+	if config.StopSignal != runtimeapi.Signal_SIGNAL_SIGUSR1 {
+		t.Errorf("stop signal %v", config.StopSignal)
+	}
+	var mounts []string
+	for _, m := range config.Mounts {
+		mounts = append(mounts, m.ContainerPath+" "+strings.TrimPrefix(m.HostPath, r.cfg.PodsRoot)+" "+m.Propagation.String())
+	}
+	want := []string{"/data /srv PROPAGATION_HOST_TO_CONTAINER", "/etc/hosts /u1/etc-hosts PROPAGATION_PRIVATE",
+		"/dev/termination-log /u1/containers/c/2 PROPAGATION_PRIVATE"}
+	if diff := cmp.Diff(want, mounts); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	if got := config.Linux.SecurityContext; got.RunAsUsername != "daemon" || len(got.MaskedPaths) == 0 || got.Seccomp.ProfileType != runtimeapi.SecurityProfile_Unconfined {
+		t.Errorf("security %v, want the image's user, masked paths, and no seccomp profile where none is asked for", got)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	tests := []struct {
+		name      string
+		image     Image
+		pod       *corev1.PodSecurityContext
+		container *corev1.SecurityContext
+		user      string
+		err       string
+	}{
+		{"the image's number", Image{UID: ptr(int64(7))}, nil, nil, "7", ""},
+		{"the pod's", Image{UID: ptr(int64(7))}, &corev1.PodSecurityContext{RunAsUser: ptr(int64(8))}, nil, "8", ""},
+		{"the container's", Image{}, &corev1.PodSecurityContext{RunAsUser: ptr(int64(8))}, &corev1.SecurityContext{RunAsUser: ptr(int64(9))}, "9", ""},
+		{"not root", Image{UID: ptr(int64(7))}, &corev1.PodSecurityContext{RunAsNonRoot: ptr(true)}, nil, "7", ""},
+		{"an image that is root", Image{UID: ptr(int64(0))}, &corev1.PodSecurityContext{RunAsNonRoot: ptr(true)}, nil, "",
+			`container has runAsNonRoot and image will run as root (pod: "p_ns(u1)", container: c)`},
+		{"an image that names its user", Image{User: "daemon"}, &corev1.PodSecurityContext{RunAsNonRoot: ptr(true)}, nil, "",
+			`container has runAsNonRoot and image has non-numeric user (daemon), cannot verify user is non-root (pod: "p_ns(u1)", container: c)`},
+		{"a container that contradicts itself", Image{}, nil, &corev1.SecurityContext{RunAsNonRoot: ptr(true), RunAsUser: ptr(int64(0))}, "",
+			`container's runAsUser breaks non-root policy (pod: "p_ns(u1)", container: c)`},
+		{"a container that may be root in a pod that may not", Image{}, &corev1.PodSecurityContext{RunAsNonRoot: ptr(true)},
+			&corev1.SecurityContext{RunAsNonRoot: ptr(false)}, "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			pod := testPod()
+			pod.Spec.SecurityContext, pod.Spec.Containers[0].SecurityContext = tt.pod, tt.container
+			got, err := securityContext(&ContainerSpec{Pod: pod, Container: &pod.Spec.Containers[0], Image: tt.image})
+			var config *ConfigError
+			if tt.err != "" {
+				if !errors.As(err, &config) || err.Error() != tt.err {
+					t.Errorf("error %v, want %s", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			user := ""
+			if got.RunAsUser != nil {
+				user = resource.NewQuantity(got.RunAsUser.Value, resource.DecimalSI).String()
+			}
+			if user != tt.user {
+				t.Errorf("user %q, want %q", user, tt.user)
+			}
+		})
+	}
+}
+
+func TestResources(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		if cpu != "" {
+			out[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			out[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return out
+	}
+	tests := []struct {
+		name             string
+		requests, limits corev1.ResourceList
+		priority         int32
+		lowest           int64
+		want             [5]int64 // shares, quota, period, memory, OOM score
+	}{
+		{"nothing", nil, nil, 0, -1000, [5]int64{2, 0, 0, 0, 1000}},
+		{"requests", list("500m", "250Mi"), nil, 0, -1000, [5]int64{512, 0, 0, 0, 750}},
+		{"limits stand in for requests", nil, list("2", "100Mi"), 0, -1000, [5]int64{2048, 200000, 100000, 100 << 20, -997}},
+		{"a share too small to count", list("100m", "1Ki"), nil, 0, -1000, [5]int64{102, 0, 0, 0, 999}},
+		{"all the memory", list("", "2000Mi"), nil, 0, -1000, [5]int64{2, 0, 0, 0, 3}},
+		{"a tiny limit", nil, list("1m", ""), 0, -1000, [5]int64{2, 1000, 100000, 0, 999}},
+		{"a pod that the node needs", nil, nil, 2000000000, -1000, [5]int64{2, 0, 0, 0, -997}},
+		{"guaranteed, by an agent that may not lower scores", nil, list("1", "1Mi"), 0, 0, [5]int64{1024, 100000, 100000, 1 << 20, 0}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := testRuntime(t)
+			r.cfg.MinOOMScore = tt.lowest
+			pod := testPod()
+			pod.Spec.Priority = &tt.priority
+			pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: tt.requests, Limits: tt.limits}
+			got := r.resources(pod, &pod.Spec.Containers[0])
+			if have := [5]int64{got.CpuShares, got.CpuQuota, got.CpuPeriod, got.MemoryLimitInBytes, got.OomScoreAdj}; have != tt.want {
+				t.Errorf("shares, quota, period, memory, score are %v, want %v", have, tt.want)
+			}
+		})
+	}
+}
+
+func TestCapability(t *testing.T) {
+	for text, want := range map[string]bool{
+		"Name:\tx\nCapEff:\t000001ffffffffff\n": true, "CapEff:\t00000000feffffff\n": false, "": false,
+	} {
+		if got := hasCapability(text, capSysResource); got != want {
+			t.Errorf("CAP_SYS_RESOURCE in %q: %t, want %t", text, got, want)
+		}
+	}
+}
+
+func TestPodCgroup(t *testing.T) {
+	r := testRuntime(t)
+	for _, dir := range []string{"cpu", "memory"} {
+		if err := os.MkdirAll(filepath.Join(r.cfg.CgroupMount, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := testPod()
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
+	if err := r.cgroups.ensurePod(pod); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"cpu/%/cpu.shares": "512", "cpu/%/cpu.cfs_quota_us": "50000", "memory/%/memory.limit_in_bytes": "10485760"} {
+		path := filepath.Join(r.cfg.CgroupMount, strings.Replace(file, "%", "everynode/n1/kubepods/podu1", 1))
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s is %s (%v), want %s", file, got, err, want)
+		}
+	}
+	// With a second container that has no limit, the pod has none.
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "d"})
+	if got := podTotals(pod); got != (totals{500, 0, 0}) {
+		t.Errorf("totals %+v, want the request and no limit", got)
+	}
+}
+
+func TestTerminationMessage(t *testing.T) {
+	dir := t.TempDir()
+	file, log := filepath.Join(dir, "message"), filepath.Join(dir, "log")
+	status := func(policy string, code int32) *runtimeapi.ContainerStatus {
+		return &runtimeapi.ContainerStatus{ExitCode: code, LogPath: log,
+			Annotations: map[string]string{annotationMessagePath: "/m", annotationMessagePolicy: policy},
+			Mounts:      []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: file}}}
+	}
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(file, "")
+	write(log, "2030-01-01T00:00:00.000000000Z stdout F one\n2030-01-01T00:00:01.000000000Z stderr F two\n")
+	if got := terminationMessage(status("File", 1)); got != "" {
+		t.Errorf("message %q, want none", got)
+	}
+	if got := terminationMessage(status("FallbackToLogsOnError", 1)); got != "one\ntwo\n" {
+		t.Errorf("message %q, want the end of the log", got)
+	}
+	if got := terminationMessage(status("FallbackToLogsOnError", 0)); got != "" {
+		t.Errorf("message %q of a success, want none", got)
+	}
+	write(file, strings.Repeat("x", maxMessageBytes)+"end")
+	if got := terminationMessage(status("FallbackToLogsOnError", 1)); len(got) != maxMessageBytes || !strings.HasSuffix(got, "end") {
+		t.Errorf("message of %d bytes, want the last %d of the file", len(got), maxMessageBytes)
+	}
+}
