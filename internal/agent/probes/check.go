@@ -37,7 +37,13 @@ type checker struct {
 }
 
 func newChecker(cfg Config) checker {
-	return checker{exec: cfg.Exec, userAgent: "kube-probe/" + cfg.Version, transport: newTransport()}
+	return checker{exec: cfg.Exec, userAgent: "kube-probe/" + shortVersion(cfg.Version), transport: newTransport()}
+}
+
+// shortVersion is major and minor of a version: 1.37 of v1.37.2.
+func shortVersion(version string) string {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
 // do checks once. An error says that the check could not be made; a server that doesn't answer is an outcome.

@@ -60,7 +60,7 @@ func portOf(t *testing.T, server *httptest.Server) int {
 // check does one check of a container at 127.0.0.1 that names its port 8080 "web".
 func check(t *testing.T, probe corev1.ProbeHandler) (outcome, error) {
 	t.Helper()
-	c := newChecker(Config{Version: "1.37"})
+	c := newChecker(Config{Version: "v1.37.2"})
 	at := &target{podIP: "127.0.0.1", container: &corev1.Container{Name: "main", Ports: []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}}, pod: &corev1.Pod{}}
 	return c.do(t.Context(), at, &corev1.Probe{ProbeHandler: probe, TimeoutSeconds: 1})
 }

@@ -24,7 +24,7 @@ type Config struct {
 	OnChange func(podUID types.UID)
 	// OnEvent is told what to make an event of: eventType Warning, reason Unhealthy or ProbeWarning. May be nil.
 	OnEvent func(pod *corev1.Pod, containerName, eventType, reason, message string)
-	// Version is shown to probed servers, as in kube-probe/1.37; the default is empty.
+	// Version is shown to probed servers: v1.37.2 as kube-probe/1.37. The default is empty.
 	Version string
 	// Spread bounds the random delay of each first probe; the default is a second. It is never more than the period.
 	Spread time.Duration
