@@ -105,3 +105,18 @@ func TestDeletedPreemptorGivesItsRoomBack(t *testing.T) {
 		c.expectOn("middle", "a")
 	})
 }
+
+func TestPromiseHoldsBeforeItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		low := pod("low", requests("1", "1Gi"), priority(1))
+		low.Spec.NodeName = "a"
+		c := start(t, node("a", "1", "1Gi"), low,
+			pod("high", requests("1", "1Gi"), priority(100)), pod("middle", requests("1", "1Gi"), priority(50)))
+		if got := c.pod("high").Status.NominatedNodeName; got != "a" {
+			t.Errorf("pod high is nominated to %q, want a", got)
+		}
+		if got := c.pod("middle").Status.NominatedNodeName; got != "" {
+			t.Errorf("pod middle is nominated to %q, which is promised to a more important pod", got)
+		}
+	})
+}

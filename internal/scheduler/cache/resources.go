@@ -112,7 +112,6 @@ func podRequests(spec *corev1.PodSpec, perContainer func(corev1.ResourceList) Re
 		if isSidecar(&spec.InitContainers[i]) {
 			total.Add(request)
 			sidecars.Add(request)
-			peak.Raise(sidecars)
 			continue
 		}
 		request.Add(sidecars)

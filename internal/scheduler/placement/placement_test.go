@@ -187,6 +187,20 @@ func TestSearchOverManyNodesGivesAllTheirTurn(t *testing.T) {
 	}
 }
 
+func TestSearchStartsWhereTheLastOneStopped(t *testing.T) {
+	w := newWorld(0)
+	for i := range 1000 {
+		w.cache.SetNode(node(fmt.Sprintf("n%03d", i), "1"))
+	}
+	thirds := map[byte]int{}
+	for i := range 30 {
+		thirds[w.place(pod(fmt.Sprintf("p%d", i), "", 0)).Node[1]/3]++
+	}
+	if len(thirds) < 3 {
+		t.Errorf("30 pods without requests went to %d parts of the cluster, want all", len(thirds))
+	}
+}
+
 func TestNominatedRoomIsKept(t *testing.T) {
 	w := newWorld(0, node("a", "2"))
 	important := pod("important", "2", 10)

@@ -1,0 +1,61 @@
+package simulator
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// TestStatusEqualsWhatIsStored: the API keeps whole seconds. A status that differs from the stored one for that reason
+// would be written again for ever.
+func TestStatusEqualsWhatIsStored(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC)
+	object := newPod("p", "demo", func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "prepare", Image: "demo"}}
+		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+	})
+	object.Spec.NodeName = "n"
+	p := &pod{uid: "p", hostIPs: []string{"100.64.0.1"}, image: DefaultImages, takeAddress: func() (string, error) { return "10.0.0.2", nil }}
+	encoded, err := json.Marshal(p.step(object, false, now).status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := object.DeepCopy()
+	if err := json.Unmarshal(encoded, &stored.Status); err != nil {
+		t.Fatal(err)
+	}
+	if !ready(stored) {
+		t.Fatalf("pod is not ready after one step: %s", encoded)
+	}
+	if again := p.step(stored, false, now.Add(time.Minute)).status; !equality.Semantic.DeepEqual(*again, stored.Status) {
+		t.Errorf("stored status\n%+v\nis not what the node says of the same pod a minute later\n%+v", stored.Status, *again)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	pool, err := newAddresses("10.244.1.0/29", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 5 {
+		got = append(got, pool.take())
+	}
+	if want := []string{"10.244.1.2", "10.244.1.3", "10.244.1.4", "10.244.1.5", "10.244.1.6"}; !equality.Semantic.DeepEqual(got, want) {
+		t.Errorf("addresses are %v, want %v: not the network's, the bridge's or the broadcast address", got, want)
+	}
+	pool.give("10.244.1.4")
+	if next := pool.take(); next != "10.244.1.4" {
+		t.Errorf("next address is %s, want the one that was given back", next)
+	}
+	if _, err := newAddresses("nonsense", 1); err == nil {
+		t.Error("a range that cannot be read is no error")
+	}
+	madeUp, err := newAddresses("", 5000)
+	if err != nil || madeUp.take() != "240.19.136.2" {
+		t.Errorf("made-up range of node 5000 is %v, %v, want 240.19.136.0/24", madeUp, err)
+	}
+}
