@@ -74,6 +74,7 @@ func New(kinds []resource.Definition) *Set {
 	}
 	addInternal(s.Scheme)
 	addEventConversion(s.Scheme)
+	addQueries(s.Scheme)
 	for _, g := range groups {
 		utilruntime.Must(s.SetVersionPriority(g.version))
 	}
