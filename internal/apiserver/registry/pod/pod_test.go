@@ -1,0 +1,172 @@
+package pod
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// stored returns a pod as it is after creation, changed by the edits.
+func stored(edits ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", Labels: map[string]string{"app": "a"}},
+		Spec: corev1.PodSpec{
+			NodeName:    "n1",
+			Containers:  []corev1.Container{{Name: "main", Image: "i:1"}},
+			Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}},
+		},
+	}
+	for _, edit := range edits {
+		edit(p)
+	}
+	SetDefaults(p)
+	prepareForCreate(p)
+	return p
+}
+
+func TestQOS(t *testing.T) {
+	amounts := func(cpu, memory string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		if cpu != "" {
+			out[corev1.ResourceCPU] = resource.MustParse(cpu)
+		}
+		if memory != "" {
+			out[corev1.ResourceMemory] = resource.MustParse(memory)
+		}
+		return out
+	}
+	both := amounts("1", "1Gi")
+	for name, c := range map[string]struct {
+		list []corev1.ResourceRequirements
+		want corev1.PodQOSClass
+	}{
+		"nothing":               {[]corev1.ResourceRequirements{{}}, corev1.PodQOSBestEffort},
+		"zero":                  {[]corev1.ResourceRequirements{{Requests: amounts("0", "")}}, corev1.PodQOSBestEffort},
+		"requests alone":        {[]corev1.ResourceRequirements{{Requests: both}}, corev1.PodQOSBurstable},
+		"limits equal requests": {[]corev1.ResourceRequirements{{Requests: both, Limits: both}}, corev1.PodQOSGuaranteed},
+		"limits above requests": {[]corev1.ResourceRequirements{{Requests: amounts("500m", "1Gi"), Limits: both}}, corev1.PodQOSBurstable},
+		"cpu unlimited":         {[]corev1.ResourceRequirements{{Requests: amounts("", "1Gi"), Limits: amounts("", "1Gi")}}, corev1.PodQOSBurstable},
+		"one of two unlimited":  {[]corev1.ResourceRequirements{{Requests: both, Limits: both}, {}}, corev1.PodQOSBurstable},
+	} {
+		p := &corev1.Pod{}
+		for _, r := range c.list {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: r})
+		}
+		if got := QOS(p); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestFirstStatus(t *testing.T) {
+	p := stored(func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodRunning
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](-5)
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}}
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{LabelSelector: &metav1.LabelSelector{}, MatchLabelKeys: []string{"app"}}}
+	})
+	if p.Status.Phase != corev1.PodPending || p.Status.QOSClass != corev1.PodQOSBestEffort {
+		t.Errorf("status is %s/%s, want Pending/BestEffort", p.Status.Phase, p.Status.QOSClass)
+	}
+	if *p.Spec.TerminationGracePeriodSeconds != 1 {
+		t.Errorf("grace period is %d, want 1", *p.Spec.TerminationGracePeriodSeconds)
+	}
+	if len(p.Status.Conditions) != 1 || p.Status.Conditions[0].Reason != corev1.PodReasonSchedulingGated {
+		t.Errorf("conditions are %v, want SchedulingGated", p.Status.Conditions)
+	}
+	if got := metav1.FormatLabelSelector(p.Spec.TopologySpreadConstraints[0].LabelSelector); got != "app in (a)" {
+		t.Errorf("the spread's selector is %q, want the pod's own label", got)
+	}
+}
+
+func TestGracePeriod(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod  func(*corev1.Pod)
+		asks *int64
+		want int64
+	}{
+		"the pod's own":  {func(*corev1.Pod) {}, nil, 30},
+		"the user's":     {func(*corev1.Pod) {}, ptr.To[int64](5), 5},
+		"at once":        {func(*corev1.Pod) {}, ptr.To[int64](0), 0},
+		"never negative": {func(*corev1.Pod) {}, ptr.To[int64](-1), 1},
+		"not on a node":  {func(p *corev1.Pod) { p.Spec.NodeName = "" }, nil, 0},
+		"ended":          {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, ptr.To[int64](5), 0},
+	} {
+		p := stored()
+		c.pod(p)
+		options := &metav1.DeleteOptions{GracePeriodSeconds: c.asks}
+		if !setGracePeriod(p, options) || *options.GracePeriodSeconds != c.want {
+			t.Errorf("%s: got %d, want %d", name, *options.GracePeriodSeconds, c.want)
+		}
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	for name, c := range map[string]struct {
+		old, edit func(*corev1.Pod)
+		want      string // start of the only error; empty for none
+	}{
+		"image":       {edit: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "i:2" }},
+		"empty image": {edit: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "" }, want: "spec.containers[0].image: Required value"},
+		"new toleration": {edit: func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists})
+		}},
+		"changed toleration": {edit: func(p *corev1.Pod) { p.Spec.Tolerations[0].Key = "x" }, want: "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"},
+		"deadline set":       {edit: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) }},
+		"deadline longer": {old: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) },
+			edit: func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](61) },
+			want: "spec.activeDeadlineSeconds: Invalid value: 61: must be less than or equal to previous value"},
+		"another container": {edit: func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b", Image: "i:1"})
+		},
+			want: "spec.containers: Forbidden: pod updates may not add or remove containers"},
+		"command": {edit: func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} },
+			want: "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"},
+		"node": {edit: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, want: "spec: Forbidden: pod updates may not change fields other than"},
+		"new gate": {edit: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
+			want: "spec.schedulingGates[0]: Forbidden: only deletion is allowed, but found new scheduling gate 'g'"},
+		"gate taken away": {old: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
+			edit: func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }},
+		"selector of a gated pod": {old: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
+			edit: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := stored()
+			if c.old != nil {
+				c.old(old)
+			}
+			p := old.DeepCopy()
+			c.edit(p)
+			SetDefaults(p)
+			errs := ValidateUpdate(p, old)
+			if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) != 1 || !strings.HasPrefix(errs[0].Error(), c.want)) {
+				t.Errorf("got %v, want %q", errs, c.want)
+			}
+		})
+	}
+}
+
+func TestStatusUpdate(t *testing.T) {
+	old := stored(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever })
+	old.Status.ContainerStatuses = []corev1.ContainerStatus{ended("main", "Completed", 0, 0)}
+	p := old.DeepCopy()
+	p.Spec.NodeName, p.Status.QOSClass = "n2", ""
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{running("main", true)}
+	p.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
+	prepareStatusForUpdate(p, old)
+	if p.Spec.NodeName != "n1" || p.Status.QOSClass != corev1.PodQOSBestEffort {
+		t.Errorf("node %q and class %q were not kept", p.Spec.NodeName, p.Status.QOSClass)
+	}
+	want := []string{
+		"status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state",
+		`status.podIPs: Invalid value: "10.0.0.2": may specify no more than one IP for each IP family`,
+	}
+	errs := ValidateStatusUpdate(p, old)
+	if len(errs) != 2 || errs[0].Error() != want[0] || errs[1].Error() != want[1] {
+		t.Errorf("got %v, want %v", errs, want)
+	}
+}
