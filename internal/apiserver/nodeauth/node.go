@@ -20,9 +20,8 @@ var ownLabels = []string{
 
 // Labels below these belong to the node, and to people who watch over nodes.
 const (
-	kubeletDomain    = "kubelet.kubernetes.io"
-	nodeDomain       = "node.kubernetes.io"
-	restrictedDomain = "node-restriction.kubernetes.io"
+	kubeletDomain = "kubelet.kubernetes.io"
+	nodeDomain    = "node.kubernetes.io"
 )
 
 // checkNode lets a node change itself, but not what steers pods to it or away
@@ -85,11 +84,10 @@ func isOwnLabel(key string) bool {
 		return true
 	}
 	below := func(parent string) bool { return domain == parent || strings.HasSuffix(domain, "."+parent) }
-	if below(restrictedDomain) {
-		return false
-	}
 	if below(kubeletDomain) || below(nodeDomain) {
 		return true
 	}
+	// Among the rest is node-restriction.kubernetes.io, which is made for labels
+	// that a node must not set.
 	return !below("kubernetes.io") && !below("k8s.io")
 }
