@@ -29,7 +29,7 @@ const (
 	pauseImage = "everynode.test/pause:1"
 )
 
-// machine is a containerd of a test's own, in network and mount namespaces of its own.
+// machine is a containerd of a test's own, in a network namespace of its own.
 type machine struct {
 	dir, endpoint, cgroupRoot string
 	services                  cri.Services
@@ -106,8 +106,7 @@ func (m *machine) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--net", "--mount", "--propagation", "private",
-		"containerd", "--config", filepath.Join(m.dir, "config.toml"))
+	cmd := exec.Command("unshare", "--net", "containerd", "--config", filepath.Join(m.dir, "config.toml"))
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := cmd.Start(); err != nil {
@@ -128,6 +127,7 @@ func (m *machine) start(t *testing.T) {
 		<-exited
 		_ = logFile.Close()
 		m.removeCgroups(t)
+		m.unmount(t)
 	})
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -187,6 +187,25 @@ func (m *machine) removeCgroups(t *testing.T) {
 			if err := os.Remove(dirs[i]); err != nil {
 				t.Errorf("remove a cgroup that the test left: %v", err)
 			}
+		}
+	}
+}
+
+// unmount unmounts what pods that the test did not delete left mounted.
+func (m *machine) unmount(t *testing.T) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Errorf("read the mounts: %v", err)
+	}
+	var points []string
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], m.dir+"/") {
+			points = append(points, fields[4])
+		}
+	}
+	for i := len(points) - 1; i >= 0; i-- {
+		if err := syscall.Unmount(points[i], syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", points[i], err)
 		}
 	}
 }

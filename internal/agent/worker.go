@@ -92,6 +92,7 @@ func (w *worker) run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logger)
 	var running sync.WaitGroup
 	defer w.drain(&running)
+	defer w.prober.Stop(w.uid)
 	timer := w.clock.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -152,7 +153,6 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	w.begin(ctx, plan.Actions, running)
 	w.report()
 	if w.memory.Forgotten() {
-		w.prober.Stop(w.uid)
 		w.statuses.Forget(w.uid)
 		w.retire(w.uid)
 		return 0, false
