@@ -1,0 +1,115 @@
+package service
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+)
+
+// allocated returns a Service of the type with an address and, where its type
+// has them, a node port.
+func allocated(kind corev1.ServiceType) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "default"}}
+	s.Spec = corev1.ServiceSpec{Type: kind, Ports: []corev1.ServicePort{{Port: 80}}}
+	SetDefaults(s)
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.7", []string{"10.96.0.7"}
+	s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	s.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicySingleStack)
+	if hasNodePorts(s) {
+		s.Spec.Ports[0].NodePort = 30001
+	}
+	return s
+}
+
+func TestChangeOfType(t *testing.T) {
+	old := allocated(corev1.ServiceTypeNodePort)
+	s := old.DeepCopy()
+	s.Spec.Type = corev1.ServiceTypeClusterIP
+	SetDefaults(s)
+	dropOutdated(s, old)
+	if s.Spec.Ports[0].NodePort != 0 || s.Spec.ExternalTrafficPolicy != "" || s.Spec.ClusterIP != "10.96.0.7" {
+		t.Errorf("to ClusterIP: node port %d, policy %q, address %s; want none, none, the same", s.Spec.Ports[0].NodePort, s.Spec.ExternalTrafficPolicy, s.Spec.ClusterIP)
+	}
+	if errs := ValidateUpdate(s, old); len(errs) > 0 {
+		t.Errorf("to ClusterIP: %v", errs)
+	}
+
+	s = old.DeepCopy()
+	s.Spec.Type, s.Spec.ExternalName, s.Spec.InternalTrafficPolicy = corev1.ServiceTypeExternalName, "example.com", nil
+	SetDefaults(s)
+	dropOutdated(s, old)
+	if s.Spec.ClusterIP != "" || s.Spec.ClusterIPs != nil || s.Spec.IPFamilies != nil || s.Spec.IPFamilyPolicy != nil {
+		t.Errorf("to ExternalName: kept %+v", s.Spec)
+	}
+	if errs := ValidateUpdate(s, old); len(errs) > 0 {
+		t.Errorf("to ExternalName: %v", errs)
+	}
+}
+
+func TestAddressStays(t *testing.T) {
+	old := allocated(corev1.ServiceTypeClusterIP)
+	s := old.DeepCopy()
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
+	keepAllocated(s, old)
+	if errs := ValidateUpdate(s, old); len(errs) > 0 || s.Spec.ClusterIP != old.Spec.ClusterIP {
+		t.Errorf("left out: got %s and %v", s.Spec.ClusterIP, errs)
+	}
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.8", []string{"10.96.0.8"}
+	const want = `spec.clusterIPs[0]: Invalid value: ["10.96.0.8"]: may not change once set`
+	if errs := ValidateUpdate(s, old); len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("changed: got %v, want %s", errs, want)
+	}
+}
+
+func TestValidateByType(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*corev1.Service)
+		want string
+	}{
+		"headless without ports": {func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.Ports = "None", []string{"None"}, nil
+		}, ""},
+		"headless with node ports": {func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs = "None", []string{"None"}
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyCluster
+		}, `spec.clusterIPs[0]: Invalid value: "None": may not be set to 'None' for NodePort services`},
+		"name that is none": {func(s *corev1.Service) {
+			s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, SessionAffinity: corev1.ServiceAffinityNone}
+		}, "spec.externalName: Required value"},
+		"loopback": {func(s *corev1.Service) {
+			s.Spec.ExternalIPs, s.Spec.ExternalTrafficPolicy = []string{"127.0.0.1"}, corev1.ServiceExternalTrafficPolicyCluster
+		}, `spec.externalIPs[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`},
+		"other family": {func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} },
+			"spec.clusterIPs[0]: Invalid value: \"10.96.0.7\": expected an IPv6 value as indicated by `ipFamilies[0]`"},
+		"class of an ordinary service": {func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To("x") },
+			"spec.loadBalancerClass: Forbidden: may only be used when `type` is 'LoadBalancer'"},
+	} {
+		s := allocated(corev1.ServiceTypeClusterIP)
+		c.edit(s)
+		errs := Validate(s)
+		if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) != 1 || errs[0].Error() != c.want) {
+			t.Errorf("%s: got %v, want %s", name, errs, c.want)
+		}
+	}
+}
+
+func TestRow(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := allocated(corev1.ServiceTypeLoadBalancer)
+	s.Spec.Selector = map[string]string{"app": "a"}
+	s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Port: 53, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(53)})
+	want := []any{"s", "LoadBalancer", "10.96.0.7", "<pending>", "80:30001/TCP,53/UDP", "<unknown>", "app=a"}
+	for i, got := range row(s, now) {
+		if got != want[i] {
+			t.Errorf("cell %d is %v, want %v", i, got, want[i])
+		}
+	}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "a.example"}}
+	if got := externalIP(s); got != "192.0.2.1,a.example" {
+		t.Errorf("external address is %s", got)
+	}
+}
