@@ -1,0 +1,247 @@
+// Package arch checks the rules by which the code is laid out. They are written
+// down, with their reasons, in ARCHITECTURE.md.
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/everynode/everynode/"
+
+type pkg struct {
+	ImportPath, Dir, Name, Doc string
+	GoFiles, Imports           []string
+	TestImports, XTestImports  []string
+}
+
+// path is the package's path inside the module.
+func (p pkg) path() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+func packages(t *testing.T) (out []pkg) {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,GoFiles,Imports,TestImports,XTestImports", module+"...")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	data, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list the packages: %v: %s", err, &stderr)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	for decoder.More() {
+		var p pkg
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	if len(out) < 20 {
+		t.Fatalf("found only %d packages", len(out))
+	}
+	return out
+}
+
+// under says whether a package is the folder or below it.
+func under(path string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
+}
+
+// driver names the driver that a package belongs to, or nothing. Drivers meet
+// through the API only.
+func driver(path string) string {
+	for _, d := range []string{"internal/scheduler", "internal/simulator", "internal/apiserver", "internal/etcd", "internal/proxy", "internal/dns", "internal/agent"} {
+		if under(path, d) {
+			return d
+		}
+	}
+	if rest, ok := strings.CutPrefix(path, "internal/controller/"); ok {
+		name, _, _ := strings.Cut(rest, "/")
+		return "internal/controller/" + name
+	}
+	return ""
+}
+
+// sharedByDrivers are parts of a driver that are facts or pure decisions which
+// another driver needs as well.
+var sharedByDrivers = map[string][]string{
+	// The simulated nodes run the agent's own state machine.
+	"internal/simulator": {"internal/agent/podworker"},
+}
+
+func TestDriversMeetOnlyThroughTheAPI(t *testing.T) {
+	for _, p := range packages(t) {
+		from := driver(p.path())
+		if from == "" {
+			continue
+		}
+		for _, i := range p.Imports {
+			to := strings.TrimPrefix(i, module)
+			if d := driver(to); d != "" && d != from && !slices.Contains(sharedByDrivers[from], to) {
+				t.Errorf("%s imports %s: one driver must not import another", p.path(), to)
+			}
+		}
+	}
+}
+
+func TestRootsAreImportedByCommandsOnly(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, i := range p.Imports {
+			switch to := strings.TrimPrefix(i, module); {
+			case to == "internal/cli" && p.path() != "cmd/everynode":
+				t.Errorf("%s imports the command line", p.path())
+			case (to == "internal/server" || to == "internal/agent" || to == "internal/local") && !under(p.path(), "internal/cli", "internal/testenv"):
+				t.Errorf("%s imports the composition root %s", p.path(), to)
+			case to == "internal/testenv":
+				t.Errorf("%s imports internal/testenv, which is for tests", p.path())
+			}
+		}
+	}
+}
+
+// pure lists the packages that only decide.
+func pure(path string) bool {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	switch name {
+	case "matrix", "history", "plan", "podworker", "graph", "health", "queue":
+		return true
+	}
+	return path == "internal/scheduler/cache" || under(path, "internal/scheduler/plugins")
+}
+
+// impure is what a pure package must not know.
+var impure = []string{
+	"k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "k8s.io/apiserver", "k8s.io/cri-client", "k8s.io/cri-api",
+	"os", "net", "net/http", "sync", "sync/atomic", "log", "math/rand", "math/rand/v2", "context", "k8s.io/utils/clock", "github.com/prometheus",
+}
+
+func TestPureCoresKnowNothingOfTheWorld(t *testing.T) {
+	found := 0
+	for _, p := range packages(t) {
+		if !pure(p.path()) {
+			continue
+		}
+		found++
+		for _, i := range p.Imports {
+			if slices.Contains(impure, i) || slices.ContainsFunc(impure, func(x string) bool { return strings.Contains(x, ".") && strings.HasPrefix(i, x+"/") }) {
+				t.Errorf("%s imports %s: a pure core has no clock, chance, lock, log or client", p.path(), i)
+			}
+		}
+		for _, file := range p.GoFiles {
+			checkPureFile(t, p, filepath.Join(p.Dir, file))
+		}
+	}
+	if found < 5 {
+		t.Errorf("found only %d pure cores; does pure() still know their names?", found)
+	}
+}
+
+// checkPureFile finds goroutines and calls of the machine's clock.
+func checkPureFile(t *testing.T, p pkg, path string) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: %s starts a goroutine", p.path(), files.Position(n.Pos()))
+		case *ast.CallExpr:
+			if s, ok := n.Fun.(*ast.SelectorExpr); ok {
+				if x, ok := s.X.(*ast.Ident); ok && (x.Name == "time" || x.Name == "metav1") && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep"}, s.Sel.Name) {
+					t.Errorf("%s: %s reads the clock", p.path(), files.Position(n.Pos()))
+				}
+			}
+		}
+		return true
+	})
+}
+
+// homes says which folders may import what is costly, or touches the system.
+var homes = map[string][]string{
+	"go.etcd.io/etcd":                  {"internal/etcd"},
+	"github.com/spf13/cobra":           {"internal/cli"},
+	"k8s.io/cri-client":                {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
+	"k8s.io/cri-api":                   {"internal/agent"},
+	"github.com/containerd/containerd": {"internal/images"},
+	"github.com/vishvananda/netlink":   {"internal/agent/network", "internal/local"},
+}
+
+func TestOutsideWorldHasOneDoor(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, i := range p.Imports {
+			if strings.HasPrefix(i, "k8s.io/kubernetes") {
+				t.Errorf("%s imports %s, which is not published as a library", p.path(), i)
+			}
+			for library, folders := range homes {
+				if strings.HasPrefix(i, library) && !under(p.path(), folders...) {
+					t.Errorf("%s imports %s; only %v may", p.path(), i, folders)
+				}
+			}
+		}
+	}
+}
+
+func TestPackagesAreDocumentedAndNamedForWhatTheyAre(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" && len(p.GoFiles) > 0 && !strings.HasSuffix(p.path(), "openapi") {
+			t.Errorf("%s has no package comment", p.path())
+		}
+		for _, word := range []string{"util", "utils", "common", "helper", "helpers", "misc"} {
+			if slices.Contains(strings.Split(p.path(), "/"), word) {
+				t.Errorf("%s: a folder is a concept, and %q is none", p.path(), word)
+			}
+		}
+	}
+}
+
+// Limits of size; a file or a function that reaches one has more than one duty.
+const (
+	maxFileLines     = 500
+	maxFunctionLines = 80
+)
+
+func TestFilesAndFunctionsAreSmall(t *testing.T) {
+	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && entry.Name() == ".git" {
+			return err
+		}
+		if !strings.HasSuffix(path, ".go") || strings.Contains(path, "zz_generated") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if n := bytes.Count(source, []byte("\n")); n > maxFileLines {
+			t.Errorf("%s has %d lines, more than %d", path, n, maxFileLines)
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, source, 0)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok {
+				if n := files.Position(f.End()).Line - files.Position(f.Pos()).Line + 1; n > maxFunctionLines {
+					t.Errorf("%s: %s has %d lines, more than %d", path, f.Name.Name, n, maxFunctionLines)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
