@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/examples"
-	"github.com/everynode/everynode/internal/images"
 )
 
 // cluster is a cluster while this process supervises it.
@@ -27,19 +27,12 @@ type cluster struct {
 	gone    []string
 	report  Report
 	ledger  *ledger
-	archive *images.Archive
 
 	// serverReady is closed when the API answers and token is set.
 	serverReady chan struct{}
 	token       string
 	serverEnded chan error
 	agentEnded  map[string]chan error
-}
-
-func (c *cluster) loadArchive() error {
-	archive, err := images.Load()
-	c.archive = archive
-	return err
 }
 
 // run makes the cluster, reports when it is ready, and keeps it until the
@@ -221,6 +214,7 @@ func (c *cluster) becomeReady(ctx context.Context, booted []chan error) error {
 		return err
 	}
 	c.report(Event{Kind: EventReady, Text: usage(c.plan, c.options, table)})
+	debug.FreeOSMemory() // what the start needed, images above all, is not needed any more
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,10 +205,15 @@ func (c *cluster) startInit(ctx context.Context, node Node, spec initSpec) (Proc
 func readReport(ctx context.Context, answers *os.File, report *initReport) error {
 	unblock := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Now()) })
 	defer unblock()
-	if err := json.NewDecoder(answers).Decode(report); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	// Until the end: that comes when process 1 has become the pause program.
+	raw, err := io.ReadAll(answers)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("read the report of its first process: %w", err)
+	}
+	if err := json.Unmarshal(raw, report); err != nil {
 		return fmt.Errorf("its first process ended without a report (see its boot.log): %w", err)
 	}
 	if report.Error != "" {
@@ -296,7 +302,11 @@ func (c *cluster) loadImages(ctx context.Context, init Process, node string, con
 		return err
 	}
 	defer store.Close()
-	if err := store.Ensure(ctx, c.archive); err != nil {
+	archive, err := images.Load()
+	if err != nil {
+		return err
+	}
+	if err := store.Ensure(ctx, archive); err != nil {
 		return fmt.Errorf("give %s its images: %w", node, err)
 	}
 	return nil

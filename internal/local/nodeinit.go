@@ -210,10 +210,15 @@ func probeSnapshotter(dir string) (string, error) {
 }
 
 // becomePause lets go of the supervisor's pipes and becomes the pause program.
+// The pipe for answers closes with the exec itself, which tells the supervisor
+// that the node's process 1 is what it will be.
 func becomePause() error {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	if _, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+		return fmt.Errorf("keep the pipe for answers: %w", err)
 	}
 	for fd := range 3 {
 		if err := unix.Dup3(int(null.Fd()), fd, 0); err != nil {

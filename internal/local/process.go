@@ -23,12 +23,13 @@ func bootID() (string, error) {
 }
 
 // parseStat takes from /proc/PID/stat whether the process still runs (a zombie
-// does not), its parent, and its start time in clock ticks since boot.
+// does not, unless other threads go on: so looks a process in the middle of an
+// exec), its parent, and its start time in clock ticks since boot.
 func parseStat(stat string) (parent int, start uint64, running bool, err error) {
 	// The name, in parentheses, may hold anything; what follows may not.
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])
-	const state, ppid, startTime = 0, 1, 19
+	const state, ppid, threads, startTime = 0, 1, 17, 19
 	if end < 0 || len(fields) <= startTime {
 		return 0, 0, false, fmt.Errorf("unexpected text %q", stat)
 	}
@@ -37,7 +38,8 @@ func parseStat(stat string) (parent int, start uint64, running bool, err error) 
 		return 0, 0, false, err
 	}
 	start, err = strconv.ParseUint(fields[startTime], 10, 64)
-	return parent, start, fields[state] != "Z" && fields[state] != "X", err
+	running = fields[state] != "X" && (fields[state] != "Z" || fields[threads] != "0" && fields[threads] != "1")
+	return parent, start, running, err
 }
 
 // identify returns the process with a number, as it is now.

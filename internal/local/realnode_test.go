@@ -54,9 +54,6 @@ func realCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{options: o, machine: machine, plan: newPlan(o, RuntimeContainerd, subnet), report: func(Event) {}}
-	if err := c.loadArchive(); err != nil {
-		t.Fatal(err)
-	}
 	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +183,11 @@ func TestContainerdOnARealNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := c.archive.Digests()
+	archive, err := images.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := archive.Digests()
 	if err != nil {
 		t.Fatal(err)
 	}

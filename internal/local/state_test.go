@@ -152,6 +152,7 @@ func TestParseStat(t *testing.T) {
 		{"sleeping", "7 (pause) S 5" + tail, 5, 4242, true, false},
 		{"a name with all sorts", "7 (a) S 9 (b) R 5" + tail, 5, 4242, true, false},
 		{"zombie", "7 (pause) Z 5" + tail, 5, 4242, false, false},
+		{"exec in a program of several threads", "7 (everynode) Z 5" + strings.Replace(tail, " 20 0 1 0 ", " 20 0 2 0 ", 1), 5, 4242, true, false},
 		{"cut off", "7 (pause) S 5", 0, 0, false, true},
 		{"nonsense", "", 0, 0, false, true},
 	} {

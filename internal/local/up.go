@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/images"
 )
 
 // RunningError says that the cluster of a data dir runs already.
@@ -177,7 +179,7 @@ func prepare(ctx context.Context, o Options, last *State, report Report) (*clust
 		if subnet, err = chooseSubnet(o, last); err != nil {
 			return nil, err
 		}
-		if err := c.loadArchive(); err != nil {
+		if err := images.Built(); err != nil {
 			return nil, err
 		}
 	}
