@@ -24,9 +24,9 @@ type cluster struct {
 	machine Machine
 	plan    Plan
 	// gone are nodes that the cluster had when it ran last.
-	gone    []string
-	report  Report
-	ledger  *ledger
+	gone   []string
+	report Report
+	ledger *ledger
 
 	// serverReady is closed when the API answers and token is set.
 	serverReady chan struct{}

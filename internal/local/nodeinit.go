@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/everynode/everynode/internal/images"
 	"golang.org/x/sys/unix"
@@ -228,5 +229,5 @@ func becomePause() error {
 	if err := os.Chdir("/"); err != nil {
 		return fmt.Errorf("change to /: %w", err)
 	}
-	return fmt.Errorf("become the pause program: %w", unix.Exec(nodePause, []string{"pause"}, nil))
+	return fmt.Errorf("become the pause program: %w", unix.Exec(nodePause, []string{"pause"}, []string{markName + os.Getenv(strings.TrimSuffix(markName, "="))}))
 }

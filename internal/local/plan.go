@@ -97,7 +97,9 @@ func (p Plan) NodeDir(node string) string { return filepath.Join(p.DataDir, "nod
 func (p Plan) Kubeconfig() string { return filepath.Join(p.DataDir, "kubeconfig") }
 
 // mark is in the environment of every process of the cluster.
-func (p Plan) mark() string { return "EVERYNODE_CLUSTER=" + p.ID }
+func (p Plan) mark() string { return markName + p.ID }
+
+const markName = "EVERYNODE_CLUSTER="
 
 // examplesDir has the manifests that users are told to try.
 func (p Plan) examplesDir() string { return filepath.Join(p.DataDir, "examples") }
