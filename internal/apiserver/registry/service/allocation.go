@@ -54,6 +54,9 @@ func Extend(s *resource.Storage, cidr *net.IPNet) error {
 func (a *allocator) begin(ctx context.Context, svc, old *corev1.Service) (genericregistry.FinishFunc, error) {
 	a.mu.Lock()
 	finish := func(context.Context, bool) { a.mu.Unlock() }
+	if old != nil {
+		keepAllocated(svc, old)
+	}
 	taken, err := a.taken(ctx, svc)
 	if err == nil {
 		err = a.assign(svc, old, taken)
