@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/everynode/everynode/internal/agent/env"
 )
@@ -39,14 +40,15 @@ func contentKind(volume *corev1.Volume) string {
 
 func isContent(volume *corev1.Volume) bool { return contentKind(volume) != "" }
 
-// setUpContent writes what the volume should show, if it shows something else.
-func (m *Manager) setUpContent(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
-	content, err := m.content(ctx, pod, volume)
-	if err != nil {
+// setUpContent writes what the volume should show, if it shows something else. Config maps and secrets are read from objects.
+func (m *Manager) setUpContent(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, objects reader) error {
+	g := gathering{manager: m, pod: pod, objects: objects, content: files{}}
+	if err := g.add(ctx, volume); err != nil {
 		return err
 	}
 	group := fsGroup(pod)
 	dir := m.volumeDir(pod.UID, contentKind(volume), volume.Name)
+	var err error
 	if volume.Secret != nil || volume.Projected != nil {
 		// Secrets and tokens don't go to the disk.
 		err = mountTmpfs(dir, 0, group)
@@ -56,54 +58,64 @@ func (m *Manager) setUpContent(ctx context.Context, pod *corev1.Pod, volume *cor
 	if err != nil {
 		return err
 	}
-	return writeFiles(dir, content, group, m.cfg.Clock.Now())
+	return writeFiles(dir, g.content, group, m.cfg.Clock.Now())
 }
 
-// content gathers the files of a volume.
-func (m *Manager) content(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (files, error) {
-	content := files{}
+// gathering collects the files of one volume.
+type gathering struct {
+	manager     *Manager
+	pod         *corev1.Pod
+	objects     reader
+	defaultMode os.FileMode
+	content     files
+}
+
+// add adds the files of a volume.
+func (g *gathering) add(ctx context.Context, volume *corev1.Volume) error {
 	switch {
 	case volume.ConfigMap != nil:
 		source := volume.ConfigMap
-		return content, m.addConfigMap(ctx, pod, content, &corev1.ConfigMapProjection{
+		g.defaultMode = mode(source.DefaultMode)
+		return g.addConfigMap(ctx, &corev1.ConfigMapProjection{
 			LocalObjectReference: source.LocalObjectReference, Items: source.Items, Optional: source.Optional,
-		}, mode(source.DefaultMode))
+		})
 	case volume.Secret != nil:
 		source := volume.Secret
-		return content, m.addSecret(ctx, pod, content, &corev1.SecretProjection{
+		g.defaultMode = mode(source.DefaultMode)
+		return g.addSecret(ctx, &corev1.SecretProjection{
 			LocalObjectReference: corev1.LocalObjectReference{Name: source.SecretName}, Items: source.Items, Optional: source.Optional,
-		}, mode(source.DefaultMode))
+		})
 	case volume.DownwardAPI != nil:
-		source := volume.DownwardAPI
-		return content, m.addDownwardAPI(pod, content, source.Items, mode(source.DefaultMode))
+		g.defaultMode = mode(volume.DownwardAPI.DefaultMode)
+		return g.addDownwardAPI(volume.DownwardAPI.Items)
 	}
-	source := volume.Projected
+	g.defaultMode = mode(volume.Projected.DefaultMode)
 	var errs []error
-	for i := range source.Sources {
-		errs = append(errs, m.addProjection(ctx, pod, content, &source.Sources[i], mode(source.DefaultMode)))
+	for i := range volume.Projected.Sources {
+		errs = append(errs, g.addProjection(ctx, &volume.Projected.Sources[i]))
 	}
-	return content, errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }
 
-func (m *Manager) addProjection(ctx context.Context, pod *corev1.Pod, content files, source *corev1.VolumeProjection, defaultMode os.FileMode) error {
+func (g *gathering) addProjection(ctx context.Context, source *corev1.VolumeProjection) error {
 	switch {
 	case source.ConfigMap != nil:
-		return m.addConfigMap(ctx, pod, content, source.ConfigMap, defaultMode)
+		return g.addConfigMap(ctx, source.ConfigMap)
 	case source.Secret != nil:
-		return m.addSecret(ctx, pod, content, source.Secret, defaultMode)
+		return g.addSecret(ctx, source.Secret)
 	case source.DownwardAPI != nil:
-		return m.addDownwardAPI(pod, content, source.DownwardAPI.Items, defaultMode)
+		return g.addDownwardAPI(source.DownwardAPI.Items)
 	case source.ServiceAccountToken != nil:
-		return m.addToken(ctx, pod, content, source.ServiceAccountToken, defaultMode)
+		return g.addToken(ctx, source.ServiceAccountToken)
 	case source.ClusterTrustBundle != nil:
 		return errors.New("clusterTrustBundle projections are not supported by this node")
 	}
 	return errors.New("a projected source is of a kind that this node does not support")
 }
 
-func (m *Manager) addConfigMap(ctx context.Context, pod *corev1.Pod, content files, source *corev1.ConfigMapProjection, defaultMode os.FileMode) error {
+func (g *gathering) addConfigMap(ctx context.Context, source *corev1.ConfigMapProjection) error {
 	optional := source.Optional != nil && *source.Optional
-	configMap, err := m.cfg.Objects.ConfigMap(ctx, pod.Namespace, source.Name)
+	configMap, err := g.objects.ConfigMap(ctx, g.pod.Namespace, source.Name)
 	if apierrors.IsNotFound(err) {
 		return missingObject(optional, "configmap", source.Name)
 	}
@@ -117,22 +129,22 @@ func (m *Manager) addConfigMap(ctx context.Context, pod *corev1.Pod, content fil
 	for key, value := range configMap.BinaryData {
 		data[key] = value
 	}
-	if key := addKeys(content, data, source.Items, defaultMode); key != "" && !optional {
+	if key := g.addKeys(data, source.Items); key != "" && !optional {
 		return fmt.Errorf("configmap references non-existent config key: %s", key)
 	}
 	return nil
 }
 
-func (m *Manager) addSecret(ctx context.Context, pod *corev1.Pod, content files, source *corev1.SecretProjection, defaultMode os.FileMode) error {
+func (g *gathering) addSecret(ctx context.Context, source *corev1.SecretProjection) error {
 	optional := source.Optional != nil && *source.Optional
-	secret, err := m.cfg.Objects.Secret(ctx, pod.Namespace, source.Name)
+	secret, err := g.objects.Secret(ctx, g.pod.Namespace, source.Name)
 	if apierrors.IsNotFound(err) {
 		return missingObject(optional, "secret", source.Name)
 	}
 	if err != nil {
 		return err
 	}
-	if key := addKeys(content, secret.Data, source.Items, defaultMode); key != "" && !optional {
+	if key := g.addKeys(secret.Data, source.Items); key != "" && !optional {
 		return fmt.Errorf("references non-existent secret key: %s", key)
 	}
 	return nil
@@ -147,10 +159,10 @@ func missingObject(optional bool, kind, name string) error {
 }
 
 // addKeys adds the chosen keys of data, or all when none are chosen; it returns a chosen key that data lacks.
-func addKeys(content files, data map[string][]byte, items []corev1.KeyToPath, defaultMode os.FileMode) (missing string) {
+func (g *gathering) addKeys(data map[string][]byte, items []corev1.KeyToPath) (missing string) {
 	if len(items) == 0 {
 		for key, value := range data {
-			content[key] = file{data: value, mode: defaultMode}
+			g.content[key] = file{data: value, mode: g.defaultMode}
 		}
 		return ""
 	}
@@ -160,21 +172,21 @@ func addKeys(content files, data map[string][]byte, items []corev1.KeyToPath, de
 			missing = item.Key
 			continue
 		}
-		content[item.Path] = file{data: value, mode: itemMode(item.Mode, defaultMode)}
+		g.content[item.Path] = file{data: value, mode: itemMode(item.Mode, g.defaultMode)}
 	}
 	return missing
 }
 
-func (m *Manager) addDownwardAPI(pod *corev1.Pod, content files, items []corev1.DownwardAPIVolumeFile, defaultMode os.FileMode) error {
+func (g *gathering) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) error {
 	var errs []error
 	for _, item := range items {
 		var text string
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			text, err = env.Field(pod, item.FieldRef.FieldPath)
+			text, err = env.Field(g.pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			text, err = env.Resource(pod, item.ResourceFieldRef, "", m.cfg.Objects.NodeAllocatable())
+			text, err = env.Resource(g.pod, item.ResourceFieldRef, "", g.manager.cfg.Objects.NodeAllocatable())
 		default:
 			err = errors.New("neither fieldRef nor resourceFieldRef is set")
 		}
@@ -182,9 +194,9 @@ func (m *Manager) addDownwardAPI(pod *corev1.Pod, content files, items []corev1.
 			errs = append(errs, fmt.Errorf("downward API file %q: %w", item.Path, err))
 			continue
 		}
-		content[item.Path] = file{data: []byte(text), mode: itemMode(item.Mode, defaultMode)}
+		g.content[item.Path] = file{data: []byte(text), mode: itemMode(item.Mode, g.defaultMode)}
 	}
-	return errors.Join(errs...)
+	return utilerrors.NewAggregate(errs)
 }
 
 func mode(m *int32) os.FileMode {

@@ -299,6 +299,29 @@ func TestRefreshErrorIsTold(t *testing.T) {
 	wantShown(t, hostPath(t, m, pod, corev1.VolumeMount{}), "a=1")
 }
 
+// TestRefreshReadsOnce has two pods show one config map.
+func TestRefreshReadsOnce(t *testing.T) {
+	m, objects := newTest(t)
+	objects.setConfigMap("c", map[string]string{"a": "1"})
+	first, second := podWith(configMapVolume("c")), podWith(configMapVolume("c"))
+	second.UID = "uid-2"
+	setUp(t, m, first)
+	setUp(t, m, second)
+	objects.setConfigMap("c", map[string]string{"a": "2"})
+	objects.reads = 0
+	m.refresh(t.Context())
+	if objects.reads != 1 {
+		t.Errorf("the config map is read %d times, want once", objects.reads)
+	}
+	for _, pod := range []*corev1.Pod{first, second} {
+		wantShown(t, hostPath(t, m, pod, corev1.VolumeMount{}), "a=2")
+	}
+	m.refresh(t.Context())
+	if objects.reads != 2 {
+		t.Error("the next refresh doesn't read again")
+	}
+}
+
 // TestHalfWritten starts from what a crash may leave at each step of writing.
 func TestHalfWritten(t *testing.T) {
 	content := files{"a": {data: []byte("new"), mode: 0o644}, "d/b": {data: []byte("b"), mode: 0o644}}

@@ -109,7 +109,7 @@ func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, volume *core
 	case volume.EmptyDir != nil:
 		return m.setUpEmptyDir(pod, volume)
 	case isContent(volume):
-		return m.setUpContent(ctx, pod, volume)
+		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
 	case volume.VolumeSource == corev1.VolumeSource{}:
 		// A volume without a source is an empty directory.
 		return m.setUpEmptyDir(pod, &corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
@@ -175,15 +175,16 @@ func (m *Manager) refresh(ctx context.Context) {
 		states = append(states, state)
 	}
 	m.mu.Unlock()
+	objects := newRound(m.cfg.Objects)
 	for _, state := range states {
 		if ctx.Err() != nil {
 			return
 		}
-		m.refreshPod(ctx, state)
+		m.refreshPod(ctx, state, objects)
 	}
 }
 
-func (m *Manager) refreshPod(ctx context.Context, state *podState) {
+func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reader) {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	if state.pod == nil {
@@ -194,7 +195,7 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState) {
 		if !isContent(volume) {
 			continue
 		}
-		if err := m.setUpContent(ctx, state.pod, volume); err != nil && ctx.Err() == nil {
+		if err := m.setUpContent(ctx, state.pod, volume, objects); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
 			klog.FromContext(ctx).Error(err, "Volume keeps its old content", "pod", klog.KObj(state.pod), "volume", volume.Name)
 			if m.cfg.OnRefreshError != nil {

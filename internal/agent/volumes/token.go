@@ -9,7 +9,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -24,20 +23,20 @@ const (
 
 // addToken adds a service account's token, bound to the pod. Who may read it: the group of the pod's volumes, or the one user that
 // all of its containers run as, or else everybody in the pod, as the default mode says.
-func (m *Manager) addToken(ctx context.Context, pod *corev1.Pod, content files, source *corev1.ServiceAccountTokenProjection, defaultMode os.FileMode) error {
-	key := tokenKey{pod: pod.UID, audience: source.Audience, seconds: defaultTokenSeconds}
+func (g *gathering) addToken(ctx context.Context, source *corev1.ServiceAccountTokenProjection) error {
+	key := tokenKey{pod: g.pod.UID, audience: source.Audience, seconds: defaultTokenSeconds}
 	if source.ExpirationSeconds != nil {
 		key.seconds = *source.ExpirationSeconds
 	}
-	token, err := m.tokens.get(ctx, pod, key)
+	token, err := g.manager.tokens.get(ctx, g.pod, key)
 	if err != nil {
 		return err
 	}
-	f := file{data: []byte(token), mode: defaultMode, uid: onlyUser(pod)}
-	if f.uid != nil || fsGroup(pod) != nil {
+	f := file{data: []byte(token), mode: g.defaultMode, uid: onlyUser(g.pod)}
+	if f.uid != nil || fsGroup(g.pod) != nil {
 		f.mode = 0o600
 	}
-	content[source.Path] = f
+	g.content[source.Path] = f
 	return nil
 }
 
@@ -116,7 +115,7 @@ func (c *tokenCache) request(ctx context.Context, pod *corev1.Pod, key tokenKey)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &key.seconds,
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-	}, ObjectMeta: metav1.ObjectMeta{}}
+	}}
 	if key.audience != "" {
 		request.Spec.Audiences = []string{key.audience}
 	}

@@ -32,12 +32,14 @@ type fakeObjects struct {
 	configMaps map[string]*corev1.ConfigMap
 	secrets    map[string]*corev1.Secret
 	tokens     []*authenticationv1.TokenRequest
+	reads      int
 	tokenErr   error
 }
 
 func (o *fakeObjects) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.reads++
 	if object, ok := o.configMaps[name]; ok {
 		return object, nil
 	}
