@@ -14,6 +14,7 @@ const (
 	kindNode kind = iota
 	kindPod
 	kindBudget
+	kindNamespace
 	kindOutcome    // a binding failed
 	kindPreemption // the victims of a preemption could not be removed
 )

@@ -77,6 +77,12 @@ func (l *loop) drain(ctx context.Context) {
 			l.onPod(m.object.(*corev1.Pod), m.deleted)
 		case kindBudget:
 			l.onBudget(ctx, m.object.(*policyv1.PodDisruptionBudget), m.deleted)
+		case kindNamespace:
+			if m.deleted {
+				l.cache.DeleteNamespace(m.object.GetName())
+			} else {
+				l.cache.SetNamespace(m.object.GetName(), m.object.GetLabels())
+			}
 		case kindOutcome:
 			l.onFailedBinding(ctx, m)
 		case kindPreemption:
@@ -102,7 +108,11 @@ func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
 	case pod.Spec.NodeName != "":
 		l.queue.Delete(pod.UID)
 		l.nominated.Delete(pod.UID)
+		known := l.cache.Holds(pod.UID)
 		l.freed(l.cache.SetPod(pod))
+		if !known {
+			l.queue.Changed(pod.Spec.NodeName, cache.PodAdded, l.clock.Now())
+		}
 	case !ours(pod):
 		l.queue.Delete(pod.UID)
 		l.release(pod)
@@ -165,6 +175,7 @@ func (l *loop) schedule(ctx context.Context, pod *cache.Pod) {
 		logger.V(4).Info("Placed pod", "pod", klog.KObj(pod.Object), "node", result.Node)
 		l.cache.Assume(pod, result.Node)
 		l.nominated.Delete(pod.UID)
+		l.queue.Changed(result.Node, cache.PodAdded, l.clock.Now())
 		l.binder.bind(pod, result.Node)
 		return
 	}

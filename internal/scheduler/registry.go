@@ -6,9 +6,11 @@ import (
 	"github.com/everynode/everynode/internal/scheduler/plugins/hostports"
 	"github.com/everynode/everynode/internal/scheduler/plugins/nodeaffinity"
 	"github.com/everynode/everynode/internal/scheduler/plugins/nodename"
+	"github.com/everynode/everynode/internal/scheduler/plugins/podaffinity"
 	"github.com/everynode/everynode/internal/scheduler/plugins/resources"
 	"github.com/everynode/everynode/internal/scheduler/plugins/spread"
 	"github.com/everynode/everynode/internal/scheduler/plugins/tainttoleration"
+	"github.com/everynode/everynode/internal/scheduler/plugins/topologyspread"
 	"github.com/everynode/everynode/internal/scheduler/plugins/unschedulable"
 )
 
@@ -24,10 +26,14 @@ func DefaultRules() placement.Rules {
 			nodeaffinity.Filter,
 			hostports.Filter,
 			resources.Filter,
+			topologyspread.Filter,
+			podaffinity.Filter,
 		},
 		Scorers: []plugins.Scorer{
 			tainttoleration.Scorer,
 			nodeaffinity.Scorer,
+			topologyspread.Scorer,
+			podaffinity.Scorer,
 			spread.Scorer,
 			resources.Scorer,
 		},

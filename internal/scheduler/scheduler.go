@@ -20,7 +20,7 @@ import (
 // Name is the schedulerName of the pods that are scheduled and the source of the events.
 const Name = corev1.DefaultSchedulerName
 
-// Informers is where the scheduler reads pods, nodes and disruption budgets; a controller-runtime cache is one.
+// Informers is where the scheduler reads namespaces, nodes, pods and disruption budgets; a controller-runtime cache is one.
 type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...crcache.InformerGetOption) (crcache.Informer, error)
 }
@@ -116,6 +116,7 @@ func (s *Scheduler) watch(ctx context.Context) error {
 		object  client.Object
 		handler toolscache.ResourceEventHandler
 	}{
+		{&corev1.Namespace{}, handler(s.inbox, kindNamespace)},
 		{&corev1.Node{}, handler(s.inbox, kindNode)},
 		{&corev1.Pod{}, handler(s.inbox, kindPod)},
 		{&policyv1.PodDisruptionBudget{}, handler(s.inbox, kindBudget)},

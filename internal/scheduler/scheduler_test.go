@@ -45,6 +45,8 @@ func (s sharedInformers) GetInformer(_ context.Context, obj client.Object, _ ...
 		return s.factory.Core().V1().Pods().Informer(), nil
 	case *corev1.Node:
 		return s.factory.Core().V1().Nodes().Informer(), nil
+	case *corev1.Namespace:
+		return s.factory.Core().V1().Namespaces().Informer(), nil
 	case *policyv1.PodDisruptionBudget:
 		return s.factory.Policy().V1().PodDisruptionBudgets().Informer(), nil
 	}
@@ -65,6 +67,7 @@ func start(t *testing.T, objects ...runtime.Object) *cluster {
 	}
 	factory.Core().V1().Pods().Informer()
 	factory.Core().V1().Nodes().Informer()
+	factory.Core().V1().Namespaces().Informer()
 	factory.Policy().V1().PodDisruptionBudgets().Informer()
 	factory.Start(ctx.Done())
 	go func() {
@@ -362,5 +365,22 @@ func TestRestartKeepsWhatIsBoundAndFinishesTheRest(t *testing.T) {
 		if c.pod("waiting").Spec.NodeName != "" {
 			t.Error("pod waiting was put beside a pod that fills the node")
 		}
+	})
+}
+
+func TestPodThatWantsCompanyComesWhenItIsThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "4", "8Gi"), node("b", "4", "8Gi"))
+		c.create(pod("web", func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			}}}}
+		}))
+		c.expectPending("web", "0/2 nodes are available: 2 node(s) didn't match pod affinity rules. "+
+			"preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.")
+		c.create(pod("db", pinnedTo("b"), func(p *corev1.Pod) { p.Labels = map[string]string{"app": "db"} }))
+		time.Sleep(time.Second)
+		c.settle()
+		c.expectOn("web", "b")
 	})
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -21,6 +22,8 @@ const (
 	TaintsChanged
 	// PodRemoved: a pod left the node or stopped using it.
 	PodRemoved
+	// PodAdded: a pod came to the node, which helps those that want to be near it.
+	PodAdded
 )
 
 // Cache is the state of all nodes. The zero value is not usable; call New.
@@ -28,6 +31,10 @@ type Cache struct {
 	nodes   map[string]*Node
 	present []*Node // those with an API object
 	pods    map[types.UID]*entry
+	// repelling are the pods that do not want certain others near them.
+	repelling map[types.UID]*entry
+	// namespaces holds the labels of each namespace.
+	namespaces map[string]map[string]string
 }
 
 type entry struct {
@@ -38,7 +45,10 @@ type entry struct {
 
 // New returns an empty cache.
 func New() *Cache {
-	return &Cache{nodes: map[string]*Node{}, pods: map[types.UID]*entry{}}
+	return &Cache{
+		nodes: map[string]*Node{}, pods: map[types.UID]*entry{}, repelling: map[types.UID]*entry{},
+		namespaces: map[string]map[string]string{},
+	}
 }
 
 // Node returns the node of that name if its API object exists, else nil.
@@ -100,6 +110,7 @@ func (c *Cache) DeletePod(uid types.UID) (nodeName string) {
 		return ""
 	}
 	delete(c.pods, uid)
+	delete(c.repelling, uid)
 	known.node.remove(known.pod)
 	c.drop(known.node)
 	return known.node.Name
@@ -124,6 +135,26 @@ func (c *Cache) Forget(uid types.UID) (nodeName string) {
 
 // Holds reports whether the pod is counted on some node.
 func (c *Cache) Holds(uid types.UID) bool { return c.pods[uid] != nil }
+
+// Repelling goes through the pods that have required anti-affinity and are on a node that exists.
+func (c *Cache) Repelling() iter.Seq2[*Pod, *Node] {
+	return func(yield func(*Pod, *Node) bool) {
+		for _, known := range c.repelling {
+			if known.node.Object != nil && !yield(known.pod, known.node) {
+				return
+			}
+		}
+	}
+}
+
+// SetNamespace takes over a namespace's labels; DeleteNamespace forgets them.
+func (c *Cache) SetNamespace(name string, labels map[string]string) { c.namespaces[name] = labels }
+
+// DeleteNamespace forgets a namespace.
+func (c *Cache) DeleteNamespace(name string) { delete(c.namespaces, name) }
+
+// NamespaceLabels returns the labels of a namespace.
+func (c *Cache) NamespaceLabels(name string) map[string]string { return c.namespaces[name] }
 
 // Dump renders the whole state, sorted, for tests and inspection.
 func (c *Cache) Dump() string {
@@ -151,7 +182,11 @@ func (c *Cache) Dump() string {
 func (c *Cache) place(pod *Pod, nodeName string, assumed bool) {
 	node := c.node(nodeName)
 	node.add(pod)
-	c.pods[pod.UID] = &entry{pod: pod, node: node, assumed: assumed}
+	placed := &entry{pod: pod, node: node, assumed: assumed}
+	c.pods[pod.UID] = placed
+	if len(pod.Repels()) > 0 {
+		c.repelling[pod.UID] = placed
+	}
 }
 
 func (c *Cache) node(name string) *Node {

@@ -41,6 +41,14 @@ func NewPod(pod *corev1.Pod) *Pod {
 // Terminating reports whether the pod is being deleted.
 func (p *Pod) Terminating() bool { return p.Object.DeletionTimestamp != nil }
 
+// Repels returns the pod's required anti-affinity.
+func (p *Pod) Repels() []corev1.PodAffinityTerm {
+	if affinity := p.Object.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
+		return affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
 // String is namespace/name, for messages and dumps.
 func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
 

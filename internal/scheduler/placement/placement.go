@@ -49,7 +49,7 @@ type Result struct {
 func (p *Placer) Place(pod *cache.Pod, view View) Result {
 	diagnosis := Diagnosis{Total: len(view.Cache.Nodes())}
 	candidates, search := p.candidates(pod, view, &diagnosis)
-	checks := p.prepare(pod)
+	checks := p.prepare(pod, view)
 	if node := p.nominated(pod, checks, view); node != "" {
 		return Result{Node: node}
 	}
@@ -77,7 +77,7 @@ func (p *Placer) Place(pod *cache.Pod, view View) Result {
 		p.helpers(&diagnosis)
 		return Result{Diagnosis: diagnosis}
 	}
-	return Result{Node: p.best(pod, feasible).Name, Diagnosis: diagnosis}
+	return Result{Node: p.best(pod, feasible, view).Name, Diagnosis: diagnosis}
 }
 
 // candidates returns the nodes to look at, and whether they are all nodes.
@@ -100,10 +100,10 @@ func (p *Placer) candidates(pod *cache.Pod, view View, diagnosis *Diagnosis) ([]
 	return view.Cache.Nodes(), true
 }
 
-func (p *Placer) prepare(pod *cache.Pod) []plugins.Check {
+func (p *Placer) prepare(pod *cache.Pod, view View) []plugins.Check {
 	checks := make([]plugins.Check, len(p.rules.Filters))
 	for i := range p.rules.Filters {
-		checks[i] = p.rules.Filters[i].Prepare(pod)
+		checks[i] = p.rules.Filters[i].Prepare(pod, view.Cache)
 	}
 	return checks
 }
@@ -153,13 +153,13 @@ func (p *Placer) helpers(diagnosis *Diagnosis) {
 }
 
 // best ranks the nodes and returns the first.
-func (p *Placer) best(pod *cache.Pod, nodes []*cache.Node) *cache.Node {
+func (p *Placer) best(pod *cache.Pod, nodes []*cache.Node, view View) *cache.Node {
 	if len(nodes) == 1 {
 		return nodes[0]
 	}
 	total := make([]int64, len(nodes))
 	for _, scorer := range p.rules.Scorers {
-		scores := scorer.Prepare(pod, nodes)
+		scores := scorer.Prepare(pod, nodes, view.Cache)
 		if scores != nil && len(scores) != len(nodes) {
 			panic(fmt.Sprintf("scorer %s gave %d scores for %d nodes", scorer.Name, len(scores), len(nodes)))
 		}

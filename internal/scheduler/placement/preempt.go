@@ -43,7 +43,7 @@ func (p *Placer) Preempt(pod *cache.Pod, diagnosis *Diagnosis, view View) Preemp
 	if diagnosis.Total == 0 {
 		return Preemption{}
 	}
-	checks := p.prepare(pod)
+	checks := p.prepare(pod, view)
 	enough := max(minCandidates, diagnosis.Total/10)
 	var candidates []candidate
 	counts := map[string]int{}

@@ -13,8 +13,9 @@ import (
 type Filter struct {
 	// Name is the rule's name in messages and logs.
 	Name string
-	// Prepare returns the check for this pod, nil if every node passes.
-	Prepare func(*cache.Pod) Check
+	// Prepare returns the check for this pod, nil if every node passes. Rules about one node alone do not look at the
+	// cache.
+	Prepare func(*cache.Pod, *cache.Cache) Check
 	// HelpedBy is the set of changes after which a node that failed may pass.
 	HelpedBy cache.Change
 }
@@ -47,7 +48,7 @@ type Scorer struct {
 	// Weight multiplies the score.
 	Weight int64
 	// Prepare returns the score of each of the given nodes, 0 to MaxScore; nil if the pod ranks all alike.
-	Prepare func(*cache.Pod, []*cache.Node) []int64
+	Prepare func(*cache.Pod, []*cache.Node, *cache.Cache) []int64
 }
 
 // MaxScore is the best score of one rule for one node.

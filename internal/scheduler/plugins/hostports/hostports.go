@@ -12,7 +12,7 @@ const Reason = "node(s) didn't have free ports for the requested pod ports"
 // Filter is the rule.
 var Filter = plugins.Filter{Name: "NodePorts", Prepare: prepare, HelpedBy: cache.NodeAdded | cache.PodRemoved}
 
-func prepare(pod *cache.Pod) plugins.Check {
+func prepare(pod *cache.Pod, _ *cache.Cache) plugins.Check {
 	if len(pod.HostPorts) == 0 {
 		return nil
 	}

@@ -20,13 +20,13 @@ func TestFilter(t *testing.T) {
 	c := cache.New()
 	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 	c.SetPod(pod("holder", 80))
-	if Filter.Prepare(cache.NewPod(pod("none", 0))) != nil {
+	if Filter.Prepare(cache.NewPod(pod("none", 0)), nil) != nil {
 		t.Error("a pod without host ports is checked, want no check")
 	}
-	if verdict := Filter.Prepare(cache.NewPod(pod("other", 81)))(c.Node("n")); !verdict.Passed() {
+	if verdict := Filter.Prepare(cache.NewPod(pod("other", 81)), nil)(c.Node("n")); !verdict.Passed() {
 		t.Errorf("a free port fails: %v", verdict)
 	}
-	verdict := Filter.Prepare(cache.NewPod(pod("same", 80)))(c.Node("n"))
+	verdict := Filter.Prepare(cache.NewPod(pod("same", 80)), nil)(c.Node("n"))
 	if verdict.Passed() || verdict.Reasons[0] != Reason {
 		t.Errorf("a taken port gives %+v, want %q", verdict, Reason)
 	}

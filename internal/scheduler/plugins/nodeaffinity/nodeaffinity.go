@@ -67,7 +67,7 @@ func namesOf(term *corev1.NodeSelectorTerm) (names []string, named bool) {
 	return names, named
 }
 
-func prepare(pod *cache.Pod) plugins.Check {
+func prepare(pod *cache.Pod, _ *cache.Cache) plugins.Check {
 	spec := &pod.Object.Spec
 	selector := required(pod.Object)
 	if len(spec.NodeSelector) == 0 && selector == nil {
@@ -114,7 +114,7 @@ func required(pod *corev1.Pod) *corev1.NodeSelector {
 	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-func score(pod *cache.Pod, nodes []*cache.Node) []int64 {
+func score(pod *cache.Pod, nodes []*cache.Node, _ *cache.Cache) []int64 {
 	affinity := pod.Object.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return nil

@@ -83,7 +83,7 @@ func TestFilter(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			verdict := Filter.Prepare(test.pod)(node)
+			verdict := Filter.Prepare(test.pod, nil)(node)
 			if verdict.Passed() != test.passes {
 				t.Errorf("verdict is %+v, want passed %v", verdict, test.passes)
 			}
@@ -92,7 +92,7 @@ func TestFilter(t *testing.T) {
 			}
 		})
 	}
-	if Filter.Prepare(requiring(nil)) != nil {
+	if Filter.Prepare(requiring(nil), nil) != nil {
 		t.Error("a pod without selector is checked, want no check")
 	}
 }
@@ -107,11 +107,11 @@ func TestScorerAddsTheWeightsThatMatch(t *testing.T) {
 	node := func(labels map[string]string) *cache.Node {
 		return &cache.Node{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}
 	}
-	got := Scorer.Prepare(cache.NewPod(pod), []*cache.Node{node(map[string]string{"disk": "ssd", "zone": "z1"}), node(map[string]string{"zone": "z1"}), node(nil)})
+	got := Scorer.Prepare(cache.NewPod(pod), []*cache.Node{node(map[string]string{"disk": "ssd", "zone": "z1"}), node(map[string]string{"zone": "z1"}), node(nil)}, nil)
 	if want := []int64{100, 25, 0}; !slices.Equal(got, want) {
 		t.Errorf("scores are %v, want %v", got, want)
 	}
-	if got := Scorer.Prepare(requiring(nil), nil); got != nil {
+	if got := Scorer.Prepare(requiring(nil), nil, nil); got != nil {
 		t.Errorf("scores of a pod without preferences are %v, want none", got)
 	}
 }

@@ -12,7 +12,7 @@ const Reason = "node(s) didn't match the requested node name"
 // Filter is the rule.
 var Filter = plugins.Filter{Name: "NodeName", Prepare: prepare, HelpedBy: cache.NodeAdded}
 
-func prepare(pod *cache.Pod) plugins.Check {
+func prepare(pod *cache.Pod, _ *cache.Cache) plugins.Check {
 	wanted := pod.Object.Spec.NodeName
 	if wanted == "" {
 		return nil

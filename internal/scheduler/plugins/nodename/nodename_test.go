@@ -10,10 +10,10 @@ import (
 )
 
 func TestFilter(t *testing.T) {
-	if Filter.Prepare(cache.NewPod(&corev1.Pod{})) != nil {
+	if Filter.Prepare(cache.NewPod(&corev1.Pod{}), nil) != nil {
 		t.Error("a pod that names no node is checked, want no check")
 	}
-	check := Filter.Prepare(cache.NewPod(&corev1.Pod{Spec: corev1.PodSpec{NodeName: "a"}}))
+	check := Filter.Prepare(cache.NewPod(&corev1.Pod{Spec: corev1.PodSpec{NodeName: "a"}}), nil)
 	if verdict := check(&cache.Node{Name: "a"}); !verdict.Passed() {
 		t.Errorf("the named node fails: %v", verdict)
 	}

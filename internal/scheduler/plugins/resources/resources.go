@@ -25,7 +25,7 @@ var Filter = plugins.Filter{
 // Scorer prefers the node of whose CPU and memory the smallest part would be requested.
 var Scorer = plugins.Scorer{Name: "NodeResourcesFit", Weight: 1, Prepare: leastAllocated}
 
-func prepare(pod *cache.Pod) plugins.Check {
+func prepare(pod *cache.Pod, _ *cache.Cache) plugins.Check {
 	return func(node *cache.Node) plugins.Verdict { return fits(&pod.Requests, node) }
 }
 
@@ -54,7 +54,7 @@ func fits(request *cache.Resources, node *cache.Node) plugins.Verdict {
 	return verdict
 }
 
-func leastAllocated(pod *cache.Pod, nodes []*cache.Node) []int64 {
+func leastAllocated(pod *cache.Pod, nodes []*cache.Node, _ *cache.Cache) []int64 {
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
 		cpu := free(node.Allocatable.MilliCPU, node.Comparable.MilliCPU+pod.Comparable.MilliCPU)

@@ -42,7 +42,7 @@ func TestFilter(t *testing.T) {
 			for i := range test.pods {
 				node.Pods[types.UID(rune('a'+i))] = nil
 			}
-			verdict := Filter.Prepare(&cache.Pod{Requests: test.request})(node)
+			verdict := Filter.Prepare(&cache.Pod{Requests: test.request}, nil)(node)
 			if !slices.Equal(verdict.Reasons, test.reasons) || verdict.Hopeless != test.hopeless {
 				t.Errorf("verdict is %+v, want reasons %v, hopeless %v", verdict, test.reasons, test.hopeless)
 			}
@@ -55,7 +55,7 @@ func TestScorerPrefersTheEmptierNode(t *testing.T) {
 		return &cache.Node{Allocatable: cache.Resources{MilliCPU: 1000, Memory: 1000}, Comparable: cache.Resources{MilliCPU: cpu, Memory: memory}}
 	}
 	pod := &cache.Pod{Comparable: cache.Resources{MilliCPU: 100, Memory: 100}}
-	got := Scorer.Prepare(pod, []*cache.Node{node(0, 0), node(900, 0), node(400, 400), node(2000, 2000)})
+	got := Scorer.Prepare(pod, []*cache.Node{node(0, 0), node(900, 0), node(400, 400), node(2000, 2000)}, nil)
 	if want := []int64{90, 45, 50, 0}; !slices.Equal(got, want) {
 		t.Errorf("scores are %v, want %v", got, want)
 	}

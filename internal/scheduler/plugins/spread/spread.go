@@ -10,7 +10,7 @@ import (
 // Scorer is the rule.
 var Scorer = plugins.Scorer{Name: "ControllerSpread", Weight: 2, Prepare: score}
 
-func score(pod *cache.Pod, nodes []*cache.Node) []int64 {
+func score(pod *cache.Pod, nodes []*cache.Node, _ *cache.Cache) []int64 {
 	if pod.Controller == "" {
 		return nil
 	}

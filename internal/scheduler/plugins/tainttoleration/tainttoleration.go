@@ -18,7 +18,7 @@ var Filter = plugins.Filter{Name: "TaintToleration", Prepare: prepare, HelpedBy:
 // Scorer is the rule for taints that only advise: the fewer untolerated, the better.
 var Scorer = plugins.Scorer{Name: "TaintToleration", Weight: 3, Prepare: score}
 
-func prepare(pod *cache.Pod) plugins.Check {
+func prepare(pod *cache.Pod, _ *cache.Cache) plugins.Check {
 	tolerations := pod.Object.Spec.Tolerations
 	return func(node *cache.Node) plugins.Verdict {
 		taints := node.Object.Spec.Taints
@@ -31,7 +31,7 @@ func prepare(pod *cache.Pod) plugins.Check {
 	}
 }
 
-func score(pod *cache.Pod, nodes []*cache.Node) []int64 {
+func score(pod *cache.Pod, nodes []*cache.Node, _ *cache.Cache) []int64 {
 	var untolerated []int64
 	for i, node := range nodes {
 		taints := node.Object.Spec.Taints

@@ -33,7 +33,7 @@ func TestFilter(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			check := Filter.Prepare(cache.NewPod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: test.tolerations}}))
+			check := Filter.Prepare(cache.NewPod(&corev1.Pod{Spec: corev1.PodSpec{Tolerations: test.tolerations}}), nil)
 			verdict := check(&cache.Node{Object: &corev1.Node{Spec: corev1.NodeSpec{Taints: test.taints}}})
 			if verdict.Passed() != test.passes {
 				t.Errorf("verdict is %+v, want passed %v", verdict, test.passes)
@@ -51,10 +51,10 @@ func TestScorerPrefersFewerAdvisoryTaints(t *testing.T) {
 	}
 	a, b := corev1.Taint{Key: "a", Effect: "PreferNoSchedule"}, corev1.Taint{Key: "b", Effect: "PreferNoSchedule"}
 	pod := cache.NewPod(&corev1.Pod{})
-	if got, want := Scorer.Prepare(pod, []*cache.Node{node(a, b), node(), node(b)}), []int64{0, 100, 50}; !slices.Equal(got, want) {
+	if got, want := Scorer.Prepare(pod, []*cache.Node{node(a, b), node(), node(b)}, nil), []int64{0, 100, 50}; !slices.Equal(got, want) {
 		t.Errorf("scores are %v, want %v", got, want)
 	}
-	if got := Scorer.Prepare(pod, []*cache.Node{node(), node()}); got != nil {
+	if got := Scorer.Prepare(pod, []*cache.Node{node(), node()}, nil); got != nil {
 		t.Errorf("scores are %v without advisory taints, want none", got)
 	}
 }

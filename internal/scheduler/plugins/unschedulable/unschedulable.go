@@ -17,7 +17,7 @@ var Filter = plugins.Filter{Name: "NodeUnschedulable", Prepare: prepare, HelpedB
 
 var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 
-func prepare(pod *cache.Pod) plugins.Check {
+func prepare(pod *cache.Pod, _ *cache.Cache) plugins.Check {
 	if tainttoleration.Tolerated(&cordon, pod.Object.Spec.Tolerations) {
 		return nil
 	}
