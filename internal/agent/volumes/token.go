@@ -3,7 +3,6 @@ package volumes
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
