@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/testenv"
@@ -77,6 +78,7 @@ func TestJoinedNode(t *testing.T) {
 	awaitFile(t, dir+"/word/0.log", "swordfish")
 	awaitFile(t, dir+"/read/0.log", "from a config map")
 	awaitFile(t, dir+"/read/0.log", "default") // the namespace of its service account
+	undoMeddling(t, env, pod)
 	env.Eventually("events tell of it", func(ctx context.Context) error {
 		list, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name})
 		if err != nil {
@@ -113,6 +115,22 @@ func TestJoinedNode(t *testing.T) {
 		return fmt.Errorf("got it with error %v", err)
 	})
 	awaitNothing(t, m, pod.UID)
+}
+
+// undoMeddling makes the pod unready, as a controller does that takes the node for lost, and waits until the node has its say.
+func undoMeddling(t *testing.T, env *testenv.Env, pod *corev1.Pod) {
+	t.Helper()
+	pods := env.Client.CoreV1().Pods(pod.Namespace)
+	patch := `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeNotReady"}]}}`
+	_, err := pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	must(t, err)
+	env.Eventually("the pod is ready again", func(ctx context.Context) error {
+		got, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && !isReady(got) {
+			err = fmt.Errorf("conditions %+v", got.Status.Conditions)
+		}
+		return err
+	})
 }
 
 func must(t *testing.T, err error) {

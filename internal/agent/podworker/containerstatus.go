@@ -2,7 +2,6 @@ package podworker
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const runtimeScheme = "containerd://"
@@ -94,7 +93,7 @@ func lost(prev *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 
 func (b *statusBuilder) running(s *corev1.ContainerStatus, spec *corev1.Container, last *Container,
 	prev *corev1.ContainerStatus, init bool) {
-	s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: last.StartedAt}}
+	s.State.Running = &corev1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
 	if init && !isSidecar(spec) {
 		yes := true
 		s.Started = &yes
@@ -165,7 +164,7 @@ func (b *statusBuilder) waitingFor(spec *corev1.Container, last *Container) *cor
 
 func terminated(c *Container) *corev1.ContainerStateTerminated {
 	t := &corev1.ContainerStateTerminated{ExitCode: c.ExitCode, Reason: c.Reason, Message: c.Message,
-		StartedAt: metav1.Time{Time: c.StartedAt}, FinishedAt: metav1.Time{Time: c.FinishedAt},
+		StartedAt: seconds(c.StartedAt), FinishedAt: seconds(c.FinishedAt),
 		ContainerID: runtimeScheme + c.ID}
 	if t.Reason == "" {
 		t.Reason = "Error"

@@ -1,8 +1,8 @@
 package podworker
 
 import (
-	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +27,8 @@ func Status(in Input, prev *corev1.PodStatus, hostIPs []string) corev1.PodStatus
 		s.QOSClass = QOSClass(in.Pod)
 	}
 	if s.StartTime == nil {
-		s.StartTime = &metav1.Time{Time: in.Now}
+		now := seconds(in.Now)
+		s.StartTime = &now
 	}
 	if in.Memory.Rejected() && len(in.Runtime.Sandboxes) == 0 {
 		s.Phase, s.Reason, s.Message = corev1.PodFailed, in.Memory.rejected.Reason, in.Memory.rejected.Message
@@ -91,7 +92,7 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	}
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
-		out[i].LastTransitionTime = metav1.Time{Time: b.in.Now}
+		out[i].LastTransitionTime = seconds(b.in.Now)
 		if old := findCondition(b.prev.Conditions, out[i].Type); old != nil && old.Status == out[i].Status {
 			out[i].LastTransitionTime = old.LastTransitionTime
 		}
@@ -219,8 +220,10 @@ func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	}
 }
 
-// Owned lists the conditions that a node sets.
-func Owned(t corev1.PodConditionType) bool {
-	return slices.Contains([]corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
-		corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled}, t)
+// seconds is the time as the API keeps it, so that a status that comes back from there is equal.
+func seconds(t time.Time) metav1.Time {
+	if t.IsZero() {
+		return metav1.Time{}
+	}
+	return metav1.Time{Time: t.Truncate(time.Second)}
 }

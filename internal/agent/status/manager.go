@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 )
@@ -46,8 +47,9 @@ type Manager struct {
 
 type record struct {
 	pod Pod
-	// written is what the API has, as far as is known; wanted is what it should have.
+	// written is what the API has, as far as is known, at version; wanted is what it should have.
 	written, wanted corev1.PodStatus
+	version         string
 	dirty           bool
 	delete          bool
 	deleted         func()
@@ -64,16 +66,27 @@ func New(writer Writer) *Manager {
 	}
 }
 
-// Set makes status the pod's newest. Pod is the API object it was made for.
+// Set makes status the pod's newest. Pod is the API object it was made for: if it shows that somebody else changed the
+// status that was written last, it is written again.
 func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.record(pod)
-	if equality.Semantic.DeepEqual(r.wanted, status) {
+	meddled := r.meddled(pod)
+	if meddled {
+		r.written, r.version = pod.Status, pod.ResourceVersion
+	}
+	if !meddled && equality.Semantic.DeepEqual(r.wanted, status) {
 		return
 	}
 	r.wanted, r.dirty = status, true
 	m.queue.Add(pod.UID)
+}
+
+// meddled says whether pod is newer than what was written last and has another status.
+func (r *record) meddled(pod *corev1.Pod) bool {
+	newer, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, r.version)
+	return err == nil && newer > 0 && !equality.Semantic.DeepEqual(pod.Status, r.written)
 }
 
 // Get returns the pod's newest status, written or not.
@@ -106,7 +119,8 @@ func (m *Manager) Forget(uid types.UID) {
 func (m *Manager) record(pod *corev1.Pod) *record {
 	r, ok := m.pods[pod.UID]
 	if !ok {
-		r = &record{pod: Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, written: pod.Status, wanted: pod.Status}
+		r = &record{pod: Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, written: pod.Status, wanted: pod.Status,
+			version: pod.ResourceVersion}
 		m.pods[pod.UID] = r
 	}
 	return r
@@ -179,7 +193,7 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 	defer m.mu.Unlock()
 	if r, ok := m.pods[pod.UID]; ok {
 		// What the API made of it is what the next patch is reckoned from.
-		r.written = got.Status
+		r.written, r.version = got.Status, got.ResourceVersion
 		r.dirty = !equality.Semantic.DeepEqual(r.wanted, after)
 		if r.dirty {
 			m.queue.Add(pod.UID)

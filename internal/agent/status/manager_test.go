@@ -49,7 +49,7 @@ func (w *writer) PatchStatus(_ context.Context, _ Pod, _, after *corev1.PodStatu
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.patched = append(w.patched, *after)
-	return &corev1.Pod{Status: *after}, nil
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}, Status: *after}, nil
 }
 
 func (w *writer) Delete(_ context.Context, pod Pod) error {
@@ -132,6 +132,31 @@ func TestSameStatusIsNotWritten(t *testing.T) {
 	m.Set(testPod(), phase(corev1.PodRunning))
 	m.Delete(testPod(), nil)
 	w.await(t, "delete")
+}
+
+// Somebody else, such as the controller that finds a node lost, changes the status: the node's own word is written again.
+func TestMeddlingIsUndone(t *testing.T) {
+	w := newWriter()
+	m := start(t, w)
+	pod := testPod()
+	pod.ResourceVersion = "5"
+	m.Set(pod, phase(corev1.PodRunning))
+	w.await(t, "patch")
+	old := pod.DeepCopy() // what a watch that lags still shows
+	old.ResourceVersion, old.Status = "7", phase(corev1.PodPending)
+	m.Set(old, phase(corev1.PodRunning))
+	own := pod.DeepCopy() // the node's own write
+	own.ResourceVersion, own.Status = "10", phase(corev1.PodRunning)
+	m.Set(own, phase(corev1.PodRunning))
+	meddled := pod.DeepCopy()
+	meddled.ResourceVersion, meddled.Status = "12", phase(corev1.PodUnknown)
+	m.Set(meddled, phase(corev1.PodRunning))
+	w.await(t, "patch")
+	m.Delete(pod, nil)
+	w.await(t, "delete")
+	if len(w.patched) != 2 {
+		t.Errorf("written %d times, want once at first and once to undo the meddling", len(w.patched))
+	}
 }
 
 func TestFailedWriteIsTriedAgain(t *testing.T) {
