@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/klog/v2"
@@ -27,6 +28,7 @@ type cluster struct {
 	gone   []string
 	report Report
 	ledger *ledger
+	begun  time.Time
 
 	// serverReady is closed when the API answers and token is set.
 	serverReady chan struct{}
@@ -92,6 +94,7 @@ func (c *cluster) begin() error {
 	c.ledger = &ledger{state: State{
 		Version: stateVersion, Phase: PhaseStarting, Plan: c.plan, BootID: boot, Supervisor: self, Nodes: map[string]NodeState{},
 	}}
+	c.begun = time.Now()
 	c.serverReady = make(chan struct{})
 	c.serverEnded = make(chan error, 1)
 	c.agentEnded = map[string]chan error{}

@@ -77,14 +77,21 @@ func TestReadyNodes(t *testing.T) {
 		node("node-10", corev1.ConditionTrue), node("node-2", corev1.ConditionTrue),
 		node("node-3", corev1.ConditionFalse), node("foreign", corev1.ConditionTrue),
 	}
+	begun := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	renewed := map[string]time.Time{"foreign": begun.Add(1)}
+	for _, n := range []string{"node-10", "node-2", "node-3"} {
+		renewed[n] = begun.Add(time.Second)
+	}
+	nodes = append(nodes, node("node-4", corev1.ConditionTrue)) // ready when the cluster ran last
+	renewed["node-4"] = begun.Add(-time.Hour)
 	var names []string
-	for _, n := range readyNodes(p, nodes) {
+	for _, n := range readyNodes(p, nodes, renewed, begun) {
 		names = append(names, n.Name)
 	}
 	if strings.Join(names, " ") != "node-2 node-10" {
 		t.Errorf("ready are %v, want node-2 node-10", names)
 	}
-	table := nodesTable(readyNodes(p, nodes))
+	table := nodesTable(readyNodes(p, nodes, renewed, begun))
 	if !strings.HasPrefix(table, "NAME") || strings.Count(table, "\n") != 3 {
 		t.Errorf("the table is\n%s", table)
 	}

@@ -86,9 +86,11 @@ func (c *cluster) waitNodes(ctx context.Context) ([]corev1.Node, error) {
 	defer cancel()
 	ends := map[string]int{}
 	for {
-		list, err := client.CoreV1().Nodes().List(limited, metav1.ListOptions{ResourceVersion: "0"})
+		list, err := client.CoreV1().Nodes().List(limited, metav1.ListOptions{})
 		if err == nil {
-			if ready := readyNodes(c.plan, list.Items); len(ready) >= c.plan.nodeCount() {
+			var renewed map[string]time.Time
+			renewed, err = renewals(limited, client)
+			if ready := readyNodes(c.plan, list.Items, renewed, c.begun); err == nil && len(ready) >= c.plan.nodeCount() {
 				return ready, nil
 			}
 		}
@@ -106,13 +108,32 @@ func (c *cluster) waitNodes(ctx context.Context) ([]corev1.Node, error) {
 	}
 }
 
-// readyNodes are the nodes of the plan that are ready, in the order of names;
-// simulated nodes have names of their own.
-func readyNodes(p Plan, nodes []corev1.Node) []corev1.Node {
+// renewals tells when each node last renewed its lease.
+func renewals(ctx context.Context, client kubernetes.Interface) (map[string]time.Time, error) {
+	leases, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list node leases: %w", err)
+	}
+	renewed := make(map[string]time.Time, len(leases.Items))
+	for i := range leases.Items {
+		if at := leases.Items[i].Spec.RenewTime; at != nil {
+			renewed[leases.Items[i].Name] = at.Time
+		}
+	}
+	return renewed, nil
+}
+
+// readyNodes are the nodes of the plan that are ready, in the order of names. A
+// node that has not given a sign of life since the cluster began says what it
+// said when the cluster ran last. Simulated nodes live in the server, under
+// names of their own.
+func readyNodes(p Plan, nodes []corev1.Node, renewed map[string]time.Time, begun time.Time) []corev1.Node {
 	var ready []corev1.Node
 	for i := range nodes {
-		planned := p.Simulate > 0 || slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Name == nodes[i].Name })
-		if planned && nodefacts.IsReady(&nodes[i]) {
+		name := nodes[i].Name
+		alive := p.Simulate > 0 ||
+			slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Name == name }) && renewed[name].After(begun)
+		if alive && nodefacts.IsReady(&nodes[i]) {
 			ready = append(ready, nodes[i])
 		}
 	}
