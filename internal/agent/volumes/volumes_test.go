@@ -339,6 +339,51 @@ func TestEmptyDirInMemory(t *testing.T) {
 	}
 }
 
+func TestHugePages(t *testing.T) {
+	requests := func(names ...corev1.ResourceName) corev1.ResourceRequirements {
+		list := corev1.ResourceList{}
+		for _, name := range names {
+			list[name] = resource.MustParse("2Mi")
+		}
+		return corev1.ResourceRequirements{Requests: list}
+	}
+	tests := []struct {
+		name, medium string
+		requests     corev1.ResourceRequirements
+		err          string
+	}{
+		{"size in the medium", "HugePages-2Mi", requests(), ""},
+		{"size in a request", "HugePages", requests("hugepages-2Mi"), ""},
+		{"no size", "HugePages", requests("memory"), "exactly one huge page size, got 0"},
+		{"two sizes", "HugePages", requests("hugepages-2Mi", "hugepages-1Gi"), "exactly one huge page size, got 2"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m, _ := newTest(t)
+			pod := podWith(corev1.Volume{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMedium(test.medium)}}})
+			pod.Spec.Containers[0].Resources = test.requests
+			err := m.SetUp(t.Context(), pod)
+			if test.err != "" {
+				wantError(t, err, test.err)
+				return
+			}
+			if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL) {
+				t.Skipf("this kernel has no huge pages of 2 MiB: %v", err)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var stat unix.Statfs_t
+			if err := unix.Statfs(hostPath(t, m, pod, corev1.VolumeMount{}), &stat); err != nil || stat.Type != unix.HUGETLBFS_MAGIC || stat.Bsize != 2<<20 {
+				t.Errorf("file system %x with blocks of %d, %v", stat.Type, stat.Bsize, err)
+			}
+			if err := m.TearDown(t.Context(), pod.UID); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 func TestUnknownVolumes(t *testing.T) {
 	m, _ := newTest(t)
 	pod := podWith(
