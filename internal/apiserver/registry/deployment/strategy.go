@@ -88,14 +88,7 @@ func SetDefaults(d *appsv1.Deployment) {
 	podspec.SetTemplateDefaults(&spec.Template)
 }
 
-var printer = table.Of(func(d *appsv1.Deployment, now time.Time) []any {
-	names, images := podspec.Summary(d.Spec.Template.Spec.Containers)
-	return []any{
-		d.Name, fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 0)),
-		int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas),
-		table.Since(d.CreationTimestamp, now), names, images, metav1.FormatLabelSelector(d.Spec.Selector),
-	}
-},
+var printer = table.Of(row,
 	table.Name,
 	table.Column{Name: "Ready", Description: "Pods that are ready, of those wanted."},
 	table.Column{Name: "Up-to-date", Description: "Pods of the current template."},
@@ -105,3 +98,12 @@ var printer = table.Of(func(d *appsv1.Deployment, now time.Time) []any {
 	table.Column{Name: "Images", Wide: true, Description: "Images of the containers in the template."},
 	table.Column{Name: "Selector", Wide: true, Description: "Selector of the pods that belong to the deployment."},
 )
+
+func row(d *appsv1.Deployment, now time.Time) []any {
+	names, images := podspec.Summary(d.Spec.Template.Spec.Containers)
+	return []any{
+		d.Name, fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, ptr.Deref(d.Spec.Replicas, 0)),
+		int64(d.Status.UpdatedReplicas), int64(d.Status.AvailableReplicas),
+		table.Since(d.CreationTimestamp, now), names, images, metav1.FormatLabelSelector(d.Spec.Selector),
+	}
+}

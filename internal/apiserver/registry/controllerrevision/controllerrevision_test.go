@@ -1,0 +1,40 @@
+package controllerrevision
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+)
+
+func TestValidate(t *testing.T) {
+	for data, want := range map[string]string{
+		`{"spec":{}}`: "[]", `{}`: "[]",
+		"":     "[data: Required value: data is mandatory]",
+		`"x"`:  "[data: Required value: data must be a valid JSON object]",
+		`[1]`:  "[data: Required value: data must be a valid JSON object]",
+		`{"a"`: "[data: Required value: data must be a valid JSON object]",
+	} {
+		r := &appsv1.ControllerRevision{}
+		if data != "" {
+			r.Data = runtime.RawExtension{Raw: []byte(data)}
+		}
+		if got := fmt.Sprint(Validate(r)); got != want {
+			t.Errorf("%s: got %s, want %s", data, got, want)
+		}
+	}
+}
+
+func TestController(t *testing.T) {
+	r := &appsv1.ControllerRevision{}
+	if got := controller(r); got != "<none>" {
+		t.Errorf("nobody is %s", got)
+	}
+	r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "a", Controller: ptr.To(true)}}
+	if got := controller(r); got != "daemonset.apps/a" {
+		t.Errorf("the owner is %s, want daemonset.apps/a", got)
+	}
+}

@@ -1,0 +1,53 @@
+package endpointslice
+
+import (
+	"fmt"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+)
+
+func slice(t discoveryv1.AddressType, addresses ...string) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{AddressType: t, Ports: []discoveryv1.EndpointPort{{Port: ptr.To[int32](80)}}}
+	for _, a := range addresses {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{a}})
+	}
+	SetDefaults(s)
+	return s
+}
+
+func TestAddresses(t *testing.T) {
+	for _, c := range []struct {
+		kind          discoveryv1.AddressType
+		address, want string
+	}{
+		{discoveryv1.AddressTypeIPv4, "10.0.0.1", "[]"},
+		{discoveryv1.AddressTypeIPv6, "2001:db8::1", "[]"},
+		{discoveryv1.AddressTypeFQDN, "a.example.com", "[]"},
+		{discoveryv1.AddressTypeIPv4, "2001:db8::1", `[endpoints[0].addresses[0]: Invalid value: "2001:db8::1": must be an IPv4 address]`},
+		{discoveryv1.AddressTypeIPv4, "127.0.0.1", `[endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)]`},
+		{discoveryv1.AddressTypeIPv4, "169.254.1.1", `[endpoints[0].addresses[0]: Invalid value: "169.254.1.1": may not be in the link-local range (169.254.0.0/16, fe80::/10)]`},
+	} {
+		if got := fmt.Sprint(Validate(slice(c.kind, c.address))); got != c.want {
+			t.Errorf("%s %s: got %s, want %s", c.kind, c.address, got, c.want)
+		}
+	}
+}
+
+func TestAddressTypeStays(t *testing.T) {
+	errs := ValidateUpdate(slice(discoveryv1.AddressTypeIPv6, "2001:db8::1"), slice(discoveryv1.AddressTypeIPv4, "10.0.0.1"))
+	if len(errs) != 1 || errs[0].Error() != `addressType: Invalid value: "IPv6": field is immutable` {
+		t.Errorf("got %v", errs)
+	}
+}
+
+func TestColumns(t *testing.T) {
+	s := slice(discoveryv1.AddressTypeIPv4, "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5")
+	if got, want := addresses(s.Endpoints), "10.0.0.1,10.0.0.2,10.0.0.3 + 2 more..."; got != want {
+		t.Errorf("endpoints are %s, want %s", got, want)
+	}
+	if got := ports(nil); got != "<unset>" {
+		t.Errorf("no ports are %s", got)
+	}
+}
