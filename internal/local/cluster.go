@@ -7,13 +7,16 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/examples"
@@ -32,7 +35,7 @@ type cluster struct {
 
 	// serverReady is closed when the API answers and token is set.
 	serverReady chan struct{}
-	token       string
+	token       atomic.Value // string; a new one when nodes are added
 	serverEnded chan error
 	agentEnded  map[string]chan error
 }
@@ -50,13 +53,17 @@ func (c *cluster) run(ctx context.Context) error {
 		}
 	}
 	logger := klog.FromContext(ctx)
+	resize := make(chan os.Signal, 1)
+	signal.Notify(resize, unix.SIGUSR1)
+	defer signal.Stop(resize)
 	serverLife, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	nodesLife, endNodes := context.WithCancel(ctx)
-	var server, nodes sync.WaitGroup
+	nodes := &fleet{cluster: c, stops: map[string]func(){}}
+	var server sync.WaitGroup
 	defer func() {
 		// Nodes go first: their agents still tell the API.
 		endNodes()
-		nodes.Wait()
+		nodes.group.Wait()
 		endServer()
 		server.Wait()
 	}()
@@ -65,20 +72,23 @@ func (c *cluster) run(ctx context.Context) error {
 			logger.Error(err, "The server was not stopped in order")
 		}
 	})
-	booted := make([]chan error, len(c.plan.Nodes))
+	booted := make([]<-chan error, len(c.plan.Nodes))
 	for i, node := range c.plan.Nodes {
-		booted[i] = make(chan error, 1)
-		nodes.Go(func() {
-			if err := c.runNode(nodesLife, node, booted[i]); err != nil {
-				logger.Error(err, "The node was not stopped in order", "node", node.Name)
-			}
-		})
+		booted[i] = nodes.start(nodesLife, node)
 	}
 	if err := c.becomeReady(ctx, booted); err != nil {
 		return err
 	}
-	<-ctx.Done()
-	return nil
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-resize:
+			if err := c.resize(nodesLife, nodes); err != nil {
+				logger.Error(err, "The number of nodes was not changed")
+			}
+		}
+	}
 }
 
 // begin writes down that this process makes the cluster, before it makes anything.
@@ -181,7 +191,7 @@ func (c *cluster) serverChild() *child {
 }
 
 // becomeReady waits for the control plane and for the nodes, and reports each.
-func (c *cluster) becomeReady(ctx context.Context, booted []chan error) error {
+func (c *cluster) becomeReady(ctx context.Context, booted []<-chan error) error {
 	group, waiting := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return c.report.step("control plane", func() (string, error) { return c.plan.LocalURL(), c.openDoor(waiting) })
@@ -227,25 +237,25 @@ func (c *cluster) openDoor(ctx context.Context) error {
 		return err
 	}
 	if len(c.plan.Nodes) > 0 {
-		token, err := c.makeToken(ctx)
-		if err != nil {
+		if err := c.makeToken(ctx); err != nil {
 			return err
 		}
-		c.token = token
 	}
 	close(c.serverReady)
 	return nil
 }
 
-func (c *cluster) makeToken(ctx context.Context) (string, error) {
+// makeToken gets a token with which nodes can join from now on for a while.
+func (c *cluster) makeToken(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, c.options.Executable, "token", "create", "--data-dir", c.plan.DataDir)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("create a token for the nodes: %w: %s", err, strings.TrimSpace(complaint.String()))
+		return fmt.Errorf("create a token for the nodes: %w: %s", err, strings.TrimSpace(complaint.String()))
 	}
-	return strings.TrimSpace(string(out)), nil
+	c.token.Store(strings.TrimSpace(string(out)))
+	return nil
 }
 
 // cleanUp removes what the cluster still has on the machine and writes down

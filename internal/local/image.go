@@ -27,6 +27,9 @@ func ImportImages(ctx context.Context, dataDir, archive string, nodes []string, 
 	if os.Geteuid() != 0 {
 		return errors.New("the nodes belong to root; run it with sudo")
 	}
+	if _, err := os.Stat(archive); err != nil {
+		return fmt.Errorf("read the archive: %w", err)
+	}
 	targets, err := importTargets(state, nodes)
 	if err != nil {
 		return err

@@ -272,8 +272,9 @@ func (c *cluster) agentOf(node Node, init Process) *child {
 }
 
 func (c *cluster) agentArgs(node Node) []string {
+	token, _ := c.token.Load().(string)
 	return []string{
-		"agent", "--server", c.plan.NodesURL(), "--token", c.token, "--node-name", node.Name, "--node-ip", node.IP.String(),
+		"agent", "--server", c.plan.NodesURL(), "--token", token, "--node-name", node.Name, "--node-ip", node.IP.String(),
 		"--data-dir", nodeDataDir, "--runtime-endpoint", "unix://" + containerdSocket,
 		"--cgroup-root", c.plan.NodeCgroup(node.Name), "--pause-image", images.Pause,
 	}

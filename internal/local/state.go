@@ -71,6 +71,8 @@ func loadState(dataDir string) (*State, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("the cluster belongs to another user: %w; run it as that user, or with sudo", err)
 	case err != nil:
 		return nil, fmt.Errorf("read the cluster's state: %w", err)
 	}

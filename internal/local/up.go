@@ -49,7 +49,7 @@ func Up(ctx context.Context, o Options, report Report) error {
 	defer forget()
 	held, err := acquireLock(o.DataDir)
 	if errors.Is(err, errLocked) {
-		return running(o)
+		return running(ctx, o, report)
 	}
 	if err != nil {
 		return err
@@ -118,14 +118,18 @@ func OpenSupervisorLog(dataDir string) (log *os.File, forget func(), err error) 
 	}, nil
 }
 
-// running describes the cluster whose lock another process holds.
-func running(o Options) error {
+// running deals with a cluster whose lock another process holds: it gets another
+// number of nodes if that was asked for, else it is described.
+func running(ctx context.Context, o Options, report Report) error {
 	s, err := loadState(o.DataDir)
 	if err != nil {
 		return err
 	}
 	if s == nil {
 		return &RunningError{Phase: PhaseStarting}
+	}
+	if s.Phase == PhaseReady && o.Nodes != 0 && o.Nodes != s.Plan.nodeCount() {
+		return askResize(ctx, o, s, report)
 	}
 	return &RunningError{Phase: s.Phase, PID: s.Supervisor.PID, Usage: usage(s.Plan, o, "")}
 }
