@@ -244,6 +244,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
 	start("run pods", quiet(func(ctx context.Context) { n.pods.wait(ctx) }))
+	start("rotate logs", quiet(n.runtime.RotateLogs))
 	start("clear up", quiet(n.sweep))
 	start("watch the API", quiet(func(ctx context.Context) { n.sources.run(ctx, handled, n.pods.apiListed) }))
 	wg.Wait()

@@ -1,0 +1,88 @@
+package cri
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	internalapi "k8s.io/cri-api/pkg/apis"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// logService is a runtime with one running container, whose log it begins anew when it is told to.
+type logService struct {
+	internalapi.RuntimeService
+	path string
+	fail error
+}
+
+func (s *logService) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
+	return []*runtimeapi.Container{{Id: "id", Metadata: &runtimeapi.ContainerMetadata{Name: "c", Attempt: 1}, Labels: map[string]string{
+		labelPodName: "p", labelPodNamespace: "ns", labelPodUID: "u1", labelContainerName: "c"}}}, nil
+}
+
+func (s *logService) ReopenContainerLog(context.Context, string) error {
+	if s.fail != nil {
+		return s.fail
+	}
+	return os.WriteFile(s.path, nil, 0o600)
+}
+
+func TestRotate(t *testing.T) {
+	r := testRuntime(t)
+	dir := filepath.Join(r.cfg.LogRoot, "ns_p_u1", "c")
+	service := &logService{path: filepath.Join(dir, "1.log")}
+	r.service = service
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(size int) {
+		t.Helper()
+		if err := os.WriteFile(service.path, bytes.Repeat([]byte("x"), size), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	rotate := func() error {
+		now = now.Add(time.Minute)
+		return r.rotateAll(t.Context(), now)
+	}
+	files := func() []string {
+		t.Helper()
+		names, err := readNames(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	write(maxLogSize - 1)
+	if err := rotate(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1.log"}, files()); diff != "" {
+		t.Errorf("a log that is not full was rotated (-want +got):\n%s", diff)
+	}
+	for range 7 {
+		write(maxLogSize)
+		if err := rotate(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"1.log", "1.log.20300101-000500.gz", "1.log.20300101-000600.gz", "1.log.20300101-000700.gz", "1.log.20300101-000800"}
+	if diff := cmp.Diff(want, files()); diff != "" {
+		t.Errorf("files after seven rotations (-want +got):\n%s", diff)
+	}
+	write(maxLogSize)
+	service.fail = errors.New("gone")
+	if err := rotate(); !errors.Is(err, service.fail) {
+		t.Errorf("error %v, want the runtime's", err)
+	}
+	if info, err := os.Stat(service.path); err != nil || info.Size() != maxLogSize {
+		t.Errorf("the log is not back under its name after a failure: %v, %v", info, err)
+	}
+}
