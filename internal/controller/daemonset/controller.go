@@ -124,7 +124,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 	defer remove()
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !toolscache.WaitFor(ctx, "", synced...) {
 		return nil
 	}
 	pods, rows := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers)
@@ -137,7 +137,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // listen registers the handlers. The function it returns takes them off again.
-func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolscache.InformerSynced, err error) {
+func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolscache.DoneChecker, err error) {
 	var undo []func()
 	remove = func() {
 		for _, f := range undo {
@@ -165,7 +165,7 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 			remove()
 			return nil, nil, fmt.Errorf("listen to %s: %w", s.kind, err)
 		}
-		synced = append(synced, registration.HasSynced)
+		synced = append(synced, registration.HasSyncedChecker())
 		undo = append(undo, func() {
 			if err := informer.RemoveEventHandler(registration); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot stop listening", "kind", s.kind)

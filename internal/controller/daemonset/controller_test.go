@@ -187,7 +187,7 @@ func TestCreationIsRepeatedUntilAllowed(t *testing.T) {
 // the pod it made.
 func TestLostAnswerMakesNoTwin(t *testing.T) {
 	a := newFakeAPI(t)
-	a.lostAnswer = true
+	a.loseAnswer = func() bool { return true }
 	for i := range 5 {
 		a.add(testNode(fmt.Sprintf("n%d", i)))
 	}
@@ -205,19 +205,10 @@ func TestRestartChangesNothing(t *testing.T) {
 	for i := range 5 {
 		a.add(testNode(fmt.Sprintf("n%d", i)))
 	}
-	first, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(1000)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- first.Run(ctx) }()
+	stop := startController(t, a)
 	a.add(testDaemonSet("logs"))
 	settled(t, a, "logs", 5)
-	cancel()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	stop()
 	a.mu.Lock()
 	before := a.version
 	a.mu.Unlock()

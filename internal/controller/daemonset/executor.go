@@ -53,34 +53,51 @@ type executor struct {
 
 // createPod makes the pod. A pod of that name that is just what the action asks
 // for, left by an earlier try, counts as made.
-func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *matrix.CreatePod) matrix.Outcome {
-	_, err := e.writer.CreatePod(ctx, mold.pod(a))
+func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *matrix.CreatePod) (types.UID, matrix.Outcome) {
+	created, err := e.writer.CreatePod(ctx, mold.pod(a))
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason)
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
 		e.metrics.podsCreated.Inc()
-		return matrix.OK
+		return created.UID, matrix.OK
 	case apierrors.IsAlreadyExists(err):
 		return e.sameOrTaken(ctx, a)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return matrix.Failed
+		return "", matrix.Failed
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 	e.metrics.writesFailed.Inc()
-	return matrix.Failed
+	return "", refused(err)
 }
 
-func (e *executor) sameOrTaken(ctx context.Context, a *matrix.CreatePod) matrix.Outcome {
+// refused tells a write that was refused from one that may have been done: what
+// is wrong with a request is found before anything is stored.
+func refused(err error) matrix.Outcome {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if code := status.Status().Code; code >= 400 && code < 500 {
+			return matrix.Failed
+		}
+	}
+	return matrix.Unknown
+}
+
+func (e *executor) sameOrTaken(ctx context.Context, a *matrix.CreatePod) (types.UID, matrix.Outcome) {
 	p, err := e.writer.GetPod(ctx, a.Namespace, a.PodName)
 	switch {
+	case apierrors.IsNotFound(err):
+		return "", matrix.Failed
 	case err != nil:
-		return matrix.Failed
-	case ownerOf(p) == a.UID && pod.TargetNode(p) == a.Node && !pod.IsTerminating(p):
-		return matrix.OK
+		return "", matrix.Unknown
+	case ownerOf(p) != a.UID || pod.TargetNode(p) != a.Node:
+		return "", matrix.NameTaken
+	case pod.IsTerminating(p):
+		// Ours, and on its way out without our knowing yet: its place is taken.
+		return "", matrix.Unknown
 	}
-	return matrix.NameTaken
+	return p.UID, matrix.OK
 }
 
 // deletePod deletes the pod; that it is gone already is as good.
@@ -99,7 +116,7 @@ func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *matri
 	klog.FromContext(ctx).V(2).Info("Cannot delete pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 	e.metrics.writesFailed.Inc()
-	return matrix.Failed
+	return refused(err)
 }
 
 // announce tells users of deletions that they did not cause.

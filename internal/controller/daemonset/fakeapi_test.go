@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/pod"
 )
 
 // fakeAPI is an API server in memory: a store with resource versions, watches
@@ -36,8 +39,15 @@ type fakeAPI struct {
 
 	// refuseCreate, when it returns an error, fails a pod's creation.
 	refuseCreate func(*corev1.Pod) error
-	// lostAnswer makes creations succeed and report a failure all the same.
-	lostAnswer bool
+	// refuseDelete, when it returns an error, fails a pod's deletion.
+	refuseDelete func() error
+	// loseAnswer, when it returns true, has a creation succeed and report a
+	// failure all the same.
+	loseAnswer func() bool
+	// twins are creations that met a pod of the same DaemonSet on the node.
+	twins []string
+	// lag is how long every tenth event waits on its way to the watchers.
+	lag atomic.Int64
 	// manualStart and manualStop leave starting and stopping to the test.
 	manualStart, manualStop bool
 	createCalls             int
@@ -54,7 +64,11 @@ func startFakeAPI() (a *fakeAPI, stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		n := 0
 		for f := range a.events {
+			if n++; n%10 == 0 {
+				time.Sleep(time.Duration(a.lag.Load()))
+			}
 			f()
 		}
 	}()
@@ -174,14 +188,9 @@ type fakeRegistration struct {
 	synced chan struct{}
 }
 
-func (r *fakeRegistration) HasSynced() bool {
-	select {
-	case <-r.synced:
-		return true
-	default:
-		return false
-	}
-}
+func (r *fakeRegistration) HasSyncedChecker() toolscache.DoneChecker { return r }
+func (r *fakeRegistration) Name() string                             { return "fake" }
+func (r *fakeRegistration) Done() <-chan struct{}                    { return r.synced }
 
 func (a *fakeAPI) GetInformer(_ context.Context, obj client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	return &fakeInformer{api: a, kind: kindOf(obj)}, nil
@@ -226,12 +235,18 @@ func (a *fakeAPI) CreatePod(_ context.Context, p *corev1.Pod) (*corev1.Pod, erro
 	if _, err := get[*corev1.Pod](a, kindPod, p.Namespace, p.Name); err == nil {
 		return nil, apierrors.NewAlreadyExists(resource[kindPod], p.Name)
 	}
+	for _, obj := range a.objects[kindPod] {
+		other := obj.(*corev1.Pod)
+		if ownerOf(other) == ownerOf(p) && pod.TargetNode(other) == pod.TargetNode(p) && (!pod.IsTerminal(other) || !pod.IsTerminating(other)) {
+			a.twins = append(a.twins, fmt.Sprintf("%s and %s on %s", p.Name, other.Name, pod.TargetNode(p)))
+		}
+	}
 	created := a.put(p).(*corev1.Pod)
 	if !a.manualStart {
 		start(created)
 		a.put(created)
 	}
-	if a.lostAnswer {
+	if a.loseAnswer != nil && a.loseAnswer() {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the answer was lost"))
 	}
 	return created, nil
@@ -246,6 +261,11 @@ func (a *fakeAPI) GetPod(_ context.Context, namespace, name string) (*corev1.Pod
 func (a *fakeAPI) DeletePod(_ context.Context, namespace, name string, uid types.UID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.refuseDelete != nil {
+		if err := a.refuseDelete(); err != nil {
+			return err
+		}
+	}
 	p, err := get[*corev1.Pod](a, kindPod, namespace, name)
 	if err != nil {
 		return err
@@ -363,6 +383,20 @@ func (a *fakeAPI) DeleteRevision(_ context.Context, namespace, name string, uid 
 // runController starts a controller and stops it at the end of the test.
 func runController(t *testing.T, a *fakeAPI) *record.FakeRecorder {
 	t.Helper()
+	recorder, stop := startRecorded(t, a)
+	t.Cleanup(stop)
+	return recorder
+}
+
+// startController starts a controller; the function it returns stops it.
+func startController(t *testing.T, a *fakeAPI) (stop func()) {
+	t.Helper()
+	_, stop = startRecorded(t, a)
+	return stop
+}
+
+func startRecorded(t *testing.T, a *fakeAPI) (*record.FakeRecorder, func()) {
+	t.Helper()
 	recorder := record.NewFakeRecorder(100000)
 	c, err := New(Config{Informers: a, Writer: a, Recorder: recorder})
 	if err != nil {
@@ -371,13 +405,12 @@ func runController(t *testing.T, a *fakeAPI) *record.FakeRecorder {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
+	return recorder, func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	})
-	return recorder
+	}
 }
 
 // eventually waits until the condition holds; it returns what is missing, or "".

@@ -163,7 +163,16 @@ func (o *owner) dispatch(a matrix.Action) {
 	}
 	switch a := a.(type) {
 	case *matrix.CreatePod:
-		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, mold, a)) })
+		o.podLane.submit(func(ctx context.Context) {
+			uid, out := o.exec.createPod(ctx, ds, mold, a)
+			o.buffer.result(func(o *owner) {
+				if out == matrix.OK {
+					o.matrix.Created(a, uid)
+				} else {
+					o.matrix.Done(a, out)
+				}
+			})
+		})
 	case *matrix.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(o.exec.deletePod(ctx, ds, a)) })
 	case *matrix.UpdateStatus:

@@ -52,8 +52,8 @@ type CreatePod struct {
 	Target
 	Node     string
 	Revision string
-	// PodName is derived from the DaemonSet, the node, the revision and the
-	// pod before it, so that a repetition meets its own pod and not a twin.
+	// PodName is derived from the DaemonSet, the node and the pod before it, so
+	// that a repetition meets its own pod and does not make a twin.
 	PodName string
 	Reason  Reason
 }
@@ -107,11 +107,15 @@ const (
 	Gone
 	// NameTaken: a pod of that name exists and is not the one we meant.
 	NameTaken
-	// Failed: it was refused or could not be tried; try again later.
+	// Failed: it was refused and not done; try again later.
 	Failed
+	// Unknown: there was no answer, so it may be done or not; try again later.
+	Unknown
 )
 
-func (o Outcome) String() string { return [...]string{"ok", "gone", "name taken", "failed"}[o] }
+func (o Outcome) String() string {
+	return [...]string{"ok", "gone", "name taken", "failed", "unknown"}[o]
+}
 
 // Config sets the limits. The zero value of a field means its default.
 type Config struct {

@@ -97,10 +97,14 @@ func rollOut(b *testing.B, m *Matrix, made int) int {
 				m.DeletePod(a.PodUID)
 			case *CreatePod:
 				made++
-				m.UpdatePod(PodInfo{UID: types.UID(fmt.Sprintf("new-%d", made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
+				uid := types.UID(fmt.Sprintf("new-%d", made))
+				m.Created(a, uid)
+				m.UpdatePod(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
 					Bound: true, Revision: a.Revision, Ready: true, ReadySince: noon, Created: noon})
 			}
-			m.Done(a, OK)
+			if _, made := a.(*CreatePod); !made {
+				m.Done(a, OK)
+			}
 		}
 	}
 	if r := m.rows["logs"]; r.phases[Available] != len(r.cells) {

@@ -87,6 +87,23 @@ func (b *failureBackoff) next(generation int64, now time.Time, cfg *Config) {
 	b.generation, b.at = generation, now
 }
 
+// creation is a pod on its way: from the moment its action leaves Ready until it
+// is both answered and seen. Names can return, so the answer's UID decides which
+// pod it is.
+type creation struct {
+	name     string // "" for none
+	uid      types.UID
+	answered bool
+	until    time.Time
+}
+
+// saw takes note of a pod in the cell.
+func (c *creation) saw(p *PodInfo) {
+	if c.answered && c.uid == p.UID {
+		*c = creation{}
+	}
+}
+
 // cell is one (DaemonSet, Node) pair. It exists while the node should run the
 // daemon or a pod is there.
 type cell struct {
@@ -97,11 +114,13 @@ type cell struct {
 	eligibility Eligibility
 	pods        []*trackedPod // in the order of older
 
-	// creating is the name of the pod that is on its way, until creatingUntil.
-	creating      string
-	creatingUntil time.Time
-	nameAttempt   int
-	predecessor   types.UID // the last pod that left
+	creating    creation
+	nameAttempt int
+	// unanswered is the name of a pod whose creation got no answer. It may
+	// exist, so the next try must meet it.
+	unanswered      string
+	unansweredUntil time.Time
+	predecessor     types.UID // the last pod that left
 
 	failures       failureBackoff
 	deleteFailures int
@@ -115,9 +134,7 @@ func (c *cell) insert(p *trackedPod) {
 	p.cell = c
 	i, _ := slices.BinarySearchFunc(c.pods, p, func(a, b *trackedPod) int { return older(&a.info, &b.info) })
 	c.pods = slices.Insert(c.pods, i, p)
-	if p.info.Name == c.creating {
-		c.creating, c.creatingUntil = "", time.Time{}
-	}
+	c.creating.saw(&p.info)
 }
 
 func (c *cell) remove(p *trackedPod) {
@@ -127,8 +144,11 @@ func (c *cell) remove(p *trackedPod) {
 
 // expire drops expectations that were never met.
 func (c *cell) expire(now time.Time) {
-	if c.creating != "" && !c.creatingUntil.After(now) {
-		c.creating, c.creatingUntil = "", time.Time{}
+	if !c.unansweredUntil.After(now) {
+		c.unanswered, c.unansweredUntil = "", time.Time{}
+	}
+	if c.creating.name != "" && !c.creating.until.After(now) {
+		c.creating = creation{}
 	}
 	for _, p := range c.pods {
 		if !p.doomedUntil.IsZero() && !p.doomedUntil.After(now) {
@@ -139,11 +159,16 @@ func (c *cell) expire(now time.Time) {
 
 // expectation returns when the next expectation runs out; zero means none.
 func (c *cell) expectation() time.Time {
-	at := c.creatingUntil
+	at := sooner(c.creating.until, c.unansweredUntil)
 	for _, p := range c.pods {
 		at = sooner(at, p.doomedUntil)
 	}
 	return at
+}
+
+// forgettable tells whether nothing would be lost with the cell.
+func (c *cell) forgettable() bool {
+	return c.verdict.phase == Idle && len(c.pods) == 0 && c.creating.name == "" && c.unanswered == ""
 }
 
 // before is the pod that a new one follows: the youngest here, else the last

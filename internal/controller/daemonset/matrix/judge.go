@@ -185,7 +185,7 @@ func (j *judgement) countRollout() {
 	if muddled || j.oldLive == j.newLive || t.rolloutAvailable == 0 {
 		t.rolloutUnavailable = 1
 	}
-	arriving := j.oldLive == 1 && j.newLive == 0 && j.cell.creating != ""
+	arriving := j.oldLive == 1 && j.newLive == 0 && j.cell.creating.name != ""
 	waiting := j.oldLive == 1 && j.newLive == 1 && !j.isAvailable(j.oldestNew)
 	if muddled || arriving || waiting {
 		t.rolloutSurging = 1
@@ -203,7 +203,7 @@ func (j *judgement) stranded() {
 	switch {
 	case j.mapped > 0:
 		j.verdict.phase = Stranded
-	case j.cell.creating != "":
+	case j.cell.creating.name != "":
 		j.verdict.phase = Creating
 	}
 }
@@ -219,7 +219,7 @@ func (j *judgement) unfit() {
 		j.verdict.phase = Misscheduled
 	case j.mapped > 0:
 		j.verdict.phase = Terminating
-	case j.cell.creating != "":
+	case j.cell.creating.name != "":
 		j.verdict.phase = Creating
 	}
 }
@@ -229,7 +229,7 @@ func (j *judgement) unfit() {
 func (j *judgement) empty() {
 	wanted := j.cell.eligibility == ShouldRun
 	switch {
-	case j.cell.creating != "":
+	case j.cell.creating.name != "":
 		j.verdict.phase = Creating
 	case wanted && (j.surge || j.mapped == 0):
 		j.verdict.phase, j.verdict.work = Missing, workCreate
@@ -298,7 +298,7 @@ func (j *judgement) rollout() {
 		j.verdict.work = workReplace
 	case !j.surge:
 		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
-	case j.cell.creating != "":
+	case j.cell.creating.name != "":
 	case j.cell.eligibility == ShouldRun && available:
 		j.verdict.work = workSurge
 	case j.cell.eligibility == ShouldRun:
@@ -318,7 +318,7 @@ func (j *judgement) occupiedPhase() Phase {
 		return Excess
 	case j.cell.eligibility != ShouldRun:
 		return Misscheduled
-	case j.surge && j.activeOld != nil && (j.activeNew != nil || j.cell.creating != ""):
+	case j.surge && j.activeOld != nil && (j.activeNew != nil || j.cell.creating.name != ""):
 		return Surging
 	case j.activeOld != nil && j.isAvailable(j.activeOld):
 		return Outdated

@@ -307,7 +307,7 @@ func (m *Matrix) refresh(c *cell) {
 	c.row.place(c, v)
 	m.timers.set(&c.timer, v.wake)
 	m.touch(c.row)
-	if v.phase == Idle && len(c.pods) == 0 && c.creating == "" {
+	if c.forgettable() {
 		m.timers.set(&c.timer, time.Time{})
 		c.row.phases[Idle]--
 		delete(c.row.cells, c.node)

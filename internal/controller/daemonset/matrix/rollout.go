@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -143,20 +142,24 @@ func (m *Matrix) doom(c *cell, rm removal) Action {
 func (m *Matrix) create(c *cell, why Reason) Action {
 	r := c.row
 	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why}
-	a.PodName = podName(a.Name, a.UID, c.node, a.Revision, c.before(), c.nameAttempt)
-	c.creating, c.creatingUntil = a.PodName, m.now.Add(m.cfg.ExpectationsTimeout)
+	if a.PodName = c.unanswered; a.PodName == "" {
+		a.PodName = podName(a.Name, a.UID, c.node, c.before(), c.nameAttempt)
+	}
+	c.creating = creation{name: a.PodName, until: m.now.Add(m.cfg.ExpectationsTimeout)}
 	r.creates++
 	m.refresh(c)
 	return a
 }
 
 // podName derives a name that is the same for the same step of the same cell.
-func podName(ds string, uid types.UID, node, revision string, before types.UID, attempt int) string {
+// The revision is no part of it: a try of an older revision may have succeeded
+// without our knowing.
+func podName(ds string, uid types.UID, node string, before types.UID, attempt int) string {
 	// 27 letters without vowels and look-alikes, as the API server's own
 	// generated names; a host name has room for 63 characters.
 	const alphabet, digits, room = "bcdfghjklmnpqrstvwxz2456789", 10, 63
 	h := sha256.New()
-	for _, part := range []string{string(uid), node, revision, string(before)} {
+	for _, part := range []string{string(uid), node, string(before)} {
 		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
 		h.Write([]byte(part))
 	}
@@ -170,62 +173,4 @@ func podName(ds string, uid types.UID, node, revision string, before types.UID, 
 		n /= uint64(len(alphabet))
 	}
 	return b.String()
-}
-
-// Done brings back what became of an action.
-func (m *Matrix) Done(a Action, o Outcome) {
-	r := m.rows[a.Row()]
-	if r == nil {
-		return
-	}
-	m.touch(r)
-	switch a := a.(type) {
-	case *CreatePod:
-		m.created(r, a, o)
-	case *DeletePod:
-		m.deleted(r, a, o)
-	case *UpdateStatus:
-		m.statusWritten(r, a, o)
-	}
-}
-
-func (m *Matrix) created(r *row, a *CreatePod, o Outcome) {
-	r.creates = max(0, r.creates-1)
-	switch o {
-	case OK:
-		r.createFailures = 0
-		r.window = min(r.window+1, m.cfg.BurstReplicas)
-	case Failed, Gone:
-		r.window = 1
-		if !r.createRetryAt.After(m.now) {
-			r.createFailures++
-			r.createRetryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, r.createFailures))
-		}
-	}
-	c := r.cells[a.Node]
-	if o == OK || c == nil || c.creating != a.PodName {
-		return
-	}
-	c.creating, c.creatingUntil = "", time.Time{}
-	if o == NameTaken {
-		c.nameAttempt++
-	}
-	m.refresh(c)
-}
-
-func (m *Matrix) deleted(r *row, a *DeletePod, o Outcome) {
-	r.deletes = max(0, r.deletes-1)
-	p := m.pods[a.PodUID]
-	if p == nil || p.cell == nil {
-		return
-	}
-	c := p.cell
-	if o != Failed {
-		c.deleteFailures = 0
-		return
-	}
-	p.doomedUntil = time.Time{}
-	c.deleteFailures++
-	c.retryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, c.deleteFailures))
-	m.refresh(c)
 }

@@ -26,7 +26,7 @@ import (
 //	          pending bound ready unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
 //	ready                                  prints the actions and takes them in flight
-//	done [ok|failed|gone|taken] [unseen]   answers all that is in flight; the
+//	done [ok|failed|unknown|gone|taken] [unseen]   answers all that is in flight; the
 //	                                       API's events come along unless unseen
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
@@ -232,6 +232,8 @@ func (s *script) done(a words) {
 	switch {
 	case a.has("failed"):
 		o = Failed
+	case a.has("unknown"):
+		o = Unknown
 	case a.has("gone"):
 		o = Gone
 	case a.has("taken"):
@@ -240,6 +242,7 @@ func (s *script) done(a words) {
 	for len(s.inFlight) > 0 {
 		s.finish(0, o, !a.has("unseen"))
 	}
+	s.late = nil
 }
 
 func (s *script) pass(t *testing.T, d *datadriven.TestData, a words) string {

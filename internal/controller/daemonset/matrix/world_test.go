@@ -30,14 +30,20 @@ type world struct {
 	// doomed and creating mirror, from the outside, what is in flight or not
 	// yet seen: until when.
 	doomed   map[types.UID]time.Time
-	creating map[string]expected // by cell
-	alias    map[string]string   // generated pod name -> readable one
+	creating map[string]expected  // by cell
+	left     map[string]types.UID // the pod that left a cell last
+	alias    map[string]string    // generated pod name -> readable one
 	made     int
+	// late are actions that were answered before their event came.
+	late []Action
+	uids map[*CreatePod]types.UID
 }
 
 type expected struct {
-	pod   string
-	until time.Time
+	pod      string
+	until    time.Time
+	answered bool
+	uid      types.UID
 }
 
 func newWorld(cfg Config) *world {
@@ -46,6 +52,7 @@ func newWorld(cfg Config) *world {
 		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
 		doomed: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
+		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{},
 	}
 	w.m.Tick(w.now)
 	return w
@@ -72,7 +79,7 @@ func (w *world) dropNode(n string)  { delete(w.nodes, n); w.m.DeleteNode(n) }
 
 func (w *world) setPod(p PodInfo) {
 	w.pods[p.UID] = p
-	if cell := cellKey(p.Owner, p.Node); w.creating[cell].pod == p.Name {
+	if cell := cellKey(p.Owner, p.Node); w.creating[cell].answered && w.creating[cell].uid == p.UID {
 		delete(w.creating, cell)
 	}
 	if p.Terminating {
@@ -82,6 +89,9 @@ func (w *world) setPod(p PodInfo) {
 }
 
 func (w *world) dropPod(uid types.UID) {
+	if p, ok := w.pods[uid]; ok {
+		w.left[cellKey(p.Owner, p.Node)] = uid
+	}
 	delete(w.pods, uid)
 	delete(w.doomed, uid)
 	w.m.DeletePod(uid)
@@ -101,7 +111,7 @@ func (w *world) ready() []Action {
 	for _, a := range actions {
 		switch a := a.(type) {
 		case *CreatePod:
-			w.creating[cellKey(a.UID, a.Node)] = expected{a.PodName, until}
+			w.creating[cellKey(a.UID, a.Node)] = expected{pod: a.PodName, until: until}
 			if w.alias[a.PodName] == "" {
 				w.alias[a.PodName] = fmt.Sprintf("%s.%d", a.Node, w.countAlias(a.Node)+1)
 			}
@@ -124,34 +134,73 @@ func (w *world) countAlias(node string) int {
 }
 
 // finish reports the i-th action in flight. With seen, the API's event for a
-// successful one comes along with it; the answer and the event may race.
+// successful one comes before the answer, unless it has come already; without,
+// it comes with the next call of deliver.
 func (w *world) finish(i int, o Outcome, seen bool) {
 	a := w.inFlight[i]
 	w.inFlight = slices.Delete(w.inFlight, i, i+1)
 	if o == OK && seen {
 		w.event(a)
+	} else if o == OK {
+		w.late = append(w.late, a)
 	}
-	if o != OK {
-		switch a := a.(type) {
-		case *CreatePod:
-			if w.creating[cellKey(a.UID, a.Node)].pod == a.PodName && w.sets[a.UID].UID != "" {
-				delete(w.creating, cellKey(a.UID, a.Node))
-			}
-		case *DeletePod:
-			if o == Failed && w.sets[a.UID].UID != "" {
-				delete(w.doomed, a.PodUID)
-			}
+	switch a := a.(type) {
+	case *CreatePod:
+		w.answer(a, o)
+		if o == OK {
+			w.m.Created(a, w.uidOf(a))
+			return
+		}
+	case *DeletePod:
+		if (o == Failed || o == Unknown) && w.sets[a.UID].UID != "" {
+			delete(w.doomed, a.PodUID)
 		}
 	}
 	w.m.Done(a, o)
+}
+
+func (w *world) answer(a *CreatePod, o Outcome) {
+	cell := cellKey(a.UID, a.Node)
+	e, ok := w.creating[cell]
+	if !ok || e.pod != a.PodName || e.answered {
+		return
+	}
+	uid := w.uidOf(a)
+	_, seen := w.pods[uid]
+	if o != OK || seen || w.left[cell] == uid {
+		delete(w.creating, cell)
+		return
+	}
+	e.answered, e.uid = true, uid
+	w.creating[cell] = e
+}
+
+// deliver brings the events that are late.
+func (w *world) deliver() {
+	for len(w.late) > 0 {
+		a := w.late[0]
+		w.late = w.late[1:]
+		w.event(a)
+	}
+}
+
+func (w *world) uidOf(a *CreatePod) types.UID {
+	if w.uids[a] == "" {
+		w.made++
+		w.uids[a] = types.UID(fmt.Sprintf("pod-%d", w.made))
+	}
+	return w.uids[a]
 }
 
 // event makes the effect of an action visible.
 func (w *world) event(a Action) {
 	switch a := a.(type) {
 	case *CreatePod:
-		w.made++
-		w.setPod(PodInfo{UID: types.UID(fmt.Sprintf("pod-%d", w.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
+		uid := w.uidOf(a)
+		if _, seen := w.pods[uid]; seen || w.left[cellKey(a.UID, a.Node)] == uid {
+			return
+		}
+		w.setPod(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
 			Revision: a.Revision, Created: noon.Add(time.Duration(w.made) * time.Millisecond)})
 	case *DeletePod:
 		if p, ok := w.pods[a.PodUID]; ok {
