@@ -14,6 +14,7 @@ import (
 func ValidateTemplate(template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(template.Labels, path.Child("labels"))
 	errs = append(errs, validation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)
+	errs = append(errs, ValidateAnnotations(template.Annotations, &template.Spec, path.Child("annotations"))...)
 	errs = append(errs, validateSpec(&template.Spec, path.Child("spec"), false)...)
 	if len(template.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))

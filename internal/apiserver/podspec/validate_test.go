@@ -61,6 +61,9 @@ func TestValidate(t *testing.T) {
 		"fewer devices than the limit": {
 			`containers: [{name: main, image: i, resources: {limits: {example.com/gpu: 2}, requests: {example.com/gpu: 1}}}]`,
 			`spec.containers[0].resources.requests: Invalid value: "1": must be equal to example.com/gpu limit of 2`},
+		"more than the limit": {
+			`containers: [{name: main, image: i, resources: {limits: {cpu: 1}, requests: {cpu: 2}}}]`,
+			`spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`},
 		"negative amount": {
 			`containers: [{name: main, image: i, resources: {requests: {cpu: -1}}}]`,
 			`spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0`},
@@ -134,6 +137,8 @@ func TestWarnings(t *testing.T) {
 			`spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use "kubernetes.io/os" instead`},
 		"hidden file": {`volumes: [{name: v, configMap: {name: c, items: [{key: a, path: d}, {key: b, path: d/f}]}}]`,
 			`volume "v" (ConfigMap "c"): overlapping paths: "d/f" with "d"`},
+		"file twice": {`volumes: [{name: v, secret: {secretName: s, items: [{key: a, path: d}, {key: b, path: d}]}}]`,
+			`volume "v" (Secret "s"): overlapping paths: "d" with "d"`},
 		"hidden file of another source": {`volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: t}}, {downwardAPI: {items: [{path: t/x, fieldRef: {fieldPath: metadata.name}}]}}]}}]`,
 			`volume "v" (Projected): overlapping paths: "t/x" (DownwardAPI) with "t" (ServiceAccountToken)`},
 		"variable twice": {`containers: [{name: main, image: i, env: [{name: A, value: "1"}, {name: A, value: "2"}, {name: A, value: $(A)3}]}]`,

@@ -126,6 +126,8 @@ func TestUpdate(t *testing.T) {
 			want: "spec.containers: Forbidden: pod updates may not add or remove containers"},
 		"command": {edit: func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"x"} },
 			want: "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"},
+		"made the node's own": {edit: func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+			want: "metadata.annotations[kubernetes.io/config.mirror]: Forbidden: may not add mirror pod annotation"},
 		"node": {edit: func(p *corev1.Pod) { p.Spec.NodeName = "n2" }, want: "spec: Forbidden: pod updates may not change fields other than"},
 		"new gate": {edit: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
 			want: "spec.schedulingGates[0]: Forbidden: only deletion is allowed, but found new scheduling gate 'g'"},
@@ -147,6 +149,20 @@ func TestUpdate(t *testing.T) {
 				t.Errorf("got %v, want %q", errs, c.want)
 			}
 		})
+	}
+}
+
+func TestMirrorPodNamesItsNode(t *testing.T) {
+	p := stored(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	})
+	if errs := Validate(p); len(errs) > 0 {
+		t.Errorf("on a node: %v", errs)
+	}
+	p.Spec.NodeName = ""
+	const want = `metadata.annotations[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName if mirror pod annotation is set`
+	if errs := Validate(p); len(errs) != 1 || errs[0].Error() != want {
+		t.Errorf("on no node: got %v, want %s", errs, want)
 	}
 }
 

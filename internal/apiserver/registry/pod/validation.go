@@ -15,17 +15,23 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
-var specPath, statusPath = field.NewPath("spec"), field.NewPath("status")
+var (
+	specPath, statusPath = field.NewPath("spec"), field.NewPath("status")
+	annotationsPath      = field.NewPath("metadata", "annotations")
+)
 
 // Validate checks a new pod, metadata aside.
 func Validate(p *corev1.Pod) field.ErrorList {
-	return podspec.ValidateNewPod(&p.Spec, specPath)
+	errs := podspec.ValidateAnnotations(p.Annotations, &p.Spec, annotationsPath)
+	return append(errs, podspec.ValidateNewPod(&p.Spec, specPath)...)
 }
 
 // ValidateUpdate checks a changed pod, metadata aside. Nearly nothing of a
 // running pod's specification can change.
 func ValidateUpdate(p, old *corev1.Pod) field.ErrorList {
-	errs := podspec.ValidatePod(&p.Spec, specPath)
+	errs := podspec.ValidateAnnotations(p.Annotations, &p.Spec, annotationsPath)
+	errs = append(errs, podspec.ValidatePod(&p.Spec, specPath)...)
+	errs = append(errs, podspec.ValidateAnnotationsUpdate(p.Annotations, old.Annotations, annotationsPath)...)
 	for _, l := range []struct {
 		name     string
 		now, was []corev1.Container
