@@ -30,6 +30,10 @@ func (t task) postStart(ctx, setUp context.Context, c *corev1.Container, id stri
 	if err == nil {
 		return podworker.Outcome{}
 	}
+	if setUp.Err() != nil {
+		// The pod is being deleted: whoever does that stops the container too.
+		return podworker.Outcome{Reason: podworker.ReasonPostStartHookError, Message: err.Error()}
+	}
 	t.events.container(t.pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 	klog.FromContext(ctx).Info("A postStart hook failed, stopping the container", "pod", klog.KObj(t.pod), "container", c.Name, "err", err)
 	grace := int64(0)

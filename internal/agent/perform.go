@@ -63,6 +63,8 @@ func (t task) perform(ctx, setUp context.Context) (podworker.Outcome, images.Ima
 		err = t.volumes.TearDown(ctx, t.w.uid)
 	case podworker.Finish:
 		t.statuses.Delete(t.pod, nil)
+	case podworker.Forget:
+		err = t.runtime.Clean(t.w.uid)
 	}
 	if err != nil {
 		klog.FromContext(ctx).Info("Could not act for a pod, will try again", "action", a.String(), "err", err)

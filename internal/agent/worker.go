@@ -246,8 +246,6 @@ func (w *worker) begin(ctx context.Context, actions []podworker.Action, running 
 		case podworker.KillContainer:
 			t := w.task(a)
 			running.Go(func() { w.send(result{action: a, outcome: t.kill(ctx)}) })
-		case podworker.Forget:
-			w.forget(ctx, a)
 		default:
 			serial = append(serial, a)
 		}
@@ -273,14 +271,6 @@ func (w *worker) begin(ctx context.Context, actions []podworker.Action, running 
 // send hands a result to the worker's goroutine, which takes results until everything that it began has ended.
 func (w *worker) send(r result) { w.results <- r }
 
-// forget clears up the pod's last files; if that fails it is tried again.
-func (w *worker) forget(ctx context.Context, a podworker.Action) {
-	if err := w.runtime.Clean(w.uid); err != nil {
-		klog.FromContext(ctx).Info("Could not clear up after a pod, will leave it", "err", err)
-	}
-	w.memory.Done(a, podworker.Outcome{}, w.in.Now)
-}
-
 // finished takes in how an action ended.
 func (w *worker) finished(r result) {
 	w.memory.Done(r.action, r.outcome, w.clock.Now())
@@ -289,7 +279,7 @@ func (w *worker) finished(r result) {
 		if !r.outcome.Failed() {
 			w.present[r.action.Container] = r.image
 		}
-	case podworker.SetUpVolumes, podworker.TearDownVolumes, podworker.Finish:
+	case podworker.SetUpVolumes, podworker.TearDownVolumes, podworker.Finish, podworker.Forget:
 	default:
 		w.lookAgainLater()
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,10 +89,8 @@ func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
 	dir := c.mount
 	for part := range strings.SplitSeq(strings.Trim(c.podPath(pod), "/"), "/") {
 		// A controller works in a cgroup only if all those above hand it down.
-		for _, controller := range []string{"cpu", "memory", "pids"} {
-			if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
-				return fmt.Errorf("hand cgroup controller %s down in %s: %w", controller, dir, err)
-			}
+		if err := handDown(dir); err != nil {
+			return err
 		}
 		dir = filepath.Join(dir, part)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -110,6 +109,26 @@ func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
 			return fmt.Errorf("limit the cgroup of pod %s: %w", pod.Name, err)
+		}
+	}
+	return nil
+}
+
+// handDown has the cgroup's children use the controllers that pods need, where they do not yet: a cgroup with processes of its
+// own refuses even to be told what it does already.
+func handDown(dir string) error {
+	file := filepath.Join(dir, "cgroup.subtree_control")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the cgroup controllers of %s: %w", dir, err)
+	}
+	have := strings.Fields(string(text))
+	for _, controller := range []string{"cpu", "memory", "pids"} {
+		if slices.Contains(have, controller) {
+			continue
+		}
+		if err := os.WriteFile(file, []byte("+"+controller), 0o644); err != nil {
+			return fmt.Errorf("hand cgroup controller %s down in %s: %w", controller, dir, err)
 		}
 	}
 	return nil

@@ -234,7 +234,8 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 		settle(&m.clearing, o, now)
 		m.finished = !o.Failed()
 	case Forget:
-		m.forgotten = true
+		settle(&m.clearing, o, now)
+		m.forgotten = !o.Failed()
 	}
 }
 

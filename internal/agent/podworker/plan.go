@@ -32,7 +32,7 @@ const (
 	TearDownVolumes
 	// Finish deletes the pod from the API: nothing of it is left on the node.
 	Finish
-	// Forget ends the worker: the pod is neither on the node nor in the API.
+	// Forget clears up the last traces and ends the worker: the pod is neither on the node nor in the API.
 	Forget
 	// Announce tells the user, by an event, that Container waits for a back-off: Reason and Message are the event's.
 	Announce

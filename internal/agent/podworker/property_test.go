@@ -204,8 +204,6 @@ func (c *chaos) end(t *rapid.T, fail bool) {
 		// The container was started and its hook failed.
 		c.perform(a)
 		o = Outcome{Reason: ReasonPostStartHookError, Message: "hook"}
-	case a.Kind == Forget || a.Kind == Finish:
-		o = c.perform(a)
 	default:
 		o = Outcome{Reason: "Failed", Message: "chaos"}
 	}
