@@ -29,17 +29,15 @@ type expressionCompiler interface {
 }
 
 // validateConditions checks the conditions under which a webhook or policy is
-// asked at all. A nil compiler stands for one that knows no variables.
-func validateConditions(conditions []admissionv1.MatchCondition, c expressionCompiler, hasParams bool, path *field.Path) field.ErrorList {
+// asked at all. They come before a policy's variables and do not know them.
+func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool, path *field.Path) field.ErrorList {
 	if len(conditions) == 0 {
 		return nil
 	}
 	if len(conditions) > maxConditions {
 		return field.ErrorList{field.TooMany(path, len(conditions), maxConditions)}
 	}
-	if c == nil {
-		c = plugincel.NewCompiler(baseEnv())
-	}
+	c := plugincel.NewCompiler(baseEnv())
 	var errs field.ErrorList
 	for i := range conditions {
 		condition, at := &conditions[i], path.Index(i)

@@ -22,7 +22,7 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 	errs = append(errs, validateParamKind(s.ParamKind)...)
 	errs = append(errs, validateMatch(s.MatchConstraints, true, specPath.Child("matchConstraints"))...)
 	hasParams := s.ParamKind != nil
-	errs = append(errs, validateConditions(s.MatchConditions, nil, hasParams, specPath.Child("matchConditions"))...)
+	errs = append(errs, validateConditions(s.MatchConditions, hasParams, specPath.Child("matchConditions"))...)
 	compiler, bad := compileVariables(s.Variables, hasParams)
 	errs = append(errs, bad...)
 	if len(s.Validations) == 0 && len(s.AuditAnnotations) == 0 {
@@ -62,7 +62,7 @@ func validateMutatingPolicy(s *admissionv1.MutatingAdmissionPolicySpec) field.Er
 	errs = append(errs, validateParamKind(s.ParamKind)...)
 	errs = append(errs, validateMatch(s.MatchConstraints, true, specPath.Child("matchConstraints"))...)
 	hasParams := s.ParamKind != nil
-	errs = append(errs, validateConditions(s.MatchConditions, nil, hasParams, specPath.Child("matchConditions"))...)
+	errs = append(errs, validateConditions(s.MatchConditions, hasParams, specPath.Child("matchConditions"))...)
 	compiler, bad := compileVariables(s.Variables, hasParams)
 	errs = append(errs, bad...)
 	errs = append(errs, oneOf(specPath.Child("reinvocationPolicy"), &s.ReinvocationPolicy,
@@ -148,7 +148,7 @@ func validateMatch(m *admissionv1.MatchResources, mustSay bool, path *field.Path
 }
 
 func validateNamedRule(r *admissionv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
-	errs := validateRule(&r.RuleWithOperations, path, true)
+	errs := validateRule(&r.RuleWithOperations, path)
 	if slices.Contains(r.Operations, admissionv1.Connect) {
 		errs = append(errs, field.NotSupported(path.Child("operations"), admissionv1.Connect,
 			[]admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Create, admissionv1.Delete, admissionv1.Update}))

@@ -61,7 +61,7 @@ func validateWebhooks(list []webhook) field.ErrorList {
 func validateWebhook(w webhook, path *field.Path) field.ErrorList {
 	errs := utilvalidation.IsFullyQualifiedName(path.Child("name"), w.name)
 	for i := range w.rules {
-		errs = append(errs, validateRule(&w.rules[i], path.Child("rules").Index(i), true)...)
+		errs = append(errs, validateRule(&w.rules[i], path.Child("rules").Index(i))...)
 	}
 	errs = append(errs, oneOf(path.Child("failurePolicy"), *w.failurePolicy, admissionv1.Fail, admissionv1.Ignore)...)
 	errs = append(errs, oneOf(path.Child("matchPolicy"), *w.matchPolicy, admissionv1.Equivalent, admissionv1.Exact)...)
@@ -78,7 +78,7 @@ func validateWebhook(w webhook, path *field.Path) field.ErrorList {
 	errs = append(errs, oneOf(path.Child("reinvocationPolicy"), w.reinvocation, admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
 	errs = append(errs, validateReviewVersions(w.reviewVersions, path.Child("admissionReviewVersions"))...)
 	errs = append(errs, validateClient(w.client, path.Child("clientConfig"))...)
-	return append(errs, validateConditions(w.conditions, nil, false, path.Child("matchConditions"))...)
+	return append(errs, validateConditions(w.conditions, false, path.Child("matchConditions"))...)
 }
 
 func selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
@@ -130,7 +130,7 @@ func validateClient(c *admissionv1.WebhookClientConfig, path *field.Path) field.
 }
 
 // validateRule checks which requests a webhook or policy wants to see.
-func validateRule(r *admissionv1.RuleWithOperations, path *field.Path, subresources bool) field.ErrorList {
+func validateRule(r *admissionv1.RuleWithOperations, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(r.Operations) == 0 {
 		errs = append(errs, field.Required(path.Child("operations"), ""))
@@ -149,11 +149,7 @@ func validateRule(r *admissionv1.RuleWithOperations, path *field.Path, subresour
 			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
 		}
 	}
-	if subresources {
-		errs = append(errs, validateResources(r.Resources, path.Child("resources"))...)
-	} else {
-		errs = append(errs, wildcardAlone(r.Resources, "resources", path.Child("resources"))...)
-	}
+	errs = append(errs, validateResources(r.Resources, path.Child("resources"))...)
 	return append(errs, oneOf(path.Child("scope"), r.Scope, admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope)...)
 }
 

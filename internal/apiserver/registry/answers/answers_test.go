@@ -1,6 +1,3 @@
-// Package answers_test compares what the API kinds make of a request with
-// recorded answers of kube-apiserver v1.36.3: the code, the object as stored,
-// or the errors, their fields, order and texts.
 package answers_test
 
 import (
@@ -73,6 +70,9 @@ func load(t *testing.T) []answer {
 	return out
 }
 
+// TestAnswers compares what the API kinds make of a request with what
+// kube-apiserver made of it: the code, the object as stored, or the errors,
+// their fields, order and texts.
 func TestAnswers(t *testing.T) {
 	server := newServer(t)
 	byResource := map[string][]answer{}
