@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -147,25 +146,15 @@ func writeExamples(dir string) error {
 // makeNetwork makes what the nodes' network namespaces are plugged into.
 func (c *cluster) makeNetwork(ctx context.Context) (string, error) {
 	for _, dir := range []string{netnsDir, "/etc/cni"} {
-		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err := c.ledger.update(func(s *State) { s.MadeDirs = append(s.MadeDirs, dir) }); err != nil {
+		if err := makeHostDir(dir); err != nil {
 			return "", err
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return "", fmt.Errorf("make %s, which nodes mount over: %w", dir, err)
 		}
 	}
 	if err := makeSwitch(c.plan); err != nil {
 		return "", err
 	}
 	text := fmt.Sprintf("%s, this machine is %s", c.plan.Subnet, c.plan.Gateway)
-	switched, err := openOutside(ctx, c.plan, c.machine.Nft)
-	if switched {
-		err = errors.Join(err, c.ledger.update(func(s *State) { s.Forwarding = true }))
-	}
-	return text, err
+	return text, openOutside(ctx, c.plan, c.machine.Nft)
 }
 
 // serverChild is the control plane's process.

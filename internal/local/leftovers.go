@@ -15,6 +15,8 @@ type Observed struct {
 	Cgroups  []string // folders, each with everything below it
 	// OtherClusters says that this machine runs more than this one.
 	OtherClusters bool
+	// Host is what clusters changed on the machine for all of them.
+	Host HostChanges
 }
 
 // RemovalKind says how a thing is removed.
@@ -47,16 +49,13 @@ type Removal struct {
 }
 
 // planRemoval lists what must be removed so that nothing of a cluster is left
-// but its data, in an order in which it can be: first what starts things, then
-// the nodes with all their processes and mounts, then what these held.
+// but its data, in an order in which it can be: first the nodes with all their
+// processes and mounts, then the server, then what these held.
 //
 // What serves other clusters too is left to them.
 func planRemoval(s State, o Observed) []Removal {
 	var removals []Removal
 	sameBoot := s.BootID == o.BootID
-	if sameBoot && o.Alive[s.Server] {
-		removals = append(removals, Removal{Kind: RemoveServer, Name: "server", Process: s.Server})
-	}
 	names := make([]string, 0, len(s.Nodes))
 	for name := range s.Nodes {
 		names = append(names, name)
@@ -70,6 +69,11 @@ func planRemoval(s State, o Observed) []Removal {
 				killed[init] = true
 			}
 		}
+	}
+	// After the nodes: their agents keep a server from stopping.
+	if sameBoot && o.Alive[s.Server] {
+		removals = append(removals, Removal{Kind: RemoveServer, Name: "server", Process: s.Server})
+		killed[s.Server] = true
 	}
 	for _, stray := range o.Strays {
 		if !killed[stray] {
@@ -91,11 +95,11 @@ func planRemoval(s State, o Observed) []Removal {
 	if o.OtherClusters {
 		return removals
 	}
-	for _, dir := range slices.Backward(s.MadeDirs) {
-		removals = append(removals, Removal{Kind: RemoveDir, Name: dir})
-	}
-	if s.Forwarding && sameBoot {
+	if o.Host.Forwarding {
 		removals = append(removals, Removal{Kind: RemoveForwarding, Name: "net.ipv4.ip_forward"})
+	}
+	for _, dir := range slices.Backward(o.Host.Dirs) {
+		removals = append(removals, Removal{Kind: RemoveDir, Name: dir})
 	}
 	return removals
 }

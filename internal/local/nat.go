@@ -26,24 +26,27 @@ table ip %[1]s {
 `, p.NATTable(), p.Subnet, p.HostLink())
 }
 
-// openOutside lets nodes out where the host itself has a way out, and reports
-// whether forwarding had to be switched on for it.
-func openOutside(ctx context.Context, p Plan, nft string) (switched bool, err error) {
+// openOutside lets nodes out where the host itself has a way out, and switches
+// the host's forwarding on for it where it was off.
+func openOutside(ctx context.Context, p Plan, nft string) error {
 	out, err := hasWayOut()
 	if err != nil || !out {
-		return false, err
+		return err
 	}
 	if err := runNft(ctx, nft, natRules(p)); err != nil {
-		return false, err
+		return err
 	}
 	now, err := os.ReadFile(forwardingFile)
 	if err != nil {
-		return false, fmt.Errorf("read IPv4 forwarding: %w", err)
+		return fmt.Errorf("read IPv4 forwarding: %w", err)
 	}
 	if strings.TrimSpace(string(now)) != "0" {
-		return false, nil
+		return nil
 	}
-	return true, setForwarding("1")
+	if err := noteHostChange(forwardingMark); err != nil {
+		return err
+	}
+	return setForwarding("1")
 }
 
 func hasWayOut() (bool, error) {

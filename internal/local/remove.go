@@ -49,7 +49,8 @@ func observe(s State) (Observed, error) {
 	o.HostLink = slices.Contains(links, s.Plan.HostLink())
 	o.OtherClusters = slices.ContainsFunc(links, func(l string) bool { return l != s.Plan.HostLink() })
 	o.Cgroups = cgroupsOf(s.Plan)
-	return o, nil
+	o.Host, err = hostChanges()
+	return o, err
 }
 
 // strays finds the processes of a cluster that its state file may not know: those
@@ -169,11 +170,11 @@ func (r Removal) apply(ctx context.Context, p Plan) error {
 	case RemoveDir:
 		err := os.Remove(r.Name)
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) {
-			return nil // somebody else uses it now
+			err = nil // somebody else uses it now
 		}
-		return err
+		return errors.Join(err, forgetHostChange(strings.ReplaceAll(r.Name, "/", "+")))
 	case RemoveForwarding:
-		return setForwarding("0")
+		return errors.Join(setForwarding("0"), forgetHostChange(forwardingMark))
 	default:
 		return fmt.Errorf("unknown kind of thing")
 	}

@@ -39,10 +39,6 @@ type State struct {
 	Supervisor Process              `json:"supervisor,omitzero"`
 	Server     Process              `json:"server,omitzero"`
 	Nodes      map[string]NodeState `json:"nodes,omitempty"`
-	// MadeDirs are folders outside the data dir that did not exist before.
-	MadeDirs []string `json:"madeDirs,omitempty"`
-	// Forwarding says that IPv4 forwarding was off on the host before.
-	Forwarding bool `json:"forwarding,omitempty"`
 }
 
 // NodeState is what runs of one node. Init is process 1 of its namespaces; the
@@ -166,6 +162,5 @@ func (l *ledger) read() State {
 	for name, node := range l.state.Nodes {
 		s.Nodes[name] = node
 	}
-	s.MadeDirs = slices.Clone(l.state.MadeDirs)
 	return s
 }

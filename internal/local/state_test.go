@@ -99,7 +99,7 @@ func TestPlanRemoval(t *testing.T) {
 		return strings.Join(all, "; ")
 	}
 	s := testState("/d")
-	s.MadeDirs, s.Forwarding = []string{"/run/netns", "/etc/cni"}, true
+	host := HostChanges{Dirs: []string{"/run/netns", "/etc/cni"}, Forwarding: true}
 	id := s.Plan.ID
 	running := map[Process]bool{s.Server: true, {11, 101}: true}
 	for _, tc := range []struct {
@@ -111,22 +111,21 @@ func TestPlanRemoval(t *testing.T) {
 		{
 			"everything, processes first", Observed{
 				BootID: "boot-1", Alive: running, Strays: []Process{{11, 101}, {99, 9}},
-				Netns: []string{"everynode-" + id}, HostLink: true, Cgroups: []string{"/cg"},
+				Netns: []string{"everynode-" + id}, HostLink: true, Cgroups: []string{"/cg"}, Host: host,
 			}, nil,
-			"server server; process node-1; process stray; host link evn" + id + "; network namespace everynode-" + id +
-				"; nftables table everynode-" + id + "; cgroup /cg; folder /etc/cni; folder /run/netns; IPv4 forwarding net.ipv4.ip_forward",
+			"process node-1; server server; process stray; host link evn" + id + "; network namespace everynode-" + id +
+				"; nftables table everynode-" + id + "; cgroup /cg; IPv4 forwarding net.ipv4.ip_forward; folder /etc/cni; folder /run/netns",
 		},
 		{
-			"what other clusters need stays", Observed{BootID: "boot-1", OtherClusters: true}, nil,
+			"what other clusters need stays", Observed{BootID: "boot-1", OtherClusters: true, Host: host}, nil,
 			"nftables table everynode-" + id,
 		},
 		{
-			"after a restart of the machine the numbers are other processes'", Observed{BootID: "boot-2", Alive: running}, nil,
-			"folder /etc/cni; folder /run/netns",
+			"after a restart of the machine the numbers are other processes'", Observed{BootID: "boot-2", Alive: running}, nil, "",
 		},
 		{
 			"simulated nodes leave a server at most", Observed{BootID: "boot-1", Alive: running},
-			func(s *State) { s.Plan.Runtime, s.Nodes, s.MadeDirs, s.Forwarding = RuntimeSimulated, nil, nil, false },
+			func(s *State) { s.Plan.Runtime, s.Nodes = RuntimeSimulated, nil },
 			"server server",
 		},
 	} {

@@ -152,7 +152,6 @@ func cleanAfterCrash(ctx context.Context, last *State, report Report) error {
 // stopped forgets everything that ran.
 func (s *State) stopped() {
 	s.Phase, s.Supervisor, s.Server, s.Nodes = PhaseStopped, Process{}, Process{}, nil
-	s.MadeDirs, s.Forwarding = nil, false
 }
 
 // prepare decides everything about the cluster and checks what can be checked
