@@ -53,6 +53,37 @@ type trackedPod struct {
 	// doomedUntil is set from the moment its deletion leaves Ready; until then
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
+	// readyFrom is when it became ready, but not after we first saw it: the
+	// node's clock may be ahead of ours.
+	readyFrom time.Time
+}
+
+// update takes a new state of the pod in.
+func (p *trackedPod) update(info PodInfo, now time.Time) {
+	if !p.info.Ready || p.info.ReadySince != info.ReadySince {
+		p.readyFrom = info.ReadySince
+		if p.readyFrom.After(now) {
+			p.readyFrom = now
+		}
+	}
+	p.info = info
+	if info.Terminating {
+		p.doomedUntil = time.Time{}
+	}
+}
+
+// availableAt returns from when on the pod counts as available; false if it is
+// not on its way there.
+func (p *trackedPod) availableAt(minReadySeconds int32) (time.Time, bool) {
+	switch {
+	case !p.info.Ready:
+		return time.Time{}, false
+	case minReadySeconds <= 0:
+		return time.Time{}, true
+	case p.readyFrom.IsZero():
+		return time.Time{}, false
+	}
+	return p.readyFrom.Add(time.Duration(minReadySeconds) * time.Second), true
 }
 
 // live tells whether the pod is not on its way out.

@@ -127,25 +127,6 @@ func utc(t metav1.Time) time.Time {
 	return t.Time.UTC()
 }
 
-// availableAt returns from when on the pod counts as available; false if it is
-// not on its way there.
-func (p *PodInfo) availableAt(minReadySeconds int32) (time.Time, bool) {
-	switch {
-	case !p.Ready:
-		return time.Time{}, false
-	case minReadySeconds <= 0:
-		return time.Time{}, true
-	case p.ReadySince.IsZero():
-		return time.Time{}, false
-	}
-	return p.ReadySince.Add(time.Duration(minReadySeconds) * time.Second), true
-}
-
-func (p *PodInfo) available(minReadySeconds int32, now time.Time) bool {
-	at, ok := p.availableAt(minReadySeconds)
-	return ok && !at.After(now)
-}
-
 // older orders the pods of a cell: bound ones first, then by age, then by name.
 // The first is the one that is kept and reported.
 func older(a, b *PodInfo) int {

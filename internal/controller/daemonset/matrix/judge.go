@@ -135,7 +135,7 @@ func (j *judgement) wakeAt(t time.Time) { j.verdict.wake = sooner(j.verdict.wake
 
 // isAvailable also arms the timer for the moment when the answer turns.
 func (j *judgement) isAvailable(p *trackedPod) bool {
-	at, ok := p.info.availableAt(j.spec.MinReadySeconds)
+	at, ok := p.availableAt(j.spec.MinReadySeconds)
 	if ok && at.After(j.now) {
 		j.wakeAt(at)
 		return false

@@ -169,7 +169,8 @@ func (m *Matrix) UpdatePod(info PodInfo) {
 	p := m.pods[info.UID]
 	switch {
 	case p == nil:
-		p = &trackedPod{info: info}
+		p = &trackedPod{}
+		p.update(info, m.now)
 		m.pods[info.UID] = p
 		m.attach(p)
 		return
@@ -179,17 +180,14 @@ func (m *Matrix) UpdatePod(info PodInfo) {
 	c := p.cell
 	if c == nil || info.Owner != p.info.Owner || info.Node != p.info.Node {
 		m.detach(p)
-		p.info = info
+		p.update(info, m.now)
 		m.attach(p)
 		return
 	}
 	m.countRevision(c.row, p.info.Revision, -1)
 	m.countRevision(c.row, info.Revision, 1)
 	c.remove(p)
-	p.info = info
-	if info.Terminating {
-		p.doomedUntil = time.Time{}
-	}
+	p.update(info, m.now)
 	c.insert(p)
 	m.refresh(c)
 }

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,7 +52,7 @@ func (w *world) countStatus(st *Status, ds DaemonSetInfo, wanted bool, here []Po
 	if here[0].Ready {
 		st.Ready++
 	}
-	if here[0].available(ds.MinReadySeconds, w.now) {
+	if w.available(here[0], ds) {
 		st.Available++
 	}
 	if here[0].Revision == ds.Revision {
@@ -72,7 +73,7 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		}
 	}
 	_, creating := w.creating[cellKey(ds.UID, node)]
-	up := func(p PodInfo) bool { return p.available(ds.MinReadySeconds, w.now) }
+	up := func(p PodInfo) bool { return w.available(p, ds) }
 	switch {
 	case len(older) > 1 || len(newer) > 1:
 		out.unavailable++
@@ -96,6 +97,15 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 			out.surges++
 		}
 	}
+}
+
+// available: ready for long enough, on a clock that is not ahead of ours.
+func (w *world) available(p PodInfo, ds DaemonSetInfo) bool {
+	since := p.ReadySince
+	if seen := w.sawReady[p.UID]; seen.Before(since) {
+		since = seen
+	}
+	return p.Ready && w.now.Sub(since) >= time.Duration(ds.MinReadySeconds)*time.Second
 }
 
 // fits judges a node the plain way: build the pod's tolerations and selectors

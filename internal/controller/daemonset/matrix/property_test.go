@@ -90,7 +90,8 @@ func drawPodChange(t *rapid.T, w *world) {
 	case "run":
 		p.Bound = true
 		if !p.Ready && p.Phase == PodActive {
-			p.Ready, p.ReadySince = true, w.now
+			ahead := rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "clock ahead")
+			p.Ready, p.ReadySince = true, w.now.Add(ahead)
 		}
 	case "unready":
 		p.Ready, p.ReadySince = false, time.Time{}

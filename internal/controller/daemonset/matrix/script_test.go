@@ -23,7 +23,7 @@ import (
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
-//	          pending bound ready unready failed succeeded terminating gone adopting adopted
+//	          pending bound ready ahead unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
 //	ready                                  prints the actions and takes them in flight
 //	done [ok|failed|unknown|gone|taken] [unseen]   answers all that is in flight; the
@@ -205,6 +205,8 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states 
 			if p.Bound = true; !p.Ready {
 				p.Ready, p.ReadySince = true, s.now
 			}
+		case "ahead": // ready, by a clock that is an hour ahead
+			p.Bound, p.Ready, p.ReadySince = true, true, s.now.Add(time.Hour)
 		case "unready":
 			p.Ready, p.ReadySince = false, time.Time{}
 		case "failed":

@@ -37,6 +37,8 @@ type world struct {
 	// late are actions that were answered before their event came.
 	late []Action
 	uids map[*CreatePod]types.UID
+	// sawReady is when a pod was first seen ready.
+	sawReady map[types.UID]time.Time
 }
 
 type expected struct {
@@ -52,7 +54,7 @@ func newWorld(cfg Config) *world {
 		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
 		doomed: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
-		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{},
+		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
 	}
 	w.m.Tick(w.now)
 	return w
@@ -78,6 +80,9 @@ func (w *world) setNode(n NodeInfo) { w.nodes[n.Name] = n; w.m.UpdateNode(n) }
 func (w *world) dropNode(n string)  { delete(w.nodes, n); w.m.DeleteNode(n) }
 
 func (w *world) setPod(p PodInfo) {
+	if old := w.pods[p.UID]; p.Ready && (!old.Ready || old.ReadySince != p.ReadySince) {
+		w.sawReady[p.UID] = w.now
+	}
 	w.pods[p.UID] = p
 	if cell := cellKey(p.Owner, p.Node); w.creating[cell].answered && w.creating[cell].uid == p.UID {
 		delete(w.creating, cell)
