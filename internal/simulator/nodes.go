@@ -17,14 +17,16 @@ import (
 // nodes is the list of the simulated nodes and keeps them alive.
 type nodes struct {
 	config *Config
-	queue  workqueue.TypedRateLimitingInterface[string]
+	// queue holds the nodes to be registered or corrected, beats those whose heartbeat is due: it must not wait until
+	// thousands of others are registered.
+	queue, beats workqueue.TypedRateLimitingInterface[string]
 
 	mu     sync.Mutex
 	byName map[string]*node
 }
 
-// node is one simulated node. Its fields are guarded by nodes.mu, but lease and its like belong to the worker that has the
-// node's name from the queue.
+// node is one simulated node. Its fields are guarded by nodes.mu, but lease and renewAt by busy, which is held while the
+// node acts.
 type node struct {
 	name   string
 	number int
@@ -39,18 +41,23 @@ type node struct {
 	pods    *addresses
 	podCIDR string
 
+	busy    sync.Mutex
 	lease   *coordinationv1.Lease
 	renewAt time.Time
 }
 
 func newNodes(config *Config) *nodes {
+	return &nodes{config: config, queue: nameQueue(config), beats: nameQueue(config), byName: map[string]*node{}}
+}
+
+func nameQueue(config *Config) workqueue.TypedRateLimitingInterface[string] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second)
-	return &nodes{
-		config: config,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
-			workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock}),
-		byName: map[string]*node{},
-	}
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})
+}
+
+func (n *nodes) shutDown() {
+	n.queue.ShutDown()
+	n.beats.ShutDown()
 }
 
 // start brings a node to life; first is when its first heartbeat after the one at its registration is due.
@@ -164,10 +171,10 @@ func (n *nodes) gone(object *corev1.Node) {
 	known.object, known.pods, known.deleted = nil, nil, true
 }
 
-// work keeps nodes alive until the queue is shut down.
-func (n *nodes) work(ctx context.Context) {
+// work takes nodes from one of the queues until it is shut down.
+func (n *nodes) work(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) {
 	for {
-		name, quit := n.queue.Get()
+		name, quit := queue.Get()
 		if quit {
 			return
 		}
@@ -176,24 +183,26 @@ func (n *nodes) work(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			klog.FromContext(ctx).Error(err, "Could not keep simulated node alive, will try again", "node", name)
-			n.queue.AddRateLimited(name)
+			queue.AddRateLimited(name)
 		default:
-			n.queue.Forget(name)
+			queue.Forget(name)
 			if next > 0 {
-				n.queue.AddAfter(name, next)
+				n.beats.AddAfter(name, next)
 			}
 		}
-		n.queue.Done(name)
+		queue.Done(name)
 	}
 }
 
-// sync registers the node, says that it is well and renews its lease, as far as that is due. It returns when to come
-// again; 0 for a node that is not alive.
+// sync registers the node, says that it is well and renews its lease, as far as that is due. It returns when the next
+// heartbeat is; 0 for a node that is not alive.
 func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
 	known, alive := n.get(name)
 	if !alive {
 		return 0, nil
 	}
+	known.busy.Lock()
+	defer known.busy.Unlock()
 	object, err := n.register(ctx, known)
 	if err != nil {
 		return 0, err

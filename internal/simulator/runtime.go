@@ -97,16 +97,9 @@ func (p *pod) perform(object *corev1.Pod, action podworker.Action, now time.Time
 	case podworker.CreateSandbox:
 		outcome = p.createSandbox(object, action, now)
 	case podworker.PullImage:
-		image := p.imageOf(object, action.Container)
-		if behaviour := p.image(image); behaviour.StartDelay > 0 || behaviour.PullError != "" {
-			p.note(action.Container, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", image))
-			p.pulling, p.pulled = &action, now.Add(behaviour.StartDelay)
-			if behaviour.StartDelay == 0 {
-				p.endPull(object, now)
-			}
+		if p.startPull(object, action, now) {
 			return
 		}
-		p.notePull(action.Container, image, outcome, false)
 	case podworker.StartContainer:
 		p.startContainer(object, action, now)
 	case podworker.Announce:
@@ -144,6 +137,22 @@ func (p *pod) createSandbox(object *corev1.Pod, action podworker.Action, now tim
 	}
 	p.runtime.Sandboxes = append(p.runtime.Sandboxes, sandbox)
 	return podworker.Outcome{}
+}
+
+// startPull begins a pull and returns true, or false if the image is there.
+func (p *pod) startPull(object *corev1.Pod, action podworker.Action, now time.Time) bool {
+	image := p.imageOf(object, action.Container)
+	behaviour := p.image(image)
+	if behaviour.StartDelay == 0 && behaviour.PullError == "" {
+		p.notePull(action.Container, image, podworker.Outcome{}, false)
+		return false
+	}
+	p.note(action.Container, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", image))
+	p.pulling, p.pulled = &action, now.Add(behaviour.StartDelay)
+	if behaviour.StartDelay == 0 {
+		p.endPull(object, now)
+	}
+	return true
 }
 
 func (p *pod) endPull(object *corev1.Pod, now time.Time) {

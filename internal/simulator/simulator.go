@@ -51,7 +51,8 @@ type Config struct {
 	// LeaseDuration is how long a node counts as alive after a heartbeat, default 40 s, and Heartbeat how often it gives
 	// one, default 20 s: with thousands of nodes heartbeats are most of what an idle cluster does.
 	LeaseDuration, Heartbeat time.Duration
-	// PodWorkers and NodeWorkers bound the writes under way, default 32 and 16.
+	// PodWorkers and NodeWorkers bound the writes under way, default 32 and 16; half as many as the latter again are kept
+	// for heartbeats.
 	PodWorkers, NodeWorkers int
 }
 
@@ -141,7 +142,7 @@ func (s *Simulator) firstHeartbeat(i int) time.Duration {
 func (s *Simulator) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName("simulator")
 	ctx = klog.NewContext(ctx, logger)
-	defer s.nodes.queue.ShutDown()
+	defer s.nodes.shutDown()
 	defer s.pods.queue.ShutDown()
 	if err := s.watch(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -152,13 +153,16 @@ func (s *Simulator) Run(ctx context.Context) error {
 	logger.V(1).Info("Simulating nodes", "nodes", s.config.Nodes)
 	var workers sync.WaitGroup
 	for range s.config.NodeWorkers {
-		workers.Go(func() { s.nodes.work(ctx) })
+		workers.Go(func() { s.nodes.work(ctx, s.nodes.queue) })
+	}
+	for range (s.config.NodeWorkers + 1) / 2 {
+		workers.Go(func() { s.nodes.work(ctx, s.nodes.beats) })
 	}
 	for range s.config.PodWorkers {
 		workers.Go(func() { s.pods.work(ctx) })
 	}
 	<-ctx.Done()
-	s.nodes.queue.ShutDown()
+	s.nodes.shutDown()
 	s.pods.queue.ShutDown()
 	workers.Wait()
 	return nil

@@ -426,3 +426,27 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 		}
 	})
 }
+
+// slowWriter takes a minute to create a node.
+type slowWriter struct{ Writer }
+
+func (w slowWriter) CreateNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+	time.Sleep(time.Minute)
+	return w.Writer.CreateNode(ctx, node)
+}
+
+func TestHeartbeatsDoNotWaitForRegistrations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 1, NodeWorkers: 1}, nil)
+		c.nodes.config.Writer = slowWriter{c.nodes.config.Writer}
+		for i := range 5 {
+			c.StartNode(fmt.Sprintf("late-%d", i))
+		}
+		for range 6 {
+			c.pass(40 * time.Second)
+			if age := time.Since(c.renewed("sim-0001")); age > 20*time.Second {
+				t.Errorf("the last heartbeat is %s ago while others register, want at most 20 s", age)
+			}
+		}
+	})
+}

@@ -99,15 +99,21 @@ func count(pod *cache.Pod, all *cache.Cache, sort corev1.UnsatisfiableConstraint
 		tolerated := toleratesAll(node.Object.Spec.Taints, pod.Object.Spec.Tolerations)
 		for i := range constraints {
 			c := &constraints[i]
-			affinityHonoured := c.api.NodeAffinityPolicy == nil || *c.api.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
-			taintsHonoured := c.api.NodeTaintsPolicy != nil && *c.api.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-			if affinityHonoured && !matches || taintsHonoured && !tolerated {
+			if !c.includes(matches, tolerated) {
 				continue
 			}
 			c.counts[node.Object.Labels[c.api.TopologyKey]] += c.selected(pod.Object.Namespace, node)
 		}
 	}
 	return constraints
+}
+
+// includes reports whether a node counts, of which is said whether the pod's node affinity matches it and whether the pod
+// tolerates its taints. Affinity is looked at unless the constraint says no, taints only if it says yes.
+func (c *constraint) includes(matches, tolerated bool) bool {
+	affinity := c.api.NodeAffinityPolicy == nil || *c.api.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
+	taints := c.api.NodeTaintsPolicy != nil && *c.api.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	return (matches || !affinity) && (tolerated || !taints)
 }
 
 func newConstraint(api *corev1.TopologySpreadConstraint, pod *corev1.Pod) constraint {
