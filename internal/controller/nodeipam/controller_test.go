@@ -1,0 +1,171 @@
+package nodeipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// cluster is the nodes as cache and API server hold them.
+type cluster struct {
+	nodes  map[string]*corev1.Node
+	fail   error // of the next write
+	events []string
+}
+
+// Get implements client.Reader.
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	node := c.nodes[key.Name]
+	if node == nil {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+	}
+	*object.(*corev1.Node) = *node
+	return nil
+}
+
+// List implements client.Reader.
+func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	for _, node := range c.nodes {
+		list.(*corev1.NodeList).Items = append(list.(*corev1.NodeList).Items, *node)
+	}
+	return nil
+}
+
+// SetPodCIDR implements api.
+func (c *cluster) SetPodCIDR(_ context.Context, node *corev1.Node, block netip.Prefix) error {
+	if err := c.fail; err != nil {
+		c.fail = nil
+		return err
+	}
+	c.add(node.Name, string(node.UID), block.String())
+	return nil
+}
+
+// Eventf implements Recorder.
+func (c *cluster) Eventf(_ runtime.Object, _, reason, format string, args ...any) {
+	c.events = append(c.events, reason+": "+fmt.Sprintf(format, args...))
+}
+
+func (c *cluster) add(name, uid, cidr string) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}}
+	if cidr != "" {
+		node.Spec.PodCIDR, node.Spec.PodCIDRs = cidr, []string{cidr}
+	}
+	c.nodes[name] = node
+}
+
+func newCluster(t *testing.T, network string) (*cluster, func(name string) error) {
+	t.Helper()
+	c := &cluster{nodes: map[string]*corev1.Node{}}
+	r, err := newReconciler(c, Config{ClusterCIDR: netip.MustParsePrefix(network), Client: fake.NewClientset(), Events: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.api = c
+	return c, func(name string) error {
+		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+		return err
+	}
+}
+
+func (c *cluster) expect(t *testing.T, name, cidr string) {
+	t.Helper()
+	if got := c.nodes[name].Spec.PodCIDR; got != cidr {
+		t.Errorf("node %s has %q, want %q", name, got, cidr)
+	}
+}
+
+func TestTakenBlocksAreKnownBeforeTheFirstIsGiven(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/22")
+	c.add("new", "1", "")
+	c.add("old", "2", "10.0.0.0/24")
+	c.add("foreign", "3", "192.168.0.0/24")
+	if err := reconcileNode("new"); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, "new", "10.0.1.0/24")
+	c.expect(t, "old", "10.0.0.0/24")
+}
+
+func TestFailedWriteIsRepeatedWithTheSameBlock(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/22")
+	c.add("n", "1", "")
+	c.fail = errors.New("no connection")
+	if err := reconcileNode("n"); err == nil {
+		t.Fatal("a failed write was not reported")
+	}
+	if err := reconcileNode("n"); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, "n", "10.0.0.0/24")
+}
+
+func TestFullNetworkAndFreedBlocks(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/23")
+	for i, name := range []string{"a", "b", "c"} {
+		c.add(name, fmt.Sprint(i), "")
+	}
+	if err := errors.Join(reconcileNode("a"), reconcileNode("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := reconcileNode("c"); err == nil {
+		t.Error("a third block of two was given out")
+	}
+	if want := []string{"CIDRNotAvailable: Node c status is now: CIDRNotAvailable"}; !slices.Equal(c.events, want) {
+		t.Errorf("events %q, want %q", c.events, want)
+	}
+	delete(c.nodes, "a")
+	if err := errors.Join(reconcileNode("a"), reconcileNode("c")); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, "c", "10.0.0.0/24")
+}
+
+func TestNodeMadeAgainUnderItsName(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/22")
+	c.add("n", "1", "")
+	if err := reconcileNode("n"); err != nil {
+		t.Fatal(err)
+	}
+	c.add("n", "2", "") // its deletion was not seen
+	if err := reconcileNode("n"); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(t, "n", "10.0.1.0/24")
+	for _, name := range []string{"x", "y", "z"} {
+		c.add(name, name, "")
+		if err := reconcileNode(name); err != nil {
+			t.Fatalf("the old incarnation's block was never freed: %v", err)
+		}
+	}
+}
+
+func TestBlockHeldTwiceStaysTaken(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/23")
+	c.add("a", "1", "10.0.0.0/24")
+	c.add("b", "2", "10.0.0.0/24") // by hand
+	c.add("c", "3", "")
+	if err := reconcileNode("c"); err != nil {
+		t.Fatal(err)
+	}
+	delete(c.nodes, "a")
+	if err := reconcileNode("a"); err != nil {
+		t.Fatal(err)
+	}
+	c.add("d", "4", "")
+	if err := reconcileNode("d"); err == nil {
+		t.Errorf("node d got %s, which b still has", c.nodes["d"].Spec.PodCIDR)
+	}
+}
