@@ -6,7 +6,9 @@ import (
 )
 
 func setContainerDefaults(c *corev1.Container) {
-	fill(&c.ImagePullPolicy, pullPolicy(c.Image))
+	if c.ImagePullPolicy == "" { // Parsing an image's name is slow, and stored objects need not.
+		c.ImagePullPolicy = pullPolicy(c.Image)
+	}
 	fill(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {

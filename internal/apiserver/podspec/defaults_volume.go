@@ -28,7 +28,9 @@ func setVolumeDefaults(v *corev1.Volume) {
 		setProjectedDefaults(v.Projected)
 	}
 	if v.Image != nil {
-		fill(&v.Image.PullPolicy, pullPolicy(v.Image.Reference))
+		if v.Image.PullPolicy == "" {
+			v.Image.PullPolicy = pullPolicy(v.Image.Reference)
+		}
 	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
 		fillPointer(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
