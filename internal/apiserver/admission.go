@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
+	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
@@ -32,7 +33,10 @@ type plugin struct {
 // those see objects as they will be stored.
 func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security) error {
 	options := genericoptions.NewAdmissionOptions()
-	own := plugins(client, factory, s)
+	own, err := plugins(client, factory, s)
+	if err != nil {
+		return err
+	}
 	names := make([]string, 0, len(own))
 	for _, p := range own {
 		options.Plugins.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.impl, nil })
@@ -51,8 +55,12 @@ func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *re
 	return nil
 }
 
-func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security) []plugin {
+func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security) ([]plugin, error) {
 	classes := factory.Scheduling().V1().PriorityClasses()
+	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
+	if err != nil {
+		return nil, fmt.Errorf("set up pod security: %w", err)
+	}
 	return []plugin{
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"ServiceAccount", serviceaccount.New(s.getters)},
@@ -60,6 +68,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
 		{"NodeRestriction", nodeauth.NewRestriction(s.pods)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
+		{"PodSecurity", podSecurity},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
-	}
+	}, nil
 }

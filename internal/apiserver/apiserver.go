@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -68,7 +69,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	kinds := registry.Kinds()
 	types := scheme.New(kinds)
-	s := &Server{transport: &inProcess{}, kinds: kinds}
+	s := &Server{transport: newInProcess(), kinds: kinds}
 	generic := genericConfig(types)
 	if err := s.secure(generic, cfg); err != nil {
 		return nil, err
@@ -105,6 +106,13 @@ func New(cfg Config) (*Server, error) {
 	}
 	if err := registry.Install(s.generic, kinds, installation); err != nil {
 		return nil, err
+	}
+	discovery, err := security.issuer.Discovery("https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)))
+	if err != nil {
+		return nil, fmt.Errorf("set up the issuer's discovery: %w", err)
+	}
+	for path, handler := range discovery {
+		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
 	}
 	if err := s.addHooks(cfg, client, security); err != nil {
 		return nil, err

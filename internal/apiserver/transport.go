@@ -9,23 +9,31 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 )
 
 // inProcess is a transport that calls the server's own handler, so that the
 // parts of the control plane need no socket and no TLS to reach it. The whole
 // chain of filters (authentication, authorization, admission) still applies.
-type inProcess struct{ handler atomic.Pointer[http.Handler] }
+type inProcess struct {
+	handler http.Handler
+	serving chan struct{}
+}
 
-// serve sets the handler; requests before that fail.
-func (t *inProcess) serve(h http.Handler) { t.handler.Store(&h) }
+func newInProcess() *inProcess { return &inProcess{serving: make(chan struct{})} }
+
+// serve sets the handler, once; requests before that wait for it.
+func (t *inProcess) serve(h http.Handler) {
+	t.handler = h
+	close(t.serving)
+}
 
 // RoundTrip implements http.RoundTripper. It returns when the handler has sent
 // its header; the body streams.
 func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
-	h := t.handler.Load()
-	if h == nil {
-		return nil, errors.New("the API server is not serving yet")
+	select {
+	case <-t.serving:
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
 	}
 	in := req.Clone(detached{req.Context()})
 	in.RequestURI = req.URL.RequestURI()
@@ -49,7 +57,7 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 			w.WriteHeader(http.StatusOK)
 			_ = writer.Close()
 		}()
-		(*h).ServeHTTP(w, in)
+		t.handler.ServeHTTP(w, in)
 	}()
 	select {
 	case <-w.started:

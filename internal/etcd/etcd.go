@@ -108,12 +108,25 @@ func config(o Options) (*embed.Config, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	logs := zap.NewProductionConfig()
 	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
-	logger, err := logs.Build(zap.WithFatalHook(zapcore.WriteThenPanic))
+	logger, err := logs.Build(zap.WithFatalHook(zapcore.WriteThenPanic), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
 	if err != nil {
 		return nil, fmt.Errorf("make the database's logger: %w", err)
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg, nil
+}
+
+// quiet drops an error that every new database logs once, before it has written
+// anything from which its version could be told.
+type quiet struct{ zapcore.Core }
+
+func (q quiet) With(fields []zapcore.Field) zapcore.Core { return quiet{q.Core.With(fields)} }
+
+func (q quiet) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Message == "failed to update storage version" {
+		return ce
+	}
+	return q.Core.Check(e, ce)
 }
 
 // checkDatabase reads the database's head. etcd itself would crash the process
