@@ -24,6 +24,7 @@
 // number and its start time are those that were written down.
 //
 // The files: options, plan, subnet, machine, containerdconf and leftovers
-// decide; network, enter, nodeinit, process and remove act on the kernel;
-// supervisor, node and child run the processes; up and down are the two verbs.
+// decide; network, nat, enter, nodeinit, process, host and remove act on the
+// kernel; cluster, node, child and resize keep the processes running; ready and
+// progress say how far it is; up, down and image are the verbs.
 package local
