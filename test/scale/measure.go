@@ -39,6 +39,7 @@ type result struct {
 // bench is one run: a control plane of its own in a process of its own.
 type bench struct {
 	options
+	dir    string
 	client kubernetes.Interface
 	server *exec.Cmd
 	ended  chan error
@@ -50,9 +51,9 @@ func measure(ctx context.Context, o options) (r result, err error) {
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{options: o, ended: make(chan error, 1)}
+	b := &bench{options: o, dir: dir}
 	start := time.Now()
-	if err := b.start(ctx, dir); err != nil {
+	if err := b.start(ctx); err != nil {
 		return r, err
 	}
 	defer b.stop()
@@ -76,24 +77,31 @@ func measure(ctx context.Context, o options) (r result, err error) {
 	return r, err
 }
 
-func (b *bench) start(ctx context.Context, dir string) error {
+// start runs a server on the run's folder, for the first time or again.
+func (b *bench) start(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(dir, "server.log"))
+	log, err := os.OpenFile(filepath.Join(b.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	data := filepath.Join(dir, "data")
+	data := filepath.Join(b.dir, "data")
+	// The server writes it anew when it is ready.
+	if err := os.RemoveAll(filepath.Join(data, "kubeconfig")); err != nil {
+		return err
+	}
 	b.server = exec.Command(b.binary, "server", "--data-dir", data, "--listen", "127.0.0.1:"+port, "--simulated-nodes", strconv.Itoa(b.nodes))
 	b.server.Stdout, b.server.Stderr = log, log
 	b.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := b.server.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", b.binary, err)
 	}
-	go func() { b.ended <- b.server.Wait() }()
+	ended, server := make(chan error, 1), b.server
+	b.ended = ended
+	go func() { ended <- server.Wait() }()
 	return b.until(ctx, "the control plane", func(context.Context) (bool, error) {
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(data, "kubeconfig"))
 		if errors.Is(err, os.ErrNotExist) {
@@ -164,6 +172,14 @@ func (b *bench) nodesReady(ctx context.Context) error {
 }
 
 func (b *bench) create(ctx context.Context) error {
+	if err := b.apply(ctx); err != nil {
+		return err
+	}
+	return b.available(ctx)
+}
+
+// apply creates the DaemonSet and does not wait for its pods.
+func (b *bench) apply(ctx context.Context) error {
 	labels := map[string]string{"app": "bench"}
 	unavailable := intstr.Parse(b.unavailable)
 	ds := &appsv1.DaemonSet{
@@ -177,10 +193,8 @@ func (b *bench) create(ctx context.Context) error {
 			},
 		},
 	}
-	if _, err := b.client.AppsV1().DaemonSets("default").Create(ctx, ds, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	return b.available(ctx)
+	_, err := b.client.AppsV1().DaemonSets("default").Create(ctx, ds, metav1.CreateOptions{})
+	return err
 }
 
 func (b *bench) update(ctx context.Context) error {

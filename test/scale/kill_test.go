@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodesToKillOver is how many pods are on their way when the server is killed.
+const nodesToKillOver = 1000
+
+// TestKilledServerLosesAndDoublesNothing kills the control plane, with -9, while
+// it creates a thousand pods, and again after the restart. In the end every node
+// must have exactly one.
+func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a thousand nodes")
+	}
+	ctx := context.Background()
+	b := &bench{options: options{binary: binary(t), nodes: nodesToKillOver, unavailable: "10%"}, dir: t.TempDir()}
+	must(t, b.start(ctx))
+	t.Cleanup(func() { b.stop() })
+	must(t, b.nodesReady(ctx))
+	must(t, b.apply(ctx))
+	for _, share := range []int{4, 2} {
+		must(t, b.until(ctx, "some of the pods", func(ctx context.Context) (bool, error) {
+			pods, err := b.pods(ctx)
+			return len(pods) >= nodesToKillOver/share, err
+		}))
+		must(t, b.server.Process.Kill())
+		<-b.ended
+		must(t, b.start(ctx))
+	}
+	must(t, b.available(ctx))
+	pods, err := b.pods(ctx)
+	must(t, err)
+	perNode := map[string]int{}
+	for _, p := range pods {
+		perNode[p.Spec.NodeName]++
+		if p.Status.Phase != corev1.PodRunning {
+			t.Errorf("pod %s on %q is %s, want Running", p.Name, p.Spec.NodeName, p.Status.Phase)
+		}
+	}
+	for node, n := range perNode {
+		if n != 1 {
+			t.Errorf("node %q has %d pods, want 1", node, n)
+		}
+	}
+	if len(perNode) != nodesToKillOver {
+		t.Errorf("%d nodes have pods, want %d", len(perNode), nodesToKillOver)
+	}
+}
+
+func (b *bench) pods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := b.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func binary(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("EVERYNODE_BINARY")
+	if path == "" {
+		path = filepath.Join("..", "..", "bin", "everynode")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the program under test is missing: %v; run make build, or set EVERYNODE_BINARY", err)
+	}
+	return path
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
