@@ -19,7 +19,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/everynode/everynode/internal/agent/cri"
 )
@@ -289,14 +288,4 @@ func goarch(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// containers lists the containers of the box image, by name and state.
-func (m *machine) containers(t *testing.T) []*runtimeapi.Container {
-	t.Helper()
-	list, err := m.services.Runtime.ListContainers(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
 }

@@ -155,7 +155,7 @@ func (p *pods) has(uid types.UID) bool {
 	return ok
 }
 
-// RuntimeFailed keeps the error for whoever asks whether the node is well.
+// RuntimeFailed says so once, until the runtime can be read again.
 func (p *pods) RuntimeFailed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,13 +163,6 @@ func (p *pods) RuntimeFailed(err error) {
 		klog.FromContext(p.ctx).Error(err, "Could not look through the container runtime")
 	}
 	p.runtimeErr = err
-}
-
-// runtimeError is why the runtime could not be read the last time, nil if it could.
-func (p *pods) runtimeError() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.runtimeErr
 }
 
 // probeChanged wakes the pod's worker.

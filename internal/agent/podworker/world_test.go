@@ -26,7 +26,6 @@ type world struct {
 	failNext map[ActionKind]Outcome
 	// started lists what was ever started, for the invariants.
 	started map[string][]uint32
-	removed []Container
 	// killsLost lets kills end without effect.
 	killsLost bool
 }
@@ -74,9 +73,6 @@ func (w *world) perform(a Action) Outcome {
 		}
 	case RemoveContainer:
 		w.runtime.Containers = slices.DeleteFunc(w.runtime.Containers, func(c Container) bool {
-			if c.ID == a.ContainerID {
-				w.removed = append(w.removed, c)
-			}
 			return c.ID == a.ContainerID
 		})
 	case RemoveSandbox:
