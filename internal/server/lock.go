@@ -29,7 +29,7 @@ func lock(dataDir string) (release func(), err error) {
 		}
 		return nil, fmt.Errorf("the data directory %s is in use by another everynode server (%s); stop that one first, or choose another --data-dir", dataDir, owner)
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {
