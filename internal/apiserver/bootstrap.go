@@ -61,7 +61,7 @@ func ensureEndpoints(ctx context.Context, cfg Config, client kubernetes.Interfac
 	wanted := &corev1.Endpoints{ //nolint:staticcheck // Old clients still read Endpoints.
 		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
 		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // See above.
-			Addresses: []corev1.EndpointAddress{{IP: address}}, //nolint:staticcheck // See above.
+			Addresses: []corev1.EndpointAddress{{IP: address}},
 			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: protocol}},
 		}},
 	}

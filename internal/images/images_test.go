@@ -5,13 +5,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/fstest"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-
-	"os"
 )
 
 func programs() fstest.MapFS {

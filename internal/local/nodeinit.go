@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/everynode/everynode/internal/images"
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/images"
 )
 
 // Where things are inside a node.

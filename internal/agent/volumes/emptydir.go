@@ -154,7 +154,7 @@ func mountFS(kind string, magic int64, dir string, options []string) error {
 		if err := unix.Statfs(dir, &stat); err != nil {
 			return fmt.Errorf("look at mount %s: %w", dir, err)
 		}
-		if int64(stat.Type) == magic {
+		if int64(stat.Type) == magic { //nolint:unconvert // Some machines have other types there.
 			return nil
 		}
 		return errors.New("volume directory is a mount of another kind")
