@@ -50,7 +50,7 @@ bench: build ## Measure with simulated nodes and print a table.
 
 .PHONY: lint
 lint: ## Check style.
-	@go tool golangci-lint run
+	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" go tool -modfile=tools/go.mod golangci-lint run
 
 .PHONY: generate
 generate: ## Regenerate the OpenAPI definitions.
