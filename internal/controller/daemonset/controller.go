@@ -67,16 +67,16 @@ type Config struct {
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.Informers == nil {
-		errs = append(errs, errors.New("Informers is not set"))
+		errs = append(errs, errors.New("field Informers is not set"))
 	}
 	if c.Writer == nil {
-		errs = append(errs, errors.New("Writer is not set"))
+		errs = append(errs, errors.New("field Writer is not set"))
 	}
 	if c.Recorder == nil {
-		errs = append(errs, errors.New("Recorder is not set"))
+		errs = append(errs, errors.New("field Recorder is not set"))
 	}
 	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("Workers is %d, must not be negative", c.Workers))
+		errs = append(errs, fmt.Errorf("field Workers is %d, must not be negative", c.Workers))
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

@@ -8,61 +8,88 @@ import "fmt"
 func (m *Matrix) Audit() []string {
 	var findings []string
 	for _, r := range m.rows {
-		findings = append(findings, m.auditRow(r)...)
+		a := audit{matrix: m, row: r}
+		a.nodes()
+		a.cells()
+		a.totals()
+		findings = append(findings, a.findings...)
 	}
 	return findings
 }
 
-func (m *Matrix) auditRow(r *row) []string {
-	var findings []string
-	report := func(format string, args ...any) {
-		findings = append(findings, r.info.Namespace+"/"+r.info.Name+": "+fmt.Sprintf(format, args...))
+// audit is the audit of one row.
+type audit struct {
+	matrix   *Matrix
+	row      *row
+	findings []string
+}
+
+func (a *audit) report(format string, args ...any) {
+	a.findings = append(a.findings, a.row.info.Namespace+"/"+a.row.info.Name+": "+fmt.Sprintf(format, args...))
+}
+
+// nodes checks that every cell has its node and what placement says about it.
+func (a *audit) nodes() {
+	for name, col := range a.matrix.columns {
+		eligibility, _ := a.row.info.Placement.judge(col.node)
+		c := a.row.cells[name]
+		if c == nil && eligibility != ShouldRun || c != nil && c.column == col && c.eligibility == eligibility {
+			continue
+		}
+		a.report("node %s was judged wrongly", name)
+		a.matrix.judgeNode(a.row, name, col)
 	}
-	for name, col := range m.columns {
-		eligibility, _ := r.info.Placement.judge(col.node)
-		if c := r.cells[name]; (c == nil && eligibility == ShouldRun) || (c != nil && (c.column != col || c.eligibility != eligibility)) {
-			report("node %s was judged wrongly", name)
-			m.judgeNode(r, name, col)
+	for name, c := range a.row.cells {
+		if c.column != a.matrix.columns[name] {
+			a.report("node %s is gone and was not known to be", name)
+			a.matrix.judgeNode(a.row, name, nil)
 		}
 	}
+}
+
+// cells checks every verdict.
+func (a *audit) cells() {
+	for name, c := range a.row.cells {
+		if v, _ := judge(c, a.matrix.now); v != c.verdict {
+			a.report("cell %s was %s, is %s", name, c.verdict.phase, v.phase)
+			a.matrix.refresh(c)
+		}
+	}
+}
+
+// totals checks what is kept running per row.
+func (a *audit) totals() {
 	var totals tally
 	var phases [phaseCount]int
 	var work [workCount]int
-	for name, c := range r.cells {
-		if c.column != m.columns[name] {
-			report("node %s was taken for one that is gone", name)
-			m.judgeNode(r, name, m.columns[name])
-		}
-		c.expire(m.now)
-		if v, _ := judge(c, m.now); v != c.verdict {
-			report("cell %s was %s, is %s", name, c.verdict.phase, v.phase)
-			m.refresh(c)
-		}
+	r := a.row
+	for _, c := range r.cells {
 		totals.add(&c.verdict.tally, 1)
 		phases[c.verdict.phase]++
 		work[c.verdict.work]++
 	}
 	if totals != r.totals {
-		report("totals were %+v, are %+v", r.totals, totals)
-		r.totals = totals
-		m.touch(r)
+		a.report("totals were %+v, are %+v", r.totals, totals)
 	}
 	if phases != r.phases {
-		report("phases were %v, are %v", r.phases, phases)
-		r.phases = phases
+		a.report("phases were %v, are %v", r.phases, phases)
 	}
 	for w := workRemove; w < workCount; w++ {
-		if r.work[w].Len() == work[w] {
-			continue
+		if r.work[w].Len() != work[w] {
+			a.report("%d cells wanted work %d, are %d", r.work[w].Len(), w, work[w])
 		}
-		report("%d cells wanted work %d, are %d", r.work[w].Len(), w, work[w])
-		r.work[w].Clear(false)
-		for _, c := range r.cells {
-			if c.verdict.work == w {
-				r.work[w].ReplaceOrInsert(c)
-			}
-		}
-		m.touch(r)
 	}
-	return findings
+	if len(a.findings) == 0 {
+		return
+	}
+	r.totals, r.phases = totals, phases
+	for w := workRemove; w < workCount; w++ {
+		r.work[w].Clear(false)
+	}
+	for _, c := range r.cells {
+		if w := c.verdict.work; w != workNone {
+			r.work[w].ReplaceOrInsert(c)
+		}
+	}
+	a.matrix.touch(r)
 }

@@ -177,19 +177,28 @@ func (j *judgement) countRollout() {
 		return
 	}
 	t := &j.verdict.tally
-	oldest := firstOf(j.oldestOld, j.oldestNew)
 	muddled := j.oldLive > 1 || j.newLive > 1
-	if !muddled && oldest != nil && j.isAvailable(oldest) {
+	if oldest := firstOf(j.oldestOld, j.oldestNew); !muddled && oldest != nil && j.isAvailable(oldest) {
 		t.rolloutAvailable = 1
 	}
 	if muddled || j.oldLive == j.newLive || t.rolloutAvailable == 0 {
 		t.rolloutUnavailable = 1
 	}
-	arriving := j.oldLive == 1 && j.newLive == 0 && j.cell.creating.name != ""
-	waiting := j.oldLive == 1 && j.newLive == 1 && !j.isAvailable(j.oldestNew)
-	if muddled || arriving || waiting {
+	if muddled || j.surging() {
 		t.rolloutSurging = 1
 	}
+}
+
+// surging tells whether the successor of the one old pod is on its way or not
+// available yet.
+func (j *judgement) surging() bool {
+	switch {
+	case j.oldLive != 1 || j.newLive > 1:
+		return false
+	case j.newLive == 1:
+		return !j.isAvailable(j.oldestNew)
+	}
+	return j.cell.creating.name != ""
 }
 
 // stranded: the Node object is gone. A bound pod is for the pod garbage
@@ -259,9 +268,13 @@ func (j *judgement) housekeeping() {
 			j.remove(p, ReasonDuplicate)
 		}
 	}
-	if !j.surge || j.activeOld == nil || j.activeNew == nil {
-		return
+	if j.surge && j.activeOld != nil && j.activeNew != nil {
+		j.handOver()
 	}
+}
+
+// handOver lets the old pod go once the new one can do without it.
+func (j *judgement) handOver() {
 	switch {
 	case !j.activeOld.info.Ready:
 		j.remove(j.activeOld, ReasonSurgeOldNotReady)
@@ -278,30 +291,32 @@ func (j *judgement) tooMany(p *trackedPod) bool {
 	return p != j.activeFirst
 }
 
-// rollout decides about a cell whose only live pod has an older revision.
+// rollout decides about a cell with a live pod of an older revision.
 func (j *judgement) rollout() {
-	if j.spec.Strategy.OnDelete || j.oldLive != 1 {
-		return
-	}
-	if j.newLive == 1 {
+	switch {
+	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1:
+	case j.newLive == 1:
 		if j.surge && j.isAvailable(j.oldestNew) {
 			j.remove(j.oldestOld, ReasonSurgeDone)
 		}
-		return
-	}
-	if j.newLive > 1 {
-		return
-	}
-	available := j.isAvailable(j.oldestOld)
-	switch {
-	case !j.surge && available:
+	case j.surge:
+		j.surgeRollout()
+	case j.isAvailable(j.oldestOld):
 		j.verdict.work = workReplace
-	case !j.surge:
+	default:
 		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
+	}
+}
+
+// surgeRollout: the only live pod has an older revision. Where the daemon is
+// wanted it gets company; where it is not, it goes.
+func (j *judgement) surgeRollout() {
+	wanted, available := j.cell.eligibility == ShouldRun, j.isAvailable(j.oldestOld)
+	switch {
 	case j.cell.creating.name != "":
-	case j.cell.eligibility == ShouldRun && available:
+	case wanted && available:
 		j.verdict.work = workSurge
-	case j.cell.eligibility == ShouldRun:
+	case wanted:
 		j.verdict.work = workCreate
 	case available:
 		j.verdict.work = workSunset
