@@ -12,6 +12,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 )
@@ -77,7 +79,39 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	client := &etcdkube.Client{Client: v3client.New(e.Server)}
 	client.Kubernetes = client
-	return &Server{etcd: e, client: client}, nil
+	s := &Server{etcd: e, client: client}
+	if err := s.announceFeatures(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// announceFeatures lets the API's storage layer know that this etcd reports
+// watch progress on request. Without that, caches could not prove that they are
+// fresh, and reads and watches would wait for it in vain.
+func (s *Server) announceFeatures(ctx context.Context) error {
+	feature.DefaultFeatureSupportChecker.CheckClient(ctx, embedded{s.client.Client}, storage.RequestWatchProgress)
+	for deadline := time.Now().Add(10 * time.Second); !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
+		if time.Now().After(deadline) {
+			return errors.New("ask the database for its features: no answer")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// embedded gives the etcd that has no address a name, for those who list etcds by address.
+type embedded struct{ *clientv3.Client }
+
+func (embedded) Endpoints() []string { return []string{"embedded"} }
+
+func (e embedded) Status(ctx context.Context, _ string) (*clientv3.StatusResponse, error) {
+	return e.Maintenance.Status(ctx, "")
 }
 
 // start turns etcd's panics about unreadable data into errors.

@@ -6,7 +6,9 @@ import (
 	"net/http"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -100,6 +102,7 @@ func (c *control) recorder(component string) record.EventRecorder {
 var cachedWhole = map[string]client.Object{
 	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
 	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
+	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 }
 
 // collected lists the kinds whose objects may own or be owned. Events are

@@ -81,8 +81,8 @@ type Rules[T any] struct {
 	ReturnDeletedObject bool
 	// OrphanDependents keeps dependents by default when an object is deleted.
 	OrphanDependents bool
-	// DeleteDuringUpdate reports that an update has made the object ready to vanish,
-	// in addition to the usual "deleted and no finalizers left".
+	// DeleteDuringUpdate must agree, where it is set, before an update lets a deleted
+	// object without finalizers vanish.
 	DeleteDuringUpdate func(obj, old *T) bool
 	// TTL is the time to live in seconds that storage gives an object, 0 for ever.
 	TTL func(obj *T) uint64

@@ -59,7 +59,7 @@ func (d Definition) Build(typer runtime.ObjectTyper, getter generic.RESTOptionsG
 	}
 	if f := d.rules.deleteDuringUpdate; f != nil {
 		store.ShouldDeleteDuringUpdate = func(ctx context.Context, key string, obj, existing runtime.Object) bool {
-			return genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing) || f(obj, existing)
+			return genericregistry.ShouldDeleteDuringUpdate(ctx, key, obj, existing) && f(obj, existing)
 		}
 	}
 	if f := d.rules.ttl; f != nil {
