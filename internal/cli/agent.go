@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent"
+	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/version"
 )
 
 func newAgentCommand() *cobra.Command {
 	var (
-		c           agent.Config
-		ip, podNet  string
-		taints      []string
-		pauseIgnore string
+		c          agent.Config
+		ip, podNet string
+		taints     []string
 	)
 	cmd := &cobra.Command{
 		Use:   "agent --server URL --token TOKEN",
@@ -45,6 +45,9 @@ only the first time; after that the node has a certificate of its own.`,
 				return fmt.Errorf("unknown --pod-network %q; use auto or none", podNet)
 			}
 			c.NodeIPs, c.Version = []net.IP{address}, version.Kubernetes()
+			if c.Token == "" {
+				c.Token = os.Getenv(local.TokenVariable)
+			}
 			var err error
 			if c.Taints, err = parseTaints(taints); err != nil {
 				return err
@@ -58,7 +61,7 @@ only the first time; after that the node has a certificate of its own.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
-	f.StringVar(&c.Token, "token", "", "join token")
+	f.StringVar(&c.Token, "token", "", "join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
 	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent", "where the node keeps its certificates and its pods' files")
@@ -69,8 +72,6 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&podNet, "pod-network", "auto", "who connects the pods: auto (Everynode) or none (a network daemon of yours)")
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
 	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", nil, "addresses of the cluster's name servers")
-	f.StringVar(&pauseIgnore, "pause-image", "", "")
-	_ = f.MarkHidden("pause-image")
 	return cmd
 }
 

@@ -17,8 +17,9 @@ type command struct {
 	path string // inside the node, for one that starts there
 	name string // what the process is called
 	args []string
-	mark string // in addition to our environment
-	log  string // file on the host that gets its output
+	mark string   // in addition to our environment
+	env  []string // likewise
+	log  string   // file on the host that gets its output
 }
 
 // build makes the command with its log open; the caller closes the log after
@@ -34,7 +35,7 @@ func (c command) build() (*exec.Cmd, *os.File, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: c.path, Args: append([]string{c.name}, c.args...), Dir: "/",
-		Env:    append(os.Environ(), "PATH="+searchPath(), c.mark),
+		Env:    append(os.Environ(), append([]string{"PATH=" + searchPath(), c.mark}, c.env...)...),
 		Stdout: log, Stderr: log,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}

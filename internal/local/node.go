@@ -260,7 +260,7 @@ func (c *cluster) agentOf(node Node, init Process) *child {
 		start: func() (*exec.Cmd, error) {
 			return command{
 				path: nodeExecutable, name: "everynode", args: c.agentArgs(node),
-				mark: c.plan.mark(), log: c.plan.AgentLog(node.Name),
+				mark: c.plan.mark(), env: []string{TokenVariable + "=" + c.joinToken()}, log: c.plan.AgentLog(node.Name),
 			}.startInside(init)
 		},
 		note: func(p Process) error {
@@ -271,12 +271,20 @@ func (c *cluster) agentOf(node Node, init Process) *child {
 	}
 }
 
-func (c *cluster) agentArgs(node Node) []string {
+// TokenVariable is the environment variable from which an agent takes its join
+// token. Command lines can be read by every user of a machine.
+const TokenVariable = "EVERYNODE_TOKEN"
+
+func (c *cluster) joinToken() string {
 	token, _ := c.token.Load().(string)
+	return token
+}
+
+func (c *cluster) agentArgs(node Node) []string {
 	return []string{
-		"agent", "--server", c.plan.NodesURL(), "--token", token, "--node-name", node.Name, "--node-ip", node.IP.String(),
+		"agent", "--server", c.plan.NodesURL(), "--node-name", node.Name, "--node-ip", node.IP.String(),
 		"--data-dir", nodeDataDir, "--runtime-endpoint", "unix://" + containerdSocket,
-		"--cgroup-root", c.plan.NodeCgroup(node.Name), "--pause-image", images.Pause,
+		"--cgroup-root", c.plan.NodeCgroup(node.Name),
 	}
 }
 

@@ -103,13 +103,21 @@ func (c *control) addScheduler() error {
 	return c.run(s.Run)
 }
 
+// maxChattyNodes is the number of simulated nodes up to which they also tell by
+// events what they do; thousands of them would only bury everybody else's.
+const maxChattyNodes = 100
+
 func (c *control) addSimulator() error {
 	if c.options.SimulatedNodes == 0 {
 		return nil
 	}
-	sim, err := simulator.New(simulator.Config{
+	config := simulator.Config{
 		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulator.NewWriter(c.client), Version: version.Kubernetes(),
-	})
+	}
+	if c.options.SimulatedNodes <= maxChattyNodes {
+		config.Events = c.recorder("kubelet")
+	}
+	sim, err := simulator.New(config)
 	if err != nil {
 		return err
 	}
