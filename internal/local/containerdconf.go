@@ -50,5 +50,8 @@ disabled_plugins = [
 
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
-`, containerdSocket, sandboxImage, snapshotter, cniBin)
+
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = %[5]q
+`, containerdSocket, sandboxImage, snapshotter, cniBin, nodeRegistries)
 }

@@ -12,6 +12,9 @@
 //	        pause (process 1)  containerd  everynode agent  the pods
 //	        /run: a tmpfs;  /var/log, /var/lib, /etc/cni: DATA/nodes/node-1/...
 //
+// DATA/registries is in every node too, read-only: containerd reads a registry's
+// HOST/hosts.toml there at each pull, so users change it without restarting.
+//
 // Everything below a node's process 1 ends with it, its mounts with its mount
 // namespace, its links with its network namespace: stopping a node is one kill.
 // The bridge has its own namespace so that the host's packet filter, which may

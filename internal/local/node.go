@@ -129,7 +129,10 @@ func (c *cluster) bootNode(ctx context.Context, node Node) (init Process, down <
 	}
 	dir := c.plan.NodeDir(node.Name)
 	spec := initSpec{Name: node.Name, Executable: c.options.Executable, Binds: []bind{
-		{filepath.Join(dir, "log"), "/var/log"}, {filepath.Join(dir, "lib"), "/var/lib"}, {filepath.Join(dir, "cni"), "/etc/cni"},
+		{From: filepath.Join(dir, "log"), To: "/var/log"},
+		{From: filepath.Join(dir, "lib"), To: "/var/lib"},
+		{From: filepath.Join(dir, "cni"), To: "/etc/cni"},
+		{From: c.plan.RegistriesDir(), To: nodeRegistries, ReadOnly: true},
 	}}
 	for _, b := range spec.Binds {
 		if err := os.MkdirAll(b.From, 0o755); err != nil {

@@ -20,6 +20,7 @@ const (
 	nodeBin          = "/run/everynode/bin"
 	nodeExecutable   = nodeBin + "/everynode"
 	nodePause        = nodeBin + "/pause"
+	nodeRegistries   = "/run/everynode/registries"
 	nodeDataDir      = "/var/lib/everynode"
 	nodeConfig       = nodeDataDir + "/containerd.toml"
 	containerdSocket = "/run/containerd/containerd.sock"
@@ -36,6 +37,8 @@ type initSpec struct {
 type bind struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// ReadOnly is for folders that are not the node's own.
+	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
 // initReport is what process 1 answers, before it becomes the pause program.
@@ -133,20 +136,23 @@ func (s initSpec) mountFolders() error {
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
 		return fmt.Errorf("mount /run: %w", err)
 	}
-	for i, b := range s.Binds {
-		if err := bindFD(sources[i], b.To); err != nil {
-			return err
-		}
-	}
-	for _, dir := range []string{nodeBin, "/run/lock", netnsDir, nodeDataDir} {
+	for _, dir := range []string{nodeBin, nodeRegistries, "/run/lock", netnsDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
+	for i, b := range s.Binds {
+		if err := bindFD(sources[i], b.To, b.ReadOnly); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(nodeDataDir, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", nodeDataDir, err)
+	}
 	if err := os.WriteFile(nodeExecutable, nil, 0o755); err != nil {
 		return fmt.Errorf("make %s: %w", nodeExecutable, err)
 	}
-	return bindFD(executable, nodeExecutable)
+	return bindFD(executable, nodeExecutable, false)
 }
 
 func openPath(path string) (int, error) {
@@ -157,9 +163,16 @@ func openPath(path string) (int, error) {
 	return fd, nil
 }
 
-func bindFD(fd int, to string) error {
+func bindFD(fd int, to string, readOnly bool) error {
 	if err := unix.Mount(fmt.Sprintf("/proc/self/fd/%d", fd), to, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("mount the node's own %s: %w", to, err)
+	}
+	if !readOnly {
+		return nil
+	}
+	// A bind takes no other flags when it is made.
+	if err := unix.Mount("", to, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("make the node's %s read-only: %w", to, err)
 	}
 	return nil
 }

@@ -96,6 +96,10 @@ func (p Plan) NodeDir(node string) string { return filepath.Join(p.DataDir, "nod
 // Kubeconfig is the file with the administrator's access.
 func (p Plan) Kubeconfig() string { return filepath.Join(p.DataDir, "kubeconfig") }
 
+// RegistriesDir is where users say how the nodes reach registries: containerd's
+// HOST/hosts.toml. All nodes read the one folder.
+func (p Plan) RegistriesDir() string { return filepath.Join(p.DataDir, "registries") }
+
 // mark is in the environment of every process of the cluster.
 func (p Plan) mark() string { return markName + p.ID }
 

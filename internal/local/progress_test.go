@@ -113,6 +113,7 @@ func TestContainerdConfigAndRules(t *testing.T) {
 	config := containerdConfig("pause:1", "native", "/opt/cni/bin")
 	for _, want := range []string{
 		`sandbox_image = "pause:1"`, `snapshotter = "native"`, `bin_dir = "/opt/cni/bin"`, "restrict_oom_score_adj = true", "SystemdCgroup = false",
+		`config_path = "/run/everynode/registries"`,
 	} {
 		if !strings.Contains(config, want) {
 			t.Errorf("the configuration lacks %q", want)

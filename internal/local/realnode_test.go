@@ -138,6 +138,19 @@ func TestARealNode(t *testing.T) {
 			t.Errorf("%s of the node is the host's", dir.inside)
 		}
 	}
+	hosts := filepath.Join(c.plan.RegistriesDir(), "example.test", "hosts.toml")
+	if err := os.MkdirAll(filepath.Dir(hosts), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hosts, []byte("server = \"http://example.test\""), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := run("cat", nodeRegistries+"/example.test/hosts.toml"); got != "server = \"http://example.test\"" {
+		t.Errorf("a registry's file that came after the node's start reads %q in it", got)
+	}
+	if out, err := inNode(t, init, log, "touch", nodeRegistries+"/mark"); err == nil || !strings.Contains(out, "Read-only") {
+		t.Errorf("the node can write what all nodes read: %v: %s", err, out)
+	}
 	if rss := run("grep", "VmRSS", "/proc/1/status"); !smallerThan(rss, 2048) {
 		t.Errorf("the pause program takes %s, more than 2 MiB", rss)
 	}
