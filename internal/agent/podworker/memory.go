@@ -252,10 +252,11 @@ func (c *containerMemory) pulled(o Outcome, now time.Time) {
 	c.imageReady = !o.Failed()
 	switch {
 	case !o.Failed():
-		c.pull, c.retry = backOff{}, retry{}
-		// A start that failed before is still the latest that is known of the container; a pull that failed is not.
+		c.pull = backOff{}
+		// A start that failed before is still the latest that is known of the container, and what lengthens the wait for the
+		// next one; a pull that failed is not.
 		if pullReason(c.waiting.Reason) {
-			c.waiting = Outcome{}
+			c.waiting, c.retry = Outcome{}, retry{}
 		}
 	case o.Reason == ReasonErrImagePull:
 		c.waiting = o
