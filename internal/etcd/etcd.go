@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"path/filepath"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -49,9 +47,9 @@ type Server struct {
 // cannot be read is reported and left as it is.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the database directory: %w", err)
+		return nil, fmt.Errorf("make the database directory: %w; choose another --data-dir, or move what is there away", err)
 	}
-	if err := checkDatabase(filepath.Join(o.Dir, "member", "snap", "db")); err != nil {
+	if err := checkData(o.Dir); err != nil {
 		return nil, err
 	}
 	cfg, err := config(o)
@@ -60,7 +58,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	e, err := start(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("open the database in %s: %w; restore that folder from a backup, or move it away to start empty", o.Dir, err)
+		return nil, fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
 	}
 	if o.StartTimeout == 0 {
 		o.StartTimeout = time.Minute
@@ -116,11 +114,7 @@ func (e embedded) Status(ctx context.Context, _ string) (*clientv3.StatusRespons
 
 // start turns etcd's panics about unreadable data into errors.
 func start(cfg *embed.Config) (e *embed.Etcd, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
+	defer recoverInto(&err)
 	return embed.StartEtcd(cfg)
 }
 
@@ -150,38 +144,17 @@ func config(o Options) (*embed.Config, error) {
 	return cfg, nil
 }
 
-// quiet drops an error that every new database logs once, before it has written
-// anything from which its version could be told.
+// quiet drops what every new database logs once, before it has written anything
+// from which its version could be told, and what Start returns as an error.
 type quiet struct{ zapcore.Core }
 
 func (q quiet) With(fields []zapcore.Field) zapcore.Core { return quiet{q.Core.With(fields)} }
 
 func (q quiet) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Message == "failed to update storage version" {
+	if e.Message == "failed to update storage version" || e.Message == "bootstrap failed" {
 		return ce
 	}
 	return q.Core.Check(e, ce)
-}
-
-// checkDatabase reads the database's head. etcd itself would crash the process
-// on a file that is not a database.
-func checkDatabase(path string) (err error) {
-	if _, statErr := os.Stat(path); errors.Is(statErr, os.ErrNotExist) {
-		return nil
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-		if err != nil {
-			err = fmt.Errorf("the database file %s cannot be read: %w; restore it from a backup, or move it away to start empty", path, err)
-		}
-	}()
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
-	if err != nil {
-		return err
-	}
-	return db.Close()
 }
 
 // Open returns the storage of one resource.
