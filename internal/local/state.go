@@ -70,7 +70,7 @@ func loadState(dataDir string) (*State, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("the cluster belongs to another user: %w; run it as that user, or with sudo", err)
 	case err != nil:
-		return nil, fmt.Errorf("read the cluster's state: %w", err)
+		return nil, fmt.Errorf("read the cluster's state: %w; name the folder of a cluster with --data-dir", err)
 	}
 	return parseState(path, dataDir, raw)
 }

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/images"
 )
 
@@ -42,7 +43,7 @@ const stopPatience = time.Minute
 // after such a stop, a *RunningError if the cluster runs already, and else what
 // went wrong, in one line that says what to do; nothing is left running then.
 func Up(ctx context.Context, o Options, report Report) error {
-	forget, err := makeDataDir(o.DataDir)
+	forget, err := datadir.Make(o.DataDir, 0o755)
 	if err != nil {
 		return err
 	}
@@ -77,24 +78,6 @@ func Up(ctx context.Context, o Options, report Report) error {
 	return errors.Join(err, c.cleanUp())
 }
 
-// makeDataDir makes the data dir if it must, and sees whether it can be written.
-// forget removes it again if it was made and nothing was put there.
-func makeDataDir(dir string) (forget func(), err error) {
-	hint := "; choose another with --data-dir, or run as a user who may write there"
-	_, statErr := os.Stat(dir)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("the data dir cannot be made: %w%s", err, hint)
-	}
-	forget = func() {}
-	if errors.Is(statErr, fs.ErrNotExist) {
-		forget = func() { _ = os.Remove(dir) } // which fails if it is not empty
-	}
-	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return nil, fmt.Errorf("the data dir %s cannot be written: %w%s", dir, err, hint)
-	}
-	return forget, nil
-}
-
 // SupervisorLog is where a supervisor in the background writes.
 func SupervisorLog(dataDir string) string { return filepath.Join(dataDir, "up.log") }
 
@@ -102,7 +85,7 @@ func SupervisorLog(dataDir string) string { return filepath.Join(dataDir, "up.lo
 // forget is for a start that failed: it removes both again if nothing was put
 // there.
 func OpenSupervisorLog(dataDir string) (log *os.File, forget func(), err error) {
-	forgetDir, err := makeDataDir(dataDir)
+	forgetDir, err := datadir.Make(dataDir, 0o755)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -23,7 +23,7 @@ func listen(addresses []string) (net.Listener, error) {
 			case errors.Is(err, syscall.EACCES):
 				return nil, fmt.Errorf("the address %s may not be used without root; choose a --listen port above 1023", address)
 			}
-			return nil, fmt.Errorf("listen on %s: %w", address, err)
+			return nil, fmt.Errorf("listen on %s: %w; give --listen as IP:PORT", address, err)
 		}
 		group.all = append(group.all, l)
 	}

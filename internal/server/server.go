@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -93,13 +94,21 @@ func (s *Server) open() (err error) {
 	if len(o.Listen) == 0 {
 		return errors.New("no listen address is given")
 	}
-	if err = makeDataDir(o.DataDir); err != nil {
+	forgetDir, err := datadir.Make(o.DataDir, 0o700)
+	if err != nil {
 		return err
 	}
-	if s.unlock, err = lock(o.DataDir); err != nil {
+	defer func() {
+		if err != nil {
+			forgetDir()
+		}
+	}()
+	var forgetLock func()
+	if s.unlock, forgetLock, err = lock(o.DataDir); err != nil {
 		return err
 	}
 	if s.listener, err = listen(o.Listen); err != nil {
+		forgetLock()
 		return err
 	}
 	names, ips := s.addresses()
@@ -107,21 +116,6 @@ func (s *Server) open() (err error) {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
 	return nil
-}
-
-func makeDataDir(dir string) error {
-	if dir == "" {
-		return errors.New("no data directory is given; set --data-dir")
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("the data directory cannot be made: %w; choose another --data-dir", err)
-	}
-	probe, err := os.CreateTemp(dir, ".write-probe-")
-	if err != nil {
-		return fmt.Errorf("the data directory %s cannot be written: %w; choose another --data-dir", dir, err)
-	}
-	probe.Close()
-	return os.Remove(probe.Name())
 }
 
 // addresses are the names and addresses that the serving certificate must hold.
@@ -226,6 +220,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if len(s.options.EtcdEndpoints) == 0 {
 		database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
 		if err != nil {
+			if ctx.Err() != nil {
+				return nil // stopped before it was ready
+			}
 			return err
 		}
 		s.etcd = database
