@@ -32,8 +32,11 @@ import (
 	"github.com/everynode/everynode/internal/agent/volumes"
 )
 
-// connectRetry is how long the agent waits for a runtime that does not answer before it tries again.
-const connectRetry = time.Second
+// connectPatience is how long the agent waits for a runtime that does not answer, connectRetry after how long it tries again.
+const (
+	connectPatience = 10 * time.Second
+	connectRetry    = time.Second
+)
 
 // Agent is one node of a cluster.
 type Agent struct {
@@ -53,17 +56,17 @@ func New(cfg Config) (*Agent, error) {
 // Run joins the cluster and runs the node's pods until ctx ends. Containers run on when it returns. The error says why the
 // node cannot go on; nil after ctx ended.
 func (a *Agent) Run(ctx context.Context) error {
-	services, err := a.connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer services.Close(context.WithoutCancel(ctx))
 	identity, err := join.Join(ctx, join.Config{
 		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, DataDir: a.cfg.DataDir, Clock: a.clk,
 	})
 	if err != nil {
-		return fmt.Errorf("join the cluster: %w", err)
+		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
 	}
+	services, err := a.connect(ctx)
+	if err != nil {
+		return unlessEnded(ctx, err)
+	}
+	defer services.Close(context.WithoutCancel(ctx))
 	client, err := newClient(identity.RESTConfig())
 	if err != nil {
 		return err
@@ -77,15 +80,23 @@ func (a *Agent) Run(ctx context.Context) error {
 	return n.run(ctx, fail)
 }
 
-// connect waits for the runtime.
+// unlessEnded drops an error that comes from being told to end.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// connect waits a while for the runtime, which may start at the same time.
 func (a *Agent) connect(ctx context.Context) (cri.Services, error) {
-	for first := true; ; first = false {
+	for deadline := a.clk.Now().Add(connectPatience); ; {
 		services, err := cri.Connect(ctx, a.cfg.RuntimeEndpoint)
 		if err == nil {
 			return services, nil
 		}
-		if first {
-			klog.FromContext(ctx).Info("Waiting for the container runtime", "endpoint", a.cfg.RuntimeEndpoint, "err", err)
+		if !a.clk.Now().Before(deadline) {
+			return cri.Services{}, fmt.Errorf("%w; start the container runtime, or name its socket with --runtime-endpoint", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -58,7 +58,7 @@ func (c Config) complete() (Config, error) {
 	}
 	switch {
 	case c.Server == "":
-		return c, errors.New("the agent needs the API server's URL")
+		return c, errors.New("the agent needs the API server's URL; give it as --server https://HOST:PORT")
 	case len(c.NodeIPs) == 0:
 		return c, errors.New("the agent needs the node's IP")
 	case c.DataDir == "":
