@@ -28,7 +28,7 @@ in the container runtime, in the foreground.
 
 A token comes from "everynode token create" on the control plane. It is needed
 only the first time; after that the node has a certificate of its own.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
 				return fmt.Errorf("a node needs root, to mount volumes and set up networks; run it with sudo")

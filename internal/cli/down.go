@@ -18,7 +18,7 @@ func newDownCommand() *cobra.Command {
 		Long: `Stop a cluster that was started with up, and remove every process, namespace,
 link, mount, packet filter table and cgroup that it made. Its data stays for the
 next up, unless --purge is given. It also cleans up after a crash.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := filepath.Abs(dataDir)
 			if err != nil {

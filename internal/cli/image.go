@@ -14,8 +14,8 @@ func newImageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
 		Short: "Put container images on the nodes of a local cluster",
-		Args:  cobra.NoArgs,
 	}
+	group(cmd)
 	cmd.AddCommand(newImageImportCommand())
 	return cmd
 }
@@ -26,7 +26,7 @@ func newImageImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE.tar",
 		Short: "Import an archive made by docker save, or an OCI image layout",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneArg("the archive"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(dataDir)
 			if err != nil {

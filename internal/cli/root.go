@@ -11,11 +11,14 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 )
 
 // Execute runs the command line and returns the exit code.
 func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
+	// What it has to say about connections, their users say too.
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(out)
@@ -38,8 +41,9 @@ this job, so existing manifests and kubectl work unchanged.
 Start with "everynode up": a cluster of three nodes on this machine.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
+	group(root)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return fmt.Errorf("%w; %s", err, seeHelp(cmd)) })
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		var level klog.Level
@@ -68,5 +72,6 @@ func defaultDataDir() string {
 
 // addDataDirFlag binds --data-dir.
 func addDataDirFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "data-dir", defaultDataDir(), "where the cluster keeps its data")
+	*dir = defaultDataDir()
+	cmd.Flags().Var((*folder)(dir), "data-dir", "where the cluster keeps its data")
 }

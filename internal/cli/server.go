@@ -15,7 +15,7 @@ func newServerCommand() *cobra.Command {
 
 The administrator's kubeconfig is written to the data directory. Machines join
 with "everynode agent" and a token from "everynode token create".`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := server.New(o)
 			if err != nil {

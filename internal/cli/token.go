@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -15,7 +17,8 @@ import (
 )
 
 func newTokenCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "token", Short: "Tokens with which machines join", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "token", Short: "Tokens with which machines join"}
+	group(cmd)
 	cmd.AddCommand(newTokenCreateCommand())
 	return cmd
 }
@@ -31,12 +34,15 @@ func newTokenCreateCommand() *cobra.Command {
 		Long: `Make a join token and print it. Run this where the control plane runs: the token
 also carries the fingerprint of the cluster's certificate authority, so that a
 machine that joins knows whom it talks to.`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := filepath.Join(dataDir, "kubeconfig")
+			if err := checkKubeconfig(path); err != nil {
+				return err
+			}
 			config, err := clientcmd.BuildConfigFromFlags("", path)
 			if err != nil {
-				return fmt.Errorf("read the administrator's kubeconfig %s: %w; is a control plane running on this --data-dir?", path, err)
+				return fmt.Errorf("read the administrator's kubeconfig %s: %w", path, err)
 			}
 			hash, err := pki.ReadCAHash(filepath.Join(dataDir, "pki"))
 			if err != nil {
@@ -51,7 +57,7 @@ machine that joins knows whom it talks to.`,
 				return err
 			}
 			if _, err := client.CoreV1().Secrets(secret.Namespace).Create(cmd.Context(), secret, metav1.CreateOptions{}); err != nil {
-				return fmt.Errorf("store the join token: %w", err)
+				return fmt.Errorf("store the join token: %w; does the control plane of %s run?", err, dataDir)
 			}
 			token.CAHash = hash
 			fmt.Fprintln(cmd.OutOrStdout(), token.Text())
@@ -62,4 +68,20 @@ machine that joins knows whom it talks to.`,
 	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long the token is good for; 0 means for ever")
 	cmd.Flags().StringVar(&description, "description", "", "what the token is for")
 	return cmd
+}
+
+// checkKubeconfig sees whether the file that a control plane writes for the
+// administrator is there and whole.
+func checkKubeconfig(path string) error {
+	config, err := clientcmd.LoadFromFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no cluster is found in %s: there is no kubeconfig; start one with \"everynode up\", or name its --data-dir", filepath.Dir(path))
+	case err == nil:
+		err = clientcmd.ConfirmUsable(*config, "")
+	}
+	if err != nil {
+		return fmt.Errorf("the kubeconfig %s cannot be used: %w; restart the control plane, which writes it anew", path, err)
+	}
+	return nil
 }

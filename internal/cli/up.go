@@ -33,7 +33,7 @@ root, containerd, runc and the CNI plugins) the nodes are simulated.
 
 It runs until Ctrl-C, and leaves its data for the next up. With --detach it runs
 in the background until "everynode down".`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := completeUp(cmd, &o); err != nil {
 				return err
@@ -68,7 +68,7 @@ func newNodeInitCommand() *cobra.Command {
 		Use:    "node-init",
 		Short:  "Be the first process of a node (for everynode itself)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return local.NodeInit(os.Stdin, os.Stdout)
 		},

@@ -13,7 +13,7 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "everynode %s (Kubernetes API %s, %s, %s/%s)\n",
 				version.Version, version.Kubernetes(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
