@@ -116,7 +116,7 @@ func validateCIDRs(cidrs []string) field.ErrorList {
 
 func warnings(n *corev1.Node) []string {
 	var w []string
-	if n.Spec.ConfigSource != nil {
+	if n.Spec.ConfigSource != nil { //nolint:staticcheck // Whoever still sets it is told.
 		w = append(w, "spec.configSource: the feature is no longer supported")
 	}
 	if n.Spec.DoNotUseExternalID != "" {

@@ -1,9 +1,9 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +38,10 @@ func tolerations(s string) []corev1.Toleration {
 		key, seconds, found := strings.Cut(word, "=")
 		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
 		if found {
-			var n int64
-			fmt.Sscan(seconds, &n)
+			n, err := strconv.ParseInt(seconds, 10, 64)
+			if err != nil {
+				panic(err)
+			}
 			t.TolerationSeconds = &n
 		}
 		list = append(list, t)
