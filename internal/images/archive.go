@@ -137,6 +137,16 @@ func build(content v1.Layer, config v1.Config) (v1.Image, error) {
 	return mutate.ConfigFile(image, file)
 }
 
+// Image returns the image of that name, nil if there is none.
+func (a *Archive) Image(name string) v1.Image {
+	for _, n := range a.images {
+		if n.name == name {
+			return n.image
+		}
+	}
+	return nil
+}
+
 // Digests returns each image's name and the digest of its manifest.
 func (a *Archive) Digests() (map[string]string, error) {
 	digests := make(map[string]string, len(a.images))

@@ -72,6 +72,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 		Setup: func(e *testscript.Env) error { return startCluster(e, binary, runtime) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
+			"registry": startRegistry, "push": push,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {

@@ -1,0 +1,259 @@
+package stories
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/everynode/everynode/internal/images"
+)
+
+// startRegistry is the command `registry VARIABLE [USER PASSWORD]`: a registry
+// of the script's own, which has demo:v1 and demo:v2 and ends with the script. The
+// variable gets its HOST:PORT. With a user it demands that user's password.
+func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || (len(args) != 1 && len(args) != 3) {
+		ts.Fatalf("usage: registry VARIABLE [USER PASSWORD]")
+	}
+	gateway, err := gatewayOf(ts.Getenv("DATA"))
+	ts.Check(err)
+	listener, err := net.Listen("tcp", net.JoinHostPort(gateway, "0"))
+	ts.Check(err)
+	handler, auth := registry.New(registry.Logger(log.New(io.Discard, "", 0))), login{}
+	if len(args) == 3 {
+		auth = login{user: args[1], password: args[2]}
+		handler = auth.demand(handler)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	ts.Defer(func() {
+		if err := server.Close(); err != nil {
+			ts.Logf("end the registry: %v", err)
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			ts.Logf("the registry ended: %v", err)
+		}
+	})
+	host := listener.Addr().String()
+	ts.Check(writeHosts(ts.Getenv("DATA"), host))
+	for _, version := range []string{"v1", "v2"} {
+		ts.Check(auth.pushDemo(host+"/demo:"+version, version))
+	}
+	ts.Setenv(args[0], host)
+}
+
+// push NAME v1|v2|garbage puts the demo image, or what is no image at all,
+// into a registry without a password, under any name.
+func push(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: push REGISTRY/REPOSITORY:TAG v1|v2|garbage")
+	}
+	if args[1] == "garbage" {
+		ts.Check(login{}.pushManifest(args[0], types.OCIManifestSchema1, []byte("this is no manifest")))
+		return
+	}
+	ts.Check(login{}.pushDemo(args[0], args[1]))
+}
+
+// login is who pushes and pulls; the zero value is nobody.
+type login struct{ user, password string }
+
+func (l login) pushDemo(image, version string) error {
+	content, err := demoImage(version)
+	if err != nil {
+		return err
+	}
+	layers, err := content.Layers()
+	if err != nil {
+		return err
+	}
+	config, err := partial.ConfigLayer(content)
+	if err != nil {
+		return err
+	}
+	for _, blob := range append(layers, config) {
+		if err := l.pushBlob(image, blob); err != nil {
+			return err
+		}
+	}
+	manifest, err := content.RawManifest()
+	if err != nil {
+		return err
+	}
+	return l.pushManifest(image, types.OCIManifestSchema1, manifest)
+}
+
+func (l login) pushBlob(image string, blob v1.Layer) error {
+	digest, err := blob.Digest()
+	if err != nil {
+		return err
+	}
+	content, err := blob.Compressed()
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	host, repository, _ := parts(image)
+	return l.send(http.MethodPost, "http://"+host+"/v2/"+repository+"/blobs/uploads/?digest="+digest.String(), "application/octet-stream", content)
+}
+
+func (l login) pushManifest(image string, mediaType types.MediaType, manifest []byte) error {
+	host, repository, tag := parts(image)
+	return l.send(http.MethodPut, "http://"+host+"/v2/"+repository+"/manifests/"+tag, string(mediaType), bytes.NewReader(manifest))
+}
+
+func (l login) send(method, url, contentType string, body io.Reader) error {
+	request, err := http.NewRequest(method, url, body)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", contentType)
+	if l.user != "" {
+		request.SetBasicAuth(l.user, l.password)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		return fmt.Errorf("push to %s: %s", url, response.Status)
+	}
+	return nil
+}
+
+// parts takes HOST:PORT/REPOSITORY:TAG apart.
+func parts(image string) (host, repository, tag string) {
+	host, rest, _ := strings.Cut(image, "/")
+	repository, tag, _ = strings.Cut(rest, ":")
+	return host, repository, tag
+}
+
+// demand lets only this user through.
+func (l login) demand(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, ok := r.BasicAuth(); !ok || user != l.user || password != l.password {
+			w.Header().Set("WWW-Authenticate", `Basic realm="registry"`)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
+// gatewayOf is the address of this machine that the cluster's nodes reach.
+func gatewayOf(dataDir string) (string, error) {
+	raw, err := os.ReadFile(filepath.Join(dataDir, "local.json"))
+	if err != nil {
+		return "", err
+	}
+	var state struct {
+		Plan struct {
+			Gateway string `json:"gateway"`
+		} `json:"plan"`
+	}
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return "", fmt.Errorf("read the cluster's addresses: %w", err)
+	}
+	if state.Plan.Gateway == "" {
+		return "", errors.New("the cluster has no gateway; a registry is for real nodes only")
+	}
+	return state.Plan.Gateway, nil
+}
+
+// writeHosts tells the nodes that the registry speaks plain HTTP, as a user would.
+func writeHosts(dataDir, host string) error {
+	dir := filepath.Join(dataDir, "registries", host)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("server = %[1]q\n[host.%[1]q]\n", "http://"+host)
+	return os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o644)
+}
+
+// demoImage is the demo image with a file /etc/origin and compressed layers, so
+// that the nodes, which have the demo image, must get all of it.
+func demoImage(version string) (v1.Image, error) {
+	archive, err := images.Load()
+	if err != nil {
+		return nil, err
+	}
+	source := archive.Image("everynode.io/demo:" + version)
+	if source == nil {
+		return nil, fmt.Errorf("no demo image of version %s", version)
+	}
+	file, err := source.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	origin, err := originLayer()
+	if err != nil {
+		return nil, err
+	}
+	layers := []v1.Layer{origin}
+	have, err := source.Layers()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range have {
+		layer, err := tarball.LayerFromOpener(l.Uncompressed, tarball.WithMediaType(types.OCILayer))
+		if err != nil {
+			return nil, fmt.Errorf("compress a layer of demo:%s: %w", version, err)
+		}
+		layers = append(layers, layer)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.AppendLayers(base, layers...)
+	if err != nil {
+		return nil, err
+	}
+	made, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	made = made.DeepCopy()
+	made.OS, made.Architecture, made.Config = file.OS, file.Architecture, file.Config
+	return mutate.ConfigFile(image, made)
+}
+
+func originLayer() (v1.Layer, error) {
+	const content = "pulled from a registry\n"
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range []*tar.Header{
+		{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755},
+		{Typeflag: tar.TypeReg, Name: "etc/origin", Mode: 0o644, Size: int64(len(content))},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := io.WriteString(w, content); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer))
+}
