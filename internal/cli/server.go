@@ -7,7 +7,7 @@ import (
 )
 
 func newServerCommand() *cobra.Command {
-	o := server.Defaults()
+	o, daemonSets := server.Defaults(), true
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run a control plane",
@@ -17,6 +17,7 @@ The administrator's kubeconfig is written to the data directory. Machines join
 with "everynode agent" and a token from "everynode token create".`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.NoDaemonSetController = !daemonSets
 			s, err := server.New(o)
 			if err != nil {
 				return err
@@ -32,5 +33,6 @@ with "everynode agent" and a token from "everynode token create".`,
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
+	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
 	return cmd
 }

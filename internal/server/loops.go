@@ -72,6 +72,9 @@ func (c *control) run(f func(context.Context) error) error {
 }
 
 func (c *control) addDaemonSets() error {
+	if c.options.NoDaemonSetController {
+		return nil
+	}
 	ds, err := daemonset.New(daemonset.Config{
 		Informers: c.manager.GetCache(), Writer: daemonset.NewWriter(c.client), Recorder: c.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults,

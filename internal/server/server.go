@@ -44,6 +44,8 @@ type Options struct {
 	ServiceCIDR, ClusterCIDR string
 	// SimulatedNodes is the number of nodes that run inside this process.
 	SimulatedNodes int
+	// NoDaemonSetController leaves the DaemonSets to a controller that runs elsewhere.
+	NoDaemonSetController bool
 	// NoFsync makes the embedded database faster and loses data on power failure.
 	NoFsync bool
 }

@@ -90,11 +90,15 @@ func (e *Env) run() {
 // Stop ends the control plane and keeps its data.
 func (e *Env) Stop() { e.stop() }
 
-// Restart stops the control plane and starts it again on the same data. The
-// address of the API changes; Client and Config are renewed.
-func (e *Env) Restart() {
+// Restart stops the control plane and starts it again on the same data, with
+// its options changed if wanted. The address of the API changes; Client and
+// Config are renewed.
+func (e *Env) Restart(change ...func(*server.Options)) {
 	e.t.Helper()
 	e.stop()
+	for _, c := range change {
+		c(&e.options)
+	}
 	e.run()
 }
 

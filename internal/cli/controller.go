@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/server"
+)
+
+func newControllerCommand() *cobra.Command {
+	o := server.ControllerOptions{LeaderElection: true, LeaseNamespace: "kube-system", LeaseName: "everynode-daemonset-controller"}
+	var (
+		kubeconfig string
+		qps        float32
+		burst      int
+	)
+	cmd := &cobra.Command{
+		Use:   "controller --kubeconfig FILE",
+		Short: "Run the DaemonSet controller alone, against any Kubernetes API",
+		Long: `Run Everynode's DaemonSet controller, and nothing else, against any Kubernetes API.
+
+The API's own DaemonSet controller must be switched off first, because two would
+undo each other's work. docs/controller.md says how, and which permissions are
+needed. Several instances may run; one of them works at a time.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kubeconfig == "" {
+				return fmt.Errorf("no cluster is given; name its --kubeconfig")
+			}
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			if err != nil {
+				return fmt.Errorf("read the kubeconfig %s: %w", kubeconfig, err)
+			}
+			config.QPS, config.Burst, config.UserAgent = qps, burst, "everynode-daemonset-controller"
+			o.Config = config
+			return server.RunDaemonSetController(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
+	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "stand by for, or be stood by, other instances")
+	f.StringVar(&o.LeaseNamespace, "leader-elect-namespace", o.LeaseNamespace, "namespace of the lease of the leader")
+	f.StringVar(&o.LeaseName, "leader-elect-name", o.LeaseName, "name of the lease of the leader")
+	f.Float32Var(&qps, "kube-api-qps", 100, "requests a second to the API on average; -1 for no limit")
+	f.IntVar(&burst, "kube-api-burst", 200, "requests to the API at once")
+	f.IntVar(&o.Workers, "workers", 0, "pods created or deleted at a time (default 32)")
+	return cmd
+}

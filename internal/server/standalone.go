@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/controller/daemonset"
+)
+
+// ControllerOptions say how the DaemonSet controller runs alone, against any
+// Kubernetes API.
+type ControllerOptions struct {
+	// Config reaches the API.
+	Config *restclient.Config
+	// LeaderElection lets several instances stand by for each other.
+	LeaderElection bool
+	// LeaseNamespace and LeaseName are where the leader is written down.
+	LeaseNamespace, LeaseName string
+	// Workers is how many pods are created or deleted at a time; 0 means the
+	// controller's default.
+	Workers int
+}
+
+// RunDaemonSetController runs the DaemonSet controller and nothing else until
+// ctx ends. The API's own DaemonSet controller must be off: two would undo each
+// other's work.
+func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
+	ctrl.SetLogger(klog.FromContext(ctx))
+	client, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return fmt.Errorf("make the controller's client: %w", err)
+	}
+	if _, err := client.Discovery().ServerVersion(); err != nil {
+		return fmt.Errorf("reach the API at %s: %w", o.Config.Host, err)
+	}
+	mgr, err := ctrl.NewManager(o.Config, manager.Options{
+		Scheme:                        scheme.Scheme,
+		Cache:                         cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true), DefaultTransform: cache.TransformStripManagedFields()},
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
+		Logger:                        klog.FromContext(ctx),
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              o.LeaseName,
+		LeaderElectionNamespace:       o.LeaseNamespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the controller: %w", err)
+	}
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	defer events.Shutdown()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	ds, err := daemonset.New(daemonset.Config{
+		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
+		Recorder:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: daemonset.EventSource}),
+		NormalizeTemplate: podspec.SetTemplateDefaults,
+	})
+	if err != nil {
+		return fmt.Errorf("set up the DaemonSet controller: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(ds.Run)); err != nil {
+		return err
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("run the DaemonSet controller: %w", err)
+	}
+	return nil
+}
