@@ -3,13 +3,17 @@ package cli
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	basecli "k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
 // newKubectlCommand embeds kubectl, pointed at the cluster of the data
@@ -21,15 +25,19 @@ func newKubectlCommand() *cobra.Command {
 		// kubectl reads its own flags; cobra would refuse those that it does not know.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, dataDir := takeDataDir(args)
+			all := args
+			args, dataDir := takeDataDir(all)
+			if dataDir == "" && len(all) > 0 && strings.HasPrefix(all[0], "--data-dir") {
+				return fmt.Errorf("%s names no folder; %s", all[0], seeHelp(cmd.Root()))
+			}
 			flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50)
 			if !mentions(args, "--kubeconfig") && (dataDir != "" || os.Getenv("KUBECONFIG") == "") {
 				if dataDir == "" {
 					dataDir = defaultDataDir()
 				}
 				path := filepath.Join(dataDir, "kubeconfig")
-				if _, err := os.Stat(path); err != nil {
-					return fmt.Errorf("no cluster is found in %s: %w; start one with \"everynode up\", or name its --data-dir", dataDir, err)
+				if err := checkKubeconfig(path); err != nil {
+					return err
 				}
 				flags.KubeConfig = &path
 			}
@@ -42,7 +50,10 @@ func newKubectlCommand() *cobra.Command {
 				IOStreams:     genericiooptions.IOStreams{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr()},
 			})
 			k.SetArgs(args)
-			return k.ExecuteContext(cmd.Context())
+			// From here on this process is kubectl, which leaves signals and errors to itself.
+			signal.Reset(os.Interrupt, syscall.SIGTERM)
+			cmdutil.CheckErr(basecli.RunNoErrOutput(k))
+			return nil
 		},
 	}
 }
