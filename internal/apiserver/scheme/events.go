@@ -53,7 +53,7 @@ func addEventConversion(s *runtime.Scheme) {
 		if known, ok := eventFields[label]; ok {
 			return known, value, nil
 		}
-		return "", "", fmt.Errorf("%q is not a known field selector of events.k8s.io/v1 Event", label)
+		return "", "", fmt.Errorf("field label not supported: %s", label)
 	}))
 }
 

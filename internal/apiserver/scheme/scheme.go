@@ -103,6 +103,9 @@ func addKind(s *runtime.Scheme, kind resource.Definition) {
 	if kind.Default != nil {
 		s.AddTypeDefaultingFunc(kind.New(), func(o any) { kind.Default(o.(runtime.Object)) })
 	}
+	if len(kind.FieldLabels) == 0 && len(kind.FieldAlias) == 0 {
+		return // the scheme's own rule: name and namespace
+	}
 	allowed := append([]string{"metadata.name", "metadata.namespace"}, kind.FieldLabels...)
 	utilruntime.Must(s.AddFieldLabelConversionFunc(kind.GroupVersionKind(), func(label, value string) (string, string, error) {
 		if alias, ok := kind.FieldAlias[label]; ok {
@@ -111,7 +114,7 @@ func addKind(s *runtime.Scheme, kind resource.Definition) {
 		if slices.Contains(allowed, label) {
 			return label, value, nil
 		}
-		return "", "", fmt.Errorf("%q is not a known field selector: only %q", label, allowed)
+		return "", "", fmt.Errorf("field label not supported: %s", label)
 	}))
 }
 

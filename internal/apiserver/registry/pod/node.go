@@ -14,10 +14,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/proxy"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericrest "k8s.io/apiserver/pkg/registry/generic/rest"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -164,17 +166,23 @@ func (r *LogREST) Get(ctx context.Context, name string, opts runtime.Object) (ru
 }
 
 func checkLogOptions(name string, o *corev1.PodLogOptions) error {
-	switch {
-	case o.TailLines != nil && *o.TailLines < 0:
-		return apierrors.NewBadRequest(fmt.Sprintf("tailLines of the log of pod %s must be greater than or equal to 0", name))
-	case o.LimitBytes != nil && *o.LimitBytes < 1:
-		return apierrors.NewBadRequest(fmt.Sprintf("limitBytes of the log of pod %s must be greater than 0", name))
-	case o.SinceSeconds != nil && o.SinceTime != nil:
-		return apierrors.NewBadRequest("at most one of sinceTime or sinceSeconds may be specified")
-	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
-		return apierrors.NewBadRequest(fmt.Sprintf("sinceSeconds of the log of pod %s must be greater than 0", name))
+	var errs field.ErrorList
+	if o.TailLines != nil && *o.TailLines < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("tailLines"), *o.TailLines, validation.IsNegativeErrorMsg))
 	}
-	return nil
+	if o.LimitBytes != nil && *o.LimitBytes < 1 {
+		errs = append(errs, field.Invalid(field.NewPath("limitBytes"), *o.LimitBytes, "must be greater than 0"))
+	}
+	switch {
+	case o.SinceSeconds != nil && o.SinceTime != nil:
+		errs = append(errs, field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
+		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("PodLogOptions").GroupKind(), name, errs)
 }
 
 func logQuery(o *corev1.PodLogOptions) url.Values {
