@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,7 +24,7 @@ func (s *Server) exec(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, apierrors.NewBadRequest("command: you must specify a command"))
 		return
 	}
-	container, err := s.container(r)
+	container, err := s.running(r)
 	if err != nil {
 		writeError(w, r, err)
 		return
@@ -43,7 +44,7 @@ func (s *Server) attach(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, apierrors.NewBadRequest(err.Error()))
 		return
 	}
-	container, err := s.container(r)
+	container, err := s.running(r)
 	if err != nil {
 		writeError(w, r, err)
 		return
@@ -84,8 +85,21 @@ func (s *Server) portForward(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-func (s *Server) container(r *http.Request) (Container, error) {
-	return s.cfg.Lookup.Container(r.Context(), r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"), false)
+// running finds the container that a command or a terminal is for.
+func (s *Server) running(r *http.Request) (Container, error) {
+	name := r.PathValue("container")
+	container, err := s.cfg.Lookup.Container(r.Context(), r.PathValue("namespace"), r.PathValue("pod"), name, false)
+	if err != nil {
+		return Container{}, err
+	}
+	running, err := s.cfg.Runtime.Running(r.Context(), container.ID)
+	if err != nil {
+		return Container{}, err
+	}
+	if !running {
+		return Container{}, fmt.Errorf("container not found (%q)", name)
+	}
+	return container, nil
 }
 
 // passOnCommand connects the caller with the runtime. Runtimes speak SPDY and the older WebSocket protocols; the newest WebSocket protocol,

@@ -417,6 +417,20 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// TestNoCommandsInEndedContainers says so before the runtime is asked.
+func TestNoCommandsInEndedContainers(t *testing.T) {
+	n := newNode(t)
+	n.runtime.mu.Lock()
+	n.runtime.running = false
+	n.runtime.mu.Unlock()
+	for _, path := range []string{"/exec/ns/p/main?command=echo&output=1", "/attach/ns/p/main?output=1"} {
+		status, body := n.get(t, path)
+		if want := `container not found ("main")`; status != http.StatusInternalServerError || !strings.Contains(body, want) {
+			t.Errorf("%s: got status %d, %q; want %d, %q", path, status, body, http.StatusInternalServerError, want)
+		}
+	}
+}
+
 func TestPortForward(t *testing.T) {
 	n := newNode(t)
 	config := n.restConfig(t)
