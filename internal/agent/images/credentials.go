@@ -1,22 +1,23 @@
 package images
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 )
 
 // entry is one registry in a docker configuration.
@@ -28,67 +29,69 @@ type entry struct {
 	RegistryToken string `json:"registrytoken"`
 }
 
-// credentials returns what to try for the image, best first; without fitting secrets, one try without credentials.
-func (m *Manager) credentials(ctx context.Context, pod *corev1.Pod, image string) ([]*runtimeapi.AuthConfig, error) {
+// login is an entry that fits an image, and the registry that it was kept for.
+type login struct {
+	registry string
+	entry
+}
+
+// credentials returns what to try for the image, best first; without fitting secrets, one try without credentials. Missing
+// are the names of pull secrets that do not exist: the image may be public, so that alone does not stop the pod.
+func (m *Manager) credentials(ctx context.Context, pod *corev1.Pod, image string) (auths []*runtimeapi.AuthConfig, missing []string, err error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return nil, fmt.Errorf("parse image name %q: %w", image, err)
+		return nil, nil, fmt.Errorf("parse image name %q: %w", image, err)
 	}
-	found := map[string]entry{}
+	var found []login
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		secret, err := m.cfg.Secrets(ctx, pod.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
-			// The image may be public: a missing pull secret alone must not stop the pod.
-			klog.FromContext(ctx).Info("Pull secret not found", "pod", klog.KObj(pod), "secret", ref.Name)
+			missing = append(missing, ref.Name)
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read pull secret %s: %w", ref.Name, err)
+			return nil, nil, fmt.Errorf("read pull secret %s: %w", ref.Name, err)
 		}
 		entries, err := parseSecret(secret)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		for registry, e := range entries {
-			if matches(registry, reference.Domain(named), reference.Path(named)) {
-				found[registry] = e
+		for _, registry := range slices.Sorted(maps.Keys(entries)) {
+			l := login{registry, entries[registry]}
+			if matches(registry, reference.Domain(named), reference.Path(named)) && !slices.Contains(found, l) {
+				found = append(found, l)
 			}
 		}
 	}
-	return authConfigs(found)
+	auths, err = authConfigs(found)
+	return auths, missing, err
 }
 
-func authConfigs(found map[string]entry) ([]*runtimeapi.AuthConfig, error) {
+func authConfigs(found []login) ([]*runtimeapi.AuthConfig, error) {
 	if len(found) == 0 {
 		return []*runtimeapi.AuthConfig{nil}, nil
 	}
-	keys := make([]string, 0, len(found))
-	for k := range found {
-		keys = append(keys, k)
-	}
-	// The longest, and so narrowest, first.
-	sort.Slice(keys, func(i, j int) bool {
-		hostI, pathI := splitRegistry(keys[i])
-		hostJ, pathJ := splitRegistry(keys[j])
-		if a, b := len(hostI)+len(pathI), len(hostJ)+len(pathJ); a != b {
-			return a > b
-		}
-		return keys[i] < keys[j]
-	})
-	out := make([]*runtimeapi.AuthConfig, 0, len(keys))
-	for _, k := range keys {
-		e := found[k]
-		if e.Auth != "" {
-			user, password, err := decodeAuth(e.Auth)
+	// The longest, and so narrowest, first; of equals, that of the first secret.
+	slices.SortStableFunc(found, func(a, b login) int { return cmp.Compare(b.width(), a.width()) })
+	out := make([]*runtimeapi.AuthConfig, 0, len(found))
+	for _, l := range found {
+		if l.Auth != "" {
+			user, password, err := decodeAuth(l.Auth)
 			if err != nil {
-				return nil, fmt.Errorf("read the credentials for %s: %w", k, err)
+				return nil, fmt.Errorf("read the credentials for %s: %w", l.registry, err)
 			}
-			e.Username, e.Password = user, password
+			l.Username, l.Password = user, password
 		}
-		out = append(out, &runtimeapi.AuthConfig{Username: e.Username, Password: e.Password, Auth: e.Auth,
-			IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken})
+		out = append(out, &runtimeapi.AuthConfig{Username: l.Username, Password: l.Password, Auth: l.Auth,
+			IdentityToken: l.IdentityToken, RegistryToken: l.RegistryToken})
 	}
 	return out, nil
+}
+
+// width is how much of an image's name the login's registry settles.
+func (l login) width() int {
+	host, path := splitRegistry(l.registry)
+	return len(host) + len(path)
 }
 
 func decodeAuth(auth string) (user, password string, err error) {

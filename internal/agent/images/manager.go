@@ -2,7 +2,10 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -106,7 +109,11 @@ func (m *Manager) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1
 }
 
 func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *corev1.Container, name string) (Image, error) {
-	auths, err := m.credentials(ctx, pod, name)
+	auths, missing, err := m.credentials(ctx, pod, name)
+	if len(missing) > 0 {
+		m.cfg.Record(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret", fmt.Sprintf(
+			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
+	}
 	if err != nil {
 		return Image{}, m.fail(pod, container, reasonPull, "Failed", fmt.Sprintf("Failed to pull image %q: %v", container.Image, err))
 	}
@@ -194,11 +201,19 @@ func (m *Manager) run(ctx context.Context, key string, p *pull, name string, aut
 		return
 	}
 	p.began = m.cfg.Clock.Now()
+	var failures []string
 	for _, auth := range auths {
 		p.ref, p.err = m.cfg.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name}, auth, nil)
 		if p.err == nil {
 			return
 		}
+		if failure := text(p.err); !slices.Contains(failures, failure) {
+			failures = append(failures, failure)
+		}
+	}
+	// Which of several credentials was meant to work is not known here.
+	if len(failures) > 1 {
+		p.err = errors.New("[" + strings.Join(failures, ", ") + "]")
 	}
 }
 

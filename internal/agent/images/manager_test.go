@@ -29,6 +29,8 @@ type service struct {
 	pulls   []string
 	// accept is the password that the registry wants; empty accepts all.
 	accept string
+	// refuse lets nobody in, and says whom.
+	refuse bool
 	fail   error
 }
 
@@ -54,6 +56,9 @@ func (s *service) PullImage(ctx context.Context, spec *runtimeapi.ImageSpec, aut
 	defer s.mu.Unlock()
 	if s.fail != nil {
 		return "", s.fail
+	}
+	if s.refuse {
+		return "", errors.New(auth.GetUsername() + " is refused")
 	}
 	if s.accept != "" && auth.GetPassword() != s.accept {
 		return "", errors.New("unauthorized")
@@ -225,9 +230,35 @@ func TestPullSecrets(t *testing.T) {
 	if want := []string{"r.io/team/a:1 narrow", "r.io/team/a:1 wide"}; !slices.Equal(f.pulls, want) {
 		t.Errorf("tries %q, want %q", f.pulls, want)
 	}
+	if want := "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (missing);"; !strings.Contains(f.events[0], want) {
+		t.Errorf("the first event is %q, want %q", f.events[0], want)
+	}
 	f.secrets["bad"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{secret")}}
 	if _, err := f.ensure(t, "r.io/team/a:1", corev1.PullAlways, "bad"); err == nil || strings.Contains(err.Error(), "{secret") {
 		t.Errorf("error %v, want one that does not show the secret's content", err)
+	}
+}
+
+func TestEachSecretForARegistryIsTried(t *testing.T) {
+	f := newFixture()
+	f.accept = "right"
+	f.secrets["old"], f.secrets["same"] = dockerConfig("r.io", "old", "wrong"), dockerConfig("r.io", "old", "wrong")
+	f.secrets["new"] = dockerConfig("r.io", "new", "right")
+	if _, err := f.ensure(t, "r.io/a:1", corev1.PullAlways, "old", "same", "new"); err != nil {
+		t.Errorf("error %v, want that the last secret works", err)
+	}
+	if want := []string{"r.io/a:1 old", "r.io/a:1 new"}; !slices.Equal(f.pulls, want) {
+		t.Errorf("tries %q, want %q", f.pulls, want)
+	}
+}
+
+func TestWhatEachCredentialsMeetIsTold(t *testing.T) {
+	f := newFixture()
+	f.refuse = true
+	f.secrets["s"] = dockerConfig("r.io", "a", "1", "r.io/team", "b", "2")
+	_, err := f.ensure(t, "r.io/team/a:1", corev1.PullAlways, "s")
+	if want := "[b is refused, a is refused]"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
