@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -114,7 +115,9 @@ func (a *allocator) assign(svc, old *corev1.Service, u used) error {
 			return err
 		}
 	}
-	svc.Spec.ClusterIPs = []string{svc.Spec.ClusterIP}
+	if len(svc.Spec.ClusterIPs) == 0 && svc.Spec.ClusterIP != "" {
+		svc.Spec.ClusterIPs = []string{svc.Spec.ClusterIP}
+	}
 	if svc.Spec.IPFamilyPolicy == nil {
 		single := corev1.IPFamilyPolicySingleStack
 		svc.Spec.IPFamilyPolicy = &single
@@ -127,6 +130,9 @@ func (a *allocator) assign(svc, old *corev1.Service, u used) error {
 
 func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
 	path := field.NewPath("spec", "clusterIPs")
+	if svc.Spec.ClusterIP == "" && len(svc.Spec.ClusterIPs) > 0 {
+		return nil // Validation has its own words for this.
+	}
 	if svc.Spec.ClusterIP == "" {
 		ip, err := a.free(u)
 		if err != nil {
@@ -187,28 +193,43 @@ func assignNodePorts(svc, old *corev1.Service, u used) error {
 		svc.Spec.Type == corev1.ServiceTypeLoadBalancer && (svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		if p.NodePort == 0 && wants && old != nil {
-			p.NodePort = previousNodePort(old, p)
-		}
-		key := portKey{p.Protocol, p.NodePort}
-		switch {
-		case p.NodePort != 0 && u.ports[key] != "":
-			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, "provided port is already allocated"))
-		case p.NodePort != 0 && (p.NodePort < firstNodePort || p.NodePort > lastNodePort):
-			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort,
-				fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)))
-		case p.NodePort == 0 && wants:
-			free := freePort(u, p.Protocol)
-			if free == 0 {
-				return apierrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: range is full"))
+		if wants && p.NodePort == 0 {
+			p.NodePort = nextNodePort(old, p, u)
+			if p.NodePort == 0 {
+				return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
 			}
-			p.NodePort = free
 		}
-		if p.NodePort != 0 {
-			u.ports[portKey{p.Protocol, p.NodePort}] = svc.Namespace + "/" + svc.Name
+		if p.NodePort == 0 {
+			continue
 		}
+		if problem := u.objection(p); problem != "" {
+			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, problem))
+		}
+		u.ports[portKey{p.Protocol, p.NodePort}] = svc.Namespace + "/" + svc.Name
 	}
 	return nil
+}
+
+// objection says why a node port cannot be given, or nothing.
+func (u used) objection(p *corev1.ServicePort) string {
+	switch {
+	case u.ports[portKey{p.Protocol, p.NodePort}] != "":
+		return "provided port is already allocated"
+	case p.NodePort < firstNodePort || p.NodePort > lastNodePort:
+		return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)
+	}
+	return ""
+}
+
+// nextNodePort is the node port that the port had before, or a free one; 0
+// when there is none.
+func nextNodePort(old *corev1.Service, p *corev1.ServicePort, u used) int32 {
+	if old != nil {
+		if port := previousNodePort(old, p); port != 0 {
+			return port
+		}
+	}
+	return freePort(u, p.Protocol)
 }
 
 // previousNodePort keeps a port's node port when an update leaves it out.
