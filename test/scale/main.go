@@ -30,7 +30,7 @@ func main() {
 
 func run(ctx context.Context, binary, sizes, unavailable string) error {
 	fmt.Println(machine())
-	fmt.Printf("\nOne DaemonSet, pods ready at once, maxUnavailable %s; seconds.\n\n", unavailable)
+	fmt.Printf("\nOne DaemonSet, pods ready at once, maxUnavailable %s; seconds by the clock / seconds of the server's CPU time.\n\n", unavailable)
 	fmt.Println("| nodes | nodes ready | create | update | delete | peak memory | CPU |")
 	fmt.Println("|------:|------------:|-------:|-------:|-------:|------------:|----:|")
 	for text := range strings.SplitSeq(sizes, ",") {
@@ -42,8 +42,7 @@ func run(ctx context.Context, binary, sizes, unavailable string) error {
 		if err != nil {
 			return fmt.Errorf("measure %d nodes: %w", nodes, err)
 		}
-		fmt.Printf("| %d | %.1f | %.1f | %.1f | %.1f | %d MB | %.0f s |\n", nodes, r.ready.Seconds(), r.create.Seconds(), r.update.Seconds(),
-			r.remove.Seconds(), r.peak>>20, r.cpu.Seconds())
+		fmt.Printf("| %d | %s | %s | %s | %s | %d MB | %.0f s |\n", nodes, r.ready, r.create, r.update, r.remove, r.peak>>20, r.cpu.Seconds())
 	}
 	return nil
 }

@@ -31,10 +31,18 @@ type options struct {
 }
 
 type result struct {
-	ready, create, update, remove, cpu time.Duration
+	ready, create, update, remove phase
 	// peak is the largest resident memory in bytes.
 	peak int64
+	// cpu is what the server has used from its start to the end of the run.
+	cpu time.Duration
 }
+
+// phase is what one step took: by the clock, and of the server's CPU time. On a
+// machine that does other things too, only the latter can be compared.
+type phase struct{ took, cpu time.Duration }
+
+func (p phase) String() string { return fmt.Sprintf("%.1f / %.1f", p.took.Seconds(), p.cpu.Seconds()) }
 
 // bench is one run: a control plane of its own in a process of its own.
 type bench struct {
@@ -60,21 +68,40 @@ func measure(ctx context.Context, o options) (r result, err error) {
 	if err := b.nodesReady(ctx); err != nil {
 		return r, err
 	}
-	r.ready = time.Since(start)
-	for _, phase := range []struct {
-		took *time.Duration
-		run  func(context.Context) error
+	r.ready.took = time.Since(start)
+	if _, r.ready.cpu, err = usage(b.server.Process.Pid); err != nil {
+		return r, err
+	}
+	b.settle()
+	for _, step := range []struct {
+		phase *phase
+		run   func(context.Context) error
 	}{{&r.create, b.create}, {&r.update, b.update}, {&r.remove, b.remove}} {
-		begin := time.Now()
-		if err := phase.run(ctx); err != nil {
+		if *step.phase, err = b.time(ctx, step.run); err != nil {
 			return r, err
 		}
-		*phase.took = time.Since(begin)
-		// Late events of one phase must not count for the next.
-		time.Sleep(2 * time.Second)
+		b.settle()
 	}
 	r.peak, r.cpu, err = usage(b.server.Process.Pid)
 	return r, err
+}
+
+// settle waits, so that what one phase leaves behind does not count for the next.
+func (b *bench) settle() { time.Sleep(2 * time.Second) }
+
+func (b *bench) time(ctx context.Context, run func(context.Context) error) (p phase, err error) {
+	_, before, err := usage(b.server.Process.Pid)
+	if err != nil {
+		return p, err
+	}
+	begin := time.Now()
+	if err := run(ctx); err != nil {
+		return p, err
+	}
+	p.took = time.Since(begin)
+	_, after, err := usage(b.server.Process.Pid)
+	p.cpu = after - before
+	return p, err
 }
 
 // start runs a server on the run's folder, for the first time or again.
