@@ -21,13 +21,20 @@ type BindingREST struct{ store *genericregistry.Store }
 // NewBindingREST returns the pods/binding subresource over the pods' store.
 func NewBindingREST(store *genericregistry.Store) *BindingREST { return &BindingREST{store: store} }
 
-var _ rest.NamedCreater = (*BindingREST)(nil)
+var (
+	_ rest.NamedCreater                   = (*BindingREST)(nil)
+	_ rest.SubresourceObjectMetaPreserver = (*BindingREST)(nil)
+)
 
 // New implements rest.Storage.
 func (r *BindingREST) New() runtime.Object { return &corev1.Binding{} }
 
 // Destroy implements rest.Storage.
 func (r *BindingREST) Destroy() {}
+
+// PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
+// rest.SubresourceObjectMetaPreserver: the UID says which pod of the name is meant.
+func (r *BindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // Create implements rest.NamedCreater: it sets the pod's node once, and marks it scheduled.
 func (r *BindingREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
