@@ -29,7 +29,8 @@ import (
 
 // startRegistry is the command `registry VARIABLE [USER PASSWORD]`: a registry
 // of the script's own, which has demo:v1 and demo:v2 and ends with the script. The
-// variable gets its HOST:PORT. With a user it demands that user's password.
+// variable gets its HOST:PORT. With a user it demands that user's password. It
+// never answers for the repository named stuck.
 func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || (len(args) != 1 && len(args) != 3) {
 		ts.Fatalf("usage: registry VARIABLE [USER PASSWORD]")
@@ -38,7 +39,7 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	listener, err := net.Listen("tcp", net.JoinHostPort(gateway, "0"))
 	ts.Check(err)
-	handler, auth := registry.New(registry.Logger(log.New(io.Discard, "", 0))), login{}
+	handler, auth := stuck(registry.New(registry.Logger(log.New(io.Discard, "", 0)))), login{}
 	if len(args) == 3 {
 		auth = login{user: args[1], password: args[2]}
 		handler = auth.demand(handler)
@@ -149,6 +150,17 @@ func parts(image string) (host, repository, tag string) {
 	return host, repository, tag
 }
 
+// stuck leaves whoever asks for the repository stuck waiting.
+func stuck(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v2/stuck/") {
+			<-r.Context().Done()
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
+}
+
 // demand lets only this user through.
 func (l login) demand(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -187,7 +199,7 @@ func writeHosts(dataDir, host string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("server = %[1]q\n[host.%[1]q]\n", "http://"+host)
+	text := fmt.Sprintf("server = %q\n\n[host]\n", "http://"+host)
 	return os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(text), 0o644)
 }
 
