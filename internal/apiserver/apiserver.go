@@ -27,6 +27,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -60,6 +61,7 @@ type Server struct {
 	transport *inProcess
 	informers informers.SharedInformerFactory
 	kinds     []resource.Definition
+	inside    *insidedoor.Door
 }
 
 // New builds the server. Nothing listens or runs yet.
@@ -104,9 +106,13 @@ func New(cfg Config) (*Server, error) {
 		Tokens: security.Token, Audiences: security.audiences, Authorizer: generic.Authorization.Authorizer,
 		Rules: security.rules, ServiceAccountTokens: authn.NewTokenREST(security.issuer),
 	}
-	if err := registry.Install(s.generic, kinds, installation); err != nil {
+	served, err := registry.Install(s.generic, kinds, installation)
+	if err != nil {
 		return nil, err
 	}
+	s.inside = insidedoor.New(insidedoor.Config{
+		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
+	})
 	discovery, err := security.issuer.Discovery("https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)))
 	if err != nil {
 		return nil, fmt.Errorf("set up the issuer's discovery: %w", err)
@@ -166,6 +172,10 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 
 // Kinds lists the served kinds.
 func (s *Server) Kinds() []resource.Definition { return s.kinds }
+
+// InsideDoor returns the way for the control loops of this process to write
+// below HTTP. It works once Run has been called.
+func (s *Server) InsideDoor() *insidedoor.Door { return s.inside }
 
 // LoopbackConfig returns a client configuration that reaches the server in
 // process with full rights. It works once Run has been called.

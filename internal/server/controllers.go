@@ -34,6 +34,7 @@ type control struct {
 	*Server
 	config  *restclient.Config
 	client  kubernetes.Interface
+	inside  inside
 	objects metadata.Interface
 	manager manager.Manager
 	events  record.EventBroadcaster
@@ -42,7 +43,7 @@ type control struct {
 // runControllers runs every control loop until ctx ends.
 func (s *Server) runControllers(ctx context.Context) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	c := &control{Server: s, config: s.api.LoopbackConfig()}
+	c := &control{Server: s, config: s.api.LoopbackConfig(), inside: inside{s.api.InsideDoor()}}
 	var err error
 	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
 		return fmt.Errorf("make the controllers' client: %w", err)
@@ -70,7 +71,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 	}
 	c.events = record.NewBroadcaster(record.WithContext(ctx))
 	defer c.events.Shutdown()
-	c.events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
+	c.events.StartRecordingToSink(controllerEvents{&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")}, c.inside, ctx})
 	if err := c.addAll(); err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (c *control) addDaemonSets() error {
 		return nil
 	}
 	ds, err := daemonset.New(daemonset.Config{
-		Informers: c.manager.GetCache(), Writer: daemonset.NewWriter(c.client), Recorder: c.recorder(daemonset.EventSource),
+		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(c.client), c.inside}, Recorder: c.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults,
 	})
 	if err != nil {
@@ -98,7 +98,8 @@ func (c *control) addGarbageCollector() error {
 
 func (c *control) addScheduler() error {
 	s, err := scheduler.New(scheduler.Config{
-		Informers: c.manager.GetCache(), Writer: scheduler.NewWriter(c.client), Events: scheduler.NewEventSink(c.client),
+		Informers: c.manager.GetCache(), Writer: schedulerWriter{scheduler.NewWriter(c.client), c.inside},
+		Events: schedulerEvents{scheduler.NewEventSink(c.client), c.inside},
 	})
 	if err != nil {
 		return err
@@ -115,7 +116,7 @@ func (c *control) addSimulator() error {
 		return nil
 	}
 	config := simulator.Config{
-		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulator.NewWriter(c.client), Version: version.Kubernetes(),
+		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulatorWriter{simulator.NewWriter(c.client), c.inside}, Version: version.Kubernetes(),
 	}
 	if c.options.SimulatedNodes <= maxChattyNodes {
 		config.Events = c.recorder("kubelet")

@@ -37,20 +37,23 @@ type Dependencies struct {
 // storages is every built kind by resource.
 type storages map[schema.GroupResource]*resource.Storage
 
+// Served are the storages that are served, by version and path, such as "pods/status".
+type Served map[schema.GroupVersion]map[string]rest.Storage
+
 // Install builds the storage of every kind and serves it, group by group.
-func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definition, d Dependencies) error {
+func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definition, d Dependencies) (Served, error) {
 	built := storages{}
 	for _, kind := range kinds {
 		s, err := kind.Build(d.Scheme, d.Storage)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		built[kind.GroupVersionResource().GroupResource()] = s
 	}
 	if err := addBehaviour(built, d); err != nil {
-		return err
+		return nil, err
 	}
-	paths := map[schema.GroupVersion]map[string]rest.Storage{}
+	paths := Served{}
 	var order []schema.GroupVersion
 	add := func(version schema.GroupVersion, path string, s rest.Storage) {
 		if paths[version] == nil {
@@ -79,8 +82,8 @@ func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definit
 			}
 		}
 		if err := install(&group); err != nil {
-			return fmt.Errorf("serve the API group %s: %w", version, err)
+			return nil, fmt.Errorf("serve the API group %s: %w", version, err)
 		}
 	}
-	return nil
+	return paths, nil
 }

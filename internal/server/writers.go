@@ -1,0 +1,141 @@
+package server
+
+import (
+	"context"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/everynode/everynode/internal/apiserver/insidedoor"
+	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/scheduler"
+	"github.com/everynode/everynode/internal/simulator"
+)
+
+// The writes that come by the thousand go through the inside door, all others
+// through the client: one pod is created, bound, reported and deleted for each
+// node, and each node renews a lease.
+
+var (
+	pods   = corev1.SchemeGroupVersion.WithResource("pods")
+	events = corev1.SchemeGroupVersion.WithResource("events")
+	leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
+)
+
+// inside writes objects through the door, with their types.
+type inside struct{ door *insidedoor.Door }
+
+func target(resource schema.GroupVersionResource, subresource string, obj metav1.Object) insidedoor.Target {
+	return insidedoor.Target{Resource: resource, Subresource: subresource, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// typed gives an answer its type.
+func typed[T runtime.Object](obj runtime.Object, err error) (T, error) {
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return obj.(T), nil
+}
+
+func (i inside) createPod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return typed[*corev1.Pod](i.door.Create(ctx, target(pods, "", p), p))
+}
+
+func (i inside) bind(ctx context.Context, b *corev1.Binding) error {
+	_, err := i.door.Create(ctx, target(pods, "binding", b), b)
+	return err
+}
+
+func (i inside) updatePodStatus(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return typed[*corev1.Pod](i.door.Update(ctx, target(pods, "status", p), p))
+}
+
+func (i inside) deletePod(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {
+	return i.door.Delete(ctx, insidedoor.Target{Resource: pods, Namespace: namespace, Name: name}, options)
+}
+
+func (i inside) createEvent(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+	return typed[*corev1.Event](i.door.Create(ctx, target(events, "", e), e))
+}
+
+// daemonSetWriter is the DaemonSet controller's.
+type daemonSetWriter struct {
+	daemonset.Writer
+	inside
+}
+
+func (w daemonSetWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return w.createPod(ctx, p)
+}
+
+func (w daemonSetWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
+	return w.deletePod(ctx, namespace, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
+}
+
+// schedulerWriter is the scheduler's.
+type schedulerWriter struct {
+	scheduler.Writer
+	inside
+}
+
+func (w schedulerWriter) Bind(ctx context.Context, p *corev1.Pod, nodeName string) error {
+	return w.bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
+	})
+}
+
+// schedulerEvents is where the scheduler's events go.
+type schedulerEvents struct {
+	scheduler.EventSink
+	inside
+}
+
+func (s schedulerEvents) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+	return s.createEvent(ctx, e)
+}
+
+// controllerEvents is where the controllers' events go.
+type controllerEvents struct {
+	*typedcorev1.EventSinkImpl
+	inside
+	// ctx ends with the process: a sink's calls have none of their own.
+	ctx context.Context //nolint:containedctx // The interface leaves no other way.
+}
+
+var _ record.EventSink = controllerEvents{}
+
+func (s controllerEvents) Create(e *corev1.Event) (*corev1.Event, error) {
+	return s.createEvent(s.ctx, e)
+}
+
+// simulatorWriter is the simulated nodes'.
+type simulatorWriter struct {
+	simulator.Writer
+	inside
+}
+
+func (w simulatorWriter) CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	return typed[*coordinationv1.Lease](w.door.Create(ctx, target(leases, "", l), l))
+}
+
+func (w simulatorWriter) UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	return typed[*coordinationv1.Lease](w.door.Update(ctx, target(leases, "", l), l))
+}
+
+func (w simulatorWriter) UpdatePodStatus(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return w.updatePodStatus(ctx, p)
+}
+
+func (w simulatorWriter) DeletePod(ctx context.Context, p *corev1.Pod) error {
+	options := metav1.NewPreconditionDeleteOptions(string(p.UID))
+	options.GracePeriodSeconds = new(int64)
+	return w.deletePod(ctx, p.Namespace, p.Name, *options)
+}
