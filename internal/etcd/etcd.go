@@ -41,6 +41,7 @@ type Options struct {
 type Server struct {
 	etcd   *embed.Etcd
 	client *etcdkube.Client
+	fatal  *fatal
 }
 
 // Start opens the database and waits until it takes writes. A database that
@@ -52,11 +53,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := checkData(o.Dir); err != nil {
 		return nil, err
 	}
-	cfg, err := config(o)
+	f := &fatal{failed: make(chan error, 1)}
+	cfg, err := config(o, f)
 	if err != nil {
 		return nil, err
 	}
-	e, err := start(cfg)
+	e, err := start(cfg, f)
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
 	}
@@ -65,6 +67,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	select {
 	case <-e.Server.ReadyNotify():
+	case err := <-f.failed:
+		return nil, err
 	case err := <-e.Err():
 		e.Close()
 		return nil, fmt.Errorf("start the database in %s: %w", o.Dir, err)
@@ -77,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	client := &etcdkube.Client{Client: v3client.New(e.Server)}
 	client.Kubernetes = client
-	s := &Server{etcd: e, client: client}
+	s := &Server{etcd: e, client: client, fatal: f}
 	if err := s.announceFeatures(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -112,13 +116,29 @@ func (e embedded) Status(ctx context.Context, _ string) (*clientv3.StatusRespons
 	return e.Maintenance.Status(ctx, "")
 }
 
-// start turns etcd's panics about unreadable data into errors.
-func start(cfg *embed.Config) (e *embed.Etcd, err error) {
-	defer recoverInto(&err)
-	return embed.StartEtcd(cfg)
+// start opens the database. What ends etcd meanwhile, on whatever goroutine,
+// becomes an error.
+func start(cfg *embed.Config, f *fatal) (*embed.Etcd, error) {
+	type outcome struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		var o outcome
+		defer func() { done <- o }()
+		defer recoverInto(&o.err)
+		o.etcd, o.err = embed.StartEtcd(cfg)
+	}()
+	select {
+	case o := <-done:
+		return o.etcd, o.err
+	case err := <-f.failed:
+		return nil, err
+	}
 }
 
-func config(o Options) (*embed.Config, error) {
+func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.NoFsync
@@ -136,25 +156,12 @@ func config(o Options) (*embed.Config, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	logs := zap.NewProductionConfig()
 	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
-	logger, err := logs.Build(zap.WithFatalHook(zapcore.WriteThenPanic), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
+	logger, err := logs.Build(zap.WithFatalHook(f), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
 	if err != nil {
 		return nil, fmt.Errorf("make the database's logger: %w", err)
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg, nil
-}
-
-// quiet drops what every new database logs once, before it has written anything
-// from which its version could be told, and what Start returns as an error.
-type quiet struct{ zapcore.Core }
-
-func (q quiet) With(fields []zapcore.Field) zapcore.Core { return quiet{q.Core.With(fields)} }
-
-func (q quiet) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Message == "failed to update storage version" || e.Message == "bootstrap failed" {
-		return ce
-	}
-	return q.Core.Check(e, ce)
 }
 
 // Open returns the storage of one resource.
@@ -174,11 +181,23 @@ type noCompactor struct{}
 
 func (noCompactor) CompactRevision() int64 { return 0 }
 
-// Err reports a failure of the running database.
-func (s *Server) Err() <-chan error { return s.etcd.Err() }
+// Failed returns why the running database stopped, or nil once ctx has ended.
+func (s *Server) Failed(ctx context.Context) error {
+	select {
+	case err := <-s.etcd.Err():
+		return err
+	case err := <-s.fatal.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
 
 // Close stops the database; everything acknowledged is on disk.
 func (s *Server) Close() {
+	if s.fatal.happened.Load() {
+		return // it holds its own locks, and ends with the process
+	}
 	_ = s.client.Close()
 	s.etcd.Close()
 }

@@ -245,12 +245,10 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func (s *Server) watchDatabase(ctx context.Context) error {
-	select {
-	case err := <-s.etcd.Err():
-		return fmt.Errorf("the database stopped: %w", err)
-	case <-ctx.Done():
-		return nil
+	if err := s.etcd.Failed(ctx); err != nil {
+		return fmt.Errorf("the database in %s stopped: %w", s.options.DataDir, err)
 	}
+	return nil
 }
 
 // runControl waits for the API, announces it, and runs what works through it.

@@ -1,0 +1,53 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// fatal takes the place of the end of the process where etcd cannot go on, as
+// with a full disk.
+type fatal struct {
+	happened atomic.Bool
+	failed   chan error
+}
+
+// OnWrite implements zapcore.CheckWriteHook. It holds the goroutine for ever:
+// what follows in etcd relies on it not to go on.
+func (f *fatal) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	f.happened.Store(true)
+	err := errors.New(entry.Message)
+	for _, field := range fields {
+		if cause, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
+			err = fmt.Errorf("%s: %w", entry.Message, cause)
+		}
+	}
+	if errors.Is(err, syscall.ENOSPC) {
+		err = fmt.Errorf("%w; nothing that was stored is lost: free some space and start it again", err)
+	}
+	select {
+	case f.failed <- err:
+	default: // the first reason counts
+	}
+	select {}
+}
+
+// quiet drops what every new database logs once, before it has written anything
+// from which its version could be told, and what is returned as an error.
+type quiet struct{ zapcore.Core }
+
+func (q quiet) With(fields []zapcore.Field) zapcore.Core { return quiet{q.Core.With(fields)} }
+
+func (q quiet) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	switch {
+	case e.Message == "failed to update storage version", e.Message == "bootstrap failed":
+		return ce
+	case e.Level == zapcore.FatalLevel, e.LoggerName == "bbolt": // the backend makes these fatal
+		return ce
+	}
+	return q.Core.Check(e, ce)
+}
