@@ -77,7 +77,7 @@ func (c *control) addDaemonSets() error {
 	}
 	ds, err := daemonset.New(daemonset.Config{
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(c.client), c.inside}, Recorder: c.recorder(daemonset.EventSource),
-		NormalizeTemplate: podspec.SetTemplateDefaults,
+		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.options.Metrics,
 	})
 	if err != nil {
 		return err

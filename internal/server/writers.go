@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
@@ -114,6 +115,42 @@ var _ record.EventSink = controllerEvents{}
 
 func (s controllerEvents) Create(e *corev1.Event) (*corev1.Event, error) {
 	return s.createEvent(s.ctx, e)
+}
+
+// collectorClient is the garbage collector's: it deletes the pods of a deleted
+// owner one by one.
+type collectorClient struct {
+	metadata.Interface
+	inside
+}
+
+func (c collectorClient) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	if resource == pods {
+		return podsClient{c.Interface.Resource(resource), c.inside}
+	}
+	return c.Interface.Resource(resource)
+}
+
+type podsClient struct {
+	metadata.Getter
+	inside
+}
+
+func (c podsClient) Namespace(namespace string) metadata.ResourceInterface {
+	return namespacePods{c.Getter.Namespace(namespace), c.inside, namespace}
+}
+
+type namespacePods struct {
+	metadata.ResourceInterface
+	inside
+	namespace string
+}
+
+func (c namespacePods) Delete(ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string) error {
+	if len(subresources) > 0 {
+		return c.ResourceInterface.Delete(ctx, name, options, subresources...)
+	}
+	return c.deletePod(ctx, c.namespace, name, options)
 }
 
 // simulatorWriter is the simulated nodes'.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/controller/daemonset"
@@ -31,6 +32,14 @@ type way struct {
 	sched     scheduler.Writer
 	events    scheduler.EventSink
 	sim       simulator.Writer
+	objects   metadata.Interface
+}
+
+// collect deletes a pod as the garbage collector does.
+func (w way) collect(ctx context.Context, name string, uid types.UID, policy metav1.DeletionPropagation) error {
+	return w.objects.Resource(pods).Namespace(w.namespace).Delete(ctx, name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &policy,
+	})
 }
 
 // ways starts a control plane and returns both ways to write to it.
@@ -60,9 +69,13 @@ func ways(t *testing.T) (client kubernetes.Interface, http, door way) {
 	if client, err = kubernetes.NewForConfig(s.ClientConfig()); err != nil {
 		t.Fatal(err)
 	}
-	http = way{"by-http", daemonset.NewWriter(client), scheduler.NewWriter(client), scheduler.NewEventSink(client), simulator.NewWriter(client)}
+	objects, err := metadata.NewForConfig(s.ClientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	http = way{"by-http", daemonset.NewWriter(client), scheduler.NewWriter(client), scheduler.NewEventSink(client), simulator.NewWriter(client), objects}
 	in := inside{s.api.InsideDoor()}
-	door = way{"by-door", daemonSetWriter{http.ds, in}, schedulerWriter{http.sched, in}, schedulerEvents{http.events, in}, simulatorWriter{http.sim, in}}
+	door = way{"by-door", daemonSetWriter{http.ds, in}, schedulerWriter{http.sched, in}, schedulerEvents{http.events, in}, simulatorWriter{http.sim, in}, collectorClient{objects, in}}
 	for _, w := range []way{http, door} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
 		if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
@@ -159,6 +172,13 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 		{"delete", "done", func(w way, p *corev1.Pod) error { return w.ds.DeletePod(ctx, w.namespace, "p", p.UID) }},
 		{"delete for good", "done", func(w way, p *corev1.Pod) error { return w.sim.DeletePod(ctx, p) }},
 		{"delete what is gone", "NotFound", func(w way, p *corev1.Pod) error { return w.sim.DeletePod(ctx, p) }},
+		{"create anew", "done", func(w way, _ *corev1.Pod) error { _, err := w.ds.CreatePod(ctx, testPod(w.namespace, "p")); return err }},
+		{"collect another pod of the name", "Conflict", func(w way, _ *corev1.Pod) error {
+			return w.collect(ctx, "p", "other", metav1.DeletePropagationBackground)
+		}},
+		{"collect, dependents first", "done", func(w way, p *corev1.Pod) error {
+			return w.collect(ctx, "p", p.UID, metav1.DeletePropagationForeground)
+		}},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			errs, found := map[string]string{}, map[string]*corev1.Pod{}
