@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"context"
+	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -24,8 +25,14 @@ var (
 func NewAuthorizer(resolver *Resolver) *Authorizer { return &Authorizer{resolver: resolver} }
 
 // Authorize implements authorizer.Authorizer. Roles that a binding names but that
-// do not exist are told in the reason.
+// do not exist are told in the reason. Until all roles have been read once it
+// waits for them: a refusal would be final for the caller, who loses an event or
+// gives up, only because the server has just started. An error means that the
+// request ended first.
 func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+	if err := a.resolver.waitForSync(ctx); err != nil {
+		return authorizer.DecisionNoOpinion, "", fmt.Errorf("wait for roles and bindings: %w", err)
+	}
 	var allowedBy source
 	var errs []error
 	allowed := false

@@ -2,6 +2,7 @@ package rbac
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -183,15 +184,25 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-func TestNothingIsAllowedBeforeRolesAreRead(t *testing.T) {
+func TestRequestsBeforeRolesAreReadWait(t *testing.T) {
 	client := fake.NewClientset(clusterRole("all", rule("*", "*", "*")), clusterBinding("all", "user:root"))
-	resolver, err := NewResolver(informers.NewSharedInformerFactory(client, 0))
+	factory := informers.NewSharedInformerFactory(client, 0)
+	resolver, err := NewResolver(factory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	decision, _, err := NewAuthorizer(resolver).Authorize(t.Context(), ask(person("root"), "get /pods ns p"))
-	if decision != authorizer.DecisionNoOpinion || err != nil || resolver.HasSynced() {
-		t.Errorf("before a sync: %s, %v", decision, err)
+	early, request := NewAuthorizer(resolver), ask(person("root"), "get /pods ns p")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	decision, _, err := early.Authorize(ended, request)
+	if decision != authorizer.DecisionNoOpinion || !errors.Is(err, context.Canceled) {
+		t.Errorf("a request that ends before the roles are read: %s, %v; want no opinion and why", decision, err)
+	}
+	factory.Start(t.Context().Done())
+	t.Cleanup(factory.Shutdown)
+	decision, _, err = early.Authorize(t.Context(), request)
+	if decision != authorizer.DecisionAllow || err != nil {
+		t.Errorf("a request that can wait: %s, %v; want it allowed", decision, err)
 	}
 }
 

@@ -6,6 +6,6 @@
 //
 // A binding is found through an index by subject, so the cost of a decision
 // depends on the bindings of the user and its groups, not on those of the cluster.
-// Until the informers have synced nobody has any rule here; members of
-// system:masters are let in by another authorizer.
+// Until the informers have synced requests wait here; members of system:masters,
+// the informers' own client among them, are let in by another authorizer.
 package rbac

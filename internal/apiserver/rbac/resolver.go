@@ -1,12 +1,16 @@
 package rbac
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/informers"
@@ -24,7 +28,11 @@ type Resolver struct {
 	clusterRoles    rbaclisters.ClusterRoleLister
 	roles           rbaclisters.RoleLister
 	synced          []cache.InformerSynced
+	ready           atomic.Bool // HasSynced said yes once
 }
+
+// syncPoll is how often a request that came too early looks whether the roles are there.
+const syncPoll = 20 * time.Millisecond
 
 // NewResolver reads through the informers of a factory. It must be called before
 // the factory starts.
@@ -58,6 +66,18 @@ func (r *Resolver) HasSynced() bool {
 		}
 	}
 	return true
+}
+
+// waitForSync returns when all roles and bindings have been read once, or with the context's error.
+func (r *Resolver) waitForSync(ctx context.Context) error {
+	if r.ready.Load() {
+		return nil
+	}
+	err := wait.PollUntilContextCancel(ctx, syncPoll, true, func(context.Context) (bool, error) { return r.HasSynced(), nil })
+	if err == nil {
+		r.ready.Store(true)
+	}
+	return err
 }
 
 // Rules gives every rule that applies to a user in a namespace; only
