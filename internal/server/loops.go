@@ -77,7 +77,7 @@ func (c *control) addDaemonSets() error {
 	}
 	ds, err := daemonset.New(daemonset.Config{
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(c.client), c.inside}, Recorder: c.recorder(daemonset.EventSource),
-		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.options.Metrics,
+		NormalizeTemplate: podspec.SetTemplateDefaults,
 	})
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (c *control) addDaemonSets() error {
 
 func (c *control) addGarbageCollector() error {
 	gc, err := garbagecollector.New(garbagecollector.Config{
-		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: c.objects,
+		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: collectorClient{c.objects, c.inside},
 		Events: c.recorder("garbage-collector-controller"),
 	})
 	if err != nil {
