@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/everynode/everynode/internal/server"
 )
@@ -18,6 +19,8 @@ with "everynode agent" and a token from "everynode token create".`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.NoDaemonSetController = !daemonSets
+			// The API server shows this registry at /metrics.
+			o.Metrics = legacyregistry.Registerer()
 			s, err := server.New(o)
 			if err != nil {
 				return err

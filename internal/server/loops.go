@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/certificates"
 	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/controller/namespace"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
@@ -40,6 +41,9 @@ func (c *control) addAll() error {
 			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: client})
 		}},
 		{"DaemonSets", c.addDaemonSets},
+		{"disruption budgets", func() error {
+			return disruption.Add(mgr, disruption.Config{Client: client, Events: c.recorder("controllermanager")})
+		}},
 		{"garbage collector", c.addGarbageCollector},
 		{"namespaces", func() error {
 			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: client, Metadata: c.objects})
@@ -77,7 +81,7 @@ func (c *control) addDaemonSets() error {
 	}
 	ds, err := daemonset.New(daemonset.Config{
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(c.client), c.inside}, Recorder: c.recorder(daemonset.EventSource),
-		NormalizeTemplate: podspec.SetTemplateDefaults,
+		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.options.Metrics,
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -44,6 +45,9 @@ type Options struct {
 	ServiceCIDR, ClusterCIDR string
 	// SimulatedNodes is the number of nodes that run inside this process.
 	SimulatedNodes int
+	// Metrics takes what the control loops count; nil counts for nobody. A process
+	// that runs several servers gives it to one of them.
+	Metrics prometheus.Registerer
 	// NoDaemonSetController leaves the DaemonSets to a controller that runs elsewhere.
 	NoDaemonSetController bool
 	// NoFsync makes the embedded database faster and loses data on power failure.
