@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
@@ -48,6 +49,7 @@ const callTimeout = time.Minute
 type executor struct {
 	writer   Writer
 	recorder record.EventRecorder
+	clock    clock.PassiveClock
 	metrics  *metrics
 }
 
@@ -137,6 +139,7 @@ func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *ma
 	for attempt := 0; ; attempt++ {
 		next := *ds
 		a.Status.Apply(&next.Status)
+		a.Conditions.Apply(&next.Status, e.clock.Now())
 		updated, err := e.writer.UpdateDaemonSetStatus(ctx, &next)
 		if err == nil {
 			e.metrics.statusWrites.Inc()

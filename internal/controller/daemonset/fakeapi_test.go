@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -51,6 +52,9 @@ type fakeAPI struct {
 	// manualStart and manualStop leave starting and stopping to the test.
 	manualStart, manualStop bool
 	createCalls             int
+	// forgetConditions drops the conditions of every status that is written.
+	forgetConditions bool
+	statusWrites     map[string]int // by DaemonSet
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -60,7 +64,8 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 }
 
 func startFakeAPI() (a *fakeAPI, stop func()) {
-	a = &fakeAPI{objects: map[string]map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}, events: make(chan func(), 100000)}
+	a = &fakeAPI{objects: map[string]map[string]client.Object{}, handlers: map[string][]toolscache.ResourceEventHandler{}, events: make(chan func(), 100000),
+		statusWrites: map[string]int{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -331,6 +336,10 @@ func (a *fakeAPI) UpdateDaemonSetStatus(_ context.Context, ds *appsv1.DaemonSet)
 		return nil, apierrors.NewConflict(resource[kindDaemonSet], ds.Name, fmt.Errorf("the object has been modified"))
 	}
 	have.Status = ds.Status
+	a.statusWrites[ds.Name]++
+	if a.forgetConditions {
+		have.Status.Conditions = nil
+	}
 	return a.put(have).(*appsv1.DaemonSet), nil
 }
 
@@ -397,8 +406,13 @@ func startController(t *testing.T, a *fakeAPI) (stop func()) {
 
 func startRecorded(t *testing.T, a *fakeAPI) (*record.FakeRecorder, func()) {
 	t.Helper()
+	return startLimited(t, a, matrix.Config{})
+}
+
+func startLimited(t *testing.T, a *fakeAPI, limits matrix.Config) (*record.FakeRecorder, func()) {
+	t.Helper()
 	recorder := record.NewFakeRecorder(100000)
-	c, err := New(Config{Informers: a, Writer: a, Recorder: recorder})
+	c, err := New(Config{Informers: a, Writer: a, Recorder: recorder, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}

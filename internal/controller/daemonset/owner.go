@@ -39,7 +39,7 @@ type owner struct {
 func newOwner(c *Controller, pods, rows *lane) *owner {
 	return &owner{
 		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows,
-		exec:     &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, metrics: c.metrics},
+		exec:     &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics},
 		matrix:   matrix.New(c.cfg.Limits),
 		sets:     map[types.UID]*daemonSet{},
 		setsIn:   map[string]map[types.UID]*daemonSet{},
@@ -175,6 +175,8 @@ func (o *owner) dispatch(a matrix.Action) {
 		})
 	case *matrix.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(o.exec.deletePod(ctx, ds, a)) })
+	case *matrix.FailedPlacement:
+		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node, a.Detail)
 	case *matrix.UpdateStatus:
 		base := s.latest
 		o.rowLane.submit(func(ctx context.Context) {

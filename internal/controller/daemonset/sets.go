@@ -133,7 +133,8 @@ func (o *owner) push(s *daemonSet, held bool) {
 		Revision: s.revision, Placement: s.placement, Strategy: strategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
 		Held:            held, Deleting: s.latest.DeletionTimestamp != nil,
-		Reported: matrix.ProjectStatus(&s.latest.Status),
+		Reported:   matrix.ProjectStatus(&s.latest.Status),
+		Conditions: matrix.ProjectConditions(&s.latest.Status),
 	})
 }
 

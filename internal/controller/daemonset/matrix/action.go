@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Action is something to do: *CreatePod, *DeletePod or *UpdateStatus. Its String
-// is one line for logs and tests.
+// Action is something to do: *CreatePod, *DeletePod, *FailedPlacement or
+// *UpdateStatus. Its String is one line for logs and tests.
 type Action interface {
 	fmt.Stringer
 	// Row is the UID of the DaemonSet the action belongs to.
@@ -35,6 +35,7 @@ const (
 	ReasonSurgeDone           Reason = "new pod is available"
 	ReasonSurgeOldNotReady    Reason = "new pod exists and old pod is not ready"
 	ReasonSunset              Reason = "node no longer wanted and enough pods are available"
+	ReasonUnplaceable         Reason = "node cannot take the pod"
 	ReasonStatus              Reason = "status changed"
 )
 
@@ -86,7 +87,8 @@ func (a *DeletePod) String() string {
 // UpdateStatus asks for a DaemonSet's status to be written.
 type UpdateStatus struct {
 	Target
-	Status Status
+	Status     Status
+	Conditions Conditions
 }
 
 // Why is the reason for the action.
@@ -134,6 +136,9 @@ type Config struct {
 	// StatusInterval is the least time between two writes of one status while
 	// it changes. A status that says "all done" does not wait. Default 200 ms.
 	StatusInterval time.Duration
+	// StallAfter is how long, beyond minReadySeconds, a rollout may come no
+	// further before its status says that it does not progress. Default 1 minute.
+	StallAfter time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -151,6 +156,7 @@ func (c Config) withDefaults() Config {
 	set(&c.RetryDelay, 5*time.Millisecond)
 	set(&c.MaxRetryDelay, 30*time.Second)
 	set(&c.StatusInterval, 200*time.Millisecond)
+	set(&c.StallAfter, time.Minute)
 	return c
 }
 

@@ -62,11 +62,17 @@ func (a *audit) totals() {
 	var totals tally
 	var phases [phaseCount]int
 	var work [workCount]int
+	var groups [groupCount]int
 	r := a.row
 	for _, c := range r.cells {
 		totals.add(&c.verdict.tally, 1)
 		phases[c.verdict.phase]++
 		work[c.verdict.work]++
+		for g := range groupCount {
+			if c.verdict.tally.in(g) {
+				groups[g]++
+			}
+		}
 	}
 	if totals != r.totals {
 		a.report("totals were %+v, are %+v", r.totals, totals)
@@ -79,17 +85,35 @@ func (a *audit) totals() {
 			a.report("%d cells wanted work %d, are %d", r.work[w].Len(), w, work[w])
 		}
 	}
+	for g := range groupCount {
+		if r.groups[g].Len() != groups[g] {
+			a.report("%d cells were in group %d, are %d", r.groups[g].Len(), g, groups[g])
+		}
+	}
 	if len(a.findings) == 0 {
 		return
 	}
 	r.totals, r.phases = totals, phases
+	r.collect()
+	a.matrix.touch(r)
+}
+
+// collect fills the sets of cells from nothing.
+func (r *row) collect() {
 	for w := workRemove; w < workCount; w++ {
 		r.work[w].Clear(false)
+	}
+	for g := range groupCount {
+		r.groups[g].Clear(false)
 	}
 	for _, c := range r.cells {
 		if w := c.verdict.work; w != workNone {
 			r.work[w].ReplaceOrInsert(c)
 		}
+		for g := range groupCount {
+			if c.verdict.tally.in(g) {
+				r.groups[g].ReplaceOrInsert(c)
+			}
+		}
 	}
-	a.matrix.touch(r)
 }

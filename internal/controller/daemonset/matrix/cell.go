@@ -157,6 +157,9 @@ type cell struct {
 	deleteFailures int
 	retryAt        time.Time // no deletion before that
 
+	told   string // why the node cannot take the pod, as last told
+	untold bool   // whether the row has it on its list
+
 	verdict verdict
 	timer   deadline
 }

@@ -41,6 +41,8 @@
 //     never run on one node because of us.
 //   - The budget (maxUnavailable, maxSurge) counts cells. A deletion counts from
 //     the moment its action leaves Ready, so actions in flight are inside it.
+//   - The conditions are part of the status. Their words come from the totals and
+//     from the first cells of a group; a step that takes a moment changes none.
 //   - A pod is up to date when it carries the row's revision, whoever made it.
 //   - A cell with an action in flight waits for the pod's own event, for a failed
 //     outcome, or for Config.ExpectationsTimeout; the other cells move on.

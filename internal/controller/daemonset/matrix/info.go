@@ -42,6 +42,10 @@ type DaemonSetInfo struct {
 	Deleting bool
 	// Reported is the status as last read from the API.
 	Reported Status
+	// Conditions are those last read from the API. They matter when the row is
+	// added: after that the matrix knows what it wrote, and does not fight
+	// somebody who writes them otherwise.
+	Conditions Conditions
 }
 
 // NodeInfo is all that the matrix reads of a Node.
@@ -66,6 +70,9 @@ type PodInfo struct {
 	// ReadySince is when Ready became true; only set while Ready.
 	ReadySince  time.Time
 	Terminating bool
+	// Unplaceable is why the scheduler finds no room for the pod on its node;
+	// "" while it has not said so.
+	Unplaceable string
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool
@@ -105,6 +112,7 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		Node: pod.TargetNode(p), Bound: pod.IsBound(p),
 		Revision:    p.Labels[appsv1.ControllerRevisionHashLabelKey],
 		Terminating: pod.IsTerminating(p),
+		Unplaceable: unplaceableBecause(p),
 		Created:     utc(p.CreationTimestamp),
 	}
 	switch p.Status.Phase {

@@ -2,11 +2,13 @@ package matrix
 
 import "time"
 
-// tally is what a cell adds to its row's totals. The first six fields are the
+// tally is what a cell adds to its row's totals. The first seven fields are the
 // status, which goes by the oldest pod of a desired cell; the last three serve
 // the rollout, which looks at all live pods.
 type tally struct {
 	desired, current, misscheduled, ready, updated, available int32
+	// outdated are desired cells whose pod is available and not updated.
+	outdated int32
 
 	rolloutUnavailable, rolloutSurging, rolloutAvailable int32
 }
@@ -18,6 +20,7 @@ func (t *tally) add(o *tally, sign int32) {
 	t.ready += sign * o.ready
 	t.updated += sign * o.updated
 	t.available += sign * o.available
+	t.outdated += sign * o.outdated
 	t.rolloutUnavailable += sign * o.rolloutUnavailable
 	t.rolloutSurging += sign * o.rolloutSurging
 	t.rolloutAvailable += sign * o.rolloutAvailable
@@ -168,6 +171,7 @@ func (j *judgement) countStatus() {
 	if j.first.info.Revision == j.spec.Revision {
 		t.updated = 1
 	}
+	t.outdated = t.available &^ t.updated
 }
 
 // countRollout counts the cell for the budget. A cell with a pod too many or

@@ -72,7 +72,7 @@ func (m *Matrix) UpdateDaemonSet(info DaemonSetInfo) {
 }
 
 func (m *Matrix) addRow(info DaemonSetInfo) {
-	r := newRow(info)
+	r := newRow(info, m.now)
 	m.rows[info.UID] = r
 	m.touch(r)
 	for _, p := range m.waiting[info.UID] {
@@ -305,6 +305,7 @@ func (m *Matrix) refresh(c *cell) {
 	c.row.place(c, v)
 	m.timers.set(&c.timer, v.wake)
 	m.touch(c.row)
+	m.noteUnplaceable(c)
 	if c.forgettable() {
 		m.timers.set(&c.timer, time.Time{})
 		c.row.phases[Idle]--

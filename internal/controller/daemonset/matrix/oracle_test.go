@@ -15,6 +15,9 @@ import (
 type oracleTotals struct {
 	status              Status
 	unavailable, surges int
+	// outdated: some desired node's pod is available and of an older revision.
+	outdated               bool
+	lacking, down, surging []string // nodes
 }
 
 func (w *world) totalsOf(uid types.UID) oracleTotals {
@@ -29,8 +32,20 @@ func (w *world) totalsOf(uid types.UID) oracleTotals {
 			}
 		}
 		w.countStatus(&out.status, ds, wanted, here)
+		up := wanted && len(here) > 0 && w.available(here[0], ds)
+		if wanted && !up {
+			out.lacking = append(out.lacking, name)
+		}
+		out.outdated = out.outdated || up && here[0].Revision != ds.Revision
 		if wanted || len(here) > 0 {
+			before := out
 			w.countRollout(&out, ds, name, here)
+			if out.unavailable > before.unavailable {
+				out.down = append(out.down, name)
+			}
+			if out.surges > before.surges {
+				out.surging = append(out.surging, name)
+			}
 		}
 	}
 	out.status.Unavailable = out.status.Desired - out.status.Available

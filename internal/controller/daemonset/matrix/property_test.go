@@ -86,9 +86,9 @@ func drawPodChange(t *rapid.T, w *world) {
 		return
 	}
 	p := w.pods[rapid.SampledFrom(slices.Sorted(maps.Keys(w.pods))).Draw(t, "pod")]
-	switch rapid.SampledFrom([]string{"run", "run", "run", "unready", "fail", "succeed", "terminate", "vanish", "vanish", "adopted"}).Draw(t, "change") {
+	switch rapid.SampledFrom([]string{"run", "run", "run", "unready", "fail", "succeed", "terminate", "vanish", "vanish", "adopted", "no room", "no room"}).Draw(t, "change") {
 	case "run":
-		p.Bound = true
+		p.Bound, p.Unplaceable = true, ""
 		if !p.Ready && p.Phase == PodActive {
 			ahead := rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "clock ahead")
 			p.Ready, p.ReadySince = true, w.now.Add(ahead)
@@ -106,6 +106,10 @@ func drawPodChange(t *rapid.T, w *world) {
 		return
 	case "adopted":
 		p.Adopting = false
+	case "no room":
+		if !p.Bound {
+			p.Unplaceable = rapid.SampledFrom([]string{"", "Insufficient cpu", "Insufficient memory"}).Draw(t, "why")
+		}
 	}
 	w.setPod(p)
 }
@@ -135,8 +139,8 @@ func drawFinish(t *rapid.T, w *world) {
 func checkTotals(t *rapid.T, w *world) {
 	for _, row := range w.m.Dump().Rows {
 		want := w.totalsOf(row.UID)
-		got := oracleTotals{row.Status, row.RolloutUnavailable, row.RolloutSurging}
-		if got != want {
+		got := oracleTotals{status: row.Status, unavailable: row.RolloutUnavailable, surges: row.RolloutSurging}
+		if got.status != want.status || got.unavailable != want.unavailable || got.surges != want.surges {
 			t.Fatalf("totals of %s are\n%+v, counted from nothing they are\n%+v\n%s", row.Name, got, want, w.m.Dump())
 		}
 	}
@@ -149,7 +153,9 @@ func checkTotals(t *rapid.T, w *world) {
 // actions before it.
 func checkActions(t *rapid.T, w *world) {
 	creating, doomed := maps.Clone(w.creating), maps.Clone(w.doomed)
+	told, placed := maps.Clone(w.told), maps.Clone(w.placed)
 	actions := w.ready()
+	checkConditions(t, w, actions)
 	w.creating, creating = creating, w.creating
 	w.doomed, doomed = doomed, w.doomed
 	for _, a := range actions {
@@ -167,6 +173,11 @@ func checkActions(t *rapid.T, w *world) {
 			}
 			cell := cellKey(a.UID, a.Node)
 			w.creating[cell] = creating[cell]
+		case *FailedPlacement:
+			cell := cellKey(a.UID, a.Node)
+			if why := told[cell]; why == a.Detail && !placed[cell] || w.unplaceable(a.UID, a.Node) != a.Detail {
+				t.Fatalf("%s although told is %q", a, why)
+			}
 		case *DeletePod:
 			if p := w.pods[a.PodUID]; ds.Held || p.Adopting || p.Terminating {
 				t.Fatalf("%s although the row is held or the pod is not to be touched", a)
@@ -175,6 +186,29 @@ func checkActions(t *rapid.T, w *world) {
 				t.Fatalf("%s exceeds maxUnavailable %d", a, maxUnavailable)
 			}
 			w.doomed[a.PodUID] = doomed[a.PodUID]
+		}
+	}
+}
+
+// checkConditions compares the conditions with the oracle's, and sees that every
+// pod that cannot be placed has been told of.
+func checkConditions(t *rapid.T, w *world, actions []Action) {
+	for uid, ds := range w.sets {
+		if ds.Deleting {
+			continue
+		}
+		if got, want := w.m.conditions(w.m.rows[uid]), w.conditionsOf(uid); got != want {
+			t.Fatalf("conditions of %s are\n%+v, computed from nothing they are\n%+v\n%s", ds.Name, got, want, w.m.Dump())
+		}
+		for node := range w.nodes {
+			if why := w.unplaceable(uid, node); why != "" && w.told[cellKey(uid, node)] != why {
+				t.Fatalf("nobody was told that %s has no room for %s: %s", node, ds.Name, why)
+			}
+		}
+	}
+	for _, a := range actions {
+		if a, ok := a.(*UpdateStatus); ok && a.Conditions != w.conditionsOf(a.UID) {
+			t.Fatalf("%s writes conditions\n%+v, want\n%+v", a, a.Conditions, w.conditionsOf(a.UID))
 		}
 	}
 }
@@ -301,7 +335,7 @@ func (w *world) obey(p PodInfo) {
 		p.Adopting = false
 		w.setPod(p)
 	case p.Phase == PodActive && !p.Ready && nodeExists:
-		p.Bound, p.Ready, p.ReadySince = true, true, w.now
+		p.Bound, p.Ready, p.ReadySince, p.Unplaceable = true, true, w.now, ""
 		w.setPod(p)
 	}
 }

@@ -30,6 +30,7 @@ func (m *Matrix) Ready() []Action {
 		if !r.info.Held {
 			out = m.readyRow(r, out)
 		}
+		out = r.placements(out)
 		out = m.readyStatus(r, out)
 		m.armRow(r)
 		// Judging the cells of our own actions has marked the row again.

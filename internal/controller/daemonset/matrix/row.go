@@ -18,6 +18,7 @@ type row struct {
 	totals    tally
 	phases    [phaseCount]int
 	work      [workCount]*btree.BTreeG[*cell]
+	groups    [groupCount]*btree.BTreeG[*cell]
 	unplaced  map[types.UID]*trackedPod // owned pods that name no node
 	revisions map[string]int            // owned pods by revision
 
@@ -27,6 +28,13 @@ type row struct {
 	createFailures int
 	createRetryAt  time.Time
 
+	progress progress
+	untold   []*cell // with news about a pod that cannot be placed
+
+	// written are the conditions as the API has them for all we know; unsaid
+	// tells that the status differs from the API's.
+	written        Conditions
+	unsaid         bool
 	statusInFlight bool
 	statusAt       time.Time // when a status last left Ready
 	statusFailures int
@@ -36,11 +44,16 @@ type row struct {
 	timer deadline
 }
 
-func newRow(info DaemonSetInfo) *row {
+func newRow(info DaemonSetInfo, now time.Time) *row {
 	r := &row{info: info, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{}, window: 1}
+	byNode := func(a, b *cell) bool { return a.node < b.node }
 	for w := range r.work {
-		r.work[w] = btree.NewG(16, func(a, b *cell) bool { return a.node < b.node })
+		r.work[w] = btree.NewG(16, byNode)
 	}
+	for g := range r.groups {
+		r.groups[g] = btree.NewG(16, byNode)
+	}
+	r.written, r.progress = info.Conditions, progressOf(&info, now)
 	r.timer.row = r
 	r.surge = allowsSurge(info.Strategy)
 	return r
@@ -63,6 +76,14 @@ func (r *row) place(c *cell, v verdict) {
 		}
 		if v.work != workNone {
 			r.work[v.work].ReplaceOrInsert(c)
+		}
+	}
+	for g := range groupCount {
+		switch was, is := old.tally.in(g), v.tally.in(g); {
+		case was && !is:
+			r.groups[g].Delete(c)
+		case is && !was:
+			r.groups[g].ReplaceOrInsert(c)
 		}
 	}
 	c.verdict = v

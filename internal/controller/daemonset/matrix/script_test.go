@@ -23,13 +23,14 @@ import (
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
-//	          pending bound ready ahead unready failed succeeded terminating gone adopting adopted
+//	          why=REASON (the scheduler finds no room) pending bound ready ahead unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
 //	ready                                  prints the actions and takes them in flight
 //	done [ok|failed|unknown|gone|taken] [unseen]   answers all that is in flight; the
 //	                                       API's events come along unless unseen
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
+//	conditions NAME                        prints the DaemonSet's conditions
 //
 // Run with -rewrite to write the outputs; commit only what you understand.
 func TestScripts(t *testing.T) {
@@ -106,6 +107,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.done(a)
 	case "tick":
 		return s.pass(t, d, a)
+	case "conditions":
+		return s.conditions(t, d, types.UID(a.plain[0]))
 	case "dump":
 		return s.m.Dump().String()
 	default:
@@ -123,6 +126,17 @@ func lines(actions []Action, none string) string {
 		return none + "\n"
 	}
 	return b.String()
+}
+
+func (s *script) conditions(t *testing.T, d *datadriven.TestData, uid types.UID) string {
+	got := s.m.conditions(s.m.rows[uid])
+	if want := s.conditionsOf(uid); got != want {
+		t.Errorf("%s: conditions computed from nothing are\n%+v", d.Pos, want)
+	}
+	line := func(name string, c Condition) string {
+		return fmt.Sprintf("%s=%s %s: %s\n", name, c.Status, c.Reason, c.Message)
+	}
+	return line("Available", got.Available) + line("Progressing", got.Progressing)
 }
 
 func (s *script) daemonSet(t *testing.T, d *datadriven.TestData, a words) {
@@ -175,6 +189,7 @@ func (s *script) pod(t *testing.T, d *datadriven.TestData, a words) {
 	p.Owner = types.UID(a.or("of", string(p.Owner)))
 	p.Node = a.or("node", p.Node)
 	p.Revision = a.or("rev", p.Revision)
+	p.Unplaceable = strings.ReplaceAll(a.or("why", p.Unplaceable), "_", " ")
 	s.change(t, d, p, a.plain[1:])
 }
 
@@ -200,9 +215,9 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states 
 		switch state {
 		case "pending":
 		case "bound":
-			p.Bound = true
+			p.Bound, p.Unplaceable = true, ""
 		case "ready":
-			if p.Bound = true; !p.Ready {
+			if p.Bound, p.Unplaceable = true, ""; !p.Ready {
 				p.Ready, p.ReadySince = true, s.now
 			}
 		case "ahead": // ready, by a clock that is an hour ahead

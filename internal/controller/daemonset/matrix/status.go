@@ -2,16 +2,26 @@ package matrix
 
 import "time"
 
-// readyStatus asks for a status write when the totals differ from what the API
-// shows: at once when the row was quiet, has settled, or acts on a generation
-// that is not reported yet; else paced.
+// readyStatus asks for a status write when the totals or the conditions differ
+// from what the API shows: at once when the row was quiet, has settled, or acts
+// on a generation that is not reported yet; else paced. Conditions are compared
+// with those last written, so that an API that does not keep them is not
+// written to again and again.
 func (m *Matrix) readyStatus(r *row, out []Action) []Action {
-	want := r.status()
-	if r.statusInFlight || want == r.info.Reported || m.statusDue(r).After(m.now) {
+	r.progress.observe(r, m.now)
+	if r.unsaid = false; r.statusInFlight {
+		return out
+	}
+	want, later := r.status(), m.statusDue(r).After(m.now)
+	if r.unsaid = want != r.info.Reported; r.unsaid && later {
+		return out // without making words that nobody reads
+	}
+	conditions := m.conditions(r)
+	if r.unsaid = r.unsaid || conditions != r.written; !r.unsaid || later {
 		return out
 	}
 	r.statusInFlight, r.statusAt = true, m.now
-	return append(out, &UpdateStatus{Target: r.target(), Status: want})
+	return append(out, &UpdateStatus{Target: r.target(), Status: want, Conditions: conditions})
 }
 
 // statusDue returns the earliest moment for the next status write.
@@ -20,7 +30,7 @@ func (m *Matrix) statusDue(r *row) time.Time {
 		return r.statusRetryAt
 	}
 	observed := r.info.Reported.ObservedGeneration == r.info.Generation
-	if r.statusAt.IsZero() || r.settled() || !observed {
+	if r.statusAt.IsZero() || r.settled() && r.status() != r.info.Reported || !observed {
 		return m.now
 	}
 	return r.statusAt.Add(m.cfg.StatusInterval)
@@ -29,7 +39,7 @@ func (m *Matrix) statusDue(r *row) time.Time {
 func (m *Matrix) statusWritten(r *row, a *UpdateStatus, o Outcome) {
 	r.statusInFlight = false
 	if o == OK {
-		r.info.Reported = a.Status
+		r.info.Reported, r.written = a.Status, a.Conditions
 		r.statusFailures, r.statusRetryAt = 0, time.Time{}
 		return
 	}
@@ -40,11 +50,14 @@ func (m *Matrix) statusWritten(r *row, a *UpdateStatus, o Outcome) {
 // armRow sets the row's timer to the moment when Ready would do more for it.
 func (m *Matrix) armRow(r *row) {
 	var at time.Time
-	if !r.statusInFlight && r.status() != r.info.Reported {
+	if !r.statusInFlight && r.unsaid {
 		at = m.statusDue(r)
 	}
 	if r.createRetryAt.After(m.now) {
 		at = sooner(at, r.createRetryAt)
+	}
+	if stall := m.standstill(r); stall.After(m.now) {
+		at = sooner(at, stall)
 	}
 	m.timers.set(&r.timer, at)
 }

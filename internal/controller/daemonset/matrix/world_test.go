@@ -35,8 +35,13 @@ type world struct {
 	alias    map[string]string    // generated pod name -> readable one
 	made     int
 	// late are actions that were answered before their event came.
-	late []Action
-	uids map[*CreatePod]types.UID
+	late  []Action
+	uids  map[*CreatePod]types.UID
+	marks map[types.UID]mark
+	// told is why a node cannot take its pod, by cell; placed are the cells where
+	// a pod was placed since.
+	told   map[string]string
+	placed map[string]bool
 	// sawReady is when a pod was first seen ready.
 	sawReady map[types.UID]time.Time
 }
@@ -55,6 +60,7 @@ func newWorld(cfg Config) *world {
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
 		doomed: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
+		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
 	w.m.Tick(w.now)
 	return w
@@ -64,6 +70,13 @@ func cellKey(owner types.UID, node string) string { return string(owner) + "/" +
 
 func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
 	info.Placement = CompilePlacement(&spec)
+	if _, known := w.sets[info.UID]; !known {
+		st := info.Reported
+		w.marks[info.UID] = mark{st.ObservedGeneration, st.Desired, st.Updated, st.Available, w.now}
+		if info.Conditions.Progressing.Status == corev1.ConditionFalse {
+			w.marks[info.UID] = mark{generation: st.ObservedGeneration, desired: st.Desired, updated: st.Updated, available: st.Available}
+		}
+	}
 	w.sets[info.UID], w.specs[info.UID] = info, spec
 	w.m.UpdateDaemonSet(info)
 }
@@ -84,6 +97,9 @@ func (w *world) setPod(p PodInfo) {
 		w.sawReady[p.UID] = w.now
 	}
 	w.pods[p.UID] = p
+	if p.Bound {
+		w.placed[cellKey(p.Owner, p.Node)] = true
+	}
 	if cell := cellKey(p.Owner, p.Node); w.creating[cell].answered && w.creating[cell].uid == p.UID {
 		delete(w.creating, cell)
 	}
@@ -112,6 +128,7 @@ func (w *world) tick(d time.Duration) {
 // ready takes the matrix's actions into flight.
 func (w *world) ready() []Action {
 	actions := w.m.Ready()
+	w.look()
 	until := w.now.Add(w.cfg.ExpectationsTimeout)
 	for _, a := range actions {
 		switch a := a.(type) {
@@ -122,10 +139,29 @@ func (w *world) ready() []Action {
 			}
 		case *DeletePod:
 			w.doomed[a.PodUID] = until
+		case *FailedPlacement:
+			w.told[cellKey(a.UID, a.Node)] = a.Detail
+			delete(w.placed, cellKey(a.UID, a.Node))
 		}
 	}
 	w.inFlight = append(w.inFlight, actions...)
 	return actions
+}
+
+// unplaceable is why the daemon's pod cannot be on the node, if it is wanted.
+func (w *world) unplaceable(uid types.UID, node string) string {
+	if _, exists := w.nodes[node]; !exists {
+		return ""
+	}
+	if wanted, _ := w.fits(uid, node); !wanted {
+		return ""
+	}
+	for _, p := range w.podsOf(uid, node) {
+		if p.Unplaceable != "" && p.Phase == PodActive && !w.leaving(p) {
+			return p.Unplaceable
+		}
+	}
+	return ""
 }
 
 func (w *world) countAlias(node string) int {
@@ -214,7 +250,7 @@ func (w *world) event(a Action) {
 		}
 	case *UpdateStatus:
 		if info, ok := w.sets[a.UID]; ok {
-			info.Reported = a.Status
+			info.Reported, info.Conditions = a.Status, a.Conditions
 			w.sets[a.UID] = info
 			w.m.UpdateDaemonSet(info)
 		}
