@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,6 +35,10 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/pki"
 )
+
+// watchGrace is how long a server that stops waits for its watches to end. Without
+// it they are not even told, and a single `kubectl get -w` holds the server up.
+const watchGrace = 2 * time.Second
 
 // inProcessHost is the host of in-process requests; nothing resolves it.
 const inProcessHost = "https://everynode.invalid"
@@ -135,6 +140,7 @@ func genericConfig(types *scheme.Set) *genericapiserver.Config {
 	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 2000, 1000
+	c.ShutdownWatchTerminationGracePeriod = watchGrace
 	namer := apiopenapi.NewDefinitionNamer(types.Public)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title = "Everynode"
