@@ -103,6 +103,7 @@ func (c *control) recorder(component string) record.EventRecorder {
 var cachedWhole = map[string]client.Object{
 	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
 	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
+	"ReplicaSet": &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
 	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 }
 

@@ -40,6 +40,13 @@ func controllers() []controller {
 			may("list", "watch", "get").on(groupCoordination, "leases"),
 			recordEvents(),
 		}},
+		{"disruption-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets"),
+			may("get", "list", "watch").on(groupCore, "pods"),
+			may("get", "list", "watch").on(groupPolicy, "poddisruptionbudgets"),
+			may("update").on(groupPolicy, "poddisruptionbudgets/status"),
+			recordEvents(),
+		}},
 		{"pod-garbage-collector", []rbacv1.PolicyRule{
 			may("list", "watch", "delete").on(groupCore, "pods"),
 			may("get", "list", "watch").on(groupCore, "nodes"),

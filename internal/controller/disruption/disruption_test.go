@@ -12,52 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/testenv"
 )
-
-// run runs the controller until the test ends.
-func run(t *testing.T, e *testenv.Env) {
-	t.Helper()
-	mgr, err := ctrl.NewManager(e.Config, manager.Options{
-		Scheme:     scheme.Scheme,
-		Cache:      cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Logger:     klog.FromContext(t.Context()),
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := disruption.Add(mgr, disruption.Config{Client: e.Client}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the controller ended with: %v", err)
-		}
-	})
-}
 
 // TestSecondEvictionWaitsForTheReplacement evicts pods of a DaemonSet one after the
 // other. A finalizer holds the first one back, so that its place stays empty for as
 // long as the test wants.
 func TestSecondEvictionWaitsForTheReplacement(t *testing.T) {
 	e := testenv.Start(t, testenv.SimulatedNodes(3))
-	run(t, e)
 	pods, budgets := e.Client.CoreV1().Pods("default"), e.Client.PolicyV1().PodDisruptionBudgets("default")
 	labels := map[string]string{"app": "agent"}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
