@@ -11,18 +11,11 @@ type controller struct {
 	rules []rbacv1.PolicyRule
 }
 
-func controllers() []controller {
+func controllers() []controller { return append(clusterControllers(), workloadControllers()...) }
+
+// clusterControllers keep nodes, namespaces, accounts and roles.
+func clusterControllers() []controller {
 	return []controller{
-		{"daemon-set-controller", []rbacv1.PolicyRule{
-			read.on(groupApps, "daemonsets"),
-			may("update").on(groupApps, "daemonsets/status"),
-			may("update").on(groupApps, "daemonsets/finalizers"),
-			may("list", "watch").on(groupCore, "nodes"),
-			may("list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
-			may("create").on(groupCore, "pods/binding"),
-			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
-			recordEvents(),
-		}},
 		{"generic-garbage-collector", []rbacv1.PolicyRule{
 			may("get", "list", "watch", "patch", "update", "delete").on("*", "*"),
 			recordEvents(),
@@ -39,18 +32,6 @@ func controllers() []controller {
 			may("list", "watch", "get", "delete").on(groupCore, "pods"),
 			may("list", "watch", "get").on(groupCoordination, "leases"),
 			recordEvents(),
-		}},
-		{"disruption-controller", []rbacv1.PolicyRule{
-			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets"),
-			may("get", "list", "watch").on(groupCore, "pods"),
-			may("get", "list", "watch").on(groupPolicy, "poddisruptionbudgets"),
-			may("update").on(groupPolicy, "poddisruptionbudgets/status"),
-			recordEvents(),
-		}},
-		{"pod-garbage-collector", []rbacv1.PolicyRule{
-			may("list", "watch", "delete").on(groupCore, "pods"),
-			may("get", "list", "watch").on(groupCore, "nodes"),
-			may("patch").on(groupCore, "pods/status"),
 		}},
 		{"service-account-controller", []rbacv1.PolicyRule{
 			may("create").on(groupCore, "serviceaccounts"),
@@ -73,6 +54,22 @@ func controllers() []controller {
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
 			may("escalate", "get", "list", "patch", "update", "watch").on(groupRBAC, "clusterroles"),
 		}},
+	}
+}
+
+// workloadControllers keep pods and what groups them.
+func workloadControllers() []controller {
+	return []controller{
+		{"daemon-set-controller", []rbacv1.PolicyRule{
+			read.on(groupApps, "daemonsets"),
+			may("update").on(groupApps, "daemonsets/status"),
+			may("update").on(groupApps, "daemonsets/finalizers"),
+			may("list", "watch").on(groupCore, "nodes"),
+			may("list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
+			may("create").on(groupCore, "pods/binding"),
+			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
+			recordEvents(),
+		}},
 		{"replicaset-controller", []rbacv1.PolicyRule{
 			read.on(groupApps, "replicasets"),
 			may("update").on(groupApps, "replicasets/status", "replicasets/finalizers"),
@@ -86,11 +83,23 @@ func controllers() []controller {
 			may("get", "list", "update", "watch").on(groupCore, "pods"),
 			recordEvents(),
 		}},
+		{"disruption-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets"),
+			may("get", "list", "watch").on(groupCore, "pods"),
+			may("get", "list", "watch").on(groupPolicy, "poddisruptionbudgets"),
+			may("update").on(groupPolicy, "poddisruptionbudgets/status"),
+			recordEvents(),
+		}},
 		{"endpointslice-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch").on(groupCore, "services", "pods", "nodes"),
 			may("update").on(groupCore, "services/finalizers"),
 			may("create", "delete", "get", "list", "patch", "update", "watch").on(groupDiscovery, "endpointslices"),
 			recordEvents(),
+		}},
+		{"pod-garbage-collector", []rbacv1.PolicyRule{
+			may("list", "watch", "delete").on(groupCore, "pods"),
+			may("get", "list", "watch").on(groupCore, "nodes"),
+			may("patch").on(groupCore, "pods/status"),
 		}},
 	}
 }
