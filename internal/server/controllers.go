@@ -51,21 +51,12 @@ func (s *Server) runControllers(ctx context.Context) error {
 	if c.objects, err = metadata.NewForConfig(c.config); err != nil {
 		return fmt.Errorf("make the controllers' metadata client: %w", err)
 	}
-	c.manager, err = ctrl.NewManager(c.config, manager.Options{
-		Scheme: scheme.Scheme,
-		// Objects from the cache are shared and never changed.
-		Cache:          cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
-		Metrics:        metricsserver.Options{BindAddress: "0"},
-		MapperProvider: func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil },
-		Logger:         klog.FromContext(ctx),
-		// Tests run several servers in one process.
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		// Several servers can share an etcd cluster; then one of them works.
-		LeaderElection:                len(s.options.EtcdEndpoints) > 0,
-		LeaderElectionID:              "everynode-controllers",
-		LeaderElectionNamespace:       "kube-system",
-		LeaderElectionReleaseOnCancel: true,
-	})
+	options := managerOptions(ctx)
+	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }
+	// Several servers can share an etcd cluster; then one of them works.
+	options.LeaderElection = len(s.options.EtcdEndpoints) > 0
+	options.LeaderElectionNamespace, options.LeaderElectionID = "kube-system", "everynode-controllers"
+	c.manager, err = ctrl.NewManager(c.config, options)
 	if err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
@@ -79,6 +70,21 @@ func (s *Server) runControllers(ctx context.Context) error {
 		return fmt.Errorf("run the controllers: %w", err)
 	}
 	return nil
+}
+
+// managerOptions are those of every manager of control loops; who leads, and how
+// kinds are found, is added by the caller.
+func managerOptions(ctx context.Context) manager.Options {
+	return manager.Options{
+		Scheme: scheme.Scheme,
+		// Objects from the cache are shared and never changed.
+		Cache:   cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Logger:  klog.FromContext(ctx),
+		// Tests run several servers in one process.
+		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
+		LeaderElectionReleaseOnCancel: true,
+	}
 }
 
 // mapper knows the served kinds without asking for them.

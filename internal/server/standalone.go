@@ -11,12 +11,9 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/controller/daemonset"
@@ -48,17 +45,12 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	if _, err := client.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("reach the API at %s: %w", o.Config.Host, err)
 	}
-	mgr, err := ctrl.NewManager(o.Config, manager.Options{
-		Scheme:                        scheme.Scheme,
-		Cache:                         cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true), DefaultTransform: cache.TransformStripManagedFields()},
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		Logger:                        klog.FromContext(ctx),
-		Controller:                    config.Controller{SkipNameValidation: ptr.To(true)},
-		LeaderElection:                o.LeaderElection,
-		LeaderElectionID:              o.LeaseName,
-		LeaderElectionNamespace:       o.LeaseNamespace,
-		LeaderElectionReleaseOnCancel: true,
-	})
+	options := managerOptions(ctx)
+	// Nobody reads who wrote which field, so that is not kept.
+	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	options.LeaderElection = o.LeaderElection
+	options.LeaderElectionNamespace, options.LeaderElectionID = o.LeaseNamespace, o.LeaseName
+	mgr, err := ctrl.NewManager(o.Config, options)
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
