@@ -112,7 +112,7 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	switch name {
-	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement":
+	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "deadline":
 		return true
 	}
 	return path == "internal/scheduler/cache" || under(path, "internal/scheduler/plugins")

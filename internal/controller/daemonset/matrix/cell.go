@@ -161,7 +161,7 @@ type cell struct {
 	untold bool   // whether the row has it on its list
 
 	verdict verdict
-	timer   deadline
+	timer   timer
 }
 
 func (c *cell) insert(p *trackedPod) {

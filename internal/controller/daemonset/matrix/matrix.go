@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Matrix holds all rows, columns and cells. It is not safe for concurrent use.
@@ -19,7 +21,7 @@ type Matrix struct {
 	pods    map[types.UID]*trackedPod
 	// waiting holds pods of DaemonSets that are not known, by owner.
 	waiting map[types.UID]map[types.UID]*trackedPod
-	timers  deadlines
+	timers  deadline.Timers[timed]
 	dirty   []*row
 }
 
@@ -108,7 +110,7 @@ func (m *Matrix) judgeNode(r *row, name string, col *column) {
 
 func (m *Matrix) addCell(r *row, name string) *cell {
 	c := &cell{row: r, node: name, column: m.columns[name]}
-	c.timer.cell = c
+	c.timer.Owner.cell = c
 	if c.column != nil {
 		c.eligibility, _ = r.info.Placement.judge(c.column.node)
 	}
@@ -124,12 +126,12 @@ func (m *Matrix) DeleteDaemonSet(uid types.UID) {
 		return
 	}
 	delete(m.rows, uid)
-	m.timers.set(&r.timer, time.Time{})
+	m.timers.Stop(&r.timer)
 	for _, p := range r.unplaced {
 		m.wait(p)
 	}
 	for _, c := range r.cells {
-		m.timers.set(&c.timer, time.Time{})
+		m.timers.Stop(&c.timer)
 		for _, p := range c.pods {
 			p.cell = nil
 			m.wait(p)
@@ -281,33 +283,28 @@ func (m *Matrix) Tick(now time.Time) {
 	if now.After(m.now) {
 		m.now = now
 	}
-	for t := m.timers.due(m.now); t != nil; t = m.timers.due(m.now) {
-		if t.row != nil {
-			m.touch(t.row)
+	for t := m.timers.Pop(m.now); t != nil; t = m.timers.Pop(m.now) {
+		if t.Owner.row != nil {
+			m.touch(t.Owner.row)
 			continue
 		}
-		t.cell.expire(m.now)
-		m.refresh(t.cell)
+		t.Owner.cell.expire(m.now)
+		m.refresh(t.Owner.cell)
 	}
 }
 
 // NextTick returns when Tick has something to do next, if ever.
-func (m *Matrix) NextTick() (time.Time, bool) {
-	if len(m.timers) == 0 {
-		return time.Time{}, false
-	}
-	return m.timers[0].at, true
-}
+func (m *Matrix) NextTick() (time.Time, bool) { return m.timers.Next() }
 
 // refresh judges a cell anew after anything about it changed.
 func (m *Matrix) refresh(c *cell) {
 	v, _ := judge(c, m.now)
 	c.row.place(c, v)
-	m.timers.set(&c.timer, v.wake)
+	m.timers.Set(&c.timer, v.wake)
 	m.touch(c.row)
 	m.noteUnplaceable(c)
 	if c.forgettable() {
-		m.timers.set(&c.timer, time.Time{})
+		m.timers.Stop(&c.timer)
 		c.row.phases[Idle]--
 		delete(c.row.cells, c.node)
 	}

@@ -41,7 +41,7 @@ type row struct {
 	statusRetryAt  time.Time
 
 	dirty bool
-	timer deadline
+	timer timer
 }
 
 func newRow(info DaemonSetInfo, now time.Time) *row {
@@ -54,7 +54,7 @@ func newRow(info DaemonSetInfo, now time.Time) *row {
 		r.groups[g] = btree.NewG(16, byNode)
 	}
 	r.written, r.progress = info.Conditions, progressOf(&info, now)
-	r.timer.row = r
+	r.timer.Owner.row = r
 	r.surge = allowsSurge(info.Strategy)
 	return r
 }

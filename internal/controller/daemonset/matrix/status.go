@@ -59,5 +59,5 @@ func (m *Matrix) armRow(r *row) {
 	if stall := m.standstill(r); stall.After(m.now) {
 		at = sooner(at, stall)
 	}
-	m.timers.set(&r.timer, at)
+	m.timers.Set(&r.timer, at)
 }

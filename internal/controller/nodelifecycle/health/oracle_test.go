@@ -85,8 +85,8 @@ func TestOracle(t *testing.T) {
 						rt.Fatalf("%s posted Ready=%s, was never silent and is Ready=%s", name, want, readyStatus(node))
 					}
 				}
-				if len(s.deadlines) > len(s.nodes) {
-					rt.Fatalf("%d deadlines for %d nodes", len(s.deadlines), len(s.nodes))
+				if s.graces.Len() > len(s.nodes) {
+					rt.Fatalf("%d timers for %d nodes", s.graces.Len(), len(s.nodes))
 				}
 			},
 		})

@@ -1,12 +1,13 @@
 package health
 
 import (
-	"container/heap"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Config holds the times and rates of node health. The zero value of a field means its default.
@@ -51,8 +52,8 @@ type entry struct {
 	// renewed and posted are the last signs' own times, by the node's clock.
 	renewed, posted time.Time
 	lapsed          bool
-	deadline        time.Time // in the heap; may be too early, never too late
-	index           int
+	// grace ends when the node lapses, or earlier: signs of life do not move it.
+	grace deadline.Timer[*entry]
 
 	zone    *zone
 	healthy bool // as counted in zone
@@ -64,11 +65,11 @@ type entry struct {
 
 // Tracker follows the health of all nodes. One owner at a time.
 type Tracker struct {
-	cfg       Config
-	nodes     map[string]*entry
-	deadlines deadlines
-	zones     map[string]*zone
-	dirty     map[string]struct{}
+	cfg    Config
+	nodes  map[string]*entry
+	graces deadline.Timers[*entry] // of the nodes that have not lapsed
+	zones  map[string]*zone
+	dirty  map[string]struct{}
 	// disrupted is set while no zone has a healthy node.
 	disrupted bool
 }
@@ -92,9 +93,9 @@ func (t *Tracker) Observe(node *corev1.Node, now time.Time) {
 	}
 	if e == nil {
 		e = &entry{node: node, seen: now, posted: node.CreationTimestamp.Time}
+		e.grace.Owner = e
 		t.nodes[node.Name] = e
-		e.deadline = now.Add(t.grace(e))
-		heap.Push(&t.deadlines, e)
+		t.graces.Set(&e.grace, now.Add(t.gracePeriod(e)))
 		e.evict = hasEvictionTaint(node)
 		e.unmarked = readyStatus(node) == corev1.ConditionUnknown
 	}
@@ -121,8 +122,7 @@ func (t *Tracker) alive(e *entry, now time.Time) {
 	e.seen = now
 	if e.lapsed {
 		e.lapsed = false
-		e.deadline = now.Add(t.grace(e))
-		heap.Push(&t.deadlines, e)
+		t.graces.Set(&e.grace, now.Add(t.gracePeriod(e)))
 		t.dirty[e.node.Name] = struct{}{}
 	}
 }
@@ -135,22 +135,18 @@ func (t *Tracker) Forget(name string) {
 	}
 	delete(t.nodes, name)
 	delete(t.dirty, name)
-	if !e.lapsed {
-		heap.Remove(&t.deadlines, e.index)
-	}
+	t.graces.Stop(&e.grace)
 	t.leaveZone(e)
 }
 
 // Tick lets time pass: nodes whose grace period ended lapse.
 func (t *Tracker) Tick(now time.Time) {
-	for len(t.deadlines) > 0 && !t.deadlines[0].deadline.After(now) {
-		e := t.deadlines[0]
-		if due := e.seen.Add(t.grace(e)); due.After(now) {
-			e.deadline = due // there were signs since; look again then
-			heap.Fix(&t.deadlines, 0)
+	for timer := t.graces.Pop(now); timer != nil; timer = t.graces.Pop(now) {
+		e := timer.Owner
+		if due := e.seen.Add(t.gracePeriod(e)); due.After(now) {
+			t.graces.Set(&e.grace, due) // there were signs since; look again then
 			continue
 		}
-		heap.Pop(&t.deadlines)
 		e.lapsed = true
 		e.unmarked = true
 		t.dirty[e.node.Name] = struct{}{}
@@ -159,10 +155,7 @@ func (t *Tracker) Tick(now time.Time) {
 
 // NextTick is when Tick and Ready next have something to do without any news.
 func (t *Tracker) NextTick() (time.Time, bool) {
-	var next time.Time
-	if len(t.deadlines) > 0 {
-		next = t.deadlines[0].deadline
-	}
+	next, _ := t.graces.Next()
 	for _, z := range t.zones {
 		if at, ok := z.nextEviction(); ok && (next.IsZero() || at.Before(next)) {
 			next = at
@@ -224,7 +217,7 @@ func (t *Tracker) PodReady(name string) {
 	t.dirty[name] = struct{}{}
 }
 
-func (t *Tracker) grace(e *entry) time.Duration {
+func (t *Tracker) gracePeriod(e *entry) time.Duration {
 	if e.renewed.IsZero() && condition(e.node, corev1.NodeReady) == nil {
 		return t.cfg.StartupGracePeriod
 	}
@@ -234,30 +227,4 @@ func (t *Tracker) grace(e *entry) time.Duration {
 // status is the node's readiness, Unknown once it has lapsed.
 func (e *entry) status() corev1.ConditionStatus {
 	return verdict{lapsed: e.lapsed}.status(e.node, corev1.NodeReady)
-}
-
-// deadlines is a heap of the nodes that have not lapsed.
-type deadlines []*entry
-
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
-func (d deadlines) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].index, d[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (d *deadlines) Push(x any) {
-	e := x.(*entry)
-	e.index = len(*d)
-	*d = append(*d, e)
-}
-
-// Pop implements heap.Interface.
-func (d *deadlines) Pop() any {
-	last := len(*d) - 1
-	e := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return e
 }

@@ -11,13 +11,14 @@
 package plan
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Pod is what matters of a pod that runs on a node and is not being deleted.
@@ -51,23 +52,22 @@ type state uint8
 
 const (
 	stays     state = iota
-	scheduled       // in the heap
+	scheduled       // its timer is armed
 	evicted         // handed out by Ready; whoever took it sees it through
 )
 
 type entry struct {
-	pod      Pod
-	since    time.Time // when it was first seen on its node
-	state    state
-	deadline time.Time
-	index    int
+	pod   Pod
+	since time.Time // when it was first seen on its node
+	state state
+	leave deadline.Timer[*entry]
 }
 
 // Planner knows all nodes with NoExecute taints and all pods on nodes. One owner at a time.
 type Planner struct {
 	nodes     map[string]*node
 	pods      map[types.UID]*entry
-	deadlines deadlines
+	leaving   deadline.Timers[*entry]
 	cancelled []Pod
 }
 
@@ -118,6 +118,7 @@ func (p *Planner) UpdatePod(pod Pod, now time.Time) {
 	}
 	if e == nil {
 		e = &entry{since: now}
+		e.leave.Owner = e
 		p.pods[pod.UID] = e
 		p.node(pod.Node).pods[pod.UID] = e
 	}
@@ -131,9 +132,7 @@ func (p *Planner) DeletePod(uid types.UID) {
 	if e == nil {
 		return
 	}
-	if e.state == scheduled {
-		heap.Remove(&p.deadlines, e.index)
-	}
+	p.leaving.Stop(&e.leave)
 	delete(p.pods, uid)
 	delete(p.nodes[e.pod.Node].pods, uid)
 	p.dropIfUnused(e.pod.Node)
@@ -143,8 +142,8 @@ func (p *Planner) DeletePod(uid types.UID) {
 func (p *Planner) Ready(now time.Time) Ready {
 	r := Ready{Cancelled: p.cancelled}
 	p.cancelled = nil
-	for len(p.deadlines) > 0 && !p.deadlines[0].deadline.After(now) {
-		e := heap.Pop(&p.deadlines).(*entry)
+	for timer := p.leaving.Pop(now); timer != nil; timer = p.leaving.Pop(now) {
+		e := timer.Owner
 		e.state = evicted
 		r.Evict = append(r.Evict, e.pod)
 	}
@@ -153,15 +152,12 @@ func (p *Planner) Ready(now time.Time) Ready {
 
 // Pending tells that Ready has something to say now.
 func (p *Planner) Pending(now time.Time) bool {
-	return len(p.cancelled) > 0 || (len(p.deadlines) > 0 && !p.deadlines[0].deadline.After(now))
+	return len(p.cancelled) > 0 || p.leaving.Due(now)
 }
 
 // NextTick is when Ready will next have something to say without any news.
 func (p *Planner) NextTick() (time.Time, bool) {
-	if len(p.deadlines) == 0 {
-		return time.Time{}, false
-	}
-	return p.deadlines[0].deadline, true
+	return p.leaving.Next()
 }
 
 // Due tells whether a pod that Ready handed out must still go.
@@ -175,17 +171,14 @@ func (p *Planner) Due(uid types.UID) (Pod, bool) {
 
 // schedule computes the pod's deadline anew.
 func (p *Planner) schedule(e *entry, now time.Time) {
-	deadline, leaves := p.deadline(e, now)
+	at, leaves := p.due(e, now)
 	before := e.state
 	switch {
-	case leaves && before == scheduled:
-		e.deadline = deadline
-		heap.Fix(&p.deadlines, e.index)
 	case leaves:
-		e.state, e.deadline = scheduled, deadline
-		heap.Push(&p.deadlines, e)
+		e.state = scheduled
+		p.leaving.Set(&e.leave, at)
 	case before == scheduled:
-		heap.Remove(&p.deadlines, e.index)
+		p.leaving.Stop(&e.leave)
 		e.state = stays
 		p.cancelled = append(p.cancelled, e.pod)
 	default:
@@ -193,8 +186,8 @@ func (p *Planner) schedule(e *entry, now time.Time) {
 	}
 }
 
-// deadline is when the pod must leave; false if it may stay.
-func (p *Planner) deadline(e *entry, now time.Time) (time.Time, bool) {
+// due is when the pod must leave; false if it may stay.
+func (p *Planner) due(e *entry, now time.Time) (time.Time, bool) {
 	var earliest time.Time
 	for _, t := range p.nodes[e.pod.Node].taints {
 		toleration := findToleration(e.pod.Tolerations, &t.Taint)
@@ -266,30 +259,4 @@ func sameToleration(a, b corev1.Toleration) bool {
 	}
 	a.TolerationSeconds, b.TolerationSeconds = nil, nil
 	return a == b
-}
-
-// deadlines is a heap of the scheduled pods.
-type deadlines []*entry
-
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
-func (d deadlines) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].index, d[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (d *deadlines) Push(x any) {
-	e := x.(*entry)
-	e.index = len(*d)
-	*d = append(*d, e)
-}
-
-// Pop implements heap.Interface.
-func (d *deadlines) Pop() any {
-	last := len(*d) - 1
-	e := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return e
 }
