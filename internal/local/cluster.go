@@ -145,6 +145,11 @@ func writeExamples(dir string) error {
 
 // makeNetwork makes what the nodes' network namespaces are plugged into.
 func (c *cluster) makeNetwork(ctx context.Context) (string, error) {
+	release, err := lockHost(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	for _, dir := range []string{netnsDir, "/etc/cni"} {
 		if err := makeHostDir(dir); err != nil {
 			return "", err

@@ -1,12 +1,16 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // HostChanges is what clusters changed on the machine itself, for all of them:
@@ -18,11 +22,56 @@ type HostChanges struct {
 	Forwarding bool
 }
 
-// hostDir holds one file per change. It goes with a restart of the machine, as
+// hostDir holds one file per change, and is locked by whoever makes one. It goes with a restart of the machine, as
 // do the changes that matter.
 const hostDir = "/run/everynode-host"
 
 const forwardingMark = "forwarding"
+
+// lockHost waits for the machine's lock and returns how to give it back. Who
+// changes what all clusters share holds it until the host's link shows that the
+// cluster exists, and who takes it back holds it while it looks for links: so a
+// cluster that stops does not take away what one that starts has just found.
+//
+// The folder itself is the lock, because it goes with the last cluster.
+func lockHost(ctx context.Context) (release func(), err error) {
+	for {
+		if err := os.MkdirAll(hostDir, 0o755); err != nil {
+			return nil, fmt.Errorf("lock the changes of this machine: %w", err)
+		}
+		dir, err := os.Open(hostDir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the last cluster has just gone
+		}
+		if err != nil {
+			return nil, fmt.Errorf("lock the changes of this machine: %w", err)
+		}
+		if err := waitForLock(ctx, dir); err != nil {
+			_ = dir.Close()
+			return nil, fmt.Errorf("lock the changes of this machine (%s): %w", hostDir, err)
+		}
+		mine, mineErr := dir.Stat()
+		now, nowErr := os.Stat(hostDir)
+		if mineErr == nil && nowErr == nil && os.SameFile(mine, now) {
+			return func() { _ = dir.Close() }, nil
+		}
+		_ = dir.Close() // whoever held the lock removed the folder
+	}
+}
+
+func waitForLock(ctx context.Context, f *os.File) error {
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
 
 // noteHostChange writes a change down, before it is made.
 func noteHostChange(name string) error {

@@ -1,6 +1,9 @@
 package local
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // Observed is what the machine shows of a cluster, whatever its state file says.
 type Observed struct {
@@ -13,10 +16,6 @@ type Observed struct {
 	Netns    []string
 	HostLink bool
 	Cgroups  []string // folders, each with everything below it
-	// OtherClusters says that this machine runs more than this one.
-	OtherClusters bool
-	// Host is what clusters changed on the machine for all of them.
-	Host HostChanges
 }
 
 // RemovalKind says how a thing is removed.
@@ -51,54 +50,64 @@ type Removal struct {
 // planRemoval lists what must be removed so that nothing of a cluster is left
 // but its data, in an order in which it can be: first the nodes with all their
 // processes and mounts, then the server, then what these held.
-//
-// What serves other clusters too is left to them.
 func planRemoval(s State, o Observed) []Removal {
-	var removals []Removal
-	sameBoot := s.BootID == o.BootID
-	names := make([]string, 0, len(s.Nodes))
-	for name := range s.Nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	killed := map[Process]bool{}
-	if sameBoot {
-		for _, name := range names {
-			if init := s.Nodes[name].Init; o.Alive[init] {
-				removals = append(removals, Removal{Kind: RemoveProcess, Name: name, Process: init})
-				killed[init] = true
-			}
-		}
-	}
-	// After the nodes: their agents keep a server from stopping.
-	if sameBoot && o.Alive[s.Server] {
-		removals = append(removals, Removal{Kind: RemoveServer, Name: "server", Process: s.Server})
-		killed[s.Server] = true
-	}
-	for _, stray := range o.Strays {
-		if !killed[stray] {
-			removals = append(removals, Removal{Kind: RemoveProcess, Name: "stray", Process: stray})
-		}
+	removals := planEnds(s, o)
+	// The link shows other clusters that this one exists, so it goes after what
+	// they might take away; the switch, whose end ends the link too, just before.
+	for _, name := range slices.Backward(o.Netns) {
+		removals = append(removals, Removal{Kind: RemoveNetns, Name: name})
 	}
 	if o.HostLink {
 		removals = append(removals, Removal{Kind: RemoveHostLink, Name: s.Plan.HostLink()})
 	}
-	for _, name := range o.Netns {
-		removals = append(removals, Removal{Kind: RemoveNetns, Name: name})
-	}
-	if s.Plan.Runtime == RuntimeContainerd && sameBoot {
+	if s.Plan.Runtime == RuntimeContainerd && s.BootID == o.BootID {
 		removals = append(removals, Removal{Kind: RemoveNAT, Name: s.Plan.NATTable()})
 	}
 	for _, dir := range o.Cgroups {
 		removals = append(removals, Removal{Kind: RemoveCgroup, Name: dir})
 	}
-	if o.OtherClusters {
-		return removals
+	return removals
+}
+
+// planEnds lists the processes to end. Numbers in the state file mean nothing
+// after a restart of the machine.
+func planEnds(s State, o Observed) []Removal {
+	var removals []Removal
+	killed := map[Process]bool{}
+	end := func(kind RemovalKind, name string, p Process) {
+		if !killed[p] {
+			killed[p] = true
+			removals = append(removals, Removal{Kind: kind, Name: name, Process: p})
+		}
 	}
-	if o.Host.Forwarding {
+	if s.BootID == o.BootID {
+		for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
+			if init := s.Nodes[name].Init; o.Alive[init] {
+				end(RemoveProcess, name, init)
+			}
+		}
+		// After the nodes: their agents keep a server from stopping.
+		if o.Alive[s.Server] {
+			end(RemoveServer, "server", s.Server)
+		}
+	}
+	for _, stray := range o.Strays {
+		end(RemoveProcess, "stray", stray)
+	}
+	return removals
+}
+
+// planTakingBack lists what is undone on the machine itself, given the links of
+// all clusters that it has: nothing as long as one of them is another's.
+func planTakingBack(own string, links []string, changes HostChanges) []Removal {
+	if slices.ContainsFunc(links, func(link string) bool { return link != own }) {
+		return nil
+	}
+	var removals []Removal
+	if changes.Forwarding {
 		removals = append(removals, Removal{Kind: RemoveForwarding, Name: "net.ipv4.ip_forward"})
 	}
-	for _, dir := range slices.Backward(o.Host.Dirs) {
+	for _, dir := range slices.Backward(changes.Dirs) {
 		removals = append(removals, Removal{Kind: RemoveDir, Name: dir})
 	}
 	return removals

@@ -50,7 +50,7 @@ func openOutside(ctx context.Context, p Plan, nft string) error {
 }
 
 func hasWayOut() (bool, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return false, fmt.Errorf("list routes: %w", err)
 	}

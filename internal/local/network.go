@@ -34,14 +34,56 @@ func makeNetns(name string) error {
 
 // removeNetns removes a named network namespace; none is fine.
 func removeNetns(name string) error {
-	path := filepath.Join(netnsDir, name)
-	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmount network namespace %s: %w", name, err)
+	err := removeNetnsFile(name)
+	if errors.Is(err, unix.EBUSY) {
+		err = onOwnThread(func() error { return removeCoveredNetns(name) })
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("remove network namespace %s: %w", name, err)
 	}
 	return nil
+}
+
+func removeNetnsFile(name string) error {
+	path := filepath.Join(netnsDir, name)
+	if err := unmountAll(path); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeCoveredNetns removes a namespace that is mounted below another mount,
+// too. So it is once "ip netns add" has run: it mounts the folder on itself, with
+// all that is in it. What is below cannot be reached without taking the user's
+// namespaces away, except in a copy of all mounts that nobody sees; and a file
+// that is no mount point there can be removed, which ends the mounts elsewhere.
+func removeCoveredNetns(name string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("copy the mounts: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make the copied mounts private: %w", err)
+	}
+	if err := unmountAll(netnsDir); err != nil {
+		return err
+	}
+	return removeNetnsFile(name)
+}
+
+// unmountAll unmounts everything that is mounted on a path; nothing is fine.
+func unmountAll(path string) error {
+	for {
+		err := unix.Unmount(path, unix.MNT_DETACH)
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+			return nil
+		case err != nil:
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+	}
 }
 
 // netnsNames lists the named network namespaces of a cluster.
@@ -77,13 +119,24 @@ func inNetns(name string, do func(h *netlink.Handle, ns netns.NsHandle) error) e
 	return do(h, ns)
 }
 
+// whole lists something of the kernel's until the list was not disturbed. The
+// kernel says so when something changed meanwhile, such as another cluster's link.
+func whole[T any](list func() ([]T, error)) ([]T, error) {
+	for {
+		all, err := list()
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return all, err
+		}
+	}
+}
+
 // hostRoutes lists what the machine has routes to and addresses in.
 func hostRoutes() ([]netip.Prefix, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := whole(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
-	addresses, err := netlink.AddrList(nil, netlink.FAMILY_V4)
+	addresses, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list addresses: %w", err)
 	}
@@ -239,7 +292,7 @@ func removeLink(h *netlink.Handle, name string) error {
 
 // hostLinks lists the host's ends of the links of all clusters.
 func hostLinks() ([]string, error) {
-	links, err := netlink.LinkList()
+	links, err := whole(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}

@@ -23,9 +23,9 @@ import (
 
 // How long things on a node may take.
 const (
-	containerdPatience = 30 * time.Second // to answer after its start
-	agentPatience      = 5 * time.Second  // to stop
-	podPatience        = 2 * time.Second  // for the pods to stop, as on a machine that shuts down
+	containerdPatience = 3 * time.Minute // to answer after its start, and to take its images
+	agentPatience      = 5 * time.Second // to stop
+	podPatience        = 2 * time.Second // for the pods to stop, as on a machine that shuts down
 )
 
 // runNode keeps a node running until the context ends: like a machine, it is

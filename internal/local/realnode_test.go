@@ -247,14 +247,18 @@ func waitFor(t *testing.T, c *cluster, node string, is func(NodeState) bool) Nod
 
 // A server that was started when the supervisor was killed has its mark only.
 func TestLeftoversWithoutARecord(t *testing.T) {
-	dir := t.TempDir()
-	p := newPlan(Options{DataDir: dir, Nodes: 1, APIPort: 6443}, RuntimeSimulated, netip.Prefix{})
-	cmd, err := command{path: lookPath("sleep"), name: "sleep", args: []string{"600"}, mark: p.mark(), log: filepath.Join(dir, "log")}.start()
+	dataDir := t.TempDir()
+	p := newPlan(Options{DataDir: dataDir, Nodes: 1, APIPort: 6443}, RuntimeSimulated, netip.Prefix{})
+	cmd, err := command{path: lookPath("sleep"), name: "sleep", args: []string{"600"}, mark: p.mark(), log: filepath.Join(dataDir, "log")}.start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
+	dir, waiting := fmt.Sprintf("/proc/%d", cmd.Process.Pid), time.Now().Add(time.Minute)
+	for !hasMark(environmentOf(dir, waiting), p) && time.Now().Before(waiting) {
+		time.Sleep(time.Millisecond) // it is not yet what it will be
+	}
 	boot, err := bootID()
 	if err != nil {
 		t.Fatal(err)

@@ -47,10 +47,8 @@ func observe(s State) (Observed, error) {
 		return o, err
 	}
 	o.HostLink = slices.Contains(links, s.Plan.HostLink())
-	o.OtherClusters = slices.ContainsFunc(links, func(l string) bool { return l != s.Plan.HostLink() })
 	o.Cgroups = cgroupsOf(s.Plan)
-	o.Host, err = hostChanges()
-	return o, err
+	return o, nil
 }
 
 // strays finds the processes of a cluster that its state file may not know: those
@@ -67,6 +65,7 @@ func strays(p Plan, netns []string) ([]Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
+	settled := time.Now().Add(execPatience)
 	var found []Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -76,8 +75,7 @@ func strays(p Plan, netns []string) ([]Process, error) {
 		// Whatever cannot be read has ended meanwhile, or is another user's.
 		dir := filepath.Join("/proc", e.Name())
 		id, _ := fileID(filepath.Join(dir, "ns", "net"))
-		environment, _ := os.ReadFile(filepath.Join(dir, "environ"))
-		if !namespaces[id] && !hasMark(environment, p) {
+		if !namespaces[id] && !hasMark(environmentOf(dir, settled), p) {
 			continue
 		}
 		if process, err := identify(pid); err == nil {
@@ -85,6 +83,25 @@ func strays(p Plan, netns []string) ([]Process, error) {
 		}
 	}
 	return found, nil
+}
+
+// execPatience bounds the wait for processes that are in the middle of an exec.
+const execPatience = time.Second
+
+// environmentOf reads a process's environment. In the middle of an exec the
+// kernel shows none, so a program without one is looked at until the deadline.
+// A kernel thread, which has no program, never has one.
+func environmentOf(dir string, deadline time.Time) []byte {
+	for {
+		environment, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil || len(environment) > 0 || time.Now().After(deadline) {
+			return environment
+		}
+		if _, err := os.Readlink(filepath.Join(dir, "exe")); err != nil {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // hasMark tells whether an environment, as /proc shows it, has a cluster's mark.
@@ -144,13 +161,45 @@ func removeLeftovers(ctx context.Context, s State) (int, error) {
 	if len(removals) > 0 && s.Plan.Runtime == RuntimeContainerd && os.Geteuid() != 0 {
 		return 0, errors.New("this cluster has real nodes, which only root can remove; run it with sudo")
 	}
+	err = applyAll(ctx, removals, s.Plan)
+	if s.Plan.Runtime != RuntimeContainerd {
+		return len(removals), err
+	}
+	taken, takeErr := takeBack(ctx, s.Plan)
+	return len(removals) + taken, errors.Join(err, takeErr)
+}
+
+// takeBack undoes what clusters changed on the machine for all of them, if this
+// was the last one, and returns how many things that were.
+func takeBack(ctx context.Context, p Plan) (int, error) {
+	if _, err := os.Stat(hostDir); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	release, err := lockHost(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	links, err := hostLinks()
+	if err != nil {
+		return 0, err
+	}
+	changes, err := hostChanges()
+	if err != nil {
+		return 0, err
+	}
+	removals := planTakingBack(p.HostLink(), links, changes)
+	return len(removals), applyAll(ctx, removals, p)
+}
+
+func applyAll(ctx context.Context, removals []Removal, p Plan) error {
 	var failures []error
 	for _, r := range removals {
-		if err := r.apply(ctx, s.Plan); err != nil {
+		if err := r.apply(ctx, p); err != nil {
 			failures = append(failures, fmt.Errorf("remove %s %s: %w", r.Kind, r.Name, err))
 		}
 	}
-	return len(removals), errors.Join(failures...)
+	return errors.Join(failures...)
 }
 
 func (r Removal) apply(ctx context.Context, p Plan) error {
@@ -169,7 +218,7 @@ func (r Removal) apply(ctx context.Context, p Plan) error {
 		return removeCgroup(ctx, r.Name)
 	case RemoveDir:
 		err := os.Remove(r.Name)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EBUSY) {
 			err = nil // somebody else uses it now
 		}
 		return errors.Join(err, forgetHostChange(strings.ReplaceAll(r.Name, "/", "+")))
@@ -180,11 +229,14 @@ func (r Removal) apply(ctx context.Context, p Plan) error {
 	}
 }
 
+// cgroupPatience is how long the kernel may take to forget ended processes.
+const cgroupPatience = 30 * time.Second
+
 // removeCgroup removes a cgroup, those below it, and the parent of all
 // clusters' if it is empty then. The kernel takes a moment to forget processes
 // that have just ended, and refuses until then.
 func removeCgroup(ctx context.Context, dir string) error {
-	waiting, cancel := context.WithTimeout(ctx, 10*time.Second)
+	waiting, cancel := context.WithTimeout(ctx, cgroupPatience)
 	defer cancel()
 	for {
 		err := removeCgroupTree(dir)

@@ -90,16 +90,33 @@ func TestLockIsExclusive(t *testing.T) {
 	again.release()
 }
 
-func TestPlanRemoval(t *testing.T) {
-	kinds := func(removals []Removal) string {
-		var all []string
-		for _, r := range removals {
-			all = append(all, string(r.Kind)+" "+r.Name)
-		}
-		return strings.Join(all, "; ")
+func kinds(removals []Removal) string {
+	var all []string
+	for _, r := range removals {
+		all = append(all, string(r.Kind)+" "+r.Name)
 	}
+	return strings.Join(all, "; ")
+}
+
+func TestPlanTakingBack(t *testing.T) {
+	changes := HostChanges{Dirs: []string{"/run/netns", "/etc/cni"}, Forwarding: true}
+	for _, tc := range []struct {
+		name  string
+		links []string
+		want  string
+	}{
+		{"the last cluster", nil, "IPv4 forwarding net.ipv4.ip_forward; folder /etc/cni; folder /run/netns"},
+		{"its own link does not count", []string{"evn-a"}, "IPv4 forwarding net.ipv4.ip_forward; folder /etc/cni; folder /run/netns"},
+		{"another cluster needs all of it", []string{"evn-a", "evn-b"}, ""},
+	} {
+		if got := kinds(planTakingBack("evn-a", tc.links, changes)); got != tc.want {
+			t.Errorf("%s:\n got %s\nwant %s", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestPlanRemoval(t *testing.T) {
 	s := testState("/d")
-	host := HostChanges{Dirs: []string{"/run/netns", "/etc/cni"}, Forwarding: true}
 	id := s.Plan.ID
 	running := map[Process]bool{s.Server: true, {11, 101}: true}
 	for _, tc := range []struct {
@@ -111,14 +128,10 @@ func TestPlanRemoval(t *testing.T) {
 		{
 			"everything, processes first", Observed{
 				BootID: "boot-1", Alive: running, Strays: []Process{{11, 101}, {99, 9}},
-				Netns: []string{"everynode-" + id}, HostLink: true, Cgroups: []string{"/cg"}, Host: host,
+				Netns: []string{"everynode-" + id, "everynode-" + id + "-node-1"}, HostLink: true, Cgroups: []string{"/cg"},
 			}, nil,
-			"process node-1; server server; process stray; host link evn" + id + "; network namespace everynode-" + id +
-				"; nftables table everynode-" + id + "; cgroup /cg; IPv4 forwarding net.ipv4.ip_forward; folder /etc/cni; folder /run/netns",
-		},
-		{
-			"what other clusters need stays", Observed{BootID: "boot-1", OtherClusters: true, Host: host}, nil,
-			"nftables table everynode-" + id,
+			"process node-1; server server; process stray; network namespace everynode-" + id + "-node-1; network namespace everynode-" + id +
+				"; host link evn" + id + "; nftables table everynode-" + id + "; cgroup /cg",
 		},
 		{
 			"after a restart of the machine the numbers are other processes'", Observed{BootID: "boot-2", Alive: running}, nil, "",
