@@ -129,7 +129,7 @@ func (a *api) get(uid types.UID) *corev1.Pod {
 // await waits until the pod (nil when it is not there) is as wanted, and returns it.
 func (a *api) await(t *testing.T, uid types.UID, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		a.mu.Lock()
@@ -152,7 +152,7 @@ func (a *api) await(t *testing.T, uid types.UID, what string, ok func(*corev1.Po
 // awaitEvent waits until an event that has the text was recorded.
 func (a *api) awaitEvent(t *testing.T, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		a.mu.Lock()

@@ -142,10 +142,13 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
+// patience is how long a test waits for what must happen. Only a failure takes that long.
+const patience = 3 * time.Minute
+
 // eventually looks until ok. It is for what nobody tells of, such as files.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()

@@ -138,7 +138,7 @@ func (r *memoryRuntime) await(t *testing.T, want ...string) {
 				t.Fatalf("the runtime was asked to %s, want %q", got, want)
 			}
 			want = slices.Delete(want, i, i+1)
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			t.Fatalf("waited in vain for %q", want)
 		}
 	}
@@ -202,7 +202,7 @@ func TestMirrorPodIsNotRun(t *testing.T) {
 	p.apiListed()
 	p.RuntimeListed(nil)
 	pod := boxPod("mirror")
-	pod.Annotations = map[string]string{mirrorAnnotation: "hash"}
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 	p.podChanged(pod)
 	if p.has(pod.UID) {
 		t.Error("a worker was started for the reflection of a static pod")

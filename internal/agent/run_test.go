@@ -379,12 +379,8 @@ func TestMissingVolume(t *testing.T) {
 	s.node.volumes.fail(errors.Join(errors.New(`MountVolume.SetUp failed for volume "v" : configmap "c" not found`)))
 	pod := boxPod("volume", "sleep")
 	s.create(pod)
-	got := s.await(t, pod.UID, "to wait", func(*corev1.Pod) bool {
-		return strings.Contains(s.log(), `volume: Warning FailedMount MountVolume.SetUp failed for volume "v" : configmap "c" not found`)
-	})
-	if !waitsFor("ContainerCreating")(got) {
-		t.Errorf("status %+v, want it to be creating its container", got.Status)
-	}
+	s.await(t, pod.UID, "to wait", waitsFor("ContainerCreating"))
+	s.awaitEvent(t, `volume: Warning FailedMount MountVolume.SetUp failed for volume "v" : configmap "c" not found`)
 	s.node.volumes.fail(nil)
 	s.await(t, pod.UID, "to be ready", isReady)
 	s.end(t, pod, 1)

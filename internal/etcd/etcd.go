@@ -33,7 +33,7 @@ type Options struct {
 	Dir string
 	// NoFsync trades durability for speed. Tests only.
 	NoFsync bool
-	// StartTimeout is how long Start waits for the database to be ready, 60 s by default.
+	// StartTimeout is how long Start waits for the database to be ready, 3 minutes by default.
 	StartTimeout time.Duration
 }
 
@@ -63,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
 	}
 	if o.StartTimeout == 0 {
-		o.StartTimeout = time.Minute
+		o.StartTimeout = 3 * time.Minute
 	}
 	select {
 	case <-e.Server.ReadyNotify():
@@ -94,7 +94,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // fresh, and reads and watches would wait for it in vain.
 func (s *Server) announceFeatures(ctx context.Context) error {
 	feature.DefaultFeatureSupportChecker.CheckClient(ctx, embedded{s.client.Client}, storage.RequestWatchProgress)
-	for deadline := time.Now().Add(10 * time.Second); !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
+	for deadline := time.Now().Add(time.Minute); !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
 		if time.Now().After(deadline) {
 			return errors.New("ask the database for its features: no answer")
 		}

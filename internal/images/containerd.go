@@ -13,7 +13,7 @@ import (
 const namespace = "k8s.io"
 
 // connectTimeout bounds how long a containerd may take to accept a connection.
-const connectTimeout = 10 * time.Second
+const connectTimeout = time.Minute
 
 // Store is the image store of one containerd.
 type Store struct {

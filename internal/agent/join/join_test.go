@@ -210,9 +210,11 @@ func TestRun(t *testing.T) {
 	if id.client.Load() != client || id.serving.Load() != serving {
 		t.Error("a certificate is renewed too early")
 	}
-	for id.client.Load() == client || id.serving.Load() == serving {
+	renewed := func() bool { return id.client.Load() != client && id.serving.Load() != serving }
+	for !renewed() {
 		clock.Step(time.Minute)
-		time.Sleep(time.Millisecond)
+		// Whoever the step woke waits again when its work is done, or is done with all of it.
+		eventually(t, func() bool { return clock.Waiters() == 2 || renewed() })
 		if clock.Now().After(client.Leaf.NotAfter) {
 			t.Fatal("a certificate is not renewed before it ends")
 		}
@@ -229,7 +231,7 @@ func TestRun(t *testing.T) {
 
 func eventually(t *testing.T, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it never happens")
 		}

@@ -226,11 +226,11 @@ func TestRunConfiguresWhenTheNodeGetsItsNetwork(t *testing.T) {
 		if !strings.Contains(rules, "ip saddr 10.244.7.0/24") {
 			t.Errorf("rules are not for the node's pods: %s", rules)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("no rules were applied")
 	}
 	path := filepath.Join(dir, confName)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if raw, err := os.ReadFile(path); err == nil {
 			if !strings.Contains(string(raw), "10.244.7.0/24") {
 				t.Errorf("CNI configuration is not for the node's pods: %s", raw)

@@ -71,7 +71,7 @@ func (w *writer) await(t *testing.T, want string) {
 		if got != want {
 			t.Fatalf("the API got a %s, want a %s", got, want)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("waited in vain for a %s", want)
 	}
 }

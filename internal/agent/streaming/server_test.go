@@ -389,7 +389,7 @@ func TestCommands(t *testing.T) {
 				if test.tty {
 					options.TerminalSizeQueue = &sizes{}
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				err = executor.StreamWithContext(ctx, options)
 				if test.wantErr == "" && err != nil || test.wantErr != "" && (err == nil || !strings.Contains(err.Error(), test.wantErr)) {

@@ -430,7 +430,7 @@ func startLimited(t *testing.T, a *fakeAPI, limits matrix.Config) (*record.FakeR
 // eventually waits until the condition holds; it returns what is missing, or "".
 func eventually(t *testing.T, condition func() string) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		missing := condition()
 		if missing == "" {

@@ -128,7 +128,7 @@ func (c *collector) Write(p []byte) (int, error) {
 // await waits until the text ends so.
 func (c *collector) await(t *testing.T, end string) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		c.mu.Lock()
 		text := c.text.String()
