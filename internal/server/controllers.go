@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/kubernetes"
@@ -110,7 +111,9 @@ var cachedWhole = map[string]client.Object{
 	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
 	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
 	"ReplicaSet": &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
-	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+	"Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
+	"Endpoints": &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
+	"Lease":     &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 }
 
 // collected lists the kinds whose objects may own or be owned. Events are

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/disruption"
+	"github.com/everynode/everynode/internal/controller/endpointslice"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/controller/namespace"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
@@ -43,6 +44,9 @@ func (c *control) addAll() error {
 		{"DaemonSets", c.addDaemonSets},
 		{"disruption budgets", func() error {
 			return disruption.Add(mgr, disruption.Config{Client: client, Events: c.recorder("controllermanager")})
+		}},
+		{"endpoints of services", func() error {
+			return endpointslice.Add(mgr, endpointslice.Config{Client: client, Events: c.recorder("endpoint-slice-controller")})
 		}},
 		{"garbage collector", c.addGarbageCollector},
 		{"namespaces", func() error {

@@ -96,6 +96,18 @@ func workloadControllers() []controller {
 			may("create", "delete", "get", "list", "patch", "update", "watch").on(groupDiscovery, "endpointslices"),
 			recordEvents(),
 		}},
+		{"endpoint-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupCore, "services", "pods"),
+			may("get", "list", "create", "update", "delete", "watch").on(groupCore, "endpoints"),
+			may("create").on(groupCore, "endpoints/restricted"),
+			recordEvents(),
+		}},
+		{"endpointslicemirroring-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupCore, "services", "endpoints"),
+			may("update").on(groupCore, "services/finalizers", "endpoints/finalizers"),
+			may("create", "delete", "get", "list", "patch", "update", "watch").on(groupDiscovery, "endpointslices"),
+			recordEvents(),
+		}},
 		{"pod-garbage-collector", []rbacv1.PolicyRule{
 			may("list", "watch", "delete").on(groupCore, "pods"),
 			may("get", "list", "watch").on(groupCore, "nodes"),

@@ -35,7 +35,8 @@ func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
 		clusterBinding("system:monitoring", "system:monitoring", group("system:monitoring")),
 		clusterBinding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery",
 			group("system:serviceaccounts")),
-		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy")),
+		// The agent of a node is its service proxy too.
+		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy"), group("system:nodes")),
 		clusterBinding("system:kube-scheduler", "system:kube-scheduler", user("system:kube-scheduler")),
 		clusterBinding("system:node", "system:node", group("system:nodes")),
 		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
