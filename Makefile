@@ -48,6 +48,17 @@ test: deps build ## Run every test.
 bench: build ## Measure with simulated nodes and print a table.
 	@$(GO) run ./test/scale
 
+.PHONY: package
+package: build ## Make a Debian package of bin/everynode in bin/.
+	@hack/package.sh $(VERSION)
+
+# A path is taken from this folder.
+ANSWERS ?= internal/apiserver/registry/answers/testdata/answers.jsonl.gz
+
+.PHONY: answers
+answers: ## Compare a server's answers with recorded ones of kube-apiserver; ANSWERS=FILE for others.
+	@cd internal/apiserver/registry/answers && $(GO) test -trimpath -run '^TestAnswersOfAServer$$' -args -print -answers '$(abspath $(ANSWERS))' 2>/dev/null
+
 .PHONY: lint
 lint: ## Check style.
 	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" go tool -modfile=tools/go.mod golangci-lint run
