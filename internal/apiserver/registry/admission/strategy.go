@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -27,57 +28,56 @@ func kind(name, plural, singular string) resource.Kind {
 func validatingWebhooks() resource.Definition {
 	type T = admissionv1.ValidatingWebhookConfiguration
 	return resource.Of[T, admissionv1.ValidatingWebhookConfigurationList](
-		kind("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration"), resource.Rules[T]{
-			Default: func(c *T) {
-				for i := range c.Webhooks {
-					setWebhookDefaults(ofValidating(&c.Webhooks[i]))
-				}
-			},
-			PrepareForCreate: func(_ context.Context, c *T) { c.Generation = 1 },
-			PrepareForUpdate: func(_ context.Context, c, old *T) {
-				c.Generation = old.Generation
-				if !apiequality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) {
-					c.Generation++
-				}
-			},
-			Validate: func(_ context.Context, c *T) field.ErrorList {
-				list := make([]webhook, len(c.Webhooks))
-				for i := range c.Webhooks {
-					list[i] = ofValidating(&c.Webhooks[i])
-				}
-				return validateWebhooks(list)
-			},
-			Table: webhookTable(func(c *T) int { return len(c.Webhooks) }),
-		})
+		kind("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration"),
+		webhookRules(func(c *T) (*metav1.ObjectMeta, []admissionv1.ValidatingWebhook) { return &c.ObjectMeta, c.Webhooks }, ofValidating, nil))
 }
 
 func mutatingWebhooks() resource.Definition {
 	type T = admissionv1.MutatingWebhookConfiguration
 	return resource.Of[T, admissionv1.MutatingWebhookConfigurationList](
-		kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration"), resource.Rules[T]{
-			Default: func(c *T) {
-				for i := range c.Webhooks {
-					w := &c.Webhooks[i]
-					setWebhookDefaults(ofMutating(w))
-					fill(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy)
+		kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration"),
+		webhookRules(func(c *T) (*metav1.ObjectMeta, []admissionv1.MutatingWebhook) { return &c.ObjectMeta, c.Webhooks }, ofMutating,
+			func(w *admissionv1.MutatingWebhook) { fill(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy) }))
+}
+
+// webhookRules are the rules of both kinds of webhook configuration. common is what
+// a webhook W has like every other; defaults, if given, sets what only W has.
+func webhookRules[T, W any](open func(*T) (*metav1.ObjectMeta, []W), common func(*W) webhook, defaults func(*W)) resource.Rules[T] {
+	return resource.Rules[T]{
+		Default: func(c *T) {
+			_, webhooks := open(c)
+			for i := range webhooks {
+				setWebhookDefaults(common(&webhooks[i]))
+				if defaults != nil {
+					defaults(&webhooks[i])
 				}
-			},
-			PrepareForCreate: func(_ context.Context, c *T) { c.Generation = 1 },
-			PrepareForUpdate: func(_ context.Context, c, old *T) {
-				c.Generation = old.Generation
-				if !apiequality.Semantic.DeepEqual(c.Webhooks, old.Webhooks) {
-					c.Generation++
-				}
-			},
-			Validate: func(_ context.Context, c *T) field.ErrorList {
-				list := make([]webhook, len(c.Webhooks))
-				for i := range c.Webhooks {
-					list[i] = ofMutating(&c.Webhooks[i])
-				}
-				return validateWebhooks(list)
-			},
-			Table: webhookTable(func(c *T) int { return len(c.Webhooks) }),
-		})
+			}
+		},
+		PrepareForCreate: func(_ context.Context, c *T) {
+			meta, _ := open(c)
+			meta.Generation = 1
+		},
+		PrepareForUpdate: func(_ context.Context, c, old *T) {
+			meta, webhooks := open(c)
+			oldMeta, oldWebhooks := open(old)
+			meta.Generation = oldMeta.Generation
+			if !apiequality.Semantic.DeepEqual(webhooks, oldWebhooks) {
+				meta.Generation++
+			}
+		},
+		Validate: func(_ context.Context, c *T) field.ErrorList {
+			_, webhooks := open(c)
+			list := make([]webhook, len(webhooks))
+			for i := range webhooks {
+				list[i] = common(&webhooks[i])
+			}
+			return validateWebhooks(list)
+		},
+		Table: webhookTable(func(c *T) int {
+			_, webhooks := open(c)
+			return len(webhooks)
+		}),
+	}
 }
 
 func validatingPolicy() resource.Definition {
