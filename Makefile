@@ -57,7 +57,7 @@ ANSWERS ?= internal/apiserver/registry/answers/testdata/answers.jsonl.gz
 
 .PHONY: answers
 answers: ## Compare a server's answers with recorded ones of kube-apiserver; ANSWERS=FILE for others.
-	@cd internal/apiserver/registry/answers && $(GO) test -trimpath -run '^TestAnswersOfAServer$$' -args -print -answers '$(abspath $(ANSWERS))' 2>/dev/null
+	@cd internal/apiserver/registry/answers && $(GO) test -trimpath -run '^TestAnswersOfAServer$$' -args -print -answers '$(abspath $(ANSWERS))'
 
 .PHONY: lint
 lint: ## Check style.

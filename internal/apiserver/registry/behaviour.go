@@ -27,7 +27,7 @@ func addBehaviour(built storages, d Dependencies) error {
 	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.NodeClientTLS)
 	for name, sub := range map[string]rest.Storage{
 		"binding":     pod.NewBindingREST(pods.Store),
-		"eviction":    pod.NewEvictionREST(pods.Store, budgets.Store, budgets.StatusStore),
+		"eviction":    pod.NewEvictionREST(pods.Store, pods.StatusStore, budgets.Store, budgets.StatusStore),
 		"log":         pod.NewLogREST(access),
 		"exec":        pod.NewExecREST(access),
 		"attach":      pod.NewAttachREST(access),

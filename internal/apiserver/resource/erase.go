@@ -12,6 +12,7 @@ import (
 
 // untyped is Rules for runtime.Object, so that one strategy type serves every kind.
 type untyped struct {
+	unreadable             func(runtime.Object) error
 	validateName           validation.ValidateNameFunc
 	spec, status           func(runtime.Object) any
 	prepareCreate          func(context.Context, runtime.Object)
@@ -40,7 +41,7 @@ func erase[T any, PT object[T]](r Rules[T]) untyped {
 		validateName: r.ValidateName, statusResetFields: r.StatusResetFields,
 		statusOnCreate: r.StatusOnCreate, allowCreateOnUpdate: r.AllowCreateOnUpdate, requireResourceVersion: r.RequireResourceVersion,
 		returnDeleted: r.ReturnDeletedObject, orphanDependents: r.OrphanDependents,
-		spec: one[T, PT](r.Spec), status: one[T, PT](r.Status), fields: one[T, PT](r.Fields), ttl: one[T, PT](r.TTL),
+		unreadable: one[T, PT](r.Unreadable), spec: one[T, PT](r.Spec), status: one[T, PT](r.Status), fields: one[T, PT](r.Fields), ttl: one[T, PT](r.TTL),
 		validate: withContext[T, PT](r.Validate), warnCreate: withContext[T, PT](r.WarningsOnCreate),
 		validateUpdate: pair[T, PT](r.ValidateUpdate), warnUpdate: pair[T, PT](r.WarningsOnUpdate),
 		validateStatus: pair[T, PT](r.ValidateStatusUpdate),

@@ -36,6 +36,9 @@ type Kind struct {
 type Rules[T any] struct {
 	// Default fills in what the user left out; it runs whenever an object is decoded.
 	Default func(*T)
+	// Unreadable returns why an object cannot be taken at all. Such a request is a
+	// bad one (400), and nothing else is said about it.
+	Unreadable func(obj *T) error
 	// ValidateName checks metadata.name; a DNS subdomain is the default.
 	ValidateName validation.ValidateNameFunc
 

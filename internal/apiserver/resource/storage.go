@@ -70,12 +70,12 @@ func (d Definition) Build(typer runtime.ObjectTyper, getter generic.RESTOptionsG
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, fmt.Errorf("build storage of %s: %w", resource, err)
 	}
-	out := &Storage{Definition: d, Store: store, Main: &REST{Store: store, kind: d.Kind}, Subresources: map[string]rest.Storage{}}
+	out := &Storage{Definition: d, Store: store, Main: &REST{Store: store, readable: d.readable(), kind: d.Kind}, Subresources: map[string]rest.Storage{}}
 	if d.rules.status != nil {
 		status := *store
 		status.UpdateStrategy, status.ResetFieldsStrategy = statusStrategy{base}, statusStrategy{base}
 		out.StatusStore = &status
-		out.Subresources["status"] = &SubresourceREST{Store: &status}
+		out.Subresources["status"] = &SubresourceREST{Store: &status, readable: d.readable()}
 	}
 	return out, nil
 }
@@ -110,7 +110,22 @@ func (d Definition) indexes() (*cache.Indexers, storage.IndexerFuncs) {
 // REST serves the main resource with its short names and categories.
 type REST struct {
 	*genericregistry.Store
-	kind Kind
+	readable readable
+	kind     Kind
+}
+
+// Create implements rest.Creater.
+func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	if err := r.readable.check(obj); err != nil {
+		return nil, err
+	}
+	return r.Store.Create(ctx, obj, validate, options)
+}
+
+// Update implements rest.Updater.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	return r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, force, options)
 }
 
 // ShortNames implements rest.ShortNamesProvider.
@@ -121,7 +136,10 @@ func (r *REST) Categories() []string { return r.kind.Categories }
 
 // SubresourceREST serves get, update and patch of a part of an object, such as
 // its status, by a copy of the main store with another update strategy.
-type SubresourceREST struct{ Store *genericregistry.Store }
+type SubresourceREST struct {
+	Store    *genericregistry.Store
+	readable readable
+}
 
 // New implements rest.Storage.
 func (r *SubresourceREST) New() runtime.Object { return r.Store.New() }
@@ -137,7 +155,7 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 // Update implements rest.Updater; it never creates.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, info, create, update, false, options)
+	return r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, false, options)
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/clock"
@@ -100,6 +101,9 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 
 // account waits a little for the account that a controller is about to make.
 func (p *Plugin) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	if bad := path.IsValidPathSegmentName(name); len(bad) > 0 {
+		return nil, badName{fmt.Sprintf("error looking up service account %s/%s: invalid resource name %q: %v", namespace, name, name, bad)}
+	}
 	attempts := 1
 	if name == DefaultName {
 		attempts = defaultAccountAttempts
@@ -131,9 +135,15 @@ func podOf(a admission.Attributes) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// refuse blames the pod when its account is missing, and the server otherwise.
+// badName is the error about a name that no account can have.
+type badName struct{ message string }
+
+func (b badName) Error() string { return b.message }
+
+// refuse blames the pod when its account is missing or cannot exist, and the
+// server otherwise.
 func refuse(a admission.Attributes, err error) error {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || errors.As(err, &badName{}) {
 		return admission.NewForbidden(a, err)
 	}
 	return apierrors.NewInternalError(err)

@@ -148,6 +148,8 @@ func TestMissingAccount(t *testing.T) {
 		{"default comes soon", &accounts{byName: late, late: 5}, "", false, ""},
 		{"default never comes", &accounts{}, "", true, `error looking up service account ns/default: serviceaccounts "default" not found`},
 		{"others are not waited for", &accounts{byName: late, late: 1}, "late", true, `service account ns/late`},
+		{"a name that no account has", &accounts{err: errors.New("asked")}, "../x", true,
+			`pods "p" is forbidden: error looking up service account ns/../x: invalid resource name "../x": [may not contain '/']`},
 		{"storage is broken", &accounts{err: errors.New("disk")}, "x", false, "disk"},
 	}
 	for _, c := range cases {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -106,7 +107,10 @@ func refusal(t *testing.T, err error) answer {
 	if !errors.As(err, &status) {
 		t.Fatalf("error without a status: %v", err)
 	}
-	st := status.Status()
+	return refusalOf(status.Status())
+}
+
+func refusalOf(st metav1.Status) answer {
 	got := answer{Code: int(st.Code), Reason: string(st.Reason), Message: st.Message}
 	if st.Details != nil {
 		for _, c := range st.Details.Causes {

@@ -102,9 +102,6 @@ func TestValidate(t *testing.T) {
 		"ephemeral containers": {func(d *appsv1.DaemonSet) {
 			d.Spec.Template.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "i"}}}
 		}, []string{"spec.template.spec.ephemeralContainers: Forbidden: ephemeral containers not allowed in pod template"}},
-		"template generation": {func(d *appsv1.DaemonSet) {
-			d.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "abc"}
-		}, []string{`metadata.annotations[deprecated.daemonset.template.generation]: Invalid value: "abc": must be an integer`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

@@ -20,7 +20,11 @@ func Definition() resource.Definition {
 		GroupVersion: appsv1.SchemeGroupVersion, Kind: "DaemonSet",
 		Plural: "daemonsets", Singular: "daemonset", ShortNames: []string{"ds"}, Categories: []string{"all"},
 	}, resource.Rules[appsv1.DaemonSet]{
-		Default:                SetDefaults,
+		Default: SetDefaults,
+		Unreadable: func(d *appsv1.DaemonSet) error {
+			_, err := parseTemplateGeneration(d)
+			return err
+		},
 		Spec:                   func(d *appsv1.DaemonSet) any { return &d.Spec },
 		Status:                 func(d *appsv1.DaemonSet) any { return &d.Status },
 		PrepareForCreate:       prepareForCreate,
@@ -51,17 +55,10 @@ var templatePath = field.NewPath("spec", "template")
 // change it once the DaemonSet exists.
 
 func prepareForCreate(_ context.Context, d *appsv1.DaemonSet) {
-	generation, err := parseTemplateGeneration(d)
-	if err != nil {
-		return // Validate refuses it.
-	}
-	setTemplateGeneration(d, max(generation, 1))
+	setTemplateGeneration(d, templateGeneration(d))
 }
 
 func prepareForUpdate(_ context.Context, d, old *appsv1.DaemonSet) {
-	if _, err := parseTemplateGeneration(d); err != nil {
-		return // ValidateUpdate refuses it.
-	}
 	generation := templateGeneration(old)
 	if !apiequality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
 		generation++
@@ -82,7 +79,7 @@ func parseTemplateGeneration(d *appsv1.DaemonSet) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// templateGeneration is for stored objects, whose annotation has been checked.
+// templateGeneration is for objects whose annotation has been checked.
 func templateGeneration(d *appsv1.DaemonSet) int64 {
 	generation, err := parseTemplateGeneration(d)
 	if err != nil {

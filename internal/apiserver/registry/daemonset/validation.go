@@ -16,22 +16,13 @@ import (
 
 // Validate checks a new DaemonSet, metadata aside.
 func Validate(d *appsv1.DaemonSet) field.ErrorList {
-	return append(validateTemplateGeneration(d), validateSpec(&d.Spec, field.NewPath("spec"))...)
+	return validateSpec(&d.Spec, field.NewPath("spec"))
 }
 
 // ValidateUpdate checks a changed DaemonSet, metadata aside. Its selector stays.
 func ValidateUpdate(d, old *appsv1.DaemonSet) field.ErrorList {
-	errs := validateTemplateGeneration(d)
-	errs = append(errs, validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	errs := validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 	return append(errs, validateSpec(&d.Spec, field.NewPath("spec"))...)
-}
-
-func validateTemplateGeneration(d *appsv1.DaemonSet) field.ErrorList {
-	if _, err := parseTemplateGeneration(d); err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(appsv1.DeprecatedTemplateGeneration),
-			d.Annotations[appsv1.DeprecatedTemplateGeneration], "must be an integer")}
-	}
-	return nil
 }
 
 func validateSpec(spec *appsv1.DaemonSetSpec, path *field.Path) field.ErrorList {
