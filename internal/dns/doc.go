@@ -1,0 +1,12 @@
+// Package dns is the name server of a node: it answers the node's pods at the
+// cluster's DNS address, from the Services, EndpointSlices and Namespaces that the
+// node has watched, and asks the node's own name servers for all other names.
+//
+//	zone/     pure: question and objects -> answer
+//	source    finds the objects in the node's caches
+//	handler   who answers: the zone, or somebody outside
+//	upstream  the node's own name servers, through CoreDNS's forward and cache
+//	server    listens
+//
+// When the control plane is down it answers from what it knows.
+package dns
