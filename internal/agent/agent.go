@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/probes"
+	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/agent/streaming"
 	"github.com/everynode/everynode/internal/agent/volumes"
@@ -129,6 +130,8 @@ type node struct {
 	volumes     *volumes.Manager
 	statuses    *status.Manager
 	pods        *pods
+	folder      *staticpods.Folder
+	mirrors     *mirrors
 	server      *streaming.Server
 	network     *network.Network
 	broadcaster record.EventBroadcaster
@@ -169,8 +172,9 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		},
 	})
 	n.statuses = status.New(status.APIWriter{Client: client})
+	n.mirrors = newMirrors(n, a.clk)
 	n.pods = newPods(ctx, parts{
-		runtime: n.runtime, volumes: n.volumes, statuses: n.statuses, events: ev, env: environment, clock: a.clk,
+		runtime: n.runtime, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
 		images: images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk}),
 		prober: prober{probes.New(probes.Config{
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, Version: a.cfg.Version, Clock: a.clk,
@@ -178,10 +182,12 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		})},
 		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
 	})
+	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
+	n.folder = a.newFolder(ctx, n.pods)
 	n.server, err = streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort(a.cfg.NodeIPs[0].String(), strconv.Itoa(int(a.cfg.Port))),
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(),
-		Lookup: lookup{sources: n.sources, runtime: n.runtime}, Runtime: streams{n.runtime}, Pods: n.sources.allPods,
+		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime}, Pods: n.sources.allPods,
 	})
 	if err != nil {
 		return nil, err
@@ -192,6 +198,17 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		}
 	}
 	return n, nil
+}
+
+// newFolder reads the static pods.
+func (a *Agent) newFolder(ctx context.Context, p *pods) *staticpods.Folder {
+	return staticpods.NewFolder(staticpods.Config{
+		Path: a.cfg.ManifestPath, NodeName: a.cfg.NodeName, Clock: a.clk, OnPods: p.staticPods,
+		OnProblem: func(path string, err error) {
+			klog.FromContext(ctx).Error(err, "A static pod's manifest cannot be used", "path", path)
+			p.events.node(a.cfg.NodeName, corev1.EventTypeWarning, "InvalidStaticPod", path+": "+err.Error())
+		},
+	})
 }
 
 func podIPsOf(pod *corev1.Pod) []string {
@@ -254,15 +271,23 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("refresh volumes", n.volumes.Run)
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
+	start("watch static pods", quiet(n.folder.Run))
+	start("mirror static pods", quiet(n.mirrors.run))
 	start("run pods", quiet(func(ctx context.Context) { n.pods.wait(ctx) }))
 	start("rotate logs", quiet(n.runtime.RotateLogs))
 	start("clear up", quiet(n.sweep))
-	start("watch the API", quiet(func(ctx context.Context) { n.sources.run(ctx, handled, n.pods.apiListed) }))
+	start("watch the API", quiet(func(ctx context.Context) { n.sources.run(ctx, handled, n.listed) }))
 	wg.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
+}
+
+// listed says that everything that the API had at first was seen.
+func (n *node) listed() {
+	n.pods.apiListed()
+	n.mirrors.poke()
 }
 
 // sweep removes, once, what pods left that are neither in the API nor in the runtime.

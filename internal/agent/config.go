@@ -23,6 +23,8 @@ type Config struct {
 	DataDir string
 	// LogDir is the folder of the logs, in pods/ and containers/; the default is /var/log.
 	LogDir string
+	// ManifestPath is the folder of the static pods' manifests, or one manifest; the default is manifests in DataDir.
+	ManifestPath string
 	// RuntimeEndpoint is the runtime's socket; the default is unix:///run/containerd/containerd.sock.
 	RuntimeEndpoint string
 	// CgroupRoot is the cgroup for all pods of the node; the default is /everynode/NODE.
@@ -76,6 +78,7 @@ func (c Config) complete() (Config, error) {
 		return c, fmt.Errorf("find the data folder %s: %w", c.DataDir, err)
 	}
 	c.DataDir = dir
+	setDefault(&c.ManifestPath, filepath.Join(dir, "manifests"))
 	return c, nil
 }
 

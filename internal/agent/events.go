@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 )
 
@@ -16,6 +17,11 @@ type events struct{ recorder record.EventRecorder }
 // pod records an event about the pod; a nil pod has none.
 func (e events) pod(pod *corev1.Pod, eventType, reason, message string) {
 	e.container(pod, "", eventType, reason, message)
+}
+
+// node records an event about the node. Its reference has the name as UID, which is what kubectl describe looks for.
+func (e events) node(name, eventType, reason, message string) {
+	e.recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}, eventType, reason, message)
 }
 
 // container records an event about a container of the pod.

@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/streaming"
 )
 
@@ -17,6 +19,18 @@ import (
 type lookup struct {
 	sources *sources
 	runtime *cri.Runtime
+	// static finds the static pod of a name, nil if there is none.
+	static func(namespace, name string) *corev1.Pod
+}
+
+// uidOf is the UID under which the runtime knows a pod of the API.
+func (l lookup) uidOf(pod *corev1.Pod) types.UID {
+	if staticpods.IsMirror(pod) {
+		if static := l.static(pod.Namespace, pod.Name); static != nil {
+			return static.UID
+		}
+	}
+	return pod.UID
 }
 
 // Container finds the container that was made last, or with previous the one whose end the status tells of.
@@ -34,7 +48,7 @@ func (l lookup) Container(ctx context.Context, namespace, pod, container string,
 	var err error
 	if previous {
 		id = lastID(status)
-	} else if id, err = l.runtime.Newest(ctx, p.UID, container); err != nil {
+	} else if id, err = l.runtime.Newest(ctx, l.uidOf(p), container); err != nil {
 		return streaming.Container{}, err
 	}
 	logPath := ""
@@ -71,7 +85,7 @@ func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, err
 	if p == nil {
 		return "", apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}
-	id, err := l.runtime.Sandbox(ctx, p.UID)
+	id, err := l.runtime.Sandbox(ctx, l.uidOf(p))
 	if err != nil {
 		return "", err
 	}

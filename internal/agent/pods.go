@@ -11,10 +11,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/staticpods"
 )
-
-// mirrorAnnotation marks API objects that only reflect a pod that this node runs on its own account.
-const mirrorAnnotation = "kubernetes.io/config.mirror"
 
 // parts is everything that workers act through.
 type parts struct {
@@ -50,6 +48,9 @@ type pods struct {
 	started, shuttingDown bool
 	// suspects are the pods that the runtime had and nobody knew, at the last look.
 	suspects map[types.UID]bool
+	// listed is what the runtime held at the last look.
+	listed  []cri.PodRef
+	statics statics
 	// startedC is closed at the start.
 	startedC chan struct{}
 }
@@ -58,12 +59,14 @@ func newPods(ctx context.Context, p parts) *pods {
 	return &pods{
 		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
 		admitted: map[types.UID]*corev1.Pod{}, startedC: make(chan struct{}),
+		statics: statics{wanted: map[types.UID]*corev1.Pod{}, leaving: map[types.UID]*corev1.Pod{}},
 	}
 }
 
 // podChanged is told of every pod of the node that the API adds or changes.
 func (p *pods) podChanged(pod *corev1.Pod) {
-	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
+	if staticpods.IsMirror(pod) {
+		p.mirrorSeen(pod, false)
 		return
 	}
 	p.mu.Lock()
@@ -77,6 +80,9 @@ func (p *pods) podChanged(pod *corev1.Pod) {
 
 // podDeleted is told of every pod that the API no longer has.
 func (p *pods) podDeleted(pod *corev1.Pod) {
+	if staticpods.IsMirror(pod) {
+		p.mirrorSeen(pod, true)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.desired, pod.UID)
@@ -105,8 +111,12 @@ func (p *pods) RuntimeChanged(uid types.UID) {
 func (p *pods) RuntimeListed(all []cri.PodRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runtimeRead, p.runtimeErr = true, nil
-	if !p.apiRead || p.shuttingDown {
+	first := !p.runtimeRead
+	p.runtimeRead, p.runtimeErr, p.listed = true, nil, all
+	if first {
+		p.startStatics()
+	}
+	if !p.apiRead || p.statics.awaited || p.shuttingDown {
 		return
 	}
 	if !p.started {
@@ -193,6 +203,10 @@ func (p *pods) retire(uid types.UID) {
 	defer p.mu.Unlock()
 	delete(p.workers, uid)
 	delete(p.admitted, uid)
+	if _, ok := p.statics.leaving[uid]; ok {
+		delete(p.statics.leaving, uid)
+		p.startStatics()
+	}
 }
 
 // release gives the pod's room back: it ended, or left the node.

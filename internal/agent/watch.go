@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // sources are the watches of a node: its pods, its own object, and all services.
@@ -81,10 +82,13 @@ func (s *sources) feed(p *pods) (cache.InformerSynced, error) {
 
 // run watches until ctx ends. Ready is called once everything was listed.
 func (s *sources) run(ctx context.Context, handled cache.InformerSynced, ready func()) {
+	logger := klog.FromContext(ctx)
+	logger.Info("Reading the node's pods from the API server; until that is done only static pods are started, and what runs, runs on")
 	for _, informer := range []cache.SharedIndexInformer{s.pods, s.node, s.services} {
 		go informer.Run(ctx.Done())
 	}
 	if cache.WaitForCacheSync(ctx.Done(), s.node.HasSynced, s.services.HasSynced, handled) {
+		logger.Info("Read the node's pods from the API server", "pods", len(s.allPods()))
 		ready()
 	}
 	<-ctx.Done()

@@ -65,6 +65,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
 	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent", "where the node keeps its certificates and its pods' files")
+	f.StringVar(&c.ManifestPath, "pod-manifest-path", "", "folder of manifests of static pods, or one manifest (default DATA-DIR/manifests)")
 	f.StringVar(&c.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "socket of the container runtime")
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")

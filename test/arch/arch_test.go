@@ -76,6 +76,8 @@ func driver(path string) string {
 var sharedByDrivers = map[string][]string{
 	// The simulated nodes run the agent's own state machine.
 	"internal/simulator": {"internal/agent/podworker"},
+	// A node gives the pods in its own folder the API's defaults, and checks them by its rules.
+	"internal/agent": {"internal/apiserver/podspec"},
 }
 
 func TestDriversMeetOnlyThroughTheAPI(t *testing.T) {

@@ -10,24 +10,31 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
 // patience is how long `eventually` waits. Only a failure takes that long.
 const patience = 3 * time.Minute
 
+// longestPause is between two looks of `eventually`: each is a process of its
+// own, which takes time from what is waited for.
+const longestPause = time.Second
+
 var keep = flag.Bool("keep", false, "keep the clusters of failed stories running")
 
 func TestOnContainers(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("real nodes need root")
 	}
@@ -35,6 +42,7 @@ func TestOnContainers(t *testing.T) {
 }
 
 func TestOnSimulatedNodes(t *testing.T) {
+	t.Parallel()
 	runStories(t, "simulated", scripts(t, func(text string) bool { return strings.HasPrefix(text, "# nodes: simulated too\n") }))
 }
 
@@ -56,23 +64,23 @@ func scripts(t *testing.T, want func(text string) bool) (files []string) {
 	return files
 }
 
-// sequential runs scripts one after the other: each has a whole cluster.
-type sequential struct{ *testing.T }
+// parallel runs scripts beside each other, each on a cluster of its own and as
+// many as `go test -parallel` says: they mostly wait.
+type parallel struct{ *testing.T }
 
-func (s sequential) Parallel() {}
-func (s sequential) Run(name string, f func(testscript.T)) {
-	s.T.Run(name, func(t *testing.T) { f(sequential{t}) })
+func (p parallel) Run(name string, f func(testscript.T)) {
+	p.T.Run(name, func(t *testing.T) { f(parallel{t}) })
 }
-func (s sequential) Verbose() bool { return testing.Verbose() }
+func (p parallel) Verbose() bool { return testing.Verbose() }
 
 func runStories(t *testing.T, runtime string, files []string) {
 	binary := program(t)
-	testscript.RunT(sequential{t}, testscript.Params{
+	testscript.RunT(parallel{t}, testscript.Params{
 		Files: files,
 		Setup: func(e *testscript.Env) error { return startCluster(e, binary, runtime) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
-			"registry": startRegistry, "push": push,
+			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {
@@ -112,12 +120,12 @@ func startCluster(e *testscript.Env, binary, runtime string) error {
 	}
 	out, err := start("--nodes", "3")
 	e.Defer(func() {
-		if e.T().(sequential).Failed() && *keep {
+		if e.T().(parallel).Failed() && *keep {
 			return
 		}
 		if out, err := exec.Command(binary, "down", "--data-dir", dir, "--purge").CombinedOutput(); err != nil {
 			e.T().Log(fmt.Sprintf("stop the cluster: %v\n%s", err, out))
-			e.T().(sequential).Fail()
+			e.T().(parallel).Fail()
 		}
 	})
 	if err != nil {
@@ -137,13 +145,8 @@ func startCluster(e *testscript.Env, binary, runtime string) error {
 }
 
 func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	port, err := freeport.Take()
+	return strconv.Itoa(port), err
 }
 
 // kubectl ARGS... runs kubectl; stdout and stderr can be matched afterwards.
@@ -175,6 +178,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var out []byte
+	pause := 100 * time.Millisecond
 	for ctx.Err() == nil {
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Dir = ts.Getenv("WORK")
@@ -185,8 +189,9 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(pause):
 		}
+		pause = min(pause*5/4, longestPause)
 	}
 	ts.Fatalf("%s never printed what matches %q (wanted a match: %v); the last output was:\n%s", strings.Join(args[1:], " "), args[0], !neg, out)
 }
