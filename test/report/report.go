@@ -175,9 +175,13 @@ func (r *report) failedInside(t *test) bool {
 	})
 }
 
-// noisy matches the frame that go test prints around a test's words, and the
-// logs of the program under test.
-var noisy = regexp.MustCompile(`^\s*(=== |--- (PASS|FAIL|SKIP)|(PASS|FAIL|ok|exit status \d+)\b|[IWEF][0-9]{4} [0-9:.]+ |logger\.go:[0-9]+: |\{"(level|ts|time)"|time="[0-9])`)
+// noisy matches the frame that go test prints around a test's words, the logs of
+// the program under test, and the variables with which a script begins.
+var noisy = regexp.MustCompile(strings.Join([]string{
+	`^\s*(=== |--- (PASS|FAIL|SKIP)|(PASS|FAIL|exit status \d+)\s*$|ok\s)`, `^FAIL\t`,
+	`^\s*[IWEF][0-9]{4} [0-9:.]+ `, `^\s*logger\.go:[0-9]+: `, `^\s*\{"(level|ts|time)"`, `^\s*time="[0-9]`,
+	`^\s*(testscript\.go:\d+: )?(WORK|PATH|GOTRACEBACK|HOME|TMPDIR|devnull|/|:|\$|exe)=`,
+}, "|"))
 
 func noise(line string) bool { return noisy.MatchString(line) || strings.TrimSpace(line) == "" }
 
