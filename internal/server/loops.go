@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/certificates"
 	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/deployment"
 	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/controller/endpointslice"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
@@ -19,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/controller/podgc"
+	"github.com/everynode/everynode/internal/controller/replicaset"
 	"github.com/everynode/everynode/internal/controller/rootca"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
@@ -42,6 +44,9 @@ func (c *control) addAll() error {
 			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: client})
 		}},
 		{"DaemonSets", c.addDaemonSets},
+		{"Deployments", func() error {
+			return deployment.Add(mgr, deployment.Config{Client: client, Events: c.recorder(deployment.EventSource)})
+		}},
 		{"disruption budgets", func() error {
 			return disruption.Add(mgr, disruption.Config{Client: client, Events: c.recorder("controllermanager")})
 		}},
@@ -59,6 +64,9 @@ func (c *control) addAll() error {
 			return nodelifecycle.Add(mgr, nodelifecycle.Config{Client: client, Events: nodeEvents})
 		}},
 		{"pod garbage", func() error { return podgc.Add(mgr, podgc.Config{Client: client}) }},
+		{"ReplicaSets", func() error {
+			return replicaset.Add(mgr, replicaset.Config{Client: client, Events: c.recorder(replicaset.EventSource)})
+		}},
 		{"root CA", func() error { return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM(), Client: client}) }},
 		{"service accounts", func() error { return serviceaccount.Add(mgr, serviceaccount.Config{Client: client}) }},
 		{"taint eviction", func() error {

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -140,46 +139,5 @@ func TestDoesNothingWhileDeleted(t *testing.T) {
 		if strings.HasPrefix(p.Name, "logs-") {
 			t.Errorf("pod %s was created for a DaemonSet that is being deleted", p.Name)
 		}
-	}
-}
-
-func TestJudgeClaim(t *testing.T) {
-	now := metav1.Now()
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "mine"}}
-	deleted := ds.DeepCopy()
-	deleted.DeletionTimestamp = &now
-	pod := func(owner types.UID, app string, deleting bool) *corev1.Pod {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}}}
-		if owner != "" {
-			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: owner}}, controllerKind)}
-		}
-		if deleting {
-			p.DeletionTimestamp = &now
-		}
-		return p
-	}
-	tests := []struct {
-		name string
-		ds   *appsv1.DaemonSet
-		pod  *corev1.Pod
-		want claim
-	}{
-		{"ours", ds, pod("mine", "logs", false), mine},
-		{"ours, terminating", ds, pod("mine", "logs", true), mine},
-		{"ours, and the DaemonSet goes", deleted, pod("mine", "logs", false), mine},
-		{"ours, but does not match", ds, pod("mine", "x", false), release},
-		{"ours, does not match, and the DaemonSet goes", deleted, pod("mine", "x", false), notMine},
-		{"another's", ds, pod("other", "logs", false), notMine},
-		{"nobody's", ds, pod("", "logs", false), adopt},
-		{"nobody's, but does not match", ds, pod("", "x", false), notMine},
-		{"nobody's, terminating", ds, pod("", "logs", true), notMine},
-		{"nobody's, and the DaemonSet goes", deleted, pod("", "logs", false), notMine},
-	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			if got := judgeClaim(tc.ds, labels.SelectorFromSet(labels.Set{"app": "logs"}), tc.pod); got != tc.want {
-				t.Errorf("claim is %d, want %d", got, tc.want)
-			}
-		})
 	}
 }

@@ -3,6 +3,7 @@ package daemonset
 import (
 	"fmt"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -29,7 +30,7 @@ func (o *owner) auditPods() []string {
 		if owner == "" {
 			continue
 		}
-		if s := o.sets[owner]; s != nil && judgeClaim(s.latest, s.selector, p) != mine {
+		if s := o.sets[owner]; s != nil && claim.Judge(s.latest, s.selector, p) != claim.Mine {
 			continue
 		}
 		if have, ok := o.matrix.Pod(uid); !ok || have != matrix.ProjectPod(p, owner) {

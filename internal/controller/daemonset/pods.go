@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -93,10 +94,10 @@ func (o *owner) claimPod(p *corev1.Pod) {
 		return
 	}
 	delete(s.toAdopt, p.UID)
-	switch judgeClaim(s.latest, s.selector, p) {
-	case mine:
+	switch claim.Judge(s.latest, s.selector, p) {
+	case claim.Mine:
 		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
-	case release:
+	case claim.Release:
 		o.matrix.DeletePod(p.UID)
 		s.toRelease[p.UID] = p
 		o.claims[uid] = s
@@ -110,7 +111,7 @@ func (o *owner) claimPod(p *corev1.Pod) {
 func (o *owner) claimOrphan(p *corev1.Pod) {
 	var taker *daemonSet
 	for _, s := range o.setsIn[p.Namespace] {
-		if s.mayAct() && judgeClaim(s.latest, s.selector, p) == adopt && (taker == nil || s.latest.Name < taker.latest.Name) {
+		if s.mayAct() && claim.Judge(s.latest, s.selector, p) == claim.Adopt && (taker == nil || s.latest.Name < taker.latest.Name) {
 			taker = s
 		}
 	}
@@ -139,7 +140,7 @@ func (o *owner) onPodGone(p *corev1.Pod) {
 type claimResult struct {
 	pod     *corev1.Pod // as we knew it
 	updated *corev1.Pod // as the API holds it now, if it was adopted
-	claim   claim
+	verdict claim.Verdict
 	err     error
 }
 
@@ -195,7 +196,7 @@ func (o *owner) onClaims(uid types.UID, results []claimResult) {
 		case r.err == nil && r.updated != nil:
 			o.onPod(r.updated)
 		case r.err == nil, vanished(r.err), errors.Is(r.err, errNotOurs):
-			if r.claim == adopt && ownerOf(o.pods.all[r.pod.UID]) == "" {
+			if r.verdict == claim.Adopt && ownerOf(o.pods.all[r.pod.UID]) == "" {
 				o.matrix.DeletePod(r.pod.UID)
 			}
 		default:
@@ -221,15 +222,15 @@ func (e *executor) claimPods(ctx context.Context, ds *appsv1.DaemonSet, adoption
 		mayNot = e.mayAdopt(ctx, ds)
 	}
 	for _, p := range adoptions {
-		r := claimResult{pod: p, claim: adopt, err: mayNot}
+		r := claimResult{pod: p, verdict: claim.Adopt, err: mayNot}
 		if mayNot == nil {
-			r.updated, r.err = e.writer.PatchPod(ctx, p.Namespace, p.Name, adoptPatch(ds, p))
+			r.updated, r.err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(ds, controllerKind, p))
 		}
 		results = append(results, r)
 	}
 	for _, p := range releases {
-		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, releasePatch(ds, p))
-		results = append(results, claimResult{pod: p, claim: release, err: err})
+		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(ds, p))
+		results = append(results, claimResult{pod: p, verdict: claim.Release, err: err})
 	}
 	return results
 }

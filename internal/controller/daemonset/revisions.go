@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
 )
 
@@ -65,14 +66,14 @@ func (w *revisionWriter) claim(ctx context.Context) error {
 		}
 	}
 	for _, r := range w.job.adopt {
-		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, adoptPatch(w.job.ds, r))
+		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.AdoptPatch(w.job.ds, controllerKind, r))
 		if err != nil {
 			return fmt.Errorf("adopt revision %s: %w", r.Name, err)
 		}
 		w.fresh[updated.UID] = updated
 	}
 	for _, r := range w.job.release {
-		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, releasePatch(w.job.ds, r))
+		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.ReleasePatch(w.job.ds, r))
 		switch {
 		case err == nil:
 			w.fresh[updated.UID] = updated

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/podtemplate"
 )
 
 func revisionNumbers(a *fakeAPI) map[string]int64 {
@@ -85,7 +86,7 @@ func TestHashCollision(t *testing.T) {
 	a.add(testNode("n1"))
 	ds := testDaemonSet("logs")
 	squatter := &appsv1.ControllerRevision{Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}}
-	squatter.Namespace, squatter.Name = "default", history.Name("logs", history.Hash(&ds.Spec.Template, nil))
+	squatter.Namespace, squatter.Name = "default", history.Name("logs", podtemplate.Hash(&ds.Spec.Template, nil))
 	a.add(squatter)
 	runController(t, a)
 	a.add(ds)
@@ -93,7 +94,7 @@ func TestHashCollision(t *testing.T) {
 	if got.Status.CollisionCount == nil || *got.Status.CollisionCount != 1 {
 		t.Errorf("collision count is %v, want 1", got.Status.CollisionCount)
 	}
-	want := history.Hash(&ds.Spec.Template, got.Status.CollisionCount)
+	want := podtemplate.Hash(&ds.Spec.Template, got.Status.CollisionCount)
 	if h := list[*corev1.Pod](a, kindPod)[0].Labels[appsv1.ControllerRevisionHashLabelKey]; h != want {
 		t.Errorf("the pod carries hash %s, want %s", h, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
@@ -191,13 +192,13 @@ func (o *owner) planHistory(s *daemonSet) {
 	job := revisionJob{ds: s.latest, normalize: o.cfg.NormalizeTemplate}
 	var owned []*appsv1.ControllerRevision
 	for _, r := range o.revision[s.latest.Namespace] {
-		switch judgeClaim(s.latest, s.selector, r) {
-		case mine:
+		switch claim.Judge(s.latest, s.selector, r) {
+		case claim.Mine:
 			owned = append(owned, r)
-		case adopt:
+		case claim.Adopt:
 			owned = append(owned, r)
 			job.adopt = append(job.adopt, r)
-		case release:
+		case claim.Release:
 			job.release = append(job.release, r)
 		}
 	}

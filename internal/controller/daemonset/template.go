@@ -7,9 +7,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/podtemplate"
 )
 
 // templateGenerationLabel is the label of a pod that repeats the DaemonSet's
@@ -28,7 +28,7 @@ func newPodMold(ds *appsv1.DaemonSet) *podMold {
 	m := &podMold{
 		meta: metav1.ObjectMeta{
 			Namespace:       ds.Namespace,
-			GenerateName:    generateName(ds.Name),
+			GenerateName:    podtemplate.NamePrefix(ds.Name),
 			Labels:          t.Labels,
 			Annotations:     t.Annotations,
 			Finalizers:      t.Finalizers,
@@ -55,12 +55,4 @@ func (m *podMold) pod(a *matrix.CreatePod) *corev1.Pod {
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = a.Revision
 	p.Spec.Affinity = matrix.PinToNode(m.spec.Affinity, a.Node)
 	return p
-}
-
-// generateName is the prefix of the DaemonSet's pods.
-func generateName(ds string) string {
-	if len(validation.IsDNS1123Subdomain(ds+"-x")) > 0 {
-		return ds
-	}
-	return ds + "-"
 }

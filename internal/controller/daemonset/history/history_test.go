@@ -56,22 +56,6 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// The hash is part of the names of revisions and pods that outlive the process,
-// so it must never change.
-func TestHashIsStable(t *testing.T) {
-	template := &daemonSet("demo:v1").Spec.Template
-	none, zero, one := Hash(template, nil), int32(0), int32(1)
-	if none != Hash(template.DeepCopy(), nil) {
-		t.Error("a copy has another hash")
-	}
-	if a, b := Hash(template, &zero), Hash(template, &one); a == none || b == none || a == b {
-		t.Errorf("hashes without, with 0 and with 1 collisions are %s, %s, %s: not all different", none, a, b)
-	}
-	if strings.ContainsAny(none, "aeiou013") {
-		t.Errorf("hash %s has characters outside the safe alphabet", none)
-	}
-}
-
 func TestFirstRevision(t *testing.T) {
 	plan, err := Compute(Input{DaemonSet: daemonSet("demo:v1")})
 	if err != nil {

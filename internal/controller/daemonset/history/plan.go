@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/everynode/everynode/internal/podtemplate"
 )
 
 // Input is what a plan is made from.
@@ -106,7 +108,7 @@ func sorted(in []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
 }
 
 func newRevision(ds *appsv1.DaemonSet, patch []byte, number int64) *appsv1.ControllerRevision {
-	hash := Hash(&ds.Spec.Template, ds.Status.CollisionCount)
+	hash := podtemplate.Hash(&ds.Spec.Template, ds.Status.CollisionCount)
 	labels := maps.Clone(ds.Spec.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}

@@ -2,16 +2,12 @@ package history
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/utils/dump"
 )
 
 // Patch returns the data of the revision for a template.
@@ -41,19 +37,6 @@ func Template(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
 		return nil, fmt.Errorf("read the template of revision %s: %w", r.Name, err)
 	}
 	return &patch.Spec.Template, nil
-}
-
-// Hash returns the hash that names the revision of a template. A collision
-// count, once there is one, gives another hash for the same template.
-func Hash(template *corev1.PodTemplateSpec, collisions *int32) string {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%v", dump.ForHash(*template))
-	if collisions != nil {
-		b := make([]byte, 8)
-		binary.LittleEndian.PutUint32(b, uint32(*collisions))
-		h.Write(b)
-	}
-	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
 
 // HashOf returns the hash that pods of the revision carry: its label, or its

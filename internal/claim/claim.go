@@ -1,0 +1,60 @@
+// Package claim decides whose an object is: what an owner with a selector does
+// about an object of its namespace that something controls, or nothing does.
+package claim
+
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Verdict is what an owner does about an object.
+type Verdict uint8
+
+// The verdicts.
+const (
+	NotMine Verdict = iota // leave it alone
+	Mine                   // it is controlled by the owner and matches
+	Adopt                  // it has no controller and matches: take it
+	Release                // it is controlled by the owner and does not match: let it go
+)
+
+// Judge decides about one object. An owner that is being deleted neither takes
+// nor lets go; an object that is being deleted is not taken.
+func Judge(owner metav1.Object, selector labels.Selector, obj metav1.Object) Verdict {
+	ref := metav1.GetControllerOfNoCopy(obj)
+	matches := selector.Matches(labels.Set(obj.GetLabels()))
+	switch {
+	case ref != nil && ref.UID != owner.GetUID():
+		return NotMine
+	case ref != nil && matches:
+		return Mine
+	case ref != nil && owner.GetDeletionTimestamp() == nil:
+		return Release
+	case ref == nil && matches && owner.GetDeletionTimestamp() == nil && obj.GetDeletionTimestamp() == nil:
+		return Adopt
+	}
+	return NotMine
+}
+
+// AdoptPatch is the strategic merge patch that makes the owner, which is of the
+// given kind, the controller of the object. The UID in it is a precondition.
+func AdoptPatch(owner metav1.Object, kind schema.GroupVersionKind, obj metav1.Object) []byte {
+	return patch(obj, []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)})
+}
+
+// ReleasePatch is the strategic merge patch that takes the owner off the owners
+// of the object. The UID in it is a precondition.
+func ReleasePatch(owner, obj metav1.Object) []byte {
+	return patch(obj, []any{map[string]any{"$patch": "delete", "uid": owner.GetUID()}})
+}
+
+func patch(obj metav1.Object, references any) []byte {
+	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.GetUID(), "ownerReferences": references}})
+	if err != nil {
+		panic("claim: owner references do not marshal: " + err.Error())
+	}
+	return b
+}

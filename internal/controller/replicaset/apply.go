@@ -1,0 +1,154 @@
+package replicaset
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/controller/replicaset/plan"
+	"github.com/everynode/everynode/internal/podtemplate"
+)
+
+// writer is everything that the controller writes, and what it must not read from
+// a cache.
+type writer interface {
+	CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error)
+	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
+	// PatchPod sends a strategic merge patch.
+	PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
+	GetSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error)
+	// UpdateStatus fails with a conflict if the set has changed since it was read.
+	UpdateStatus(ctx context.Context, set *appsv1.ReplicaSet) error
+}
+
+// apply creates and deletes pods. All is tried; the first error is returned.
+func (r *reconciler) apply(ctx context.Context, set *appsv1.ReplicaSet, change plan.Change) error {
+	defer r.wrote.Begin()()
+	switch {
+	case change.Create > 0:
+		return slowStart(change.Create, func(int) error { return r.createPod(ctx, set) })
+	case len(change.Delete) > 0:
+		return together(len(change.Delete), func(i int) error { return r.deletePod(ctx, set, change.Delete[i]) })
+	}
+	return nil
+}
+
+// slowStart calls f n times: once, then twice at a time, then four times and so
+// on. After the first batch with an error it stops: what fails once is likely to
+// fail a thousand times.
+func slowStart(n int, f func(int) error) error {
+	for done, batch := 0, 1; done < n; done, batch = done+batch, batch*2 {
+		if err := together(min(batch, n-done), f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// together calls f n times at once and returns the first error.
+func together(n int, f func(int) error) error {
+	var wg sync.WaitGroup
+	failures := make(chan error, n)
+	for i := range n {
+		wg.Go(func() {
+			if err := f(i); err != nil {
+				failures <- err
+			}
+		})
+	}
+	wg.Wait()
+	close(failures)
+	return <-failures
+}
+
+func (r *reconciler) createPod(ctx context.Context, set *appsv1.ReplicaSet) error {
+	p := podtemplate.Pod(&set.Spec.Template, set.Namespace, podtemplate.NamePrefix(set.Name), *metav1.NewControllerRef(set, controllerKind))
+	created, err := r.writer.CreatePod(ctx, p)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil // the namespace takes the set with it
+	}
+	if err != nil {
+		r.event(set, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+		return fmt.Errorf("create a pod of ReplicaSet %s: %w", klog.KObj(set), err)
+	}
+	r.wrote.Created(set.UID, created)
+	klog.FromContext(ctx).V(3).Info("Created pod", "replicaSet", klog.KObj(set), "pod", klog.KObj(created))
+	r.event(set, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", created.Name)
+	return nil
+}
+
+func (r *reconciler) deletePod(ctx context.Context, set *appsv1.ReplicaSet, p *corev1.Pod) error {
+	err := r.writer.DeletePod(ctx, p.Namespace, p.Name, p.UID)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone, and the cache will know
+	}
+	if err != nil {
+		r.event(set, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+		return fmt.Errorf("delete pod %s of ReplicaSet %s: %w", klog.KObj(p), klog.KObj(set), err)
+	}
+	r.wrote.Deleted(set.UID, p)
+	klog.FromContext(ctx).V(3).Info("Deleted pod", "replicaSet", klog.KObj(set), "pod", klog.KObj(p))
+	r.event(set, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
+	return nil
+}
+
+// report writes the status, if it is news.
+func (r *reconciler) report(ctx context.Context, set *appsv1.ReplicaSet, report plan.Report) error {
+	if !report.Changed {
+		return nil
+	}
+	// A copy of the struct is enough to set another status: the set is shared.
+	next := *set
+	next.Status = report.Status
+	err := r.writer.UpdateStatus(ctx, &next)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // the change that was faster brings us back
+	}
+	if err != nil {
+		return fmt.Errorf("update the status of ReplicaSet %s: %w", klog.KObj(set), err)
+	}
+	return nil
+}
+
+func (r *reconciler) event(set *appsv1.ReplicaSet, kind, reason, format string, args ...any) {
+	if r.events != nil {
+		r.events.Eventf(set, kind, reason, format, args...)
+	}
+}
+
+// clientWriter is the writer over client-go.
+type clientWriter struct{ client kubernetes.Interface }
+
+// CreatePod implements writer.
+func (w clientWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+}
+
+// DeletePod implements writer.
+func (w clientWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
+	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
+}
+
+// PatchPod implements writer.
+func (w clientWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+}
+
+// GetSet implements writer.
+func (w clientWriter) GetSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
+	return w.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// UpdateStatus implements writer.
+func (w clientWriter) UpdateStatus(ctx context.Context, set *appsv1.ReplicaSet) error {
+	_, err := w.client.AppsV1().ReplicaSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
+	return err
+}

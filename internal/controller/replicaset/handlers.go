@@ -1,0 +1,109 @@
+package replicaset
+
+import (
+	"context"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/everynode/everynode/internal/pod"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// podHandler enqueues the sets that a pod concerns.
+func (r *reconciler) podHandler() handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+			if before.UID != after.UID {
+				r.wrote.Gone(before.UID)
+			}
+			if !matters(before, after) {
+				return
+			}
+			if old, owned := setOf(before); owned {
+				q.Add(reconcile.Request{NamespacedName: old})
+			}
+			r.enqueue(ctx, q, after)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			r.wrote.Gone(e.Object.GetUID())
+			if set, owned := setOf(e.Object); owned {
+				q.Add(reconcile.Request{NamespacedName: set})
+			}
+		},
+	}
+}
+
+// enqueue adds the set that controls a pod, or those that would take it.
+func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
+	if set, owned := setOf(p); owned {
+		q.Add(reconcile.Request{NamespacedName: set})
+		return
+	}
+	if metav1.GetControllerOfNoCopy(p) != nil || p.GetDeletionTimestamp() != nil || len(p.GetLabels()) == 0 {
+		return
+	}
+	var sets appsv1.ReplicaSetList
+	if err := r.reader.List(ctx, &sets, client.InNamespace(p.GetNamespace())); err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Could not list ReplicaSets", "namespace", p.GetNamespace())
+		return
+	}
+	for i := range sets.Items {
+		s := &sets.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(s.Spec.Selector)
+		if err == nil && !selector.Empty() && selector.Matches(labels.Set(p.GetLabels())) {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}})
+		}
+	}
+}
+
+// setHandler enqueues sets as they change.
+func (r *reconciler) setHandler() handler.EventHandler {
+	add := func(set client.Object, q queue) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				r.wrote.Forget(e.ObjectOld.GetUID())
+			}
+			add(e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.wrote.Forget(e.Object.GetUID()) },
+	}
+}
+
+// setOf names the set that controls a pod, if one does.
+func setOf(p metav1.Object) (types.NamespacedName, bool) {
+	ref := metav1.GetControllerOfNoCopy(p)
+	if ref == nil || ref.Kind != controllerKind.Kind {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: p.GetNamespace(), Name: ref.Name}, true
+}
+
+// matters says whether a pod changed in what sets depend on.
+func matters(before, after *corev1.Pod) bool {
+	a, _ := setOf(before)
+	b, _ := setOf(after)
+	return before.UID != after.UID || a != b ||
+		(metav1.GetControllerOfNoCopy(before) == nil) != (metav1.GetControllerOfNoCopy(after) == nil) ||
+		pod.IsReady(before) != pod.IsReady(after) ||
+		pod.IsTerminal(before) != pod.IsTerminal(after) ||
+		pod.IsTerminating(before) != pod.IsTerminating(after) ||
+		!maps.Equal(before.Labels, after.Labels)
+}
