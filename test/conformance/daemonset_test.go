@@ -126,7 +126,10 @@ func TestGenerations(t *testing.T) {
 		s.send(t, "PUT", daemonSets+"/bad", asJSON, daemonSet("bad", annotated("abc"), "")).says(t, 400, "BadRequest", says)
 		s.send(t, "PUT", daemonSets+"/bad/status", asJSON, daemonSet("bad", annotated("abc"), "")).says(t, 400, "BadRequest", says)
 		patch := `{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"abc"}}}`
-		s.send(t, "PATCH", daemonSets+"/bad", mergePatch, patch).says(t, 400, "BadRequest", says)
+		got := s.send(t, "PATCH", daemonSets+"/bad", mergePatch, patch)
+		if got.code/100 != 4 || !strings.Contains(string(got.raw), `strconv.ParseInt: parsing \"abc\": invalid syntax`) {
+			t.Errorf("a patch: %d %s", got.code, got.raw)
+		}
 	})
 	t.Run("updates raise what they change", func(t *testing.T) {
 		s.send(t, "POST", daemonSets, asJSON, daemonSet("steps", "", "")).want(t, 201)
