@@ -31,6 +31,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/agent/streaming"
 	"github.com/everynode/everynode/internal/agent/volumes"
+	"github.com/everynode/everynode/internal/dns"
 )
 
 // connectPatience is how long the agent waits for a runtime that does not answer, connectRetry after how long it tries again.
@@ -134,6 +135,7 @@ type node struct {
 	mirrors     *mirrors
 	server      *streaming.Server
 	network     *network.Network
+	names       *dns.Server
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
 }
@@ -154,7 +156,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		Service: services.Runtime,
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot,
-		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain},
+		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest,
 	})
 	objs := objects{client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
@@ -196,6 +198,9 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		if n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client}); err != nil {
 			return nil, err
 		}
+	}
+	if n.names, err = a.newNames(n.sources); err != nil {
+		return nil, err
 	}
 	return n, nil
 }
@@ -267,6 +272,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("report the node", n.reporter.Run)
 	if n.network != nil {
 		start("keep the pod network", n.network.Run)
+	}
+	if n.names != nil {
+		start("answer for names", n.names.Run)
 	}
 	start("refresh volumes", n.volumes.Run)
 	start("report pods", quiet(n.statuses.Run))

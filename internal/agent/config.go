@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -36,6 +37,11 @@ type Config struct {
 	ClusterDNS []string
 	// ClusterDomain is the cluster's domain; the default is cluster.local.
 	ClusterDomain string
+	// ForeignDNS leaves answering at ClusterDNS to somebody else; otherwise the node itself answers its pods there.
+	ForeignDNS bool
+	// ResolvConf is the node's resolver file; the default is /etc/resolv.conf, or systemd-resolved's own where that
+	// file names only the machine itself, which pods cannot reach.
+	ResolvConf string
 	// ForeignNetwork leaves the CNI configuration and the routes to pods to somebody else, such as a network daemon.
 	ForeignNetwork bool
 	// Port is where the agent serves logs and exec; the default is 10250.
@@ -70,6 +76,12 @@ func (c Config) complete() (Config, error) {
 	setDefault(&c.RuntimeEndpoint, "unix:///run/containerd/containerd.sock")
 	setDefault(&c.CgroupRoot, "/everynode/"+c.NodeName)
 	setDefault(&c.ClusterDomain, "cluster.local")
+	setDefault(&c.ResolvConf, findResolvConf("/"))
+	for _, text := range c.ClusterDNS {
+		if _, err := netip.ParseAddr(text); err != nil {
+			return c, fmt.Errorf("the address %q of the cluster's name server is not an IP address", text)
+		}
+	}
 	if c.Port == 0 {
 		c.Port = defaultPort
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
@@ -13,32 +14,46 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// sources are the watches of a node: its pods, its own object, and all services.
+// sources are the watches of a node: its pods, its own object, and all services with their endpoints and namespaces.
 type sources struct {
-	pods     cache.SharedIndexInformer
-	node     cache.SharedIndexInformer
-	services cache.SharedIndexInformer
-	nodeName string
+	pods       cache.SharedIndexInformer
+	node       cache.SharedIndexInformer
+	services   cache.SharedIndexInformer
+	slices     cache.SharedIndexInformer
+	namespaces cache.SharedIndexInformer
+	nodeName   string
 }
 
 func newSources(client kubernetes.Interface, nodeName string) *sources {
 	factory := func(tweak func(*metav1.ListOptions)) informers.SharedInformerFactory {
 		return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(tweak),
-			informers.WithTransform(dropManagedFields))
+			informers.WithTransform(dropUnread))
 	}
 	byField := func(field string) func(*metav1.ListOptions) {
 		return func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, nodeName).String() }
 	}
+	all := factory(func(*metav1.ListOptions) {})
 	return &sources{
-		pods:     factory(byField("spec.nodeName")).Core().V1().Pods().Informer(),
-		node:     factory(byField("metadata.name")).Core().V1().Nodes().Informer(),
-		services: factory(func(*metav1.ListOptions) {}).Core().V1().Services().Informer(),
-		nodeName: nodeName,
+		pods:       factory(byField("spec.nodeName")).Core().V1().Pods().Informer(),
+		node:       factory(byField("metadata.name")).Core().V1().Nodes().Informer(),
+		services:   all.Core().V1().Services().Informer(),
+		slices:     all.Discovery().V1().EndpointSlices().Informer(),
+		namespaces: all.Core().V1().Namespaces().Informer(),
+		nodeName:   nodeName,
 	}
 }
 
-// dropManagedFields saves the memory of what no node reads.
-func dropManagedFields(obj any) (any, error) {
+// dropUnread saves the memory of what no node reads. Of endpoint slices and namespaces there are many, and little is read.
+func dropUnread(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *corev1.Namespace:
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}}, nil
+	case *discoveryv1.EndpointSlice:
+		o.Annotations, o.OwnerReferences = nil, nil
+		for i := range o.Endpoints {
+			o.Endpoints[i].TargetRef, o.Endpoints[i].DeprecatedTopology = nil, nil
+		}
+	}
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
 	}
@@ -84,7 +99,7 @@ func (s *sources) feed(p *pods) (cache.InformerSynced, error) {
 func (s *sources) run(ctx context.Context, handled cache.InformerSynced, ready func()) {
 	logger := klog.FromContext(ctx)
 	logger.Info("Reading the node's pods from the API server; until that is done only static pods are started, and what runs, runs on")
-	for _, informer := range []cache.SharedIndexInformer{s.pods, s.node, s.services} {
+	for _, informer := range []cache.SharedIndexInformer{s.pods, s.node, s.services, s.slices, s.namespaces} {
 		go informer.Run(ctx.Done())
 	}
 	if cache.WaitForCacheSync(ctx.Done(), s.node.HasSynced, s.services.HasSynced, handled) {

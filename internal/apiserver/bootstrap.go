@@ -28,6 +28,9 @@ func bootstrapCluster(ctx context.Context, cfg Config, client kubernetes.Interfa
 	if err := ensureService(ctx, cfg, client); err != nil {
 		return fmt.Errorf("make the service %s: %w", apiService, err)
 	}
+	if err := ensureNameService(ctx, cfg, client); err != nil {
+		return fmt.Errorf("make the service %s: %w", nameService, err)
+	}
 	if cfg.AdvertiseAddress == nil || cfg.AdvertiseAddress.IsLoopback() {
 		// Nobody but this machine could use a loopback address.
 		return nil
@@ -83,14 +86,5 @@ func ensureEndpoints(ctx context.Context, cfg Config, client kubernetes.Interfac
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
 	}
-	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
-	old, err := slices.Get(ctx, apiService, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		_, err = slices.Create(ctx, slice, metav1.CreateOptions{})
-	case err == nil && (!apiequality.Semantic.DeepEqual(old.Endpoints, slice.Endpoints) || !apiequality.Semantic.DeepEqual(old.Ports, slice.Ports)):
-		slice.ResourceVersion = old.ResourceVersion
-		_, err = slices.Update(ctx, slice, metav1.UpdateOptions{})
-	}
-	return err
+	return ensureSlice(ctx, client, metav1.NamespaceDefault, slice)
 }

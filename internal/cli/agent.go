@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent"
+	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -18,6 +19,7 @@ func newAgentCommand() *cobra.Command {
 	var (
 		c          agent.Config
 		ip, podNet string
+		nameServer string
 		taints     []string
 	)
 	cmd := &cobra.Command{
@@ -44,6 +46,10 @@ only the first time; after that the node has a certificate of its own.`,
 			default:
 				return fmt.Errorf("unknown --pod-network %q; use auto or none", podNet)
 			}
+			if nameServer != "auto" && nameServer != "none" {
+				return fmt.Errorf("unknown --name-server %q; use auto or none", nameServer)
+			}
+			c.ForeignDNS = nameServer == "none"
 			c.NodeIPs, c.Version = []net.IP{address}, version.Kubernetes()
 			if c.Token == "" {
 				c.Token = os.Getenv(local.TokenVariable)
@@ -72,7 +78,10 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
 	f.StringVar(&podNet, "pod-network", "auto", "who connects the pods: auto (Everynode) or none (a network daemon of yours)")
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
-	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", nil, "addresses of the cluster's name servers")
+	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
+	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")
+	f.StringVar(&nameServer, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")
+	f.StringVar(&c.ResolvConf, "resolv-conf", "", "resolver file with the name servers for all other names (default /etc/resolv.conf, or systemd-resolved's own)")
 	return cmd
 }
 

@@ -28,6 +28,9 @@ type Config struct {
 	// Objects are the caches that answers come from. New adds indices to them; they
 	// are to be started after that.
 	Objects Objects
+	// Prepare is called before Addresses are listened at, and now and then later, to
+	// make the machine have them; nil for addresses that are there.
+	Prepare func() error
 	// ResolvConf is the resolver file with the name servers for all other names.
 	ResolvConf string
 }
@@ -41,8 +44,12 @@ type Server struct {
 	listening func([]net.Addr)
 }
 
-// retryListen is how long to wait for an address that cannot be listened at.
-const retryListen = 2 * time.Second
+// retryListen is how long to wait for an address that cannot be listened at, and
+// prepareEvery how often the machine is looked at whether it still has it.
+const (
+	retryListen  = 2 * time.Second
+	prepareEvery = time.Minute
+)
 
 // New prepares a name server.
 func New(config Config) (*Server, error) {
@@ -57,6 +64,9 @@ func New(config Config) (*Server, error) {
 		if !a.Addr().IsLoopback() {
 			own = append(own, a.Addr())
 		}
+	}
+	if config.Prepare == nil {
+		config.Prepare = func() error { return nil }
 	}
 	u := newUpstream(config.ResolvConf, own)
 	return &Server{config: config, upstream: u, handler: &handler{
@@ -96,6 +106,9 @@ func (s *Server) serve(ctx context.Context) error {
 			_ = socket.Close() // Mostly closed by now.
 		}
 	}()
+	if err := s.config.Prepare(); err != nil {
+		return err
+	}
 	for _, address := range s.config.Addresses {
 		tcp, udp, err := listen(ctx, address)
 		if err != nil {
@@ -119,11 +132,19 @@ func (s *Server) serve(ctx context.Context) error {
 	if s.listening != nil {
 		s.listening(where)
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failed:
-		return fmt.Errorf("answer questions: %w", err)
+	again := time.NewTicker(prepareEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return fmt.Errorf("answer questions: %w", err)
+		case <-again.C:
+			if err := s.config.Prepare(); err != nil {
+				return err
+			}
+		}
 	}
 }
 

@@ -76,8 +76,9 @@ func driver(path string) string {
 var sharedByDrivers = map[string][]string{
 	// The simulated nodes run the agent's own state machine.
 	"internal/simulator": {"internal/agent/podworker"},
-	// A node gives the pods in its own folder the API's defaults, and checks them by its rules.
-	"internal/agent": {"internal/apiserver/podspec"},
+	// A node gives the pods in its own folder the API's defaults, and checks them by its rules. Its composition root
+	// starts the name server.
+	"internal/agent": {"internal/apiserver/podspec", "internal/dns"},
 }
 
 func TestDriversMeetOnlyThroughTheAPI(t *testing.T) {
@@ -114,7 +115,7 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	switch name {
-	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "deadline":
+	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "deadline", "zone":
 		return true
 	}
 	return path == "internal/scheduler/cache" || under(path, "internal/scheduler/plugins")

@@ -146,6 +146,7 @@ func NodeRules() []rbacv1.PolicyRule {
 		may("create").on(groupAuthentication, "tokenreviews"),
 		may("create").on(groupAuthorization, "localsubjectaccessreviews", "subjectaccessreviews"),
 		read.on(groupCore, "services", "namespaces"),
+		read.on(groupDiscovery, "endpointslices"),
 		may("create", "get", "list", "watch").on(groupCore, "nodes"),
 		may("update", "patch").on(groupCore, "nodes/status"),
 		may("update", "patch").on(groupCore, "nodes"),
