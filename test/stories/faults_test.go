@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -30,6 +30,11 @@ func killAgent(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: killagent NODE")
 	}
+	ts.Check(syscall.Kill(agentPID(ts, args[0]), syscall.SIGKILL))
+}
+
+// agentPID is the process of a node's agent.
+func agentPID(ts *testscript.TestScript, node string) int {
 	data, err := os.ReadFile(filepath.Join(ts.Getenv("DATA"), "local.json"))
 	ts.Check(err)
 	var state struct {
@@ -40,9 +45,9 @@ func killAgent(ts *testscript.TestScript, _ bool, args []string) {
 		} `json:"nodes"`
 	}
 	ts.Check(json.Unmarshal(data, &state))
-	pid := state.Nodes[args[0]].Agent.PID
+	pid := state.Nodes[node].Agent.PID
 	if pid == 0 {
-		ts.Fatalf("no agent of %s is known", args[0])
+		ts.Fatalf("no agent of %s is known", node)
 	}
-	ts.Check(ts.Exec("kill", "-9", strconv.Itoa(pid)))
+	return pid
 }

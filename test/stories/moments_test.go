@@ -165,6 +165,7 @@ func (c *localCluster) containers() string {
 var after = []time.Duration{10 * time.Millisecond, 120 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond, 1700 * time.Millisecond, 3 * time.Second}
 
 func TestCtrlCAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	c := newLocal(t)
 	for _, d := range after {
 		cmd := c.command("up")
@@ -191,6 +192,7 @@ func TestCtrlCAtAnyMoment(t *testing.T) {
 }
 
 func TestKillAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	c := newLocal(t)
 	for i, d := range after {
 		cmd := c.command("up")
@@ -211,6 +213,7 @@ func TestKillAtAnyMoment(t *testing.T) {
 
 // TestRunningPodsSurvive kills what manages pods; the pods notice nothing.
 func TestRunningPodsSurvive(t *testing.T) {
+	t.Parallel()
 	c := newLocal(t)
 	c.do("up", "--detach")
 	before := c.daemon()
@@ -234,6 +237,7 @@ func TestRunningPodsSurvive(t *testing.T) {
 }
 
 func TestTwoClusters(t *testing.T) {
+	t.Parallel()
 	a, b := newLocal(t), newLocal(t)
 	a.do("up", "--detach")
 	b.do("up", "--detach")

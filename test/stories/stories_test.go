@@ -81,6 +81,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
 			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent,
+			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {
