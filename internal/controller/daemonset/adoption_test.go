@@ -141,3 +141,29 @@ func TestDoesNothingWhileDeleted(t *testing.T) {
 		}
 	}
 }
+
+// A DaemonSet that takes the name of a deleted one is another: pods that the dead
+// one still owns are left to the garbage collector.
+func TestTheSameNameIsNotTheSameDaemonSet(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	runController(t, a)
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	old := list[*corev1.Pod](a, kindPod)[0]
+	a.erase(kindDaemonSet, "default", "logs")
+	heir := a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	owners := map[types.UID]types.UID{}
+	for _, p := range list[*corev1.Pod](a, kindPod) {
+		owners[p.UID] = ownerOf(p)
+	}
+	if len(owners) != 2 || owners[old.UID] != ownerOf(old) {
+		t.Fatalf("owners of pods are %v, want the old pod untouched and a new one", owners)
+	}
+	for uid, owner := range owners {
+		if uid != old.UID && owner != heir.GetUID() {
+			t.Errorf("the new pod is owned by %s, want %s", owner, heir.GetUID())
+		}
+	}
+}

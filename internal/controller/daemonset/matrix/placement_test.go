@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func nodeWith(labels map[string]string, taints ...corev1.Taint) *corev1.Node {
@@ -20,6 +21,13 @@ func required(terms ...corev1.NodeSelectorTerm) *corev1.Affinity {
 
 func requirement(key string, op corev1.NodeSelectorOperator, values ...string) []corev1.NodeSelectorRequirement {
 	return []corev1.NodeSelectorRequirement{{Key: key, Operator: op, Values: values}}
+}
+
+// unready is a node that says that it is not ready and has no room.
+func unready(n *corev1.Node) *corev1.Node {
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	return n
 }
 
 func TestJudge(t *testing.T) {
@@ -49,6 +57,15 @@ func TestJudge(t *testing.T) {
 			corev1.NodeSelectorTerm{MatchExpressions: requirement("cores", corev1.NodeSelectorOpGt, "many")})}, nodeWith(ssd), ShouldNotRun},
 		{"selector and affinity must both match", corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}, Affinity: required(
 			corev1.NodeSelectorTerm{MatchFields: requirement("metadata.name", corev1.NodeSelectorOpIn, "n2")})}, nodeWith(ssd), ShouldNotRun},
+		{"a preference is no rule", corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1,
+				Preference: corev1.NodeSelectorTerm{MatchExpressions: requirement("disk", corev1.NodeSelectorOpIn, "hdd")}}}}}}, nodeWith(ssd), ShouldRun},
+		{"other pods are no rule", corev1.PodSpec{
+			Affinity:                  &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: "zone"}}}},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
+		}, nodeWith(nil), ShouldRun},
+		{"readiness and room are no rule", corev1.PodSpec{Containers: []corev1.Container{{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}}}}}, unready(nodeWith(nil)), ShouldRun},
 		{"PreferNoSchedule is no rule", corev1.PodSpec{}, nodeWith(nil, taint(corev1.TaintEffectPreferNoSchedule)), ShouldRun},
 		{"NoSchedule", corev1.PodSpec{}, nodeWith(nil, taint(corev1.TaintEffectNoSchedule)), ShouldContinueRunning},
 		{"NoExecute", corev1.PodSpec{}, nodeWith(nil, taint(corev1.TaintEffectNoExecute)), ShouldNotRun},

@@ -1,0 +1,142 @@
+package daemonset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// scriptedWriter answers what a test wants.
+type scriptedWriter struct {
+	Writer
+	create, remove error
+	// conflicts is how many status updates meet a newer version.
+	conflicts int
+	live      *appsv1.DaemonSet
+	written   []string // resource versions of the statuses that were sent
+}
+
+func (w *scriptedWriter) CreatePod(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	return p, w.create
+}
+
+func (w *scriptedWriter) DeletePod(context.Context, string, string, types.UID) error { return w.remove }
+
+func (w *scriptedWriter) GetDaemonSet(context.Context, string, string) (*appsv1.DaemonSet, error) {
+	return w.live, nil
+}
+
+func (w *scriptedWriter) UpdateDaemonSetStatus(_ context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
+	w.written = append(w.written, ds.ResourceVersion)
+	if len(w.written) <= w.conflicts {
+		return nil, apierrors.NewConflict(resource[kindDaemonSet], ds.Name, fmt.Errorf("the object has been modified"))
+	}
+	return ds, nil
+}
+
+func newExecutor(t *testing.T, w Writer) (*executor, *record.FakeRecorder) {
+	t.Helper()
+	m, err := newMetrics(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := record.NewFakeRecorder(10)
+	return &executor{writer: w, recorder: recorder, clock: clock.RealClock{}, metrics: m}, recorder
+}
+
+func recorded(r *record.FakeRecorder) (out []string) {
+	for len(r.Events) > 0 {
+		out = append(out, <-r.Events)
+	}
+	return out
+}
+
+var logsTarget = matrix.Target{UID: "uid", Namespace: "default", Name: "logs"}
+
+func TestEventsOfCreations(t *testing.T) {
+	terminating := apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("unable to create new content in namespace default because it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	quota := apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("exceeded quota"))
+	for name, c := range map[string]struct {
+		err     error
+		want    []string
+		outcome matrix.Outcome
+	}{
+		"done":                     {nil, []string{"Normal SuccessfulCreate Created pod: logs-1"}, matrix.OK},
+		"refused":                  {quota, []string{`Warning FailedCreate Error creating: pods "logs-1" is forbidden: exceeded quota`}, matrix.Failed},
+		"no answer":                {fmt.Errorf("connection lost"), []string{"Warning FailedCreate Error creating: connection lost"}, matrix.Unknown},
+		"the namespace terminates": {terminating, nil, matrix.Failed},
+	} {
+		e, events := newExecutor(t, &scriptedWriter{create: c.err})
+		ds := testDaemonSet("logs")
+		_, outcome := e.createPod(t.Context(), ds, newPodMold(ds), &matrix.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"})
+		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
+			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
+		}
+	}
+}
+
+func TestEventsOfDeletions(t *testing.T) {
+	const deleted = "Normal SuccessfulDelete Deleted pod: logs-1"
+	gone := apierrors.NewNotFound(resource[kindPod], "logs-1")
+	for name, c := range map[string]struct {
+		reason  matrix.Reason
+		err     error
+		want    []string
+		outcome matrix.Outcome
+	}{
+		"any reason": {matrix.ReasonOutdated, nil, []string{deleted}, matrix.OK},
+		"failed": {matrix.ReasonFailed, nil, []string{
+			"Warning FailedDaemonPod Found failed daemon pod default/logs-1 on node n1, will try to kill it", deleted}, matrix.OK},
+		"succeeded": {matrix.ReasonSucceeded, nil, []string{
+			"Normal SucceededDaemonPod Found succeeded daemon pod default/logs-1 on node n1, will try to delete it", deleted}, matrix.OK},
+		"gone already": {matrix.ReasonOutdated, gone, nil, matrix.Gone},
+		"refused": {matrix.ReasonOutdated, apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("no")),
+			[]string{`Warning FailedDelete Error deleting: pods "logs-1" is forbidden: no`}, matrix.Failed},
+	} {
+		e, events := newExecutor(t, &scriptedWriter{remove: c.err})
+		outcome := e.deletePod(t.Context(), testDaemonSet("logs"), &matrix.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason})
+		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
+			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
+		}
+	}
+}
+
+// A conflict is met by one retry over the newest object.
+func TestStatusAfterAConflict(t *testing.T) {
+	for _, c := range []struct {
+		conflicts int
+		written   string
+		outcome   matrix.Outcome
+	}{
+		{0, "1", matrix.OK},
+		{1, "1 2", matrix.OK},
+		{2, "1 2", matrix.Failed},
+	} {
+		seen, live := testDaemonSet("logs"), testDaemonSet("logs")
+		seen.UID, seen.ResourceVersion = "uid", "1"
+		live.UID, live.ResourceVersion = "uid", "2"
+		live.Status.Conditions = []appsv1.DaemonSetCondition{{Type: "Foreign"}}
+		w := &scriptedWriter{conflicts: c.conflicts, live: live}
+		e, _ := newExecutor(t, w)
+		got, outcome := e.updateStatus(t.Context(), seen, &matrix.UpdateStatus{Target: logsTarget, Status: matrix.Status{Ready: 3}})
+		if written := strings.Join(w.written, " "); written != c.written || outcome != c.outcome {
+			t.Errorf("%d conflicts: wrote over versions %s with outcome %v, want %s and %v", c.conflicts, written, outcome, c.written, c.outcome)
+		}
+		if c.conflicts == 1 && (got.Status.NumberReady != 3 || got.Status.Conditions[0].Type != "Foreign") {
+			t.Errorf("the status is %+v, want ours over the newest object's", got.Status)
+		}
+	}
+}

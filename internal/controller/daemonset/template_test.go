@@ -1,0 +1,70 @@
+package daemonset
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+func TestPodOfANode(t *testing.T) {
+	ds := testDaemonSet("logs")
+	ds.UID, ds.Labels = "uid", map[string]string{"of": "the-daemonset"}
+	template := &ds.Spec.Template
+	template.Annotations, template.Finalizers = map[string]string{"note": "n"}, []string{"example.com/held"}
+	template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
+	before := ds.DeepCopy()
+	p := newPodMold(ds).pod(&matrix.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
+
+	want := metav1.ObjectMeta{
+		Namespace: "default", Name: "logs-1", GenerateName: "logs-",
+		Labels:      map[string]string{"app": "logs", appsv1.ControllerRevisionHashLabelKey: "hash", "pod-template-generation": "1"},
+		Annotations: map[string]string{"note": "n"}, Finalizers: []string{"example.com/held"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: "uid",
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
+	}
+	if !reflect.DeepEqual(p.ObjectMeta, want) {
+		t.Errorf("metadata is\n%+v, want\n%+v", p.ObjectMeta, want)
+	}
+	if p.Spec.NodeName != "" || p.Spec.NodeSelector["disk"] != "ssd" || p.Spec.Affinity.PodAntiAffinity == nil {
+		t.Errorf("node %q, selector %v, affinity %+v", p.Spec.NodeName, p.Spec.NodeSelector, p.Spec.Affinity)
+	}
+	terms := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if len(terms) != 1 || terms[0].MatchFields[0].Values[0] != "n1" {
+		t.Errorf("required terms are %+v, want the node's name alone", terms)
+	}
+	if len(p.Spec.Tolerations) != 6 {
+		t.Errorf("tolerations are %+v, want the six of every daemon pod", p.Spec.Tolerations)
+	}
+	if !reflect.DeepEqual(ds, before) {
+		t.Error("the DaemonSet itself was changed")
+	}
+}
+
+func TestPodWithoutATemplateGeneration(t *testing.T) {
+	ds := testDaemonSet("logs")
+	for _, annotation := range []string{"", "abc"} {
+		ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: annotation}
+		p := newPodMold(ds).pod(&matrix.CreatePod{Node: "n1", Revision: "hash"})
+		if _, ok := p.Labels["pod-template-generation"]; ok {
+			t.Errorf("annotation %q: labels are %v", annotation, p.Labels)
+		}
+	}
+}
+
+func TestPrefixOfNames(t *testing.T) {
+	for name, want := range map[string]string{"logs": "logs-", strings.Repeat("a", 252): strings.Repeat("a", 252)} {
+		ds := testDaemonSet("x")
+		ds.Name = name
+		if got := newPodMold(ds).meta.GenerateName; got != want {
+			t.Errorf("%d characters: names begin with %q, want %q", len(name), got, want)
+		}
+	}
+}
