@@ -3,11 +3,13 @@ package authn
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -117,14 +119,14 @@ func fillIdentity(request *authenticationv1.TokenRequest, namespace, name string
 }
 
 func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorList {
-	path := field.NewPath("spec", "expirationSeconds")
+	at := field.NewPath("spec", "expirationSeconds")
 	seconds := *request.Spec.ExpirationSeconds
 	var errs field.ErrorList
 	if seconds < minTokenSeconds {
-		errs = append(errs, field.Invalid(path, seconds, "may not specify a duration less than 10 minutes"))
+		errs = append(errs, field.Invalid(at, seconds, "may not specify a duration less than 10 minutes"))
 	}
 	if seconds > maxTokenSeconds {
-		errs = append(errs, field.Invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"))
+		errs = append(errs, field.Invalid(at, seconds, "may not specify a duration larger than 2^32 seconds"))
 	}
 	return errs
 }
@@ -133,6 +135,9 @@ func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorLis
 func (r *TokenREST) bind(ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (Binding, error) {
 	if ref == nil {
 		return Binding{}, nil
+	}
+	if err := checkName(ref.Name); err != nil {
+		return Binding{}, err
 	}
 	switch schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind) {
 	case corev1.SchemeGroupVersion.WithKind("Pod"):
@@ -152,6 +157,17 @@ func (r *TokenREST) bind(ctx context.Context, account *corev1.ServiceAccount, re
 	}
 	return Binding{}, apierrors.NewBadRequest(fmt.Sprintf(
 		"cannot bind token to object of type %s", schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).String()))
+}
+
+// checkName refuses what cannot be the name of any object.
+func checkName(name string) error {
+	if name == "" {
+		return apierrors.NewBadRequest("Name parameter required.")
+	}
+	if msgs := path.IsValidPathSegmentName(name); len(msgs) > 0 {
+		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(msgs, ";")))
+	}
+	return nil
 }
 
 func (r *TokenREST) bindPod(ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (Binding, error) {

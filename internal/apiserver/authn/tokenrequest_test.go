@@ -43,6 +43,8 @@ func TestTokenRequest(t *testing.T) {
 		{"no such pod", "robot", bind("Pod", "gone", ""), `pods "gone" not found`},
 		{"pod made anew", "robot", bind("Pod", "pod", "old"), "does not match the UID in record"},
 		{"pod of another account", "other", bind("Pod", "pod", ""), `cannot bind token for serviceaccount "other" to pod running with different serviceaccount name.`},
+		{"no name", "robot", bind("Secret", "", ""), "Name parameter required."},
+		{"a name that is none", "robot", bind("Node", "a/b", ""), `Name parameter invalid: "a/b": may not contain '/'`},
 		{"another kind", "robot", bind("ConfigMap", "x", ""), "cannot bind token to object of type /v1, Kind=ConfigMap"},
 		{"another name", "robot", func(r *request) { r.Name = "other" }, `the name in the URL ("robot") and in the body ("other") differ`},
 		{"another namespace", "robot", func(r *request) { r.Namespace = "other" }, "does not match the namespace"},

@@ -71,8 +71,10 @@ func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definit
 		add(r.version, r.path, r.storage)
 	}
 	add(eventsVersion, "events", built[schema.GroupResource{Resource: "events"}].Main)
+	codecs := newCheckedCodecs(d.Codecs, kinds)
 	for _, version := range order {
 		group := genericapiserver.NewDefaultAPIGroupInfo(version.Group, d.Scheme, d.ParameterCodec, d.Codecs)
+		group.NegotiatedSerializer = codecs
 		group.PrioritizedVersions = []schema.GroupVersion{version}
 		group.VersionedResourcesStorageMap[version.Version] = paths[version]
 		install := server.InstallAPIGroup

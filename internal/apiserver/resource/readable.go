@@ -13,12 +13,20 @@ import (
 // one takes everything.
 type readable func(runtime.Object) error
 
+// Unreadable returns why an object of the kind cannot be taken at all.
+func (d Definition) Unreadable(obj runtime.Object) error {
+	if d.rules.unreadable == nil {
+		return nil
+	}
+	return d.rules.unreadable(obj)
+}
+
 func (d Definition) readable() readable {
 	if d.rules.unreadable == nil {
 		return nil
 	}
 	return func(obj runtime.Object) error {
-		if err := d.rules.unreadable(obj); err != nil {
+		if err := d.Unreadable(obj); err != nil {
 			kind := d.GroupVersionKind()
 			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err))
 		}

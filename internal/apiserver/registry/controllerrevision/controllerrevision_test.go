@@ -2,6 +2,7 @@ package controllerrevision
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,6 +25,22 @@ func TestValidate(t *testing.T) {
 		}
 		if got := fmt.Sprint(Validate(r)); got != want {
 			t.Errorf("%s: got %s, want %s", data, got, want)
+		}
+	}
+}
+
+func TestDataThatCannotBeRead(t *testing.T) {
+	for data, readable := range map[string]bool{
+		`{"spec":{}}`: true, `[1]`: true, "": true,
+		`{"a":1e400}`: false, `{"a"`: false, "\x00": false, "{}{}": false,
+		strings.Repeat("[", 20000) + strings.Repeat("]", 20000): false,
+	} {
+		r := &appsv1.ControllerRevision{}
+		if data != "" {
+			r.Data.Raw = []byte(data)
+		}
+		if err := unreadable(r); (err == nil) != readable {
+			t.Errorf("%.20q: %v", data, err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
@@ -26,13 +28,28 @@ func Definition() resource.Definition {
 		GroupVersion: appsv1.SchemeGroupVersion, Kind: "ControllerRevision",
 		Plural: "controllerrevisions", Singular: "controllerrevision",
 	}, resource.Rules[appsv1.ControllerRevision]{
-		Validate: func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList { return Validate(r) },
+		Unreadable: unreadable,
+		Validate:   func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList { return Validate(r) },
 		ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
 			errs := Validate(r)
 			return append(errs, validation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
 		},
 		Table: printer,
 	})
+}
+
+// unreadable says whether the data is anything at all. JSON leaves that open, as
+// it does not look into it, and protobuf may bring any bytes.
+func unreadable(r *appsv1.ControllerRevision) error {
+	raw, err := r.Data.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	var data any
+	if err := utiljson.Unmarshal(raw, &data); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	return nil
 }
 
 // Validate checks a revision, metadata aside: its data is a JSON object.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 func TestDefaults(t *testing.T) {
@@ -37,6 +38,18 @@ func TestIdentityStays(t *testing.T) {
 	}
 	if errs := ValidateUpdate(old, &corev1.Node{}); len(errs) > 0 {
 		t.Errorf("set for the first time: %v", errs)
+	}
+}
+
+func TestSameAddressTwice(t *testing.T) {
+	twice := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeExternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+	}}}
+	want := `[status.addresses[2]: Duplicate value: {"type":"InternalIP","address":"10.0.0.1"}]`
+	for when, errs := range map[string]field.ErrorList{"new": Validate(twice), "changed": ValidateUpdate(twice, twice)} {
+		if got := fmt.Sprint(errs); got != want {
+			t.Errorf("%s: got %s, want %s", when, got, want)
+		}
 	}
 }
 

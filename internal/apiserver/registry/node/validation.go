@@ -21,7 +21,10 @@ var cidrsPath = field.NewPath("spec", "podCIDRs")
 func Validate(n *corev1.Node) field.ErrorList {
 	errs := validateTaints(n.Spec.Taints)
 	errs = append(errs, validateResources(n)...)
-	return append(errs, validateCIDRs(n.Spec.PodCIDRs)...)
+	errs = append(errs, validateCIDRs(n.Spec.PodCIDRs)...)
+	// Kubernetes looks at the addresses of changed nodes only, so that a new one
+	// could be stored that could never be changed.
+	return append(errs, validateAddresses(n)...)
 }
 
 // ValidateUpdate checks a changed node, metadata aside: whichever part of it
@@ -39,10 +42,15 @@ func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
 	if !apiequality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
 		errs = append(errs, validateTaints(n.Spec.Taints)...)
 	}
-	addresses := field.NewPath("status", "addresses")
+	return append(errs, validateAddresses(n)...)
+}
+
+func validateAddresses(n *corev1.Node) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("status", "addresses")
 	for i, a := range n.Status.Addresses {
 		if slices.Contains(n.Status.Addresses[:i], a) {
-			errs = append(errs, field.Duplicate(addresses.Index(i), a))
+			errs = append(errs, field.Duplicate(path.Index(i), a))
 		}
 	}
 	return errs

@@ -26,7 +26,6 @@ func Definition() resource.Definition {
 		Spec:                   func(p *corev1.Pod) any { return &p.Spec },
 		Status:                 func(p *corev1.Pod) any { return &p.Status },
 		PrepareForCreate:       func(_ context.Context, p *corev1.Pod) { prepareForCreate(p) },
-		PrepareForUpdate:       func(_ context.Context, p, _ *corev1.Pod) { gate(p) },
 		Validate:               func(_ context.Context, p *corev1.Pod) field.ErrorList { return Validate(p) },
 		ValidateUpdate:         func(_ context.Context, p, old *corev1.Pod) field.ErrorList { return ValidateUpdate(p, old) },
 		PrepareStatusForUpdate: func(_ context.Context, p, old *corev1.Pod) { prepareStatusForUpdate(p, old) },
@@ -80,7 +79,7 @@ func prepareForCreate(p *corev1.Pod) {
 	gate(p)
 }
 
-// gate marks a pod that must not be scheduled yet.
+// gate marks a new pod that must not be scheduled yet.
 func gate(p *corev1.Pod) {
 	if len(p.Spec.SchedulingGates) == 0 {
 		return

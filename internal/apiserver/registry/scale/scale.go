@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
 // REST reads and writes the number of replicas of a Deployment or a ReplicaSet.
@@ -52,7 +54,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 // Update implements rest.Updater: it changes the replicas and nothing else.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	out, _, err := r.store.Update(ctx, name, &replicasInfo{info: info, validate: update}, create, rest.ValidateAllObjectUpdateFunc, false, options)
+	out, _, err := r.store.Update(ctx, name, &replicasInfo{info: resource.BlameRequest(info), validate: update}, create, rest.ValidateAllObjectUpdateFunc, false, options)
 	if err != nil {
 		return nil, false, err
 	}
