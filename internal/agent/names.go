@@ -18,7 +18,7 @@ const dnsPort = 53
 // newNames prepares the node's name server; nil if somebody else answers.
 func (a *Agent) newNames(s *sources) (*dns.Server, error) {
 	if a.cfg.ForeignDNS || len(a.cfg.ClusterDNS) == 0 {
-		return nil, nil
+		return nil, network.HoldAddresses(nil)
 	}
 	var addresses []netip.Addr
 	var listen []netip.AddrPort

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,37 @@ func TestMachineKeepsRoutesAndRules(t *testing.T) {
 		out, err := exec.Command("nft", "list", "table", "ip", table).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "10.0.0.2") || strings.Contains(string(out), "10.244.1.0") {
 			t.Errorf("the table is (%v):\n%s", err, out)
+		}
+	})
+}
+
+func TestMachineHoldsAddresses(t *testing.T) {
+	inNewNamespace(t, func(t *testing.T) {
+		first, second := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("10.96.0.11")
+		for _, step := range [][]netip.Addr{{first}, {first}, {second}, nil} {
+			if err := HoldAddresses(step); err != nil {
+				t.Error(err)
+				return
+			}
+			link, err := netlink.LinkByName("lo")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var have []netip.Addr
+			for _, a := range addresses {
+				if ip, _ := netip.AddrFromSlice(a.IP.To4()); !ip.IsLoopback() {
+					have = append(have, ip)
+				}
+			}
+			if !slices.Equal(have, step) {
+				t.Errorf("the machine has %v, want %v", have, step)
+			}
 		}
 	})
 }
