@@ -1,0 +1,25 @@
+// Package history judges what a control plane has done, from nothing but the
+// full history of its objects and the journal of what was asked of it.
+//
+// It knows none of the product's code. What it demands:
+//
+//   - Singles: without surge, a daemon pod is created only when no other pod of
+//     its DaemonSet occupies the node; one that is on its way out occupies it
+//     until it is gone or has ended. With surge there may be one other live pod,
+//     of another template, and the old one goes when the new one has been
+//     available, or when it was not ready itself.
+//   - Budget: the available pods that the controller itself took down for an
+//     update, and that nothing available has replaced yet, are never on more
+//     nodes than maxUnavailable allows; likewise second pods and maxSurge.
+//   - Reason: no pod is deleted that nothing was wrong with.
+//   - Writes: what was acknowledged to a user is in the history as it was
+//     answered, and nobody but users changes what users write.
+//   - Settled (settled.go): in the end the fleet and the status are as the
+//     DaemonSets say.
+//
+// A controller works on what it has been told so far. So a rule holds where it
+// holds for any state that the controller can have known when it decided: from
+// the specification it had last reported as observed, and from the versions of
+// the objects that were delivered to it, to the moment of its request. What it
+// did itself it must know, however late its watches are.
+package history

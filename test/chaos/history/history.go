@@ -1,0 +1,215 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TemplateMark is the annotation by which templates are told apart: the workload
+// gives each new template another value.
+const TemplateMark = "everynode.io/template"
+
+// Event is one change of one object, in the database's order.
+type Event struct {
+	Revision int64
+	// Object is a DaemonSet, Pod, Node or ControllerRevision as it was after the
+	// change, or before its deletion.
+	Object  metav1.Object
+	Deleted bool
+}
+
+// Write is something that a user asked for.
+type Write struct {
+	Kind, Name string
+	UID        types.UID // unknown for a creation without an answer
+	// Acknowledged tells whether there was an answer, and Revision which revision
+	// it named. A write without an answer may have been done.
+	Acknowledged bool
+	Revision     int64
+	// Delete is a deletion; all others leave the object with this Wish.
+	Delete bool
+	Wish   string
+}
+
+// Call is a request of the DaemonSet controller's, known only where the
+// controller runs apart.
+type Call struct {
+	Delete bool
+	// Pod is the name.
+	Pod string
+	// Since is the newest revision there was when the request was made.
+	Since int64
+}
+
+// Sight is a version of an object that was delivered to the DaemonSet controller.
+type Sight struct {
+	UID types.UID
+	// At is the newest revision there was when Version was delivered.
+	At, Version int64
+}
+
+// Record is all that is known of a round.
+type Record struct {
+	Events []Event
+	Writes []Write
+	Calls  []Call
+	Sights []Sight
+	// Told says that Calls and Sights are complete.
+	Told bool
+}
+
+// Violation is a rule that was broken.
+type Violation struct {
+	Rule     string
+	Revision int64
+	// Objects are the UIDs of those concerned.
+	Objects []types.UID
+	Message string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s, at revision %d: %s", v.Rule, v.Revision, v.Message)
+}
+
+// Check judges a record.
+func Check(r Record) []Violation {
+	j := newJudge(r)
+	for i := range r.Events {
+		j.event(&r.Events[i])
+	}
+	return append(j.found, checkWrites(r, j.tracks)...)
+}
+
+// lag is how many revisions behind a controller may be about which nothing but
+// the history is known.
+const lag = 400
+
+// version is an object from one revision to the next one of its own.
+type version struct {
+	from   int64
+	object metav1.Object
+}
+
+// track is the life of one object.
+type track struct {
+	versions []version
+	gone     int64 // the revision of its removal; 0 while it exists
+}
+
+func (t *track) first() metav1.Object { return t.versions[0].object }
+func (t *track) last() metav1.Object  { return t.versions[len(t.versions)-1].object }
+
+// at returns the object as it was at a revision, or nil.
+func (t *track) at(revision int64) metav1.Object {
+	if t.gone != 0 && revision >= t.gone {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(t.versions, revision, func(v version, r int64) int { return int(v.from - r) })
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return nil
+	}
+	return t.versions[i].object
+}
+
+// between returns the versions that were the newest at some moment from low to high.
+func (t *track) between(low, high int64) (out []metav1.Object) {
+	for i, v := range t.versions {
+		if v.from <= high && (i+1 == len(t.versions) || t.versions[i+1].from > low) {
+			out = append(out, v.object)
+		}
+	}
+	return out
+}
+
+// index makes the tracks of all objects.
+func index(events []Event) map[types.UID]*track {
+	tracks := map[types.UID]*track{}
+	for _, e := range events {
+		uid := e.Object.GetUID()
+		t := tracks[uid]
+		if t == nil {
+			t = &track{}
+			tracks[uid] = t
+		}
+		if e.Deleted {
+			t.gone = e.Revision
+			if len(t.versions) > 0 {
+				continue
+			}
+		}
+		t.versions = append(t.versions, version{e.Revision, e.Object})
+	}
+	return tracks
+}
+
+// ownerOf is the DaemonSet that controls an object.
+func ownerOf(o metav1.Object) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "DaemonSet" {
+		return ref.UID
+	}
+	return ""
+}
+
+// targetOf is the node that a pod runs on or names.
+func targetOf(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" {
+		return p.Spec.NodeName
+	}
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, field := range term.MatchFields {
+				if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+					return field.Values[0]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
+}
+
+// occupies tells whether a pod keeps the place on its node.
+func occupies(p *corev1.Pod) bool { return !ended(p) || p.DeletionTimestamp == nil }
+
+// readySince returns since when a pod is ready.
+func readySince(p *corev1.Pod) (time.Time, bool) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.LastTransitionTime.Time, c.Status == corev1.ConditionTrue
+		}
+	}
+	return time.Time{}, false
+}
+
+func disrupted(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// deletedAt is when the deletion was asked for, to the second.
+func deletedAt(p *corev1.Pod) time.Time {
+	if p.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	at := p.DeletionTimestamp.Time
+	if p.DeletionGracePeriodSeconds != nil {
+		at = at.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
+	}
+	return at
+}
+
+func markOf(p *corev1.Pod) string          { return p.Annotations[TemplateMark] }
+func markOfSet(d *appsv1.DaemonSet) string { return d.Spec.Template.Annotations[TemplateMark] }

@@ -1,0 +1,298 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The rules that Check knows.
+const (
+	Singles = "two daemons of one DaemonSet on a node"
+	Surge   = "surge out of order"
+	Budget  = "more taken down than the budget allows"
+	Reason  = "deleted without a reason"
+	Writes  = "what a user wrote"
+)
+
+// place is one DaemonSet on one node.
+type place struct {
+	set  types.UID
+	node string
+}
+
+// judge goes through the events of pods.
+type judge struct {
+	Record
+	tracks map[types.UID]*track
+	// pods are those that a DaemonSet has controlled, by place, and nodes the
+	// tracks of the nodes of a name.
+	pods  map[place][]*track
+	nodes map[string][]*track
+	calls map[string][]Call
+	sees  map[types.UID][]Sight
+	// deleted are the pods that users deleted, touched those they made or moved.
+	deleted, touched map[types.UID]bool
+	// taken are the places whose available pod an update took down, with the
+	// revision; doubled those where it put a second one.
+	taken   map[place]int64
+	doubled map[place]types.UID
+	ended   map[types.UID]bool // deletion judged
+	most    int                // nodes at once, so far
+	present map[types.UID]bool
+	found   []Violation
+}
+
+func newJudge(r Record) *judge {
+	j := &judge{
+		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, calls: map[string][]Call{},
+		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
+		doubled: map[place]types.UID{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
+	}
+	for _, c := range r.Calls {
+		j.calls[c.Pod] = append(j.calls[c.Pod], c)
+	}
+	for _, s := range r.Sights {
+		j.sees[s.UID] = append(j.sees[s.UID], s)
+	}
+	for _, w := range r.Writes {
+		switch {
+		case w.Kind != "Pod":
+		case w.Delete:
+			j.deleted[w.UID] = true
+		default:
+			j.touched[w.UID] = true
+		}
+	}
+	for _, t := range j.tracks {
+		j.sort(t)
+	}
+	return j
+}
+
+func (j *judge) sort(t *track) {
+	switch o := t.first().(type) {
+	case *corev1.Node:
+		j.nodes[o.Name] = append(j.nodes[o.Name], t)
+	case *corev1.Pod:
+		seen := map[place]bool{}
+		for _, v := range t.versions {
+			p := v.object.(*corev1.Pod)
+			at := place{ownerOf(p), targetOf(p)}
+			if at.set != "" && at.node != "" && !seen[at] {
+				seen[at] = true
+				j.pods[at] = append(j.pods[at], t)
+			}
+		}
+	}
+}
+
+func (j *judge) report(rule string, revision int64, objects []types.UID, format string, args ...any) {
+	j.found = append(j.found, Violation{Rule: rule, Revision: revision, Objects: objects, Message: fmt.Sprintf(format, args...)})
+}
+
+func (j *judge) event(e *Event) {
+	uid := e.Object.GetUID()
+	switch o := e.Object.(type) {
+	case *corev1.Node:
+		if e.Deleted {
+			delete(j.present, uid)
+		} else {
+			j.present[uid] = true
+		}
+		j.most = max(j.most, len(j.present))
+	case *corev1.Pod:
+		switch {
+		case !j.present[uid] && !e.Deleted:
+			j.present[uid] = true
+			if ownerOf(o) != "" {
+				j.created(e, o)
+			}
+		case (o.DeletionTimestamp != nil || e.Deleted) && !j.ended[uid]:
+			j.ended[uid] = true
+			if ownerOf(o) != "" {
+				j.removed(e, o)
+			}
+		}
+	}
+}
+
+// decision is what the controller can have known when it did something.
+type decision struct {
+	at    place
+	event int64 // the revision of what it did
+	since int64 // the revision at which it asked for that, at the earliest
+	// specs are those of the DaemonSet that it can have worked on.
+	specs []*appsv1.DaemonSet
+}
+
+// decide finds that out; ok is false if the DaemonSet is being deleted, and so
+// others do things to its pods too.
+func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
+	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag}
+	remove := e.Deleted || p.DeletionTimestamp != nil
+	if calls := j.calls[p.Name]; j.Told {
+		i := slices.IndexFunc(calls, func(c Call) bool { return c.Delete == remove })
+		if i < 0 {
+			return d, false
+		}
+		d.since = calls[i].Since
+	}
+	set := j.tracks[d.at.set]
+	if set == nil {
+		return d, false
+	}
+	now, _ := set.at(e.Revision).(*appsv1.DaemonSet)
+	if now == nil || now.DeletionTimestamp != nil {
+		return d, false
+	}
+	var observed int64
+	if then, _ := set.at(d.since).(*appsv1.DaemonSet); then != nil {
+		observed = then.Status.ObservedGeneration
+	}
+	known := map[int64]bool{}
+	for _, o := range set.between(0, e.Revision) {
+		spec := o.(*appsv1.DaemonSet)
+		if spec.Generation >= observed && !known[spec.Generation] {
+			known[spec.Generation] = true
+			d.specs = append(d.specs, spec)
+		}
+	}
+	return d, true
+}
+
+func (d decision) any(f func(*appsv1.DaemonSet) bool) bool { return slices.ContainsFunc(d.specs, f) }
+
+// budget is the most that any of the specifications allows.
+func (j *judge) budget(d decision) (b budget) {
+	for _, spec := range d.specs {
+		one := budgetOf(spec, j.most)
+		b.unavailable, b.surge = max(b.unavailable, one.unavailable), max(b.surge, one.surge)
+	}
+	return b
+}
+
+// seen are the versions of an object that the controller can have had in mind
+// between two revisions.
+func (j *judge) seen(uid types.UID, low, high int64) []*corev1.Pod {
+	t := j.tracks[uid]
+	out := pods(t.between(low, high))
+	sights := j.sees[uid]
+	for i, s := range sights {
+		if s.At <= high && (i+1 == len(sights) || sights[i+1].At >= low) {
+			if o, _ := t.at(s.Version).(*corev1.Pod); o != nil {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// fits are all the judgements about the place that were right at some moment of
+// a pod's life.
+func (j *judge) fits(d decision, low int64) (worst, best fit) {
+	worst, best = shouldRun, unfit
+	nodes := 0
+	for _, t := range j.nodes[d.at.node] {
+		if t.gone != 0 && t.gone <= d.event {
+			worst = unfit // it was away for a while
+		}
+		for _, o := range t.between(low, d.event) {
+			nodes++
+			for _, spec := range d.specs {
+				f := judgeFit(spec, o.(*corev1.Node))
+				worst, best = min(worst, f), max(best, f)
+			}
+		}
+	}
+	if nodes == 0 {
+		worst = unfit
+	}
+	return worst, best
+}
+
+// others are the pods of the place, but one, that are there at the revision.
+func (j *judge) others(at place, not types.UID, revision int64) (out []*corev1.Pod) {
+	for _, t := range j.pods[at] {
+		p, _ := t.at(revision).(*corev1.Pod)
+		if p != nil && p.UID != not && ownerOf(p) == at.set && targetOf(p) == at.node {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// outdatedFrom is the first revision at which the controller can have found the
+// pod outdated; ok is false if it can never have.
+func (j *judge) outdatedFrom(d decision, p *corev1.Pod) (from int64, ok bool) {
+	set := j.tracks[d.at.set]
+	for i, v := range set.versions {
+		spec := v.object.(*appsv1.DaemonSet)
+		if v.from > d.event || markOfSet(spec) == markOf(p) || !slices.ContainsFunc(d.specs, func(s *appsv1.DaemonSet) bool { return s.Generation == spec.Generation }) {
+			continue
+		}
+		from = v.from
+		if !j.Told {
+			return from - lag, true
+		}
+		for _, s := range j.sees[d.at.set] {
+			if s.Version >= v.from && (i+1 == len(set.versions) || s.Version < set.versions[i+1].from) {
+				return max(from, s.At), true
+			}
+		}
+		return from, true
+	}
+	return 0, false
+}
+
+// surelyAvailable tells whether the controller can but have held the pod for
+// available when it found it outdated.
+func (j *judge) surelyAvailable(d decision, p *corev1.Pod, from int64) bool {
+	var longest int32
+	for _, spec := range d.specs {
+		longest = max(longest, spec.Spec.MinReadySeconds)
+	}
+	for _, v := range j.seen(p.UID, from, d.event-1) {
+		since, ready := readySince(v)
+		if !ready || v.DeletionTimestamp != nil || ended(v) {
+			return false
+		}
+		if longest > 0 && deletedAt(p).Sub(since) < time.Duration(longest)*time.Second+slack {
+			return false
+		}
+	}
+	return true
+}
+
+// slack is what the times in objects, whole seconds, may be wrong by.
+const slack = 3 * time.Second
+
+// wasAvailable tells whether the pod can have been held for available at or
+// before a revision; now is the time of that revision, zero if unknown.
+func (j *judge) wasAvailable(d decision, p *corev1.Pod, revision int64, now time.Time) bool {
+	shortest := d.specs[0].Spec.MinReadySeconds
+	for _, spec := range d.specs {
+		shortest = min(shortest, spec.Spec.MinReadySeconds)
+	}
+	return slices.ContainsFunc(pods(j.tracks[p.UID].between(0, revision)), func(v *corev1.Pod) bool {
+		since, ready := readySince(v)
+		return ready && (shortest == 0 || now.IsZero() || !now.Add(time.Second).Before(since.Add(time.Duration(shortest)*time.Second)))
+	})
+}
+
+func describe(list []*corev1.Pod) string {
+	var out []string
+	for _, p := range list {
+		text := fmt.Sprintf("%s (template %q, %s", p.Name, markOf(p), p.Status.Phase)
+		if p.DeletionTimestamp != nil {
+			text += ", terminating"
+		}
+		out = append(out, text+")")
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,207 @@
+package history
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func pods(objects []metav1.Object) (out []*corev1.Pod) {
+	for _, o := range objects {
+		if p, ok := o.(*corev1.Pod); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func uids(d decision, list ...*corev1.Pod) []types.UID {
+	out := []types.UID{d.at.set}
+	for _, p := range list {
+		out = append(out, p.UID)
+	}
+	return out
+}
+
+// created judges a daemon pod that the controller made.
+func (j *judge) created(e *Event, p *corev1.Pod) {
+	d, ok := j.decide(e, p)
+	if !ok || d.at.node == "" {
+		return
+	}
+	others := slices.DeleteFunc(j.others(d.at, p.UID, e.Revision), func(o *corev1.Pod) bool { return j.notOurs(d, o) })
+	if !d.any(surges) {
+		others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return !occupies(o) })
+		if len(others) > 0 {
+			j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s, where %s still is", p.Name, d.at.node, describe(others))
+		}
+		return
+	}
+	others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return o.DeletionTimestamp != nil || ended(o) })
+	if len(others) > 1 {
+		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s with surge, where %s are", p.Name, d.at.node, describe(others))
+	}
+	if len(others) == 1 && markOf(others[0]) == markOf(p) {
+		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s, where %s of the same template is", p.Name, d.at.node, describe(others))
+	}
+	j.surged(d, p, others)
+}
+
+// notOurs tells whether the controller need not have known the pod: users made
+// it or moved it, and it was not the DaemonSet's yet when it decided, or no longer.
+func (j *judge) notOurs(d decision, o *corev1.Pod) bool {
+	then, _ := j.tracks[o.UID].at(d.since).(*corev1.Pod)
+	if ownerOf(j.tracks[o.UID].first()) != d.at.set && (then == nil || ownerOf(then) != d.at.set) {
+		return true // adopted meanwhile
+	}
+	if !j.touched[o.UID] {
+		return false
+	}
+	for _, v := range pods(j.tracks[o.UID].between(0, d.event)) {
+		if !selects(d.specs[0], v) {
+			return true
+		}
+	}
+	return false
+}
+
+func selects(d *appsv1.DaemonSet, o metav1.Object) bool {
+	s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	return err == nil && s.Matches(labels.Set(o.GetLabels()))
+}
+
+// surged counts a second pod beside an available one.
+func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
+	if len(others) != 1 || d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }) {
+		return
+	}
+	from, outdated := j.outdatedFrom(d, others[0])
+	if !outdated || !j.surelyAvailable(d, others[0], from) {
+		return
+	}
+	j.doubled[d.at] = p.UID
+	count := 0
+	for at, uid := range j.doubled {
+		second, _ := j.tracks[uid].at(d.event).(*corev1.Pod)
+		switch {
+		case at.set != d.at.set:
+			continue
+		case second == nil, second.DeletionTimestamp != nil, ended(second), j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time), len(j.live(at, uid, d.event)) == 0:
+			delete(j.doubled, at)
+		default:
+			count++
+		}
+	}
+	if b := j.budget(d); count > b.surge {
+		j.report(Budget, d.event, uids(d, p), "pod %s is the second on node %s; that makes %d nodes, and maxSurge allows %d", p.Name, d.at.node, count, b.surge)
+	}
+}
+
+// live are the pods of the place, but one, that run or are to.
+func (j *judge) live(at place, not types.UID, revision int64) []*corev1.Pod {
+	return slices.DeleteFunc(j.others(at, not, revision), func(o *corev1.Pod) bool { return o.DeletionTimestamp != nil || ended(o) })
+}
+
+// removed judges the deletion of a daemon pod, if it was the controller's.
+func (j *judge) removed(e *Event, p *corev1.Pod) {
+	if j.deleted[p.UID] || disrupted(p) {
+		return
+	}
+	d, ok := j.decide(e, p)
+	if !ok || d.at.node == "" {
+		return
+	}
+	life := j.tracks[p.UID].versions[0].from
+	if worst, best := j.fits(d, life-lag); worst == unfit || best != shouldRun {
+		return // unfit at some time, or only allowed to stay
+	}
+	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
+		return
+	}
+	from, outdated := j.outdatedFrom(d, p)
+	switch {
+	case !outdated:
+		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though its template was the newest, its node fit and it had not ended", p.Name, d.at.node)
+	case !d.any(func(s *appsv1.DaemonSet) bool {
+		return s.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType
+	}):
+		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though the strategy is OnDelete", p.Name, d.at.node)
+	case j.surelyAvailable(d, p, from):
+		j.takenDown(d, p)
+	}
+}
+
+// crowded tells whether another pod was beside it that could be a reason for the
+// deletion: one that users made or moved, or any without surge.
+func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
+	surge := !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) })
+	for _, t := range j.pods[d.at] {
+		if t.first().GetUID() == p.UID {
+			continue
+		}
+		for _, o := range pods(t.between(life, d.event)) {
+			theirs := j.touched[o.UID] || ownerOf(t.first()) != d.at.set
+			if o.DeletionTimestamp == nil && (theirs || !surge || markOf(o) == markOf(p)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// takenDown judges the end of an available pod of an old template.
+func (j *judge) takenDown(d decision, p *corev1.Pod) {
+	now := deletedAt(p)
+	switch {
+	case !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }):
+		if !slices.ContainsFunc(j.pods[d.at], func(t *track) bool {
+			o, _ := t.at(d.event).(*corev1.Pod)
+			if o == nil {
+				o, _ = t.last().(*corev1.Pod)
+			}
+			return o.UID != p.UID && markOf(o) != markOf(p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
+		}) {
+			j.report(Surge, d.event, uids(d, p), "pod %s on node %s was available and was deleted before a new one had been", p.Name, d.at.node)
+		}
+		return
+	case d.any(surges):
+		return // the strategy was just changing
+	}
+	count := 1
+	for at, revision := range j.taken {
+		if at.set != d.at.set || at == d.at {
+			continue
+		}
+		if j.recovered(d, at, revision, now) {
+			delete(j.taken, at)
+			continue
+		}
+		count++
+	}
+	j.taken[d.at] = d.event
+	if b := j.budget(d); count > b.unavailable {
+		j.report(Budget, d.event, uids(d, p), "pod %s on node %s was available and was deleted; that makes %d nodes without one by our own doing, and maxUnavailable allows %d",
+			p.Name, d.at.node, count, b.unavailable)
+	}
+}
+
+// recovered tells whether a place that lost its pod counts no more: something
+// available has been there since, or the node is none for the DaemonSet.
+func (j *judge) recovered(d decision, at place, revision int64, now time.Time) bool {
+	for _, t := range j.pods[at] {
+		for _, p := range pods(t.between(revision+1, d.event)) {
+			if p.DeletionTimestamp == nil && j.wasAvailable(d, p, d.event, now) {
+				return true
+			}
+		}
+	}
+	other := d
+	other.at = at
+	worst, _ := j.fits(other, revision)
+	return worst != shouldRun
+}

@@ -1,0 +1,257 @@
+package history
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is everything that exists at one moment.
+type State struct {
+	Sets      []*appsv1.DaemonSet
+	Nodes     []*corev1.Node
+	Pods      []*corev1.Pod
+	Revisions []*appsv1.ControllerRevision
+}
+
+// Last is what exists at the end of a record.
+func (r Record) Last() (s State) {
+	for _, t := range index(r.Events) {
+		if t.gone != 0 {
+			continue
+		}
+		switch o := t.last().(type) {
+		case *appsv1.DaemonSet:
+			s.Sets = append(s.Sets, o)
+		case *corev1.Node:
+			s.Nodes = append(s.Nodes, o)
+		case *corev1.Pod:
+			s.Pods = append(s.Pods, o)
+		case *appsv1.ControllerRevision:
+			s.Revisions = append(s.Revisions, o)
+		}
+	}
+	return s
+}
+
+// Unsettled says what is not yet as it should be once nobody does anything any
+// more; empty when all is well.
+func Unsettled(s State, now time.Time) (out []string) {
+	out = append(out, s.nodes()...)
+	out = append(out, s.leaks()...)
+	for _, d := range s.Sets {
+		for _, text := range s.set(d, now) {
+			out = append(out, "DaemonSet "+d.Name+": "+text)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (s State) nodes() (out []string) {
+	for _, n := range s.Nodes {
+		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+		if !ready {
+			out = append(out, "node "+n.Name+" is not ready")
+		}
+		for _, taint := range n.Spec.Taints {
+			if !strings.HasPrefix(taint.Key, UserKey) && (taint.Key != corev1.TaintNodeUnschedulable || !n.Spec.Unschedulable) {
+				out = append(out, "node "+n.Name+" still has taint "+taint.ToString())
+			}
+		}
+	}
+	return out
+}
+
+// leaks are objects that nobody will miss and nobody removes.
+func (s State) leaks() (out []string) {
+	sets, nodes := map[types.UID]bool{}, map[string]bool{}
+	for _, d := range s.Sets {
+		sets[d.UID] = true
+	}
+	for _, n := range s.Nodes {
+		nodes[n.Name] = true
+	}
+	for _, p := range s.Pods {
+		owner := ownerOf(p)
+		switch {
+		case owner != "" && !sets[owner]:
+			out = append(out, "pod "+p.Name+" belongs to a DaemonSet that is gone")
+		case p.DeletionTimestamp != nil:
+			out = append(out, "pod "+p.Name+" is still on its way out")
+		case p.Spec.NodeName != "" && !nodes[p.Spec.NodeName]:
+			out = append(out, "pod "+p.Name+" is on a node that is gone")
+		}
+		for _, d := range s.Sets {
+			if owner == "" && selects(d, p) {
+				out = append(out, "pod "+p.Name+" was not adopted by "+d.Name)
+			}
+			if owner == d.UID && !selects(d, p) {
+				out = append(out, "pod "+p.Name+" was not released by "+d.Name)
+			}
+		}
+	}
+	for _, r := range s.Revisions {
+		if owner := ownerOf(r); owner != "" && !sets[owner] {
+			out = append(out, "revision "+r.Name+" belongs to a DaemonSet that is gone")
+		}
+	}
+	return out
+}
+
+// set judges one DaemonSet: its pods, its revisions and its status.
+func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
+	if d.DeletionTimestamp != nil {
+		return []string{"is still on its way out"}
+	}
+	current, texts := s.revisions(d)
+	out = append(out, texts...)
+	want := appsv1.DaemonSetStatus{ObservedGeneration: d.Generation}
+	nodes := slices.SortedFunc(slices.Values(s.Nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	placed := 0
+	for _, n := range nodes {
+		var here []*corev1.Pod
+		for _, p := range s.Pods {
+			if ownerOf(p) == d.UID && targetOf(p) == n.Name {
+				here = append(here, p)
+			}
+		}
+		placed += len(here)
+		f := judgeFit(d, n)
+		out = append(out, judgePods(d, n.Name, f, here, current)...)
+		count(&want, d, f, here, current, now)
+	}
+	for _, p := range s.Pods {
+		if ownerOf(p) == d.UID {
+			placed--
+		}
+	}
+	if placed != 0 {
+		out = append(out, fmt.Sprintf("has %d pods that are on none of the nodes", -placed))
+	}
+	if got := numbers(d.Status); got != numbers(want) {
+		out = append(out, fmt.Sprintf("the status says %s, a recount %s", got, numbers(want)))
+	}
+	return out
+}
+
+func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, current string) (out []string) {
+	switch {
+	case f == unfit && len(here) > 0:
+		out = append(out, "node "+node+" is not for it and has "+describe(here))
+	case len(here) > 1:
+		out = append(out, "node "+node+" has "+describe(here))
+	case f == shouldRun && len(here) == 0:
+		out = append(out, "node "+node+" has no pod")
+	}
+	for _, p := range here {
+		if _, ready := readySince(p); !ready || ended(p) {
+			out = append(out, "pod "+p.Name+" on node "+node+" is not ready")
+		}
+		if d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && hashOf(p) != current {
+			out = append(out, "pod "+p.Name+" on node "+node+" has an old template")
+		}
+		if hashOf(p) == current && markOf(p) != markOfSet(d) && markOf(p) != "" {
+			out = append(out, "pod "+p.Name+" on node "+node+" carries the newest hash and another template")
+		}
+	}
+	return out
+}
+
+func hashOf(o metav1.Object) string { return o.GetLabels()[appsv1.ControllerRevisionHashLabelKey] }
+
+// count recounts the status.
+func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f fit, here []*corev1.Pod, current string, now time.Time) {
+	if f != shouldRun {
+		if len(here) > 0 {
+			want.NumberMisscheduled++
+		}
+		return
+	}
+	want.DesiredNumberScheduled++
+	want.NumberUnavailable++
+	if len(here) == 0 {
+		return
+	}
+	want.CurrentNumberScheduled++
+	p := here[0]
+	if hashOf(p) == current {
+		want.UpdatedNumberScheduled++
+	}
+	since, ready := readySince(p)
+	if !ready {
+		return
+	}
+	want.NumberReady++
+	if !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second)) {
+		want.NumberAvailable++
+		want.NumberUnavailable--
+	}
+}
+
+func numbers(s appsv1.DaemonSetStatus) string {
+	return fmt.Sprintf("generation %d, desired %d, current %d, misscheduled %d, ready %d, updated %d, available %d, unavailable %d",
+		s.ObservedGeneration, s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberMisscheduled, s.NumberReady,
+		s.UpdatedNumberScheduled, s.NumberAvailable, s.NumberUnavailable)
+}
+
+// revisions judges the revisions of a DaemonSet and returns the current one's hash.
+func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
+	var newest *appsv1.ControllerRevision
+	used := map[string]bool{}
+	for _, p := range s.Pods {
+		if ownerOf(p) == d.UID {
+			used[hashOf(p)] = true
+		}
+	}
+	spare, same := 0, 0
+	for _, r := range s.Revisions {
+		if ownerOf(r) != d.UID {
+			if ownerOf(r) == "" && selects(d, r) {
+				out = append(out, "revision "+r.Name+" was not adopted")
+			}
+			continue
+		}
+		if newest == nil || r.Revision > newest.Revision {
+			newest = r
+		}
+		if markOfRevision(r) == markOfSet(d) {
+			same++
+		} else if !used[hashOf(r)] {
+			spare++
+		}
+	}
+	if newest == nil {
+		return "", append(out, "has no revision")
+	}
+	if markOfRevision(newest) != markOfSet(d) {
+		out = append(out, fmt.Sprintf("its newest revision %s has template %q, it has %q", newest.Name, markOfRevision(newest), markOfSet(d)))
+	}
+	if same > 1 {
+		out = append(out, fmt.Sprintf("has %d revisions of its template", same))
+	}
+	if limit := d.Spec.RevisionHistoryLimit; limit != nil && spare > int(*limit) {
+		out = append(out, fmt.Sprintf("keeps %d old revisions that no pod has, its limit is %d", spare, *limit))
+	}
+	return hashOf(newest), out
+}
+
+func markOfRevision(r *appsv1.ControllerRevision) string {
+	var data struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
+	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
+		return "unreadable: " + err.Error()
+	}
+	return data.Spec.Template.Annotations[TemplateMark]
+}

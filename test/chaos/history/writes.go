@@ -1,0 +1,114 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// UserKey begins the keys of the labels and taints that users put on nodes and
+// pods in a round.
+const UserKey = "example.com/"
+
+// Wish is the part of an object that only users write, as a text to compare.
+func Wish(o metav1.Object) string {
+	var wish any
+	switch o := o.(type) {
+	case *appsv1.DaemonSet:
+		wish = o.Spec
+	case *corev1.Node:
+		var taints []string
+		for _, t := range o.Spec.Taints {
+			if strings.HasPrefix(t.Key, UserKey) {
+				taints = append(taints, t.ToString())
+			}
+		}
+		slices.Sort(taints)
+		wish = []any{own(o.Labels), taints, o.Spec.Unschedulable}
+	case *corev1.Pod:
+		wish = own(o.Labels)
+	default:
+		return ""
+	}
+	text, err := json.Marshal(wish)
+	if err != nil {
+		panic("history: plain API types do not marshal: " + err.Error())
+	}
+	return string(text)
+}
+
+func own(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range labels {
+		if strings.HasPrefix(key, UserKey) {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// checkWrites finds acknowledged writes that are not in the history as they were
+// answered, and changes of what users write that no user made.
+func checkWrites(r Record, tracks map[types.UID]*track) (found []Violation) {
+	report := func(revision int64, uid types.UID, format string, args ...any) {
+		found = append(found, Violation{Rule: Writes, Revision: revision, Objects: []types.UID{uid}, Message: fmt.Sprintf(format, args...)})
+	}
+	byObject := map[types.UID][]Write{}
+	unknown := map[string][]string{} // wishes of creations without an answer, by kind and name
+	for _, w := range r.Writes {
+		if w.UID == "" {
+			unknown[w.Kind+" "+w.Name] = append(unknown[w.Kind+" "+w.Name], w.Wish)
+			continue
+		}
+		byObject[w.UID] = append(byObject[w.UID], w)
+		if !w.Acknowledged {
+			continue
+		}
+		t := tracks[w.UID]
+		switch {
+		case t == nil:
+			report(w.Revision, w.UID, "%s %s was acknowledged and is not in the history", w.Kind, w.Name)
+		case w.Delete && t.gone == 0 && t.last().GetDeletionTimestamp() == nil:
+			report(w.Revision, w.UID, "the deletion of %s %s was acknowledged, and it was never deleted", w.Kind, w.Name)
+		case w.Delete:
+		default:
+			if o := t.at(w.Revision); o == nil || Wish(o) != w.Wish {
+				report(w.Revision, w.UID, "a change of %s %s was acknowledged as %s, and the history has %s", w.Kind, w.Name, w.Wish, wishOf(o))
+			}
+		}
+	}
+	for uid, t := range tracks {
+		for i := 1; i < len(t.versions); i++ {
+			is, was := t.versions[i], t.versions[i-1]
+			if Wish(is.object) == Wish(was.object) || explained(byObject[uid], is) {
+				continue
+			}
+			report(is.from, uid, "%s was changed by nobody's wish from %s to %s", is.object.GetName(), Wish(was.object), Wish(is.object))
+		}
+		set, isSet := t.first().(*appsv1.DaemonSet)
+		if isSet && !explained(byObject[uid], t.versions[0]) && !slices.Contains(unknown["DaemonSet "+set.Name], Wish(set)) {
+			report(t.versions[0].from, uid, "DaemonSet %s was made by nobody, or is not what was asked for", set.Name)
+		}
+	}
+	return found
+}
+
+func wishOf(o metav1.Object) string {
+	if o == nil {
+		return "nothing"
+	}
+	return Wish(o)
+}
+
+// explained tells whether a user made the object so.
+func explained(writes []Write, v version) bool {
+	return slices.ContainsFunc(writes, func(w Write) bool {
+		return !w.Delete && w.Wish == Wish(v.object) && (w.Revision == v.from || !w.Acknowledged)
+	})
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/test/chaos/history"
+)
+
+// journal holds all that happened in a round. It is safe for concurrent use.
+type journal struct {
+	start time.Time
+
+	mu      sync.Mutex
+	newest  int64 // the newest revision that was seen
+	record  history.Record
+	lines   []string
+	seen    map[int64]time.Duration // when a revision was seen, if it was at once
+	trouble []error
+	faults  int
+}
+
+func newJournal() *journal {
+	return &journal{start: time.Now(), seen: map[int64]time.Duration{}}
+}
+
+// note adds a line to the timeline.
+func (j *journal) note(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf("%s  %s", at(time.Since(j.start)), fmt.Sprintf(format, args...)))
+}
+
+func at(d time.Duration) string { return fmt.Sprintf("%7.3f s", d.Seconds()) }
+
+// fault notes something that goes wrong.
+func (j *journal) fault(format string, args ...any) {
+	j.mu.Lock()
+	j.faults++
+	j.mu.Unlock()
+	j.note("FAULT "+format, args...)
+}
+
+// broken notes that the round itself does not work.
+func (j *journal) broken(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.trouble = append(j.trouble, err)
+}
+
+// wrote notes what a user did.
+func (j *journal) wrote(w history.Write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record.Writes = append(j.record.Writes, w)
+}
+
+// happened notes when a change was seen in the database.
+func (j *journal) happened(e history.Event) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.newest = max(j.newest, e.Revision)
+	j.seen[e.Revision] = time.Since(j.start)
+}
+
+// read takes the whole history from a database that nobody writes to any more.
+func (j *journal) read(ctx context.Context, db *etcd.Server) error {
+	var events []history.Event
+	for i := range kept {
+		if err := watchStore(ctx, db, i, false, func(e history.Event) { events = append(events, e) }); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(events, func(a, b history.Event) int { return int(a.Revision - b.Revision) })
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record.Events = events
+	return errors.Join(j.trouble...)
+}
+
+// called notes that the DaemonSet controller is about to ask for something.
+func (j *journal) called(pod string, remove bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.record.Calls = append(j.record.Calls, history.Call{Pod: pod, Delete: remove, Since: j.newest})
+}
+
+// delivered notes that the DaemonSet controller is about to learn of an object.
+func (j *journal) delivered(obj any) {
+	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	object, ok := obj.(metav1.Object)
+	if !ok {
+		return
+	}
+	version, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		j.broken(fmt.Errorf("an object was delivered with the resource version %q", object.GetResourceVersion()))
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.newest = max(j.newest, version)
+	j.record.Sights = append(j.record.Sights, history.Sight{UID: object.GetUID(), At: j.newest, Version: version})
+}
+
+// about tells the history of some objects, one line for each change.
+func (j *journal) about(objects []types.UID) (out []string) {
+	for _, e := range j.record.Events {
+		if !slices.Contains(objects, e.Object.GetUID()) {
+			continue
+		}
+		when := "         "
+		if d, ok := j.seen[e.Revision]; ok {
+			when = at(d)
+		}
+		out = append(out, fmt.Sprintf("%s  revision %d: %s", when, e.Revision, describe(e)))
+	}
+	return out
+}
+
+func describe(e history.Event) string {
+	var text []string
+	switch o := e.Object.(type) {
+	case *corev1.Pod:
+		text = append(text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName, string(o.Status.Phase))
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				text = append(text, "ready "+string(c.Status))
+			}
+		}
+	case *appsv1.DaemonSet:
+		text = append(text, "DaemonSet "+o.Name, "template "+o.Spec.Template.Annotations[history.TemplateMark],
+			fmt.Sprintf("generation %d, observed %d", o.Generation, o.Status.ObservedGeneration), strategy(o))
+	default:
+		text = append(text, e.Object.GetName())
+	}
+	if e.Object.GetDeletionTimestamp() != nil {
+		text = append(text, "terminating")
+	}
+	if e.Deleted {
+		text = append(text, "GONE")
+	}
+	return strings.Join(text, ", ")
+}
+
+func strategy(d *appsv1.DaemonSet) string {
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		return fmt.Sprintf("maxUnavailable %s, maxSurge %s", r.MaxUnavailable, r.MaxSurge)
+	}
+	return string(d.Spec.UpdateStrategy.Type)
+}

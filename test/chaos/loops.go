@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/controller/nodeipam"
+	"github.com/everynode/everynode/internal/controller/nodelifecycle"
+	"github.com/everynode/everynode/internal/controller/nodelifecycle/health"
+	"github.com/everynode/everynode/internal/controller/podgc"
+	podgcplan "github.com/everynode/everynode/internal/controller/podgc/plan"
+	"github.com/everynode/everynode/internal/controller/serviceaccount"
+	"github.com/everynode/everynode/internal/controller/tainteviction"
+	"github.com/everynode/everynode/internal/scheduler"
+	"github.com/everynode/everynode/internal/simulator"
+	"github.com/everynode/everynode/test/chaos/faults"
+)
+
+// Times of the cluster that a round cannot wait for as they are.
+const (
+	heartbeat    = 300 * time.Millisecond
+	gracePeriod  = 1500 * time.Millisecond
+	goneForGood  = 300 * time.Millisecond
+	longestRetry = time.Second
+)
+
+// fittings are what a loop is put together from.
+type fittings struct {
+	ctx     context.Context //nolint:containedctx // The loop's own; it ends with the loop.
+	manager manager.Manager
+	client  kubernetes.Interface
+	objects metadata.Interface
+	view    *faults.View
+	parts   *parts
+}
+
+func (f fittings) run(run func(context.Context) error, err error) error {
+	if err != nil {
+		return err
+	}
+	return f.manager.Add(manager.RunnableFunc(run))
+}
+
+// loopsByName puts each loop together, as internal/server does.
+var loopsByName = map[string]func(fittings) error{
+	"daemonset": func(f fittings) error {
+		f.view.Delivered = f.parts.journal.delivered
+		c, err := daemonset.New(daemonset.Config{
+			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal}, Recorder: &record.FakeRecorder{},
+			NormalizeTemplate: podspec.SetTemplateDefaults,
+		})
+		if err != nil {
+			return err
+		}
+		return f.run(c.Run, nil)
+	},
+	"scheduler": func(f fittings) error {
+		s, err := scheduler.New(scheduler.Config{Informers: f.view, Writer: scheduler.NewWriter(f.client), Events: noEvents{}})
+		if err != nil {
+			return err
+		}
+		return f.run(s.Run, nil)
+	},
+	"simulator": func(f fittings) error {
+		s, err := simulator.New(simulator.Config{Informers: f.view, Writer: simulator.NewWriter(f.client), Heartbeat: heartbeat, Images: images})
+		if err != nil {
+			return err
+		}
+		f.parts.fleet.attach(s)
+		return f.run(s.Run, nil)
+	},
+	"garbagecollector": func(f fittings) error {
+		g, err := garbagecollector.New(garbagecollector.Config{
+			Resources: collected(f.parts.kinds), Informers: f.view, Metadata: f.objects, MaxRetryDelay: longestRetry,
+		})
+		if err != nil {
+			return err
+		}
+		return f.run(g.Run, nil)
+	},
+	"nodelifecycle": func(f fittings) error {
+		return nodelifecycle.Add(f.manager, nodelifecycle.Config{
+			Client: f.client, Health: health.Config{GracePeriod: gracePeriod, StartupGracePeriod: 2 * gracePeriod, EvictionRate: 10, SecondaryEvictionRate: 10},
+		})
+	},
+	"tainteviction": func(f fittings) error {
+		return tainteviction.Add(f.manager, tainteviction.Config{Client: f.client})
+	},
+	"podgc": func(f fittings) error {
+		return podgc.Add(f.manager, podgc.Config{
+			Client: f.client, Period: longestRetry, Limits: podgcplan.Config{Quarantine: goneForGood, UnknownQuarantine: 4 * goneForGood},
+		})
+	},
+	"nodeipam": func(f fittings) error {
+		return nodeipam.Add(f.manager, nodeipam.Config{Client: f.client, ClusterCIDR: netip.MustParsePrefix("10.244.0.0/16")})
+	},
+	"serviceaccount": func(f fittings) error {
+		return serviceaccount.Add(f.manager, serviceaccount.Config{Client: f.client})
+	},
+}
+
+// loop is one control loop behind a line of its own.
+type loop struct {
+	name string
+	line *faults.Line
+	stop func()
+}
+
+// start runs the loop until stop.
+func (l *loop) start(p *parts) error {
+	config := restclient.CopyConfig(p.config)
+	config.Transport = l.line
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	mgr, err := ctrl.NewManager(config, managerOptions(ctx, p.mapper))
+	if err != nil {
+		cancel()
+		return fmt.Errorf("make the manager of %s: %w", l.name, err)
+	}
+	view := &faults.View{Informers: mgr.GetCache(), Line: l.line, Context: ctx}
+	if err := loopsByName[l.name](fittings{ctx: ctx, manager: mgr, client: client, objects: objects, view: view, parts: p}); err != nil {
+		cancel()
+		return fmt.Errorf("set up %s: %w", l.name, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	l.stop = func() {
+		cancel()
+		l.line.Resume()
+		if err := <-ended; err != nil {
+			p.journal.broken(fmt.Errorf("loop %s ended with: %w", l.name, err))
+		}
+		l.line.Drain()
+		l.stop = nil
+	}
+	return nil
+}
+
+func managerOptions(ctx context.Context, mapper meta.RESTMapper) manager.Options {
+	return manager.Options{
+		Scheme: scheme.Scheme, Logger: klog.FromContext(ctx), MapperProvider: known(mapper),
+		Cache:      cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+}
+
+// images behave as their tags say: "slow" takes a moment to pull, "fail" cannot be.
+func images(image string) simulator.Image {
+	out := simulator.DefaultImages(image)
+	if len(image) > 5 && image[len(image)-5:] == ":slow" {
+		out.StartDelay = 300 * time.Millisecond
+	}
+	return out
+}
+
+// collected lists the kinds that may own or be owned.
+func collected(kinds []resource.Definition) (out []garbagecollector.Resource) {
+	for _, k := range kinds {
+		if k.Plural != "events" {
+			out = append(out, garbagecollector.Resource{GVR: k.GroupVersionResource(), GVK: k.GroupVersionKind(), Namespaced: !k.ClusterScoped})
+		}
+	}
+	return out
+}
+
+// listeningWriter notes when the DaemonSet controller asks for what.
+type listeningWriter struct {
+	daemonset.Writer
+	journal *journal
+}
+
+func (w listeningWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+	w.journal.called(p.Name, false)
+	return w.Writer.CreatePod(ctx, p)
+}
+
+func (w listeningWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
+	w.journal.called(name, true)
+	return w.Writer.DeletePod(ctx, namespace, name, uid)
+}
+
+// noEvents keeps the scheduler's events from the database; nobody reads them.
+type noEvents struct{}
+
+func (noEvents) Create(_ context.Context, e *corev1.Event) (*corev1.Event, error) { return e, nil }
+
+func (noEvents) Patch(_ context.Context, e *corev1.Event, _ []byte) (*corev1.Event, error) {
+	return e, nil
+}

@@ -1,0 +1,103 @@
+// Command chaos plays rounds in which users change DaemonSets, pods and nodes
+// while the control plane is killed, paused, restarted, cut off and lied to, and
+// judges afterwards, from the database's full history, whether what Everynode
+// promises held all the way. `make chaos` runs it; CONTRIBUTING.md says how to
+// read what it prints.
+//
+//	plan     what happens in a round: made from the round's seed; pure
+//	faults   stands between a control loop and the API
+//	history  judges the history; pure
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 1, "the seed of the first round; the next ones have the next numbers")
+	rounds := flag.Int("rounds", 20, "how many rounds")
+	jobs := flag.Int("jobs", 1, "how many rounds at a time")
+	var o options
+	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program for the rounds that kill a process")
+	flag.DurationVar(&o.length, "length", 2500*time.Millisecond, "for how long things happen in a round")
+	flag.StringVar(&o.keep, "logs", os.TempDir(), "the folder for the logs of rounds with a violation")
+	flag.Parse()
+	quiet()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if bad := series(ctx, os.Stdout, *seed, *rounds, *jobs, o); bad > 0 || ctx.Err() != nil {
+		stop()
+		os.Exit(1)
+	}
+}
+
+// quiet sends the logs of libraries that have no round's logger to nowhere.
+func quiet() {
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+}
+
+// series plays rounds, some at a time, tells how each went, and returns how many
+// were bad.
+func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, o options) (bad int) {
+	start := time.Now()
+	var (
+		sum     outcome
+		mu      sync.Mutex
+		workers sync.WaitGroup
+		played  int
+	)
+	seeds := make(chan uint64)
+	for range jobs {
+		workers.Go(func() {
+			for seed := range seeds {
+				r := play(ctx, seed, o)
+				mu.Lock()
+				if ctx.Err() == nil {
+					played++
+					tell(out, played, rounds, r)
+					sum.faults, sum.writes, sum.events = sum.faults+r.faults, sum.writes+r.writes, sum.events+r.events
+					if r.bad() {
+						bad++
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range rounds {
+		select {
+		case seeds <- first + uint64(i):
+		case <-ctx.Done():
+		}
+	}
+	close(seeds)
+	workers.Wait()
+	fmt.Fprintf(out, "\n%d rounds, %d with violations; %d faults, %d writes of users, %d changes judged, in %.0f s\n",
+		played, bad, sum.faults, sum.writes, sum.events, time.Since(start).Seconds())
+	return bad
+}
+
+func tell(out io.Writer, number, rounds int, r outcome) {
+	verdict := "ok"
+	if r.bad() {
+		verdict = "VIOLATION"
+	}
+	fmt.Fprintf(out, "round %3d/%d  seed %-6d %-8s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
+		number, rounds, r.seed, r.kind, r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict)
+	if r.bad() {
+		fmt.Fprintf(out, "\n%s\n", r.report)
+	}
+}

@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/test/chaos/faults"
+	"github.com/everynode/everynode/test/chaos/plan"
+)
+
+// parts is a control plane of which each control loop runs apart, behind a line
+// of its own: the API server and the database are those of internal/server.
+type parts struct {
+	ctx     context.Context //nolint:containedctx // The round's; everything ends with it.
+	journal *journal
+	fleet   *fleet
+	db      *etcd.Server
+	config  *restclient.Config
+	client  kubernetes.Interface
+	mapper  meta.RESTMapper
+	kinds   []resource.Definition
+	loops   map[string]*loop
+	busy    sync.Map // loops that something is being done to
+	end     func()
+}
+
+// startParts starts everything in a folder.
+func startParts(ctx context.Context, dir string, j *journal, seed uint64) (*parts, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &parts{ctx: ctx, journal: j, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
+	if err := p.serve(dir); err != nil {
+		p.abandon()
+		return nil, err
+	}
+	for i, name := range plan.Loops {
+		line := faults.NewLine(p.config.Transport, rand.New(rand.NewPCG(seed, uint64(i)+1)))
+		p.loops[name] = &loop{name: name, line: line}
+		if err := p.loops[name].start(p); err != nil {
+			p.abandon()
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// serve starts the database and the API server.
+func (p *parts) serve(dir string) error {
+	bundle, err := pki.LoadOrCreate(filepath.Join(dir, "pki"), pki.Options{ServerIPs: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	if err != nil {
+		return err
+	}
+	if p.db, err = etcd.Start(p.ctx, etcd.Options{Dir: filepath.Join(dir, "etcd"), NoFsync: true}); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	_, services, err := net.ParseCIDR("10.96.0.0/16")
+	if err != nil {
+		return err
+	}
+	api, err := apiserver.New(apiserver.Config{
+		PKI: bundle, Listener: listener, OpenStorage: p.db.Open, ServiceCIDR: services,
+		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
+	})
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	ended := make(chan error, 1)
+	serving, stop := context.WithCancel(context.WithoutCancel(p.ctx))
+	go func() { ended <- api.Run(serving) }()
+	cancel := p.end
+	p.end = func() {
+		cancel()
+		stop()
+		if err := <-ended; err != nil {
+			p.journal.broken(err)
+		}
+		_ = listener.Close()
+	}
+	p.config, p.kinds = api.LoopbackConfig(), api.Kinds()
+	if p.client, err = kubernetes.NewForConfig(p.config); err != nil {
+		return err
+	}
+	if err := until(p.ctx, "the API server", func(ctx context.Context) error {
+		return p.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}); err != nil {
+		return err
+	}
+	groups, err := restmapper.GetAPIGroupResources(p.client.Discovery())
+	if err != nil {
+		return fmt.Errorf("ask which kinds there are: %w", err)
+	}
+	p.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	for i := range kept {
+		go func() {
+			if err := watchStore(p.ctx, p.db, i, true, p.journal.happened); err != nil && p.ctx.Err() == nil {
+				p.journal.broken(err)
+			}
+		}()
+	}
+	return nil
+}
+
+// known is a mapper that need not be asked for.
+func known(mapper meta.RESTMapper) func(*restclient.Config, *http.Client) (meta.RESTMapper, error) {
+	return func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
+}
+
+// abandon ends what was started.
+func (p *parts) abandon() {
+	p.stop()
+	if p.db != nil {
+		p.db.Close()
+	}
+}
+
+// stop ends everything but the database.
+func (p *parts) stop() {
+	for _, l := range p.loops {
+		if l.stop != nil {
+			l.stop()
+		}
+	}
+	p.end()
+}
+
+// finish ends everything and puts the whole history into the journal.
+func (p *parts) finish(ctx context.Context) error {
+	p.stop()
+	defer p.db.Close()
+	p.journal.record.Told = true
+	return p.journal.read(ctx, p.db)
+}
+
+func (p *parts) api() kubernetes.Interface { return p.client }
+
+func (p *parts) addNode(back string) string { return p.fleet.add(back) }
+
+func (p *parts) removeNode(name string) { p.fleet.remove(name) }
+
+// strike does what goes wrong, and undoes it after its time.
+func (p *parts) strike(ctx context.Context, s plan.Step) {
+	switch s.Op {
+	case plan.SilenceNode:
+		if name := p.fleet.silence(s.Pick); name != "" {
+			p.journal.fault("%s falls silent", name)
+		}
+		return
+	case plan.WakeNode:
+		for _, name := range p.fleet.wake(s.Pick) {
+			p.journal.note("%s comes back", name)
+		}
+		return
+	}
+	l := p.loops[s.Loop]
+	if _, taken := p.busy.LoadOrStore(l.name, true); taken {
+		return // one thing at a time
+	}
+	defer p.busy.Delete(l.name)
+	p.journal.fault("%s %s", l.name, s.Op)
+	switch s.Op {
+	case plan.StopLoop:
+		l.stop()
+		sleep(ctx, s.For)
+		if err := l.start(p); err != nil {
+			p.journal.broken(err)
+		}
+	case plan.PauseLoop:
+		l.line.Pause()
+		sleep(ctx, s.For)
+		l.line.Resume()
+	case plan.DropWatches, plan.Relist:
+		l.line.Drop(s.Op == plan.Relist)
+		return
+	case plan.SlowWatches:
+		l.line.Slow(true)
+		sleep(ctx, s.For)
+		l.line.Slow(false)
+	case plan.FlakyWrites:
+		l.line.Flaky(true)
+		sleep(ctx, s.For)
+		l.line.Flaky(false)
+	}
+	p.journal.note("end  %s %s", l.name, s.Op)
+}
+
+// heal ends everything that goes wrong.
+func (p *parts) heal(context.Context) error {
+	for _, l := range p.loops {
+		l.line.Heal()
+	}
+	for _, name := range p.fleet.wake(-1) {
+		p.journal.note("%s comes back", name)
+	}
+	return nil
+}
+
+func (p *parts) faults() (n int) {
+	for _, l := range p.loops {
+		n += l.line.Faults()
+	}
+	return n
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/test/chaos/plan"
+)
+
+// process is the real program, with everything in it, in a process of its own.
+type process struct {
+	binary, dir string
+	nodes       int
+	log         io.Writer
+	journal     *journal
+
+	mu      sync.Mutex // held while the process is started or ended
+	client  kubernetes.Interface
+	current sync.Mutex // guards client
+	server  *exec.Cmd
+	ended   chan error
+}
+
+// startProcess starts the program on a folder.
+func startProcess(ctx context.Context, binary, dir string, nodes int, j *journal, log io.Writer) (*process, error) {
+	p := &process{binary: binary, dir: dir, nodes: nodes, journal: j, log: log}
+	if err := p.start(ctx); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) data() string { return filepath.Join(p.dir, "data") }
+
+func (p *process) start(ctx context.Context) error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(p.data(), "kubeconfig")
+	// The server writes it anew when it is ready.
+	if err := os.RemoveAll(kubeconfig); err != nil {
+		return err
+	}
+	p.server = exec.Command(p.binary, "server", "--data-dir", p.data(), "--listen", "127.0.0.1:"+port, "--simulated-nodes", strconv.Itoa(p.nodes))
+	p.server.Stdout, p.server.Stderr = p.log, p.log
+	p.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.server.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.binary, err)
+	}
+	server, ended := p.server, make(chan error, 1)
+	p.ended = ended
+	go func() { ended <- server.Wait() }()
+	return until(ctx, "the control plane", func(context.Context) error {
+		select {
+		case err := <-ended:
+			ended <- err
+			return final{fmt.Errorf("the server ended: %w", err)}
+		default:
+		}
+		if _, err := os.Stat(kubeconfig); err != nil {
+			return err
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return err
+		}
+		config.QPS = -1
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		p.current.Lock()
+		defer p.current.Unlock()
+		p.client = client
+		return nil
+	})
+}
+
+func (p *process) kill() {
+	if p.server != nil && p.server.Process != nil {
+		_ = p.server.Process.Kill()
+		p.ended <- <-p.ended
+	}
+}
+
+func (p *process) api() kubernetes.Interface {
+	p.current.Lock()
+	defer p.current.Unlock()
+	return p.client
+}
+
+// addNode does nothing: the program starts its nodes itself.
+func (p *process) addNode(string) string { return "" }
+
+// removeNode does nothing: a simulated node stays away when it is deleted.
+func (p *process) removeNode(string) {}
+
+// strike does what goes wrong, and undoes it after its time.
+func (p *process) strike(ctx context.Context, s plan.Step) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.journal.fault("%s", s.Op)
+	switch s.Op {
+	case plan.PauseServer:
+		_ = p.server.Process.Signal(syscall.SIGSTOP)
+		sleep(ctx, s.For)
+		_ = p.server.Process.Signal(syscall.SIGCONT)
+	case plan.StopServer:
+		if err := p.terminate(); err != nil {
+			p.journal.broken(err)
+		}
+		if err := p.start(ctx); err != nil {
+			p.journal.broken(err)
+		}
+	case plan.KillServer:
+		p.kill()
+		if err := p.start(ctx); err != nil {
+			p.journal.broken(err)
+		}
+	}
+	p.journal.note("end  %s", s.Op)
+}
+
+// terminate asks the server to end, and waits for it.
+func (p *process) terminate() error {
+	_ = p.server.Process.Signal(syscall.SIGTERM)
+	select {
+	case err := <-p.ended:
+		p.ended <- err
+		return err
+	case <-time.After(patience):
+		p.kill()
+		return errors.New("the server did not end when it was told to")
+	}
+}
+
+func (p *process) heal(context.Context) error { return nil }
+
+func (p *process) faults() int { return 0 }
+
+// finish ends the server and reads the history from what it leaves on disk.
+func (p *process) finish(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.terminate(); err != nil {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	db, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(p.data(), "etcd"), NoFsync: true})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return p.journal.read(ctx, db)
+}
+
+func (p *process) abandon() { p.kill() }
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/plan"
+)
+
+// patience bounds every wait; only what is wrong ever takes it.
+const patience = 2 * time.Minute
+
+// processEvery is how often a round is played on the real process.
+const processEvery = 4
+
+// cluster is a control plane that things are done to.
+type cluster interface {
+	// api returns a client; it is another one after a restart.
+	api() kubernetes.Interface
+	// addNode and removeNode start and stop the machine of a node; the node's
+	// object is a matter of the API.
+	addNode(back string) string
+	removeNode(name string)
+	// strike does one thing that goes wrong, to its end.
+	strike(ctx context.Context, s plan.Step)
+	// heal ends everything that goes wrong.
+	heal(ctx context.Context) error
+	// faults is how many writes, reads and events were tampered with.
+	faults() int
+	// finish stops the cluster and puts its history into the journal, abandon
+	// just stops it.
+	finish(ctx context.Context) error
+	abandon()
+}
+
+// options say how rounds are played.
+type options struct {
+	binary string
+	length time.Duration
+	keep   string // where logs of bad rounds go
+}
+
+// outcome is what became of a round.
+type outcome struct {
+	seed           uint64
+	kind           plan.Kind
+	faults, writes int
+	events         int
+	took, settling time.Duration
+	violations     []history.Violation
+	report         string
+	err            error
+}
+
+func (o outcome) bad() bool { return o.err != nil || len(o.violations) > 0 }
+
+func kindOf(seed uint64) plan.Kind {
+	if seed%processEvery == 0 {
+		return plan.Process
+	}
+	return plan.Parts
+}
+
+// play plays the round of a seed.
+func play(ctx context.Context, seed uint64, o options) (out outcome) {
+	begin := time.Now()
+	out = outcome{seed: seed, kind: kindOf(seed)}
+	defer func() { out.took = time.Since(begin) }()
+	dir, err := os.MkdirTemp("", "everynode-chaos-")
+	if err != nil {
+		out.err = err
+		return out
+	}
+	defer os.RemoveAll(dir)
+	log := &syncBuffer{}
+	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
+	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, o.length), journal: newJournal()}
+	out.err = r.run(ctx)
+	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
+	if r.cluster != nil {
+		out.faults += r.cluster.faults()
+	}
+	if r.judged {
+		out.violations = history.Check(r.journal.record)
+		for _, text := range history.Unsettled(r.journal.record.Last(), time.Now()) {
+			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text})
+		}
+	}
+	if out.bad() {
+		out.report = r.report(out)
+	}
+	return out
+}
+
+// round is one round while it is played.
+type round struct {
+	options
+	seed     uint64
+	dir      string
+	log      *syncBuffer
+	plan     plan.Plan
+	journal  *journal
+	cluster  cluster
+	user     *user
+	settling time.Duration
+	judged   bool
+}
+
+func (r *round) run(ctx context.Context) (err error) {
+	if r.plan.Kind == plan.Process {
+		r.cluster, err = startProcess(ctx, r.binary, r.dir, r.plan.Nodes, r.journal, r.log)
+	} else {
+		r.cluster, err = startParts(ctx, r.dir, r.journal, r.seed)
+	}
+	if err != nil {
+		r.cluster = nil
+		return err
+	}
+	finished := false
+	defer func() {
+		if !finished {
+			r.cluster.abandon()
+		}
+	}()
+	r.user = newUser(r.cluster, r.journal)
+	for range r.plan.Nodes {
+		r.cluster.addNode("")
+	}
+	if err := r.user.prepare(ctx); err != nil {
+		return err
+	}
+	r.act(ctx)
+	if err := r.cluster.heal(ctx); err != nil {
+		return err
+	}
+	healed := time.Now()
+	r.journal.note("all faults end")
+	if err := r.user.mend(ctx); err != nil {
+		return err
+	}
+	settled := r.user.settle(ctx)
+	r.settling = time.Since(healed)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	finished = true
+	if err := r.cluster.finish(ctx); err != nil {
+		return err
+	}
+	r.judged = true
+	// What is not settled shows in the last state, which is judged anyway.
+	if settled != nil && len(history.Unsettled(r.journal.record.Last(), time.Now())) == 0 {
+		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
+	}
+	return nil
+}
+
+// act takes the steps of the plan: what users do one after another, faults beside.
+func (r *round) act(ctx context.Context) {
+	var faults sync.WaitGroup
+	start := time.Now()
+	for _, s := range r.plan.Steps {
+		sleep(ctx, s.At-time.Since(start))
+		if ctx.Err() != nil {
+			break
+		}
+		if s.Fault() {
+			faults.Go(func() { r.cluster.strike(ctx, s) })
+		} else {
+			r.user.do(ctx, s)
+		}
+	}
+	faults.Wait()
+}
+
+// report tells what happened in a bad round.
+func (r *round) report(o outcome) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d (%s): ", o.seed, o.kind)
+	if o.err != nil {
+		fmt.Fprintf(&b, "%v\n", o.err)
+	}
+	for _, v := range o.violations {
+		fmt.Fprintf(&b, "VIOLATION: %s\n", v)
+	}
+	fmt.Fprintf(&b, "\ntimeline:\n  %s\n", strings.Join(r.journal.lines, "\n  "))
+	for _, v := range o.violations {
+		if lines := r.journal.about(v.Objects); len(lines) > 0 {
+			fmt.Fprintf(&b, "\nhistory of what is concerned by %q at revision %d:\n  %s\n", v.Rule, v.Revision, strings.Join(lines, "\n  "))
+		}
+	}
+	file := filepath.Join(r.keep, fmt.Sprintf("everynode-chaos-%d.log", o.seed))
+	if err := os.WriteFile(file, r.log.bytes(), 0o600); err == nil {
+		fmt.Fprintf(&b, "\nlogs of the control plane: %s\n", file)
+	}
+	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1\n", o.seed)
+	return b.String()
+}
+
+// syncBuffer takes the logs of many goroutines.
+type syncBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *syncBuffer) bytes() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Clone(b.buffer.Bytes())
+}
+
+// final is an error that waiting does not mend.
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
+
+// until tries something until it works.
+func until(ctx context.Context, what string, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		if end := (final{}); errors.As(err, &end) || ctx.Err() != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+		sleep(ctx, 20*time.Millisecond)
+	}
+}

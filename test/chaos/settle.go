@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/test/chaos/history"
+)
+
+// mend undoes what users broke: images that cannot be pulled.
+func (u *user) mend(ctx context.Context) error {
+	return until(ctx, "the templates to be mended", func(ctx context.Context) error {
+		sets, err := u.sets(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range sets {
+			d := sets[i].DeepCopy()
+			if d.Spec.Template.Spec.Containers[0].Image != badImage {
+				continue
+			}
+			u.setImage(d, goodImage)
+			updated, err := u.cluster.api().AppsV1().DaemonSets(namespace).Update(ctx, d, metav1.UpdateOptions{})
+			u.wrote("DaemonSet", d, updated, err)
+			if err != nil {
+				return err
+			}
+			u.journal.note("user: mend %s, template %s", d.Name, d.Spec.Template.Annotations[history.TemplateMark])
+		}
+		return nil
+	})
+}
+
+// settle waits until the fleet is as it should be, and returns what is not if it
+// does not come to that.
+func (u *user) settle(ctx context.Context) error {
+	return until(ctx, "the fleet to settle", func(ctx context.Context) error {
+		if err := u.replaceBroken(ctx); err != nil {
+			return err
+		}
+		state, err := u.state(ctx)
+		if err != nil {
+			return err
+		}
+		if open := history.Unsettled(state, time.Now()); len(open) > 0 {
+			return errors.New(strings.Join(open, "; "))
+		}
+		return nil
+	})
+}
+
+// replaceBroken deletes pods with an image that cannot be pulled: with OnDelete
+// nobody else does.
+func (u *user) replaceBroken(ctx context.Context) error {
+	broken, err := u.pods(ctx, func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image == badImage })
+	if err != nil {
+		return err
+	}
+	for i := range broken {
+		owner := metav1.GetControllerOf(&broken[i])
+		if owner == nil {
+			continue
+		}
+		sets, err := u.sets(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range sets {
+			if d.UID == owner.UID && d.Spec.UpdateStrategy.RollingUpdate == nil {
+				if err := u.deletePod(ctx, &broken[i], nil); err != nil && !refused(err) {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// state reads everything that is judged.
+func (u *user) state(ctx context.Context) (s history.State, err error) {
+	api := u.cluster.api()
+	sets, err := api.AppsV1().DaemonSets(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	revisions, err := api.AppsV1().ControllerRevisions(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	pods, err := api.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	nodes, err := api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	return history.State{Sets: pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items)}, nil
+}
+
+func pointers[T any](list []T) []*T {
+	out := make([]*T, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
