@@ -5,6 +5,13 @@ import (
 	"time"
 )
 
+func TestDefaultLimits(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	if cfg.BurstReplicas != 250 || cfg.FailedPodBackoff != time.Second || cfg.MaxFailedPodBackoff != 15*time.Minute {
+		t.Errorf("limits are %+v, want 250 creations, and 1s to 15m between failed pods", cfg)
+	}
+}
+
 func TestFailureBackoff(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	var b failureBackoff

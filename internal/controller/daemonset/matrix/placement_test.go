@@ -74,6 +74,8 @@ func TestJudge(t *testing.T) {
 			nodeWith(nil, taint(corev1.TaintEffectNoExecute)), ShouldRun},
 		{"tolerated for another value", corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpEqual, Value: "no"}}},
 			nodeWith(nil, taint(corev1.TaintEffectNoExecute)), ShouldNotRun},
+		{"tolerated for a time", corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64)}}},
+			nodeWith(nil, taint(corev1.TaintEffectNoExecute)), ShouldRun},
 		{"everything tolerated", corev1.PodSpec{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
 			nodeWith(nil, taint(corev1.TaintEffectNoExecute)), ShouldRun},
 		{"cordoned", corev1.PodSpec{}, nodeWith(nil, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}), ShouldRun},

@@ -1,0 +1,168 @@
+package arch
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const contractFile = "../../docs/contract.md"
+
+var (
+	contractRow  = regexp.MustCompile(`^\| ([A-Z])(\d+) \|.*\| ([^|]+) \|$`)
+	goProof      = regexp.MustCompile(`^(\S+) (Test\w+)(?:: (.+))?$`)
+	scriptProof  = regexp.MustCompile(`^(\S+\.txt): (.+)$`)
+	differProof  = regexp.MustCompile(`^\[differences\]\(differences\.md#(\w+)\): (.+)$`)
+	proofsOfCell = regexp.MustCompile("`[^`]+`|\\[differences\\]\\([^)]*\\): (?:[^,`]|`[^`]*`|, with)+")
+)
+
+// TestContractIsProven checks that each row of the contract names tests that exist.
+func TestContractIsProven(t *testing.T) {
+	text, err := os.ReadFile(contractFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := proofs{tests: map[string]map[string]map[string]bool{}}
+	rows, next := 0, map[string]int{}
+	for _, line := range strings.Split(string(text), "\n") {
+		m := contractRow.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		rows++
+		next[m[1]]++
+		id := m[1] + m[2]
+		if m[2] != strconv.Itoa(next[m[1]]) {
+			t.Errorf("%s comes where %s%d is expected", id, m[1], next[m[1]])
+		}
+		cited := proofsOfCell.FindAllString(m[3], -1)
+		if len(cited) == 0 {
+			t.Errorf("%s has no proof", id)
+		}
+		if rest := strings.Trim(proofsOfCell.ReplaceAllString(m[3], ""), ", "); rest != "" {
+			t.Errorf("%s: %q is no proof", id, rest)
+		}
+		for _, p := range cited {
+			if err := check.exists(p); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		}
+	}
+	if rows < 50 {
+		t.Errorf("found only %d rows; does the test still know how they look?", rows)
+	}
+	for name := range check.of("test/conformance") {
+		if !strings.Contains(string(text), "test/conformance "+name) {
+			t.Errorf("%s of test/conformance proves nothing in the contract", name)
+		}
+	}
+}
+
+// proofs knows what tests there are: folder, test, and the texts in it, among
+// which are the names of its cases.
+type proofs struct {
+	tests map[string]map[string]map[string]bool
+}
+
+func (p proofs) exists(cited string) error {
+	if m := differProof.FindStringSubmatch(cited); m != nil {
+		return differenceExists(m[1], m[2])
+	}
+	cited = strings.Trim(cited, "`")
+	if m := scriptProof.FindStringSubmatch(cited); m != nil {
+		return commentExists(m[1], m[2])
+	}
+	m := goProof.FindStringSubmatch(cited)
+	if m == nil {
+		return fmt.Errorf("%q names no test", cited)
+	}
+	texts, ok := p.of(m[1])[m[2]]
+	if !ok {
+		return fmt.Errorf("%s has no test %s", m[1], m[2])
+	}
+	if m[3] != "" && !texts[m[3]] {
+		return fmt.Errorf("%s of %s has no case %q", m[2], m[1], m[3])
+	}
+	return nil
+}
+
+// of returns the tests of a folder.
+func (p proofs) of(folder string) map[string]map[string]bool {
+	if known, ok := p.tests[folder]; ok {
+		return known
+	}
+	found := map[string]map[string]bool{}
+	p.tests[folder] = found
+	files, _ := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	for _, path := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			continue // another test says that it does not compile
+		}
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
+				found[f.Name.Name] = textsIn(f)
+			}
+		}
+	}
+	return found
+}
+
+func textsIn(f *ast.FuncDecl) map[string]bool {
+	out := map[string]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil {
+				out[text] = true
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// commentExists looks for the words in the comments of a script, whose lines
+// may break anywhere.
+func commentExists(path, words string) error {
+	text, err := os.ReadFile(filepath.Join("../..", path))
+	if err != nil {
+		return err
+	}
+	var comments strings.Builder
+	for _, line := range strings.Split(string(text), "\n") {
+		if comment, ok := strings.CutPrefix(line, "# "); ok {
+			comments.WriteString(comment + " ")
+		} else {
+			comments.WriteString("\n")
+		}
+	}
+	if !strings.Contains(comments.String(), words) {
+		return fmt.Errorf("no comment of %s says %q", path, words)
+	}
+	return nil
+}
+
+// differenceExists looks for a row that begins with the words, in a section.
+func differenceExists(section, words string) error {
+	text, err := os.ReadFile("../../docs/differences.md")
+	if err != nil {
+		return err
+	}
+	in := ""
+	for _, line := range strings.Split(string(text), "\n") {
+		if title, ok := strings.CutPrefix(line, "## "); ok {
+			in = strings.ReplaceAll(strings.ToLower(title), " ", "-")
+		}
+		if in == section && strings.HasPrefix(line, "| "+words+" |") {
+			return nil
+		}
+	}
+	return fmt.Errorf("differences.md has no row %q under %s", words, section)
+}
