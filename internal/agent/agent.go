@@ -133,6 +133,8 @@ type node struct {
 	pods        *pods
 	folder      *staticpods.Folder
 	mirrors     *mirrors
+	images      *images.Collector
+	evictor     *evictor
 	server      *streaming.Server
 	network     *network.Network
 	names       *dns.Server
@@ -157,7 +159,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
-		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest,
+		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs,
 	})
 	objs := objects{client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
 	ev := events{recorder: recorder}
@@ -186,6 +188,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	})
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
 	n.folder = a.newFolder(ctx, n.pods)
+	a.makeRoomKeepers(n, services)
 	n.server, err = streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort(a.cfg.NodeIPs[0].String(), strconv.Itoa(int(a.cfg.Port))),
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(),
@@ -228,7 +231,8 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
-		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk,
+		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.thresholds,
+		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)
 			return nodestatus.Runtime{Name: info.Name, Version: info.Version,
@@ -279,6 +283,8 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("refresh volumes", n.volumes.Run)
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
+	start("remove images", quiet(n.images.Run))
+	start("evict pods", quiet(n.evictor.run))
 	start("watch static pods", quiet(n.folder.Run))
 	start("mirror static pods", quiet(n.mirrors.run))
 	start("run pods", quiet(func(ctx context.Context) { n.pods.wait(ctx) }))

@@ -7,9 +7,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 // Config says which node the agent is and where it finds things. Fields without a stated default must be set.
@@ -33,6 +36,16 @@ type Config struct {
 	// Labels are set on the node; Taints are set when it registers.
 	Labels map[string]string
 	Taints []corev1.Taint
+	// EvictionHard says what must be free on the node before it ends pods, as eviction.Parse reads it; the default is
+	// eviction.Default.
+	EvictionHard string
+	// ImageGCHigh and ImageGCLow are percentages of the images' disk: above High images that nobody uses are removed, down to Low.
+	// The defaults are 85 and 80; 100 for High switches it off.
+	ImageGCHigh, ImageGCLow int
+	// ImageMinAge is how old an image must be before it is removed; the default is two minutes.
+	ImageMinAge time.Duration
+	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
+	PodPIDs int64
 	// ClusterDNS are the addresses of the cluster's name servers; none means that pods resolve as the node does.
 	ClusterDNS []string
 	// ClusterDomain is the cluster's domain; the default is cluster.local.
@@ -48,6 +61,8 @@ type Config struct {
 	Port int32
 	// Version is the version of the agent that the node reports, such as v1.37.2.
 	Version string
+
+	thresholds eviction.Thresholds
 }
 
 const defaultPort = 10250
@@ -85,6 +100,9 @@ func (c Config) complete() (Config, error) {
 	if c.Port == 0 {
 		c.Port = defaultPort
 	}
+	if err := c.completeRoom(); err != nil {
+		return c, err
+	}
 	dir, err := filepath.Abs(c.DataDir)
 	if err != nil {
 		return c, fmt.Errorf("find the data folder %s: %w", c.DataDir, err)
@@ -92,6 +110,29 @@ func (c Config) complete() (Config, error) {
 	c.DataDir = dir
 	setDefault(&c.ManifestPath, filepath.Join(dir, "manifests"))
 	return c, nil
+}
+
+// completeRoom checks what says how much of the node pods may use.
+func (c *Config) completeRoom() error {
+	setDefault(&c.EvictionHard, eviction.Default)
+	var err error
+	if c.thresholds, err = eviction.Parse(c.EvictionHard); err != nil {
+		return fmt.Errorf("--eviction-hard: %w", err)
+	}
+	if c.ImageGCHigh == 0 {
+		c.ImageGCHigh = 85
+	}
+	if c.ImageGCLow == 0 {
+		c.ImageGCLow = min(80, c.ImageGCHigh)
+	}
+	if c.ImageMinAge == 0 {
+		c.ImageMinAge = 2 * time.Minute
+	}
+	if c.ImageGCLow < 0 || c.ImageGCLow > c.ImageGCHigh || c.ImageGCHigh > 100 {
+		return fmt.Errorf("--image-gc-low-threshold %d and --image-gc-high-threshold %d: percentages are needed, the first not above the second",
+			c.ImageGCLow, c.ImageGCHigh)
+	}
+	return nil
 }
 
 func setDefault(field *string, value string) {

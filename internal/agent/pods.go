@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 )
 
@@ -214,6 +216,41 @@ func (p *pods) release(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.admitted, uid)
+}
+
+// active says whether the pod takes room on the node.
+func (p *pods) active(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.admitted[uid]
+	return ok
+}
+
+// activePods are the pods that take room on the node.
+func (p *pods) activePods() []*corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.admitted))
+}
+
+// terminate ends a pod of the node, once; false if there is nothing to end.
+func (p *pods) terminate(uid types.UID, t podworker.Termination) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.workers[uid]
+	return ok && w.terminate(t)
+}
+
+// discardEnded has the pods that ended leave nothing in the runtime: the room is needed. It says how many were not told before.
+func (p *pods) discardEnded() (told int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for uid, w := range p.workers {
+		if _, ok := p.admitted[uid]; !ok && w.discard() {
+			told++
+		}
+	}
+	return told
 }
 
 // admit gives the pod room on the node, or says why there is none.

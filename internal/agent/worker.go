@@ -26,9 +26,11 @@ type worker struct {
 
 	mailbox sync.Mutex
 	// What came in since the last look.
-	newPod *corev1.Pod
-	gone   bool
-	dirty  bool
+	newPod   *corev1.Pod
+	gone     bool
+	dirty    bool
+	ending   *podworker.Termination
+	discards bool
 
 	memory   podworker.Memory
 	in       podworker.Input
@@ -78,6 +80,30 @@ func (w *worker) setGone(pod *corev1.Pod) {
 	}
 	w.mailbox.Unlock()
 	w.poke()
+}
+
+// terminate has the pod end; false if it is to end already.
+func (w *worker) terminate(t podworker.Termination) bool {
+	w.mailbox.Lock()
+	defer w.mailbox.Unlock()
+	if w.ending != nil || w.gone {
+		return false
+	}
+	w.ending = &t
+	w.poke()
+	return true
+}
+
+// discard has the pod leave nothing in the runtime once it ended; false if it was told so before.
+func (w *worker) discard() bool {
+	w.mailbox.Lock()
+	defer w.mailbox.Unlock()
+	if w.discards {
+		return false
+	}
+	w.discards = true
+	w.poke()
+	return true
 }
 
 func (w *worker) lookAgain() {
@@ -173,6 +199,12 @@ func (w *worker) refresh(ctx context.Context) error {
 		w.in.Pod = w.newPod
 	}
 	w.in.Gone = w.gone
+	if w.ending != nil {
+		w.memory.Terminate(*w.ending)
+	}
+	if w.discards {
+		w.memory.Discard()
+	}
 	dirty := w.dirty
 	w.newPod, w.dirty = nil, false
 	w.mailbox.Unlock()

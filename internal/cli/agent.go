@@ -5,11 +5,13 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent"
+	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/version"
@@ -77,6 +79,11 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
 	f.StringVar(&podNet, "pod-network", "auto", "who connects the pods: auto (Everynode) or none (a network daemon of yours)")
+	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
+	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
+	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
+	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
+	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
 	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
 	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")

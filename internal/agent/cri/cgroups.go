@@ -20,6 +20,8 @@ import (
 // cgroups lays out ROOT/kubepods[/QOS]/podUID, in every hierarchy of cgroup v1 or in the one of v2, without systemd.
 type cgroups struct {
 	mount, root string
+	// maxPIDs is how many processes and threads a pod may have; 0 for no limit.
+	maxPIDs int64
 }
 
 // unified says whether the node has cgroup v2 alone.
@@ -59,7 +61,7 @@ func (c cgroups) hierarchies() ([]string, error) {
 	return out, nil
 }
 
-// ensurePod makes the pod's cgroup with the sum of its containers' requests and limits, for cpu and memory.
+// ensurePod makes the pod's cgroup with the sum of its containers' requests and limits, for cpu and memory, and its limit of processes.
 func (c cgroups) ensurePod(pod *corev1.Pod) error {
 	sum := podTotals(pod)
 	if c.unified() {
@@ -69,6 +71,7 @@ func (c cgroups) ensurePod(pod *corev1.Pod) error {
 		{"cpu", "cpu.shares", strconv.FormatInt(cpuShares(sum.cpuRequest), 10)},
 		{"cpu", "cpu.cfs_quota_us", quotaText(sum.cpuLimit, "-1")},
 		{"memory", "memory.limit_in_bytes", limitText(sum.memoryLimit, "")},
+		{"pids", "pids.max", limitText(c.maxPIDs, "max")},
 	} {
 		hierarchy := filepath.Join(c.mount, f.controller)
 		if _, err := os.Stat(hierarchy); err != nil || f.value == "" {
@@ -106,6 +109,7 @@ func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
 		"cpu.weight": strconv.FormatInt(weight, 10),
 		"cpu.max":    cpuMax + " " + strconv.Itoa(quotaPeriod),
 		"memory.max": limitText(sum.memoryLimit, "max"),
+		"pids.max":   limitText(c.maxPIDs, "max"),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
 			return fmt.Errorf("limit the cgroup of pod %s: %w", pod.Name, err)
@@ -146,6 +150,20 @@ func limitText(n int64, none string) string {
 		return none
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// processes counts the processes and threads of the pod; 0 where that is not known.
+func (c cgroups) processes(pod *corev1.Pod) int64 {
+	dir := c.mount
+	if !c.unified() {
+		dir = filepath.Join(c.mount, "pids")
+	}
+	text, err := os.ReadFile(filepath.Join(dir, c.podPath(pod), "pids.current"))
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	return n
 }
 
 // removePod removes the pod's cgroups, wherever they are.

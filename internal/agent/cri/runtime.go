@@ -57,6 +57,8 @@ type Config struct {
 	PodsRoot string
 	// CgroupRoot is the cgroup under which all pods are put, such as /everynode/NODE.
 	CgroupRoot string
+	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
+	PodPIDs int64
 	// CgroupMount is where the cgroup file systems are mounted; empty means /sys/fs/cgroup.
 	CgroupMount string
 	// DNS says how pods resolve names.
@@ -89,7 +91,7 @@ func New(cfg Config) *Runtime {
 	return &Runtime{
 		cfg:        cfg,
 		service:    cfg.Service,
-		cgroups:    cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot},
+		cgroups:    cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs},
 		containers: map[string]podworker.Container{},
 		sandboxes:  map[string]podworker.Sandbox{},
 	}

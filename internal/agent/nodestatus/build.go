@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 const (
@@ -32,22 +34,18 @@ type facts struct {
 type pressures struct{ memory, disk, processes time.Time }
 
 // feel notes the pressures that the machine is under now.
-func (p pressures) feel(m machine, t Thresholds, now time.Time) pressures {
-	if m.memory.free < t.MemoryAvailable {
-		p.memory = now
-	}
-	if m.disk.below(t.DiskAvailable) || m.inodes.below(t.InodesFree) {
-		p.disk = now
-	}
-	if m.processes.below(t.PIDsAvailable) {
-		p.processes = now
+func (p pressures) feel(m machine, t eviction.Thresholds, now time.Time) pressures {
+	for _, crossed := range t.Crossed(m.observations()) {
+		switch signal := crossed.Threshold.Signal; {
+		case signal == eviction.MemoryAvailable:
+			p.memory = now
+		case signal.OnDisk():
+			p.disk = now
+		default:
+			p.processes = now
+		}
 	}
 	return p
-}
-
-// below tells whether less than a part of the whole is free. File systems without inodes have a whole of 0.
-func (u usage) below(part float64) bool {
-	return u.total > 0 && float64(u.free) < part*float64(u.total)
 }
 
 // build makes the new status. Of old it keeps what others wrote, and the times of transitions that didn't happen.

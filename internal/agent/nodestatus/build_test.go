@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 var (
@@ -18,10 +20,18 @@ var (
 	goodReady = Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true}, NetworkReady: Condition{OK: true}}
 )
 
+func defaults() eviction.Thresholds {
+	list, err := eviction.Parse(eviction.Default)
+	if err != nil {
+		panic(err)
+	}
+	return list
+}
+
 func testConfig() Config {
 	return Config{
 		NodeName: "n1", Hostname: "n1", NodeIPs: []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("fd00::1")},
-		KubeletVersion: "v1.37.2", KubeletPort: 10250, Thresholds: &DefaultThresholds,
+		KubeletVersion: "v1.37.2", KubeletPort: 10250, Thresholds: defaults(),
 		Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
 	}
 }
@@ -33,7 +43,7 @@ func testMachine() machine {
 			corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		},
 		info:   corev1.NodeSystemInfo{BootID: "boot-1", KernelVersion: "6.18"},
-		memory: usage{8 << 30, 4 << 30}, disk: usage{100, 50}, inodes: usage{100, 50}, processes: usage{1000, 900},
+		memory: usage{8 << 30, 4 << 30}, disk: usage{100, 50}, inodes: usage{100, 50}, imageFS: usage{100, 50}, processes: usage{1000, 900},
 	}
 }
 
@@ -133,13 +143,14 @@ func TestPressures(t *testing.T) {
 		{"memory", func(m *machine) { m.memory.free = 99 << 20 }, corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory"},
 		{"disk", func(m *machine) { m.disk.free = 9 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
 		{"inodes", func(m *machine) { m.inodes.free = 4 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
+		{"images' disk", func(m *machine) { m.imageFS.free = 14 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
 		{"processes", func(m *machine) { m.processes.free = 9 }, corev1.NodePIDPressure, "KubeletHasInsufficientPID"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			m := testMachine()
 			test.change(&m)
-			under := pressures{}.feel(m, DefaultThresholds, noon)
+			under := pressures{}.feel(m, defaults(), noon)
 			statusAt := func(p pressures, at time.Time) corev1.NodeCondition {
 				return conditionOf(build(testConfig(), corev1.NodeStatus{}, facts{machine: m, runtime: goodReady}, p, at), test.kind)
 			}
@@ -147,21 +158,21 @@ func TestPressures(t *testing.T) {
 				t.Errorf("under pressure: %+v", got)
 			}
 			// Relieved, it stays under pressure for five minutes.
-			relieved := under.feel(testMachine(), DefaultThresholds, noon.Add(time.Minute))
+			relieved := under.feel(testMachine(), defaults(), noon.Add(time.Minute))
 			if got := statusAt(relieved, noon.Add(4*time.Minute)); got.Status != corev1.ConditionTrue {
 				t.Errorf("four minutes later: %+v", got)
 			}
 			if got := statusAt(relieved, noon.Add(5*time.Minute)); got.Status != corev1.ConditionFalse {
 				t.Errorf("five minutes later: %+v", got)
 			}
-			if off := (pressures{}).feel(m, Thresholds{}, noon); off != (pressures{}) {
-				t.Errorf("with thresholds of zero there is pressure: %+v", off)
+			if off := (pressures{}).feel(m, nil, noon); off != (pressures{}) {
+				t.Errorf("without thresholds there is pressure: %+v", off)
 			}
 		})
 	}
 	withoutInodes := testMachine()
 	withoutInodes.inodes = usage{}
-	if p := (pressures{}).feel(withoutInodes, DefaultThresholds, noon); p != (pressures{}) {
+	if p := (pressures{}).feel(withoutInodes, defaults(), noon); p != (pressures{}) {
 		t.Errorf("a file system without inodes is under pressure: %+v", p)
 	}
 }

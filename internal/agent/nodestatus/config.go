@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 // Config says what to report and where the facts come from. Fields without a stated default must be set.
@@ -44,25 +46,16 @@ type Config struct {
 	MaxPods int64
 	// Reserved is kept back for the system: allocatable is capacity less Reserved and less what Thresholds keep free.
 	Reserved corev1.ResourceList
-	// Thresholds say when the node is under pressure; the default is DefaultThresholds.
-	Thresholds *Thresholds
+	// Thresholds say when the node is under pressure; without them it never is.
+	Thresholds eviction.Thresholds
+	// ImageFS finds a folder of the file system of images; nil for the one of DataDir.
+	ImageFS func(ctx context.Context) (string, error)
 
 	// Root is where /proc, /sys and /etc are found; the default is "/". For tests.
 	Root string
 	// Clock tells the time; the default is the real one.
 	Clock clock.WithTicker
 }
-
-// Thresholds are what must stay free; below, the node is under pressure. Zero switches a check off.
-type Thresholds struct {
-	// MemoryAvailable is in bytes.
-	MemoryAvailable int64
-	// DiskAvailable, InodesFree and PIDsAvailable are parts of the whole, from 0 to 1.
-	DiskAvailable, InodesFree, PIDsAvailable float64
-}
-
-// DefaultThresholds are Kubernetes' hard eviction thresholds, and one hundredth of the process IDs.
-var DefaultThresholds = Thresholds{MemoryAvailable: 100 << 20, DiskAvailable: 0.1, InodesFree: 0.05, PIDsAvailable: 0.01}
 
 // Runtime is how a container runtime is.
 type Runtime struct {
@@ -96,9 +89,6 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.MaxPods == 0 {
 		c.MaxPods = 110
-	}
-	if c.Thresholds == nil {
-		c.Thresholds = &DefaultThresholds
 	}
 	if c.Root == "" {
 		c.Root = "/"
@@ -141,8 +131,11 @@ func (c Config) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	for name, amount := range c.Reserved {
 		keep(name, amount)
 	}
-	keep(corev1.ResourceMemory, *resource.NewQuantity(c.Thresholds.MemoryAvailable, resource.BinarySI))
-	disk := capacity[corev1.ResourceEphemeralStorage]
-	keep(corev1.ResourceEphemeralStorage, *resource.NewQuantity(int64(float64(disk.Value())*c.Thresholds.DiskAvailable), resource.BinarySI))
+	for name, signal := range map[corev1.ResourceName]eviction.Signal{
+		corev1.ResourceMemory: eviction.MemoryAvailable, corev1.ResourceEphemeralStorage: eviction.NodeFSAvailable,
+	} {
+		whole := capacity[name]
+		keep(name, *resource.NewQuantity(c.Thresholds.Keep(signal, whole.Value()), resource.BinarySI))
+	}
 	return allocatable
 }

@@ -15,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 // machine is what a look at the machine shows.
@@ -25,19 +27,36 @@ type machine struct {
 	disk      usage                 // bytes
 	inodes    usage
 	processes usage
+	// imageFS and imageInodes are of the file system of images.
+	imageFS, imageInodes usage
+}
+
+// observations are the facts that thresholds are about.
+func (m machine) observations() eviction.Observations {
+	out := eviction.Observations{}
+	for signal, u := range map[eviction.Signal]usage{
+		eviction.MemoryAvailable: m.memory, eviction.NodeFSAvailable: m.disk, eviction.NodeFSInodesFree: m.inodes,
+		eviction.ImageFSAvailable: m.imageFS, eviction.ImageFSInodesFree: m.imageInodes, eviction.PIDAvailable: m.processes,
+	} {
+		out[signal] = eviction.Observation{Available: u.free, Capacity: u.total}
+	}
+	return out
 }
 
 // usage is how much there is of something and how much of that is free.
 type usage struct{ total, free int64 }
 
-// look reads the machine's facts below root, as configured.
-func look(c Config) (machine, error) {
+// look reads the machine's facts below root, as configured. Images are in imageDir.
+func look(c Config, imageDir string) (machine, error) {
 	var m machine
 	var err error
 	if m.memory, err = memory(c.Root, c.CgroupRoot); err != nil {
 		return machine{}, err
 	}
 	if m.disk, m.inodes, err = disk(c.DataDir); err != nil {
+		return machine{}, err
+	}
+	if m.imageFS, m.imageInodes, err = disk(imageDir); err != nil {
 		return machine{}, err
 	}
 	if m.processes, err = processes(c.Root); err != nil {

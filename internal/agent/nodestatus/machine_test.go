@@ -39,7 +39,7 @@ func tree(t *testing.T, contents map[string]string) string {
 }
 
 func TestLook(t *testing.T) {
-	m, err := look(Config{Root: tree(t, nil), DataDir: t.TempDir(), MaxPods: 7})
+	m, err := look(Config{Root: tree(t, nil), DataDir: t.TempDir(), MaxPods: 7}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +61,18 @@ func TestLook(t *testing.T) {
 	if m.disk.total <= 0 || m.disk.free > m.disk.total {
 		t.Errorf("disk %+v", m.disk)
 	}
-	if _, err := look(Config{Root: "/", DataDir: t.TempDir()}); err != nil {
+	if _, err := look(Config{Root: "/", DataDir: t.TempDir()}, t.TempDir()); err != nil {
 		t.Errorf("this machine: %v", err)
 	}
 }
 
 func TestLookErrors(t *testing.T) {
 	for name, text := range map[string]string{"proc/meminfo": "MemFree: 1 kB\n", "proc/loadavg": "0.1\n"} {
-		if _, err := look(Config{Root: tree(t, map[string]string{name: text}), DataDir: t.TempDir()}); err == nil {
+		if _, err := look(Config{Root: tree(t, map[string]string{name: text}), DataDir: t.TempDir()}, t.TempDir()); err == nil {
 			t.Errorf("%s with %q is no error", name, text)
 		}
 	}
-	if _, err := look(Config{Root: tree(t, nil), DataDir: "/does/not/exist"}); err == nil {
+	if _, err := look(Config{Root: tree(t, nil), DataDir: "/does/not/exist"}, t.TempDir()); err == nil {
 		t.Error("a missing data directory is no error")
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 const (
@@ -46,7 +48,7 @@ func New(cfg Config) (*Reporter, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := look(cfg)
+	m, err := look(cfg, cfg.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("node status: %w", err)
 	}
@@ -109,11 +111,35 @@ func (r *Reporter) ownLease(l *coordinationv1.Lease) error {
 	return nil
 }
 
+// Observe measures what thresholds are about.
+func (r *Reporter) Observe(ctx context.Context) (eviction.Observations, error) {
+	m, err := look(r.cfg, r.imageDir(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("measure what is free on the node: %w", err)
+	}
+	return m.observations(), nil
+}
+
+// imageDir is a folder on the file system of images. While the runtime is silent, it is taken to be that of the pods.
+func (r *Reporter) imageDir(ctx context.Context) string {
+	if r.cfg.ImageFS == nil {
+		return r.cfg.DataDir
+	}
+	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
+	defer cancel()
+	dir, err := r.cfg.ImageFS(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The file system of images is not known", "err", err)
+		return r.cfg.DataDir
+	}
+	return dir
+}
+
 // gather reads all facts. What can't be read about the machine is an error; a silent runtime is a fact.
 func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	var f facts
 	var err error
-	if f.machine, err = look(r.cfg); err != nil {
+	if f.machine, err = look(r.cfg, r.imageDir(ctx)); err != nil {
 		return facts{}, err
 	}
 	r.mu.Lock()
@@ -141,7 +167,7 @@ func (r *Reporter) update(ctx context.Context) (ok bool) {
 		logger.Error(err, "Node status cannot be made")
 		return false
 	}
-	r.pressures = r.pressures.feel(f.machine, *r.cfg.Thresholds, r.cfg.Clock.Now())
+	r.pressures = r.pressures.feel(f.machine, r.cfg.Thresholds, r.cfg.Clock.Now())
 	err = r.write(ctx, f)
 	switch {
 	case err == nil:

@@ -46,7 +46,7 @@ func start(t *testing.T, root, dataDir string, existing ...runtime.Object) *stat
 	cfg.Client, cfg.Recorder, cfg.Root, cfg.DataDir = s.client, s.recorder, root, dataDir
 	cfg.Labels = map[string]string{"rack": "7"}
 	cfg.Taints = []corev1.Taint{{Key: "new", Effect: corev1.TaintEffectNoSchedule}}
-	cfg.Thresholds = &Thresholds{}
+	cfg.Thresholds = nil
 	cfg.Runtime = func(context.Context) (Runtime, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

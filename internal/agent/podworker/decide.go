@@ -163,6 +163,9 @@ func (d *decider) graceFor(name, reason string) int64 {
 	if pod.DeletionGracePeriodSeconds != nil {
 		grace = *pod.DeletionGracePeriodSeconds
 	}
+	if reason == KillPodFinished && d.mem.terminated.Reason != "" {
+		grace = min(grace, d.mem.terminated.Grace)
+	}
 	return max(grace, 1)
 }
 
@@ -230,6 +233,10 @@ func (d *decider) finish() {
 	}
 	if !d.mem.volumesDown {
 		d.act(Action{Kind: TearDownVolumes})
+		return
+	}
+	if d.mem.discarded {
+		d.removeAll()
 		return
 	}
 	d.clearDead(d.in.Runtime.sandbox())

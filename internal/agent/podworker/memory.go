@@ -36,6 +36,8 @@ type Memory struct {
 	containers       []containerMemory
 	kills            []killMemory
 	rejected         Rejection
+	terminated       Termination
+	discarded        bool
 	terminatingSince time.Time
 }
 
@@ -44,6 +46,24 @@ type Rejection struct{ Reason, Message string }
 
 // Reject makes the pod fail without running.
 func (m *Memory) Reject(r Rejection) { m.rejected = r }
+
+// Termination is why and how a node ends a pod that nobody deleted: because it needs the room, or shuts down. The pod fails with
+// this reason and message, once its containers have ended.
+type Termination struct {
+	Reason, Message string
+	// Grace is how long the containers have to stop at most, in seconds.
+	Grace int64
+}
+
+// Terminate ends a pod that did not end yet. Only the first call counts.
+func (m *Memory) Terminate(t Termination) {
+	if m.terminated.Reason == "" {
+		m.terminated = t
+	}
+}
+
+// Discard says that what a pod that ended left in the runtime, dead containers and their logs, is to go: the room is needed.
+func (m *Memory) Discard() { m.discarded = true }
 
 // VolumesChanged says that the volumes show something that changed, such as the pod's labels: they are set up again.
 func (m *Memory) VolumesChanged() { m.volumesReady = false }

@@ -29,6 +29,8 @@ import (
 //	delete [grace=N]              the API begins to delete the pod
 //	gone                          the API no longer has the pod
 //	reject reason=R message=M     the node refuses the pod
+//	terminate reason=R message=M grace=N   the node ends the pod
+//	discard                       what an ended pod left is to go
 //	restart-agent                 the worker forgets everything
 //	status                        prints the pod's status
 //	containers                    prints what the runtime holds
@@ -124,6 +126,14 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 		d.ScanArgs(t, "reason", &r.Reason)
 		d.ScanArgs(t, "message", &r.Message)
 		w.memory.Reject(r)
+	case "terminate":
+		var r Termination
+		d.ScanArgs(t, "reason", &r.Reason)
+		d.ScanArgs(t, "message", &r.Message)
+		d.ScanArgs(t, "grace", &r.Grace)
+		w.memory.Terminate(r)
+	case "discard":
+		w.memory.Discard()
 	case "restart-agent":
 		w.restart()
 		s.underWay = nil

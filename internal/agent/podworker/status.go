@@ -90,6 +90,10 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 			out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 		}
 	}
+	if t := b.in.Memory.terminated; t.Reason != "" && (!ended(s) || s.Reason == t.Reason) {
+		out = append(out, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
+			Reason: corev1.PodReasonTerminationByKubelet, Message: t.Message})
+	}
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
 		out[i].LastTransitionTime = seconds(b.in.Now)

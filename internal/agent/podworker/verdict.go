@@ -23,6 +23,9 @@ func verdict(in *Input) (ending, bool) {
 	if s := &in.Pod.Status; s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
 		return ending{s.Phase, s.Reason, s.Message}, true
 	}
+	if t := in.Memory.terminated; t.Reason != "" {
+		return ending{corev1.PodFailed, t.Reason, t.Message}, true
+	}
 	if deadline, ok := activeDeadline(in); ok && !in.Now.Before(deadline) {
 		return ending{corev1.PodFailed, "DeadlineExceeded",
 			"Pod was active on the node longer than the specified deadline"}, true
@@ -73,7 +76,7 @@ func containersEnded(in *Input) (ending, bool) {
 
 // phaseOf returns the phase of a pod from the statuses of its containers.
 func phaseOf(in *Input, status *corev1.PodStatus) ending {
-	if e, done := verdict(in); done {
+	if e, done := verdict(in); done && !stopping(in) {
 		return e
 	}
 	running, waiting, stopped, failed := count(status.ContainerStatuses)
@@ -90,6 +93,13 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 	default:
 		return ending{phase: corev1.PodPending}
 	}
+}
+
+// stopping says whether a pod that is to end has containers that run. It has not ended before they have, so that nobody starts
+// another one in its place too soon.
+func stopping(in *Input) bool {
+	s := &in.Pod.Status
+	return in.Runtime.anyAlive() && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
 }
 
 // count sorts container statuses; one that waits for a restart counts as stopped.

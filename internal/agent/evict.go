@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/podworker"
+)
+
+const (
+	// evictEvery is how often a node looks at what is free; evictSoon is how often while a pod that was ended still stops.
+	evictEvery = 10 * time.Second
+	evictSoon  = time.Second
+	// evictGrace is how long the containers of a pod have that must make room, in seconds.
+	evictGrace = 1
+	// evictPatience is how long a pod that was ended is waited for before another one is.
+	evictPatience = 30 * time.Second
+)
+
+// evictor ends pods when the node runs short of something, and pods that take more of the disk than they may.
+type evictor struct {
+	node       string
+	thresholds eviction.Thresholds
+	observe    func(ctx context.Context) (eviction.Observations, error)
+	usage      func(ctx context.Context, list []*corev1.Pod, disk bool) ([]eviction.Usage, error)
+	// freeImages removes the images that nobody uses.
+	freeImages func(ctx context.Context) error
+	// report has the node's conditions brought up to date.
+	report func()
+	pods   *pods
+	clock  clock.WithTicker
+
+	// pressing are the signals under pressure at the last look.
+	pressing []eviction.Signal
+	// ending is the pod that was ended last to make room, since when.
+	ending types.UID
+	since  time.Time
+}
+
+// run looks again and again until ctx ends.
+func (e *evictor) run(ctx context.Context) {
+	for {
+		pause := evictEvery
+		if err := e.round(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not find out whether the node is short of something")
+		}
+		if e.ending != "" {
+			pause = evictSoon
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.clock.After(pause):
+		}
+	}
+}
+
+func (e *evictor) round(ctx context.Context) error {
+	if err := e.limits(ctx); err != nil {
+		return err
+	}
+	if e.ending != "" {
+		if e.pods.active(e.ending) && e.clock.Since(e.since) < evictPatience {
+			return nil
+		}
+		e.ending = ""
+	}
+	crossed, err := e.crossed(ctx)
+	if err != nil || len(crossed) == 0 {
+		return err
+	}
+	if crossed[0].Threshold.Signal.OnDisk() {
+		ended := e.pods.discardEnded()
+		if err := e.freeImages(ctx); err != nil {
+			return err
+		}
+		if ended > 0 {
+			return nil // what they leave may be enough
+		}
+		if crossed, err = e.crossed(ctx); err != nil || len(crossed) == 0 {
+			return err
+		}
+	}
+	return e.relieve(ctx, crossed[0])
+}
+
+// crossed looks which thresholds are crossed, and tells of those that were not before.
+func (e *evictor) crossed(ctx context.Context) ([]eviction.Crossing, error) {
+	if len(e.thresholds) == 0 {
+		return nil, nil
+	}
+	now, err := e.observe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	crossed := e.thresholds.Crossed(now)
+	pressing := make([]eviction.Signal, len(crossed))
+	for i, c := range crossed {
+		pressing[i] = c.Threshold.Signal
+		if !slices.Contains(e.pressing, c.Threshold.Signal) {
+			e.pods.events.node(e.node, corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+c.Threshold.Signal.Resource())
+			e.report()
+		}
+	}
+	e.pressing = pressing
+	return crossed, nil
+}
+
+// limits ends the pods that are above their own limits on the disk.
+func (e *evictor) limits(ctx context.Context) error {
+	limited := slices.DeleteFunc(e.pods.activePods(), func(pod *corev1.Pod) bool { return !eviction.Limited(pod) })
+	if len(limited) == 0 {
+		return nil
+	}
+	list, err := e.usage(ctx, limited, true)
+	for i := range list {
+		if message := eviction.Exceeded(&list[i]); message != "" && !list[i].Critical() {
+			e.evict(ctx, &list[i], message)
+		}
+	}
+	return err
+}
+
+// relieve ends the pod that must go first.
+func (e *evictor) relieve(ctx context.Context, c eviction.Crossing) error {
+	list, err := e.usage(ctx, e.pods.activePods(), c.Threshold.Signal.OnDisk())
+	victim := eviction.Victim(c, list)
+	if victim == nil {
+		return err
+	}
+	e.evict(ctx, victim, eviction.Message(c, victim))
+	e.ending, e.since = victim.Pod.UID, e.clock.Now()
+	return err
+}
+
+func (e *evictor) evict(ctx context.Context, u *eviction.Usage, message string) {
+	if !e.pods.terminate(u.Pod.UID, podworker.Termination{Reason: eviction.Reason, Message: message, Grace: evictGrace}) {
+		return
+	}
+	klog.FromContext(ctx).Info("Ending a pod", "pod", klog.KObj(u.Pod), "because", message)
+	e.pods.events.pod(u.Pod, corev1.EventTypeWarning, eviction.Reason, message)
+}

@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/everynode/everynode/internal/agent/eviction"
+)
+
+// tight is a node whose room a test decides about.
+type tight struct {
+	*evictor
+	api      *api
+	runtime  *memoryRuntime
+	now      eviction.Observations
+	used     map[string]int64
+	cleaned  int
+	reported int
+}
+
+func startTight(t *testing.T, names ...string) *tight {
+	t.Helper()
+	n := &tight{api: newAPI(), runtime: newMemoryRuntime(), used: map[string]int64{}, now: eviction.Observations{}}
+	p := startPods(t, n.runtime, n.api)
+	for _, name := range names {
+		n.api.create(boxPod(name))
+	}
+	n.api.watch(p)
+	p.RuntimeListed(nil)
+	for _, name := range names {
+		n.api.await(t, boxPod(name).UID, "to be ready", isReady)
+	}
+	list, err := eviction.Parse("memory.available<100,nodefs.available<100")
+	must(t, err)
+	n.evictor = &evictor{
+		node: "n1", thresholds: list, pods: p, clock: testingclock.NewFakeClock(time.Unix(1e9, 0)),
+		observe: func(context.Context) (eviction.Observations, error) { return n.now, nil },
+		usage: func(_ context.Context, list []*corev1.Pod, _ bool) ([]eviction.Usage, error) {
+			var out []eviction.Usage
+			for _, pod := range list {
+				out = append(out, eviction.Usage{Pod: pod, Memory: n.used[pod.Name], Disk: n.used[pod.Name], Volumes: map[string]int64{"scratch": n.used[pod.Name]}})
+			}
+			return out, nil
+		},
+		freeImages: func(context.Context) error {
+			n.cleaned++
+			return nil
+		},
+		report: func() { n.reported++ },
+	}
+	return n
+}
+
+func isEvicted(pod *corev1.Pod) bool {
+	return pod != nil && pod.Status.Phase == corev1.PodFailed && pod.Status.Reason == "Evicted"
+}
+
+func TestEvictionIsOneByOne(t *testing.T) {
+	n := startTight(t, "small", "big")
+	n.used["small"], n.used["big"] = 10, 20
+	must(t, n.round(t.Context()))
+	if n.reported != 0 || n.ending != "" {
+		t.Error("a node with room ends a pod")
+	}
+	n.now[eviction.MemoryAvailable] = eviction.Observation{Available: 99, Capacity: 1000}
+	must(t, n.round(t.Context()))
+	pod := n.api.await(t, "uid-big", "to be evicted", isEvicted)
+	if want := "The node was low on resource: memory. Threshold quantity: 100, available: 99. "; pod.Status.Message != want {
+		t.Errorf("message %q, want %q", pod.Status.Message, want)
+	}
+	found := false
+	for _, c := range pod.Status.Conditions {
+		found = found || (c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "TerminationByKubelet")
+	}
+	if !found {
+		t.Errorf("conditions %v lack DisruptionTarget", pod.Status.Conditions)
+	}
+	n.api.awaitEvent(t, "n1: Warning EvictionThresholdMet Attempting to reclaim memory")
+	n.api.awaitEvent(t, "big: Warning Evicted The node was low on resource: memory.")
+	if isEvicted(n.api.get("uid-small")) {
+		t.Error("two pods were evicted at once")
+	}
+	if n.reported != 1 || n.cleaned != 0 {
+		t.Errorf("the node's conditions were refreshed %d times, images removed %d times, want once and never", n.reported, n.cleaned)
+	}
+	eventually(t, "the next one goes, once the first is off the node", func() bool {
+		must(t, n.round(t.Context()))
+		return isEvicted(n.api.get("uid-small"))
+	})
+}
+
+func TestDiskIsCleanedBeforeAnybodyGoes(t *testing.T) {
+	n := startTight(t, "a")
+	n.used["a"] = 10
+	n.now[eviction.NodeFSAvailable] = eviction.Observation{Available: 99, Capacity: 1000}
+	n.freeImages = func(context.Context) error {
+		n.cleaned++
+		n.now = eviction.Observations{}
+		return nil
+	}
+	must(t, n.round(t.Context()))
+	if n.cleaned != 1 || n.ending != "" {
+		t.Errorf("images were removed %d times, %q was ended; want one cleaning to be enough", n.cleaned, n.ending)
+	}
+}
+
+func TestLimitOfAnEmptyDir(t *testing.T) {
+	n := startTight(t)
+	pod := boxPod("fat")
+	limit := resource.MustParse("10")
+	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &limit}}}}
+	n.api.create(pod)
+	n.api.await(t, pod.UID, "to be ready", isReady)
+	n.used["fat"] = 10
+	must(t, n.round(t.Context()))
+	n.used["fat"] = 11
+	must(t, n.round(t.Context()))
+	got := n.api.await(t, pod.UID, "to be evicted", isEvicted)
+	if want := `Usage of EmptyDir volume "scratch" exceeds the limit "10". `; got.Status.Message != want {
+		t.Errorf("message %q, want %q", got.Status.Message, want)
+	}
+	if n := strings.Count(n.api.log(), "Warning Evicted"); n != 1 {
+		t.Errorf("%d events, want one", n)
+	}
+}

@@ -1,0 +1,41 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/images"
+)
+
+// makeRoomKeepers puts together what keeps the node from running full.
+func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
+	n.images = images.NewCollector(images.CollectorConfig{
+		Service: services.Images, Used: n.runtime.UsedImages, Clock: a.clk,
+		High: a.cfg.ImageGCHigh, Low: a.cfg.ImageGCLow, MinAge: a.cfg.ImageMinAge,
+		Space: func(ctx context.Context) (available, capacity int64, err error) {
+			now, err := n.reporter.Observe(ctx)
+			if err != nil {
+				return 0, 0, err
+			}
+			disk := now[eviction.ImageFSAvailable]
+			return disk.Available, disk.Capacity, nil
+		},
+		Warn: func(reason, message string) {
+			n.pods.events.node(a.cfg.NodeName, corev1.EventTypeWarning, reason, message)
+		},
+	})
+	n.evictor = &evictor{
+		node: a.cfg.NodeName, thresholds: a.cfg.thresholds, observe: n.reporter.Observe, report: n.reporter.Check,
+		usage: gauge{runtime: n.runtime, volumes: n.volumes}.pods, pods: n.pods, clock: a.clk,
+		freeImages: func(ctx context.Context) error {
+			if _, err := n.images.RemoveUnused(ctx); err != nil {
+				return fmt.Errorf("free the disk: %w", err)
+			}
+			return nil
+		},
+	}
+}
