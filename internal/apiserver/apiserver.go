@@ -141,6 +141,7 @@ func genericConfig(types *scheme.Set) *genericapiserver.Config {
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 2000, 1000
 	c.ShutdownWatchTerminationGracePeriod = watchGrace
+	refuseNonsense(c, types)
 	namer := apiopenapi.NewDefinitionNamer(types.Public)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title = "Everynode"
