@@ -2,41 +2,52 @@ package network
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"path/filepath"
 )
 
 // confName is the file in the CNI configuration folder; runtimes use the first
 // one of the folder.
 const confName = "10-everynode.conflist"
 
+// bridge is the link that connects the pods of the node.
+const bridge = "cni0"
+
 // leases is where addresses in use are noted: on a file system that a restart
 // of the machine empties, as it ends all pods.
 const leases = "/run/everynode/cni-leases"
 
 // cniConfig is the CNI configuration of a node whose pods get the addresses of
-// a network. The loopback interface needs none: runtimes bring it up themselves.
-func cniConfig(pods netip.Prefix) ([]byte, error) {
+// a network and send packets of at most mtu bytes, as the link has it if that is
+// 0. The loopback interface needs none: runtimes bring it up themselves.
+func cniConfig(pods netip.Prefix, mtu int) ([]byte, error) {
 	type object map[string]any
+	connect := object{
+		"type":             "bridge",
+		"bridge":           bridge,
+		"isGateway":        true,
+		"isDefaultGateway": true,
+		"forceAddress":     true,
+		"hairpinMode":      true,
+		// The plugin would masquerade what goes to other nodes' pods too.
+		"ipMasq": false,
+		"ipam": object{
+			"type":    "host-local",
+			"ranges":  [][]object{{{"subnet": pods.String()}}},
+			"dataDir": leases,
+		},
+	}
+	if mtu > 0 {
+		connect["mtu"] = mtu
+	}
 	config := object{
 		"cniVersion": "0.4.0",
 		"name":       "everynode",
 		"plugins": []object{
-			{
-				"type":             "bridge",
-				"bridge":           "cni0",
-				"isGateway":        true,
-				"isDefaultGateway": true,
-				"forceAddress":     true,
-				"hairpinMode":      true,
-				// The plugin would masquerade what goes to other nodes' pods too.
-				"ipMasq": false,
-				"ipam": object{
-					"type":    "host-local",
-					"ranges":  [][]object{{{"subnet": pods.String()}}},
-					"dataDir": leases,
-				},
-			},
+			connect,
 			{
 				"type":         "portmap",
 				"capabilities": object{"portMappings": true},
@@ -49,4 +60,31 @@ func cniConfig(pods netip.Prefix) ([]byte, error) {
 		return nil, fmt.Errorf("encode CNI configuration: %w", err)
 	}
 	return append(raw, '\n'), nil
+}
+
+// writeConf replaces the CNI configuration so that a runtime that reads the
+// folder at the same moment finds the old or the new one, whole. The temporary
+// name has an ending that runtimes do not read.
+func writeConf(dir string, content []byte) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make CNI configuration folder: %w", err)
+	}
+	path := filepath.Join(dir, confName)
+	if old, err := os.ReadFile(path); err == nil && string(old) == string(content) {
+		return nil
+	}
+	f, err := os.CreateTemp(dir, "."+confName+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("write CNI configuration: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write CNI configuration: %w", err)
+	}
+	return nil
 }

@@ -57,17 +57,17 @@ func TestMachineKeepsRoutesAndRules(t *testing.T) {
 		}
 		to, via := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("10.0.0.2")
 		for _, hop := range []netip.Addr{netip.MustParseAddr("10.0.0.3"), via} {
-			if err := m.addRoute(route{to: to, via: hop}); err != nil {
+			if err := m.addPath(path{to: to, via: hop}); err != nil {
 				t.Error(err)
 			}
 		}
-		routes, err := m.listRoutes()
-		if err != nil || len(routes) != 1 || routes[to] != via {
-			t.Errorf("routes are %v (%v), want only the last one", routes, err)
+		paths, err := m.paths()
+		if err != nil || len(paths) != 1 || paths[to] != (path{to: to, via: via}) {
+			t.Errorf("paths are %v (%v), want only the last one", paths, err)
 		}
 		for range 2 {
-			if err := m.removeRoute(to); err != nil {
-				t.Errorf("removing a route, also one that is not there: %v", err)
+			if err := m.removePath(to); err != nil {
+				t.Errorf("removing a path, also one that is not there: %v", err)
 			}
 		}
 		pods, node := netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("10.0.0.2/32")

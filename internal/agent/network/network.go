@@ -34,6 +34,8 @@ type Config struct {
 	NodeName string
 	// Client reads nodes.
 	Client kubernetes.Interface
+	// Mode says how packets get to the pods of other nodes; Auto if empty.
+	Mode Mode
 	// ConfDir is where the CNI configuration goes; DefaultConfDir if empty.
 	ConfDir string
 }
@@ -45,12 +47,34 @@ type Network struct {
 
 	mu      sync.Mutex
 	pending map[string]facts
-	wake    chan struct{}
+	// moved says that routes of the machine have changed.
+	moved bool
+	state State
+	wake  chan struct{}
 
 	// The rest belongs to the goroutine of Run.
 	peers *peers
 	// whole says that the packet filter rules must be made afresh.
 	whole bool
+	// tunnel is this node's end of tunnels as it was made last.
+	tunnel tunnel
+	// missing are the nodes that cannot be reached, as they were logged last.
+	missing []string
+}
+
+// State is how the network of the node is.
+type State struct {
+	// Known is false until the network was set up, or failed to be, for the first time.
+	Known bool
+	// Problem says what is wrong with it, nil for nothing.
+	Problem error
+}
+
+// State says how the network is now.
+func (n *Network) State() State {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.state
 }
 
 // New checks that the machine has what the network needs.
@@ -60,6 +84,9 @@ func New(config Config) (*Network, error) {
 	}
 	if config.ConfDir == "" {
 		config.ConfDir = DefaultConfDir
+	}
+	if config.Mode == "" {
+		config.Mode = Auto
 	}
 	m, err := newMachine()
 	if err != nil {
@@ -71,7 +98,7 @@ func New(config Config) (*Network, error) {
 func newNetwork(config Config, k kernel) *Network {
 	return &Network{
 		config: config, kernel: k, pending: map[string]facts{}, wake: make(chan struct{}, 1),
-		peers: newPeers(config.NodeName), whole: true,
+		peers: newPeers(config.NodeName, config.Mode), whole: true,
 	}
 }
 
@@ -82,20 +109,25 @@ func (n *Network) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go informer.RunWithContext(ctx)
-	// Without all nodes, routes to the others would look superfluous.
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { informer.RunWithContext(ctx) })
+	wg.Go(func() { n.follow(ctx) })
+	// Without all nodes, paths to the others would look superfluous.
 	if !cache.WaitForCacheSync(ctx.Done(), told) {
 		return nil
 	}
 	repair := time.NewTicker(repairEvery)
 	defer repair.Stop()
-	complete := true // compare all routes, because nothing is known of them yet
+	complete := true // compare all paths, because nothing is known of them yet
 	for {
 		var retry <-chan time.Time
-		if err := n.sync(ctx, complete); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
+		err := n.sync(ctx, complete)
+		if ctx.Err() != nil {
+			return nil
+		}
+		n.conclude(err)
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "The network of the node is not as it should be; trying again", "in", retryAfter)
 			retry = time.After(retryAfter)
 		}
@@ -109,6 +141,38 @@ func (n *Network) Run(ctx context.Context) error {
 		case <-retry:
 			complete = true
 		}
+	}
+}
+
+// follow notes when routes of the machine change: a link went down or came back,
+// and took ours with it, or another node is on a link now.
+func (n *Network) follow(ctx context.Context) {
+	err := n.kernel.follow(ctx, func() {
+		n.mu.Lock()
+		n.moved = true
+		n.mu.Unlock()
+		n.poke()
+	})
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Changes of the machine's routes are noticed late", "after", repairEvery)
+	}
+}
+
+// conclude keeps what became of a sync. Before the node has a pod network there is
+// nothing to say.
+func (n *Network) conclude(err error) {
+	if err == nil && !n.ownPods().IsValid() {
+		return
+	}
+	n.mu.Lock()
+	n.state = State{Known: true, Problem: err}
+	n.mu.Unlock()
+}
+
+func (n *Network) poke() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -158,55 +222,99 @@ func (n *Network) note(obj any, gone bool) {
 	n.mu.Lock()
 	n.pending[node.Name] = now
 	n.mu.Unlock()
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.poke()
 }
 
-// sync applies what nodes said since the last time; complete also compares all
-// routes, and makes up for what failed before.
+// sync applies what nodes said since the last time; complete also looks at the
+// machine's own routes, compares all paths, and makes up for what failed before.
 func (n *Network) sync(ctx context.Context, complete bool) error {
 	n.mu.Lock()
 	pending := n.pending
 	n.pending = map[string]facts{}
+	complete = complete || n.moved
+	n.moved = false
 	n.mu.Unlock()
 	var failures []error
+	var changes []delta
+	if complete {
+		ways, err := n.kernel.ways()
+		failures = append(failures, err)
+		if err == nil {
+			changes = append(changes, n.peers.rewire(ways))
+		}
+	}
 	var rules string
 	for _, name := range slices.Sorted(maps.Keys(pending)) {
 		d := n.peers.update(name, pending[name])
 		if d.empty() {
 			continue
 		}
-		failures = append(failures, n.applyRoutes(ctx, d))
+		changes = append(changes, d)
 		rules += changedRuleset(d.joined, d.parted)
 		if d.ownPods.IsValid() {
 			n.whole = true
 		}
 	}
-	if complete {
-		have, err := n.kernel.listRoutes()
-		failures = append(failures, err)
-		if err == nil {
-			failures = append(failures, n.applyRoutes(ctx, n.peers.repair(have)))
-		}
-	}
-	failures = append(failures, n.applyRules(ctx, rules), n.configure())
+	failures = append(failures, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, rules), n.configure())
+	n.tellMissing(ctx)
 	return errors.Join(failures...)
 }
 
-func (n *Network) applyRoutes(ctx context.Context, d delta) error {
+// applyPaths brings the tunnel and the paths up to date: the tunnel before the
+// paths that need it, and its end after them.
+func (n *Network) applyPaths(ctx context.Context, changes []delta, complete bool) error {
+	var failures []error
+	want := n.peers.tunnel()
+	complete = complete || want != n.tunnel
+	if complete && want != (tunnel{}) {
+		failures = append(failures, n.setTunnel(want))
+	}
+	for _, d := range changes {
+		failures = append(failures, n.applyDelta(ctx, d))
+	}
+	if complete {
+		have, err := n.kernel.paths()
+		failures = append(failures, err)
+		if err == nil {
+			failures = append(failures, n.applyDelta(ctx, n.peers.repair(have)))
+		}
+		if want == (tunnel{}) {
+			failures = append(failures, n.setTunnel(want))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+func (n *Network) setTunnel(want tunnel) error {
+	err := n.kernel.setTunnel(want)
+	if err == nil {
+		n.tunnel = want
+	}
+	return err
+}
+
+func (n *Network) applyDelta(ctx context.Context, d delta) error {
 	logger := klog.FromContext(ctx)
 	var failures []error
 	for _, to := range d.gone {
-		logger.V(2).Info("Removing route", "to", to)
-		failures = append(failures, n.kernel.removeRoute(to))
+		logger.V(2).Info("Removing path", "to", to)
+		failures = append(failures, n.kernel.removePath(to))
 	}
-	for _, r := range d.routes {
-		logger.V(2).Info("Adding route", "to", r.to, "via", r.via)
-		failures = append(failures, n.kernel.addRoute(r))
+	for _, p := range d.paths {
+		logger.V(2).Info("Adding path", "to", p.to, "via", p.via, "tunnel", p.tunnel)
+		failures = append(failures, n.kernel.addPath(p))
 	}
 	return errors.Join(failures...)
+}
+
+// tellMissing logs, when it changes, to which nodes there is no path.
+func (n *Network) tellMissing(ctx context.Context) {
+	missing := n.peers.unreachable()
+	slices.Sort(missing)
+	if len(missing) > 0 && !slices.Equal(missing, n.missing) {
+		klog.FromContext(ctx).Info("Nodes are not on a link of this one, and their pods cannot be reached by host gateway", "nodes", missing)
+	}
+	n.missing = missing
 }
 
 // ownPods is the node's own pod network, invalid until it has one.
@@ -235,7 +343,7 @@ func (n *Network) configure() error {
 	if !n.ownPods().IsValid() {
 		return nil
 	}
-	config, err := cniConfig(n.ownPods())
+	config, err := cniConfig(n.ownPods(), n.peers.mtu())
 	if err != nil {
 		return err
 	}

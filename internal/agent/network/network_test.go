@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2/ktesting"
+	"pgregory.net/rapid"
 )
 
 func node(name, pods, ip string) *corev1.Node {
@@ -31,11 +32,11 @@ func node(name, pods, ip string) *corev1.Node {
 // describe writes a delta as one sorted line.
 func describe(d delta) string {
 	var parts []string
-	for _, r := range d.routes {
-		parts = append(parts, fmt.Sprintf("route %s via %s", r.to, r.via))
+	for _, p := range d.paths {
+		parts = append(parts, fmt.Sprintf("path %s %s %s", p.to, map[bool]string{false: "via", true: "in a tunnel to"}[p.tunnel], p.via))
 	}
 	for _, n := range d.gone {
-		parts = append(parts, "no route "+n.String())
+		parts = append(parts, "no path "+n.String())
 	}
 	for _, n := range d.joined {
 		parts = append(parts, "+"+n.String())
@@ -50,8 +51,17 @@ func describe(d delta) string {
 	return strings.Join(parts, ", ")
 }
 
+// oneLink are the ways of a machine on the link 10.0.0.0/24 with a router.
+func oneLink() ways {
+	return ways{
+		{to: netip.MustParsePrefix("0.0.0.0/0"), mtu: 1500},
+		{to: netip.MustParsePrefix("10.0.0.0/24"), direct: true, mtu: 9000},
+	}
+}
+
 func TestPeersFollowNodes(t *testing.T) {
-	p := newPeers("me")
+	p := newPeers("me", Auto)
+	p.rewire(oneLink())
 	for _, step := range []struct {
 		name string
 		node *corev1.Node
@@ -59,15 +69,17 @@ func TestPeersFollowNodes(t *testing.T) {
 		want string
 	}{
 		{"a node joins without a pod network", node("a", "", "10.0.0.1"), false, "+10.0.0.1/32"},
-		{"it gets one", node("a", "10.244.1.0/24", "10.0.0.1"), false, "+10.244.1.0/24, route 10.244.1.0/24 via 10.0.0.1"},
+		{"it gets one", node("a", "10.244.1.0/24", "10.0.0.1"), false, "+10.244.1.0/24, path 10.244.1.0/24 via 10.0.0.1"},
 		{"its heartbeat changes nothing", node("a", "10.244.1.0/24", "10.0.0.1"), false, ""},
-		{"it moves to another address", node("a", "10.244.1.0/24", "10.0.0.9"), false, "+10.0.0.9/32, -10.0.0.1/32, route 10.244.1.0/24 via 10.0.0.9"},
-		{"this node needs no route to itself", node("me", "10.244.0.0/24", "10.0.0.2"), false, "+10.0.0.2/32, +10.244.0.0/24, own 10.244.0.0/24"},
-		{"a pod network without an address has no route", node("b", "10.244.2.0/24", ""), false, "+10.244.2.0/24"},
-		{"with the address it has one", node("b", "10.244.2.0/24", "10.0.0.3"), false, "+10.0.0.3/32, route 10.244.2.0/24 via 10.0.0.3"},
-		{"a new node takes over a network before its owner is known to be gone", node("c", "10.244.1.0/24", "10.0.0.4"), false, "+10.0.0.4/32, route 10.244.1.0/24 via 10.0.0.4"},
+		{"it moves to another address", node("a", "10.244.1.0/24", "10.0.0.9"), false, "+10.0.0.9/32, -10.0.0.1/32, path 10.244.1.0/24 via 10.0.0.9"},
+		{"a node behind the router has to wait for a tunnel", node("far", "10.244.7.0/24", "10.1.0.1"), false, "+10.1.0.1/32, +10.244.7.0/24"},
+		{"this node needs no path to itself, and can have tunnels now", node("me", "10.244.0.0/24", "10.0.0.2"), false, "+10.0.0.2/32, +10.244.0.0/24, own 10.244.0.0/24, path 10.244.7.0/24 in a tunnel to 10.1.0.1"},
+		{"a node moves from the router's other side to this link", node("far", "10.244.7.0/24", "10.0.0.7"), false, "+10.0.0.7/32, -10.1.0.1/32, path 10.244.7.0/24 via 10.0.0.7"},
+		{"a pod network without an address has no path", node("b", "10.244.2.0/24", ""), false, "+10.244.2.0/24"},
+		{"with the address it has one", node("b", "10.244.2.0/24", "10.0.0.3"), false, "+10.0.0.3/32, path 10.244.2.0/24 via 10.0.0.3"},
+		{"a new node takes over a network before its owner is known to be gone", node("c", "10.244.1.0/24", "10.0.0.4"), false, "+10.0.0.4/32, path 10.244.1.0/24 via 10.0.0.4"},
 		{"then the old owner leaves, and takes only its address", node("a", "", ""), true, "-10.0.0.9/32"},
-		{"a node leaves", node("b", "", ""), true, "-10.0.0.3/32, -10.244.2.0/24, no route 10.244.2.0/24"},
+		{"a node leaves", node("b", "", ""), true, "-10.0.0.3/32, -10.244.2.0/24, no path 10.244.2.0/24"},
 		{"a nonsense network is none", node("d", "nonsense", ""), false, ""},
 	} {
 		now := factsOf(step.node)
@@ -78,17 +90,89 @@ func TestPeersFollowNodes(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", step.name, got, step.want)
 		}
 	}
-	have := map[netip.Prefix]netip.Addr{
-		netip.MustParsePrefix("10.244.9.0/24"): netip.MustParseAddr("10.0.0.7"),
-		netip.MustParsePrefix("10.244.1.0/24"): netip.MustParseAddr("10.0.0.9"),
+	wrong := netip.MustParsePrefix("10.244.1.0/24")
+	have := map[netip.Prefix]path{
+		netip.MustParsePrefix("10.244.9.0/24"): {to: netip.MustParsePrefix("10.244.9.0/24"), via: netip.MustParseAddr("10.0.0.7")},
+		wrong:                                  {to: wrong, via: netip.MustParseAddr("10.0.0.4"), tunnel: true},
 	}
-	if got, want := describe(p.repair(have)), "no route 10.244.9.0/24, route 10.244.1.0/24 via 10.0.0.4"; got != want {
+	if got, want := describe(p.repair(have)), "no path 10.244.9.0/24, path 10.244.1.0/24 via 10.0.0.4, path 10.244.7.0/24 via 10.0.0.7"; got != want {
 		t.Errorf("repair:\n got %s\nwant %s", got, want)
+	}
+	apart := ways{{to: netip.MustParsePrefix("10.0.0.2/32"), direct: true, mtu: 1400}, {to: netip.MustParsePrefix("0.0.0.0/0"), mtu: 1400}}
+	if got, want := describe(p.rewire(apart)), "path 10.244.1.0/24 in a tunnel to 10.0.0.4, path 10.244.7.0/24 in a tunnel to 10.0.0.7"; got != want {
+		t.Errorf("when nobody else is on the link any more:\n got %s\nwant %s", got, want)
 	}
 }
 
+func TestModes(t *testing.T) {
+	near, far := node("near", "10.244.1.0/24", "10.0.0.1"), node("far", "10.244.2.0/24", "10.1.0.1")
+	end := tunnel{local: netip.MustParseAddr("10.0.0.2"), address: netip.MustParseAddr("10.244.0.0"), mtu: 8950}
+	for _, c := range []struct {
+		mode    Mode
+		nodes   []*corev1.Node
+		tunnels int
+		end     tunnel
+		mtu     int
+		missing []string
+	}{
+		{Auto, []*corev1.Node{near}, 0, tunnel{}, 9000, nil},
+		{Auto, []*corev1.Node{near, far}, 1, end, 8950, nil},
+		{VXLAN, []*corev1.Node{near, far}, 2, end, 8950, nil},
+		{VXLAN, nil, 0, end, 8950, nil}, // others may be first to know of this node
+		{HostGateway, []*corev1.Node{near, far}, 0, tunnel{}, 9000, []string{"far"}},
+	} {
+		p := newPeers("me", c.mode)
+		p.rewire(oneLink())
+		for _, n := range append(c.nodes, node("me", "10.244.0.0/24", "10.0.0.2")) {
+			p.update(n.Name, factsOf(n))
+		}
+		if p.tunnels != c.tunnels || p.tunnel() != c.end || p.mtu() != c.mtu || !slices.Equal(p.unreachable(), c.missing) {
+			t.Errorf("%s with %d others: %d tunnels from %+v, packets of %d bytes, missing %v", c.mode, len(c.nodes), p.tunnels, p.tunnel(), p.mtu(), p.unreachable())
+		}
+	}
+}
+
+// Whatever happens in whatever order, what was applied step by step is what a
+// look at the whole finds right.
+func TestPathsFollowAnyHistory(t *testing.T) {
+	prefixes := rapid.SampledFrom([]string{"", "10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24"})
+	addresses := rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2", "10.1.0.1"})
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPeers("me", rapid.SampledFrom([]Mode{Auto, HostGateway, VXLAN}).Draw(t, "mode"))
+		have := map[netip.Prefix]path{}
+		apply := func(d delta) {
+			for _, to := range d.gone {
+				delete(have, to)
+			}
+			for _, one := range d.paths {
+				have[one.to] = one
+			}
+		}
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			if rapid.IntRange(0, 4).Draw(t, "what") == 0 {
+				apply(p.rewire(rapid.SampledFrom([]ways{nil, oneLink(), oneLink()[:1]}).Draw(t, "ways")))
+				continue
+			}
+			name := rapid.SampledFrom([]string{"me", "a", "b", "c"}).Draw(t, "node")
+			apply(p.update(name, factsOf(node(name, prefixes.Draw(t, "pods"), addresses.Draw(t, "ip")))))
+		}
+		if d := p.repair(have); !d.empty() {
+			t.Errorf("what is there differs from what should be: %s", describe(d))
+		}
+		tunnels := 0
+		for _, one := range have {
+			if one.tunnel {
+				tunnels++
+			}
+		}
+		if tunnels != p.tunnels {
+			t.Errorf("%d tunnels, counted %d", tunnels, p.tunnels)
+		}
+	})
+}
+
 func TestCNIConfig(t *testing.T) {
-	raw, err := cniConfig(netip.MustParsePrefix("10.244.3.0/24"))
+	raw, err := cniConfig(netip.MustParsePrefix("10.244.3.0/24"), 1450)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,13 +184,14 @@ func TestCNIConfig(t *testing.T) {
 			Capabilities map[string]bool
 			IPMasq       bool
 			HairpinMode  bool
+			MTU          int
 		}
 	}
 	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
 	bridge, portmap := got.Plugins[0], got.Plugins[1]
-	if bridge.Type != "bridge" || bridge.IPAM.Ranges[0][0].Subnet != "10.244.3.0/24" || bridge.IPMasq || !bridge.HairpinMode {
+	if bridge.Type != "bridge" || bridge.IPAM.Ranges[0][0].Subnet != "10.244.3.0/24" || bridge.IPMasq || !bridge.HairpinMode || bridge.MTU != 1450 {
 		t.Errorf("bridge plugin is %+v", bridge)
 	}
 	if portmap.Type != "portmap" || !portmap.Capabilities["portMappings"] {
@@ -140,27 +225,46 @@ func TestRulesets(t *testing.T) {
 	}
 }
 
-// fakeKernel keeps routes and the last commands; it refuses while broken is set.
+// fakeKernel keeps paths and the last commands; it refuses while broken is set.
 type fakeKernel struct {
-	routes  map[netip.Prefix]netip.Addr
+	have    map[netip.Prefix]path
+	end     tunnel
 	applied chan string
 	broken  error
 }
 
-func (k *fakeKernel) listRoutes() (map[netip.Prefix]netip.Addr, error) {
-	return maps.Clone(k.routes), nil
+func newFakeKernel() *fakeKernel {
+	return &fakeKernel{have: map[netip.Prefix]path{}, applied: make(chan string, 8)}
 }
 
-func (k *fakeKernel) addRoute(r route) error {
-	if k.broken != nil {
-		return k.broken
+func (*fakeKernel) ways() (ways, error) { return oneLink(), nil }
+
+func (k *fakeKernel) paths() (map[netip.Prefix]path, error) { return maps.Clone(k.have), nil }
+
+func (k *fakeKernel) addPath(p path) error {
+	if k.broken == nil && p.tunnel && k.end == (tunnel{}) {
+		return errors.New("no such link")
 	}
-	k.routes[r.to] = r.via
+	if k.broken == nil {
+		k.have[p.to] = p
+	}
+	return k.broken
+}
+
+func (k *fakeKernel) removePath(to netip.Prefix) error {
+	delete(k.have, to)
 	return nil
 }
 
-func (k *fakeKernel) removeRoute(to netip.Prefix) error {
-	delete(k.routes, to)
+func (k *fakeKernel) setTunnel(want tunnel) error {
+	if k.broken == nil {
+		k.end = want
+	}
+	return k.broken
+}
+
+func (*fakeKernel) follow(ctx context.Context, _ func()) error {
+	<-ctx.Done()
 	return nil
 }
 
@@ -174,10 +278,12 @@ func (k *fakeKernel) applyRules(_ context.Context, commands string) error {
 
 func TestSyncMakesUpForFailures(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
-	k := &fakeKernel{routes: map[netip.Prefix]netip.Addr{}, applied: make(chan string, 8), broken: errors.New("not now")}
-	n := newNetwork(Config{NodeName: "me", ConfDir: filepath.Join(t.TempDir(), "net.d")}, k)
+	k := newFakeKernel()
+	k.broken = errors.New("not now")
+	n := newNetwork(Config{NodeName: "me", Mode: Auto, ConfDir: filepath.Join(t.TempDir(), "net.d")}, k)
 	n.note(node("me", "10.244.0.0/24", "10.0.0.1"), false)
 	n.note(node("a", "10.244.1.0/24", "10.0.0.2"), false)
+	n.note(node("far", "10.244.2.0/24", "10.1.0.2"), false)
 	if err := n.sync(ctx, true); err == nil {
 		t.Fatal("a kernel that refuses is no failure")
 	}
@@ -185,21 +291,23 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 	if err := n.sync(ctx, true); err != nil {
 		t.Fatal(err)
 	}
-	if via := k.routes[netip.MustParsePrefix("10.244.1.0/24")]; via.String() != "10.0.0.2" {
-		t.Errorf("the route that failed was not made later: %v", k.routes)
+	near, far := k.have[netip.MustParsePrefix("10.244.1.0/24")], k.have[netip.MustParsePrefix("10.244.2.0/24")]
+	if near.via.String() != "10.0.0.2" || near.tunnel || far.via.String() != "10.1.0.2" || !far.tunnel || k.end.mtu != 8950 {
+		t.Errorf("what failed was not made later: %v, %+v", k.have, k.end)
 	}
 	if rules := <-k.applied; !strings.HasPrefix(rules, "table ip everynode-pods {}") {
 		t.Errorf("after a failure the rules were not made afresh: %s", rules)
 	}
 	n.note(node("a", "10.244.1.0/24", "10.0.0.2"), true)
+	n.note(node("far", "10.244.2.0/24", "10.1.0.2"), true)
 	if err := n.sync(ctx, false); err != nil {
 		t.Fatal(err)
 	}
-	if rules := <-k.applied; rules != "delete element ip everynode-pods cluster { 10.0.0.2, 10.244.1.0/24 }\n" {
+	if rules := <-k.applied; rules != "delete element ip everynode-pods cluster { 10.0.0.2, 10.244.1.0/24 }\ndelete element ip everynode-pods cluster { 10.1.0.2, 10.244.2.0/24 }\n" {
 		t.Errorf("a node that left changed the rules by %q", rules)
 	}
-	if len(k.routes) != 0 {
-		t.Errorf("routes are left: %v", k.routes)
+	if len(k.have) != 0 || k.end != (tunnel{}) {
+		t.Errorf("paths are left: %v, %+v", k.have, k.end)
 	}
 }
 
@@ -207,9 +315,9 @@ func TestRunConfiguresWhenTheNodeGetsItsNetwork(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	client := fake.NewClientset(node("me", "", "10.0.0.1"))
-	k := &fakeKernel{routes: map[netip.Prefix]netip.Addr{}, applied: make(chan string, 8)}
+	k := newFakeKernel()
 	dir := filepath.Join(t.TempDir(), "net.d")
-	n := newNetwork(Config{NodeName: "me", Client: client, ConfDir: dir}, k)
+	n := newNetwork(Config{NodeName: "me", Mode: Auto, Client: client, ConfDir: dir}, k)
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	defer func() {

@@ -32,6 +32,11 @@ table ip %[1]s {
 	return b.String()
 }
 
+// noRuleset removes the table, where there is one.
+func noRuleset() string {
+	return fmt.Sprintf("table ip %[1]s {}\ndelete table ip %[1]s\n", table)
+}
+
 // changedRuleset changes which networks are of the cluster.
 func changedRuleset(joined, parted []netip.Prefix) string {
 	return elements("add", joined) + elements("delete", parted)
