@@ -21,6 +21,8 @@ func TestRunDispatch(t *testing.T) {
 		{"by the name it is called", []string{"/bin/echo", "a"}, "a\n", ""},
 		{"nothing asked", []string{"/demo"}, "", "usage: demo COMMAND"},
 		{"unknown", []string{"/demo", "dance"}, "", `unknown command "dance"`},
+		{"a lookup of loopback", []string{"/demo", "lookup", "a", "127.0.0.1"}, "127.0.0.1\n", ""},
+		{"a lookup of an unknown type", []string{"/demo", "lookup", "mx", "x"}, "", `lookup: unknown type "mx"`},
 		{"failure names the command", []string{"/demo", "cat", "/no/such"}, "", "cat: open /no/such"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

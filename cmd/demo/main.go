@@ -17,6 +17,7 @@
 //	cat FILE...    ls [DIR]...    env    version    true    false
 //	write FILE TEXT...            rm FILE...        echo TEXT...
 //	resolve NAME                  get URL
+//	lookup a|srv|cname|ptr|txt NAME   (an address for ptr)
 //
 // VERSION (set in the image), POD_NAME and NODE_NAME (set by the manifest)
 // say who answers.
@@ -46,7 +47,7 @@ func init() {
 		"log-agent": logAgent, "metrics-agent": metricsAgent, "http": httpServer, "post": post,
 		"sleep": sleep, "ignore-term": ignoreTerm, "fail": fail,
 		"cat": cat, "ls": ls, "env": env, "version": version, "true": succeed, "false": exitFalse,
-		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "get": get,
+		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "get": get,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -145,6 +146,42 @@ func resolve(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintln(out, a)
 	}
 	return nil
+}
+
+// lookup prints the records of a name, sorted, one in a line. A name without a dot
+// at its end is searched for as any program does.
+func lookup(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) != 2 {
+		return errors.New("usage: lookup a|srv|cname|ptr|txt NAME")
+	}
+	var lines []string
+	var err error
+	r, name := net.DefaultResolver, args[1]
+	switch args[0] {
+	case "a":
+		lines, err = r.LookupHost(ctx, name)
+	case "srv":
+		var records []*net.SRV
+		_, records, err = r.LookupSRV(ctx, "", "", name)
+		for _, s := range records {
+			lines = append(lines, fmt.Sprintf("%s:%d", s.Target, s.Port))
+		}
+	case "cname":
+		lines = make([]string, 1)
+		lines[0], err = r.LookupCNAME(ctx, name)
+	case "ptr":
+		lines, err = r.LookupAddr(ctx, name)
+	case "txt":
+		lines, err = r.LookupTXT(ctx, name)
+	default:
+		err = fmt.Errorf("unknown type %q", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	slices.Sort(lines)
+	_, err = fmt.Fprintln(out, strings.Join(lines, "\n"))
+	return err
 }
 
 func get(ctx context.Context, args []string, out io.Writer) error {
