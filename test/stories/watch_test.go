@@ -52,9 +52,9 @@ func inOrder(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// atmost NUMBER FILE reads a watch of objects, in lines of the kind of event, the
-// object's name and its place, and wants never more of them in one place. A
-// watch that names no places has one.
+// atmost NUMBER FILE reads a watch of pods, in lines of the kind of event, the
+// pod's name, its node and perhaps its phase, and wants never more of them on a
+// node that have not ended.
 func atMost(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: atmost NUMBER FILE")
@@ -64,18 +64,17 @@ func atMost(ts *testscript.TestScript, neg bool, args []string) {
 	text := ts.ReadFile(args[1])
 	there := map[string]map[string]bool{}
 	for line := range strings.Lines(text) {
-		fields := append(strings.Fields(line), "", "")
-		place := fields[2]
-		if there[place] == nil {
-			there[place] = map[string]bool{}
+		fields := append(strings.Fields(line), "", "", "", "")
+		event, name, node, phase := fields[0], fields[1], fields[2], fields[3]
+		if there[node] == nil {
+			there[node] = map[string]bool{}
 		}
-		switch fields[0] {
-		case "ADDED", "MODIFIED":
-			there[place][fields[1]] = true
-		case "DELETED":
-			delete(there[place], fields[1])
+		if event == "DELETED" || phase == "Succeeded" || phase == "Failed" {
+			delete(there[node], name)
+		} else {
+			there[node][name] = true
 		}
-		if len(there[place]) > most {
+		if len(there[node]) > most {
 			ts.Fatalf("more than %d at once, after the line %sof\n%s", most, line, text)
 		}
 	}
