@@ -119,13 +119,15 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.Val
 	if err := r.readable.check(obj); err != nil {
 		return nil, err
 	}
-	return r.Store.Create(ctx, obj, validate, options)
+	created, err := r.Store.Create(ctx, obj, validate, options)
+	return created, judged(err)
 }
 
 // Update implements rest.Updater.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, force, options)
+	obj, created, err := r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, force, options)
+	return obj, created, judged(err)
 }
 
 // ShortNames implements rest.ShortNamesProvider.
@@ -155,7 +157,8 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 // Update implements rest.Updater; it never creates.
 func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	return r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, false, options)
+	obj, created, err := r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, false, options)
+	return obj, created, judged(err)
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy.
