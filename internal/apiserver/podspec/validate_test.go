@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,6 +146,32 @@ func TestWarnings(t *testing.T) {
 			`spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply`},
 		"port twice": {`containers: [{name: main, image: i, ports: [{containerPort: 1}, {containerPort: 1}]}]`,
 			"spec.containers[0].ports[1]: duplicate port definition with spec.containers[0].ports[0]"},
+		"X from X alone": {`containers: [{name: main, image: i, env: [{name: A, value: "1"}, {name: A, value: $(A)}]}]`,
+			`spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply`},
+		"variable from elsewhere": {`containers: [{name: main, image: i, env: [{name: A, value: "1"}, {name: A, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]}]`,
+			`spec.containers[0].env[1]: hides previous definition of "A", which may be dropped when using apply`},
+		"port of two containers": {`{initContainers: [{name: i, image: i, ports: [{containerPort: 1}]}], containers: [{name: main, image: i, ports: [{containerPort: 1}]}]}`,
+			"spec.containers[0].ports[0]: duplicate port definition with spec.initContainers[0].ports[0]"},
+		"port with and without the host's": {`containers: [{name: main, image: i, ports: [{containerPort: 1, hostPort: 1}, {containerPort: 1}]}]`,
+			"spec.containers[0].ports[1]: overlapping port definition with spec.containers[0].ports[0]"},
+		"host port on one address and on all": {`containers: [{name: main, image: i, ports: [{containerPort: 1, hostPort: 1, hostIP: 10.0.0.1}, {containerPort: 1, hostPort: 1}]}]`,
+			"spec.containers[0].ports[1]: dangerously ambiguous port definition with spec.containers[0].ports[0]"},
+		"host port on two addresses": {`containers: [{name: main, image: i, ports: [{containerPort: 1, hostPort: 1, hostIP: 10.0.0.1}, {containerPort: 1, hostPort: 1, hostIP: 10.0.0.2}]}]`, ""},
+		"host address without host port": {`containers: [{name: main, image: i, ports: [{containerPort: 80, protocol: UDP, hostIP: 10.0.0.1}]}]`,
+			"spec.containers[0].ports[0]: hostIP set without hostPort: {Name: HostPort:0 ContainerPort:80 Protocol:UDP HostIP:10.0.0.1}"},
+		"port name twice": {`containers: [{name: a, image: i, ports: [{name: web, containerPort: 1}]}, {name: b, image: i, ports: [{name: web, containerPort: 2}]}]`,
+			`spec.containers[1].ports[0]: duplicate port name "web" with spec.containers[0].ports[0], services and probes that select ports by name will use spec.containers[0].ports[0]`},
+		"secrets: twice, then nameless": {`imagePullSecrets: [{name: ""}, {name: s}, {name: s}]`,
+			"spec.imagePullSecrets[2].name: duplicate name \"s\"\nspec.imagePullSecrets[0].name: invalid empty name \"\""},
+		"host alias twice": {`hostAliases: [{ip: 10.0.0.1}, {ip: 10.0.0.1}]`, `spec.hostAliases[1].ip: duplicate ip "10.0.0.1"`},
+		"renamed label in an affinity": {`affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: beta.kubernetes.io/arch, operator: Exists}]}]}}}`,
+			`spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key: beta.kubernetes.io/arch is deprecated since v1.14; use "kubernetes.io/arch" instead`},
+		"preference that no label meets": {`affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: In, values: ["b c"]}]}}]}}`,
+			`spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values[0]: b c is invalid, a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')`},
+		"negative grace": {`terminationGracePeriodSeconds: -1`,
+			"spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"},
+		"selector of nothing": {`affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}`,
+			"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null labelSelector results in matching no pod"},
 		"part of a byte": {`containers: [{name: main, image: i, resources: {requests: {memory: 100m}}}]`,
 			`spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer`},
 	} {
@@ -153,8 +180,37 @@ func TestWarnings(t *testing.T) {
 			t.Fatal(err)
 		}
 		SetDefaults(&spec)
-		if got := strings.Join(Warnings(&spec, nil), "\n"); got != c.want {
+		if got := strings.Join(PodWarnings(&corev1.Pod{Spec: spec}), "\n"); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+func TestWarningsAboutAnnotations(t *testing.T) {
+	const critical, pod, container, armor = "scheduler.alpha.kubernetes.io/critical-pod", "seccomp.security.alpha.kubernetes.io/pod",
+		"container.seccomp.security.alpha.kubernetes.io/main", "container.apparmor.security.beta.kubernetes.io/main"
+	annotations := map[string]string{critical: "", pod: "x", container: "x", armor: "x"}
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+	template.Annotations = annotations
+	want := []string{
+		`metadata.annotations[` + critical + `]: non-functional in v1.16+; use the "priorityClassName" field instead`,
+		`metadata.annotations[` + pod + `]: non-functional in v1.27+; use the "seccompProfile" field instead`,
+		`metadata.annotations[` + container + `]: non-functional in v1.27+; use the "seccompProfile" field instead`,
+	}
+	if got := PodWarnings(&corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}); !slices.Equal(got, want) {
+		t.Errorf("of a pod: got %q, want %q", got, want)
+	}
+	for i := range want {
+		want[i] = "spec.template." + want[i]
+	}
+	want = append(want, `spec.template.metadata.annotations[`+armor+`]: deprecated since v1.30; use the "appArmorProfile" field instead`)
+	path := field.NewPath("spec", "template")
+	if got := TemplateWarnings(template, path); !slices.Equal(got, want) {
+		t.Errorf("of a template: got %q, want %q", got, want)
+	}
+	template.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{}, AppArmorProfile: &corev1.AppArmorProfile{}}
+	template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{}}
+	if got := TemplateWarnings(template, path); !slices.Equal(got, want[:1]) {
+		t.Errorf("with the fields: got %q, want %q", got, want[:1])
 	}
 }

@@ -14,18 +14,16 @@ import (
 )
 
 // TemplateWarnings says what is allowed in a new or changed template, but most
-// likely not what its author wants. Old is nil for a new one.
-func TemplateWarnings(template, old *corev1.PodTemplateSpec, path *field.Path) []string {
-	var before *corev1.PodSpec
-	if old != nil {
-		before = &old.Spec
-	}
-	return warnings(&template.Spec, before, path.Child("spec"))
+// likely not what its author wants.
+func TemplateWarnings(template *corev1.PodTemplateSpec, path *field.Path) []string {
+	w := warner{&template.Spec, template.Annotations, path.Child("spec"), path.Child("metadata", "annotations")}
+	return w.warnings(w.appArmor)
 }
 
-// Warnings is TemplateWarnings for a pod's own specification.
-func Warnings(spec, old *corev1.PodSpec) []string {
-	return warnings(spec, old, field.NewPath("spec"))
+// PodWarnings is TemplateWarnings for a pod.
+func PodWarnings(p *corev1.Pod) []string {
+	w := warner{&p.Spec, p.Annotations, field.NewPath("spec"), field.NewPath("metadata", "annotations")}
+	return w.warnings(func(*corev1.Container) []string { return nil })
 }
 
 // NameWarnings says that a name will look strange where it is used in hostnames.
@@ -37,20 +35,56 @@ func NameWarnings(name, usedIn string) []string {
 	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", usedIn, messages)}
 }
 
-func warnings(spec, old *corev1.PodSpec, path *field.Path) []string {
+// warner is what there may be to say something about, and where it is.
+type warner struct {
+	spec                  *corev1.PodSpec
+	annotations           map[string]string
+	path, annotationsPath *field.Path
+}
+
+// warnings takes what else is to be said about each container.
+func (n warner) warnings(each func(*corev1.Container) []string) []string {
+	spec, path := n.spec, n.path
 	var w []string
 	w = append(w, oldNodeLabels(spec, path)...)
-	w = append(w, addressWarnings(spec, path)...)
 	w = append(w, spreadWarnings(spec, path.Child("topologySpreadConstraints"))...)
-	w = append(w, pullSecretWarnings(spec.ImagePullSecrets, path.Child("imagePullSecrets"))...)
+	w = append(w, n.oldAnnotations()...)
 	w = append(w, volumeWarnings(spec.Volumes, path.Child("volumes"))...)
 	w = append(w, hostAliasWarnings(spec.HostAliases, path.Child("hostAliases"))...)
-	w = append(w, containerWarnings(spec.InitContainers, path.Child("initContainers"))...)
-	w = append(w, containerWarnings(spec.Containers, path.Child("containers"))...)
-	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 && (old == nil || old.TerminationGracePeriodSeconds == nil || *old.TerminationGracePeriodSeconds >= 0) {
+	w = append(w, pullSecretWarnings(spec.ImagePullSecrets, path.Child("imagePullSecrets"))...)
+	w = append(w, fractionalBytes(spec.Overhead, path.Child("overhead"))...)
+	w = append(w, n.podSeccomp()...)
+	containers := containersWithPaths(spec, path)
+	for _, c := range containers {
+		w = append(w, n.containerSeccomp(c.container)...)
+		w = append(w, each(c.container)...)
+		w = append(w, fractionalBytes(c.container.Resources.Limits, c.path.Child("resources", "limits"))...)
+		w = append(w, fractionalBytes(c.container.Resources.Requests, c.path.Child("resources", "requests"))...)
+		w = append(w, repeatedEnv(c.container.Env, c.path.Child("env"))...)
+	}
+	w = append(w, portWarnings(containers)...)
+	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		w = append(w, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1", path.Child("terminationGracePeriodSeconds")))
 	}
-	return append(w, selectorWarnings(spec.Affinity, path.Child("affinity"))...)
+	w = append(w, selectorWarnings(spec.Affinity, path.Child("affinity"))...)
+	return append(w, addressWarnings(spec, path)...)
+}
+
+// located is a container and where it is.
+type located struct {
+	container *corev1.Container
+	path      *field.Path
+}
+
+func containersWithPaths(spec *corev1.PodSpec, path *field.Path) []located {
+	var out []located
+	for i := range spec.InitContainers {
+		out = append(out, located{&spec.InitContainers[i], path.Child("initContainers").Index(i)})
+	}
+	for i := range spec.Containers {
+		out = append(out, located{&spec.Containers[i], path.Child("containers").Index(i)})
+	}
+	return out
 }
 
 // renamedLabels are the node labels whose names have changed.
@@ -72,10 +106,13 @@ func oldNodeLabels(spec *corev1.PodSpec, path *field.Path) []string {
 	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
 		return w
 	}
-	term := func(t *corev1.NodeSelectorTerm, at *field.Path) {
+	term := func(t *corev1.NodeSelectorTerm, at *field.Path, optional bool) {
 		for i, r := range t.MatchExpressions {
 			if why, ok := renamedLabels[r.Key]; ok {
 				w = append(w, fmt.Sprintf("%s: %s is %s", at.Child("matchExpressions").Index(i).Child("key"), r.Key, why))
+			}
+			if optional { // else it is an error
+				w = append(w, impossibleValues(r.Values, at.Child("matchExpressions").Index(i).Child("values"))...)
 			}
 		}
 	}
@@ -83,25 +120,35 @@ func oldNodeLabels(spec *corev1.PodSpec, path *field.Path) []string {
 	at := path.Child("affinity", "nodeAffinity")
 	if must := n.RequiredDuringSchedulingIgnoredDuringExecution; must != nil {
 		for i := range must.NodeSelectorTerms {
-			term(&must.NodeSelectorTerms[i], at.Child(requiredTerms, "nodeSelectorTerms").Index(i))
+			term(&must.NodeSelectorTerms[i], at.Child(requiredTerms, "nodeSelectorTerms").Index(i), false)
 		}
 	}
 	for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-		term(&n.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, at.Child(preferredTerms).Index(i).Child("preference"))
+		term(&n.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, at.Child(preferredTerms).Index(i).Child("preference"), true)
+	}
+	return w
+}
+
+// impossibleValues are values that no label can have.
+func impossibleValues(values []string, path *field.Path) []string {
+	var w []string
+	for i, v := range values {
+		for _, m := range utilvalidation.IsValidLabelValue(v) {
+			w = append(w, fmt.Sprintf("%s: %s is invalid, %s", path.Index(i), v, m))
+		}
 	}
 	return w
 }
 
 func addressWarnings(spec *corev1.PodSpec, path *field.Path) []string {
 	var w []string
+	if spec.DNSConfig != nil {
+		for i, ip := range spec.DNSConfig.Nameservers {
+			w = append(w, utilvalidation.GetWarningsForIP(path.Child("dnsConfig", "nameservers").Index(i), ip)...)
+		}
+	}
 	for i, a := range spec.HostAliases {
 		w = append(w, utilvalidation.GetWarningsForIP(path.Child("hostAliases").Index(i).Child("ip"), a.IP)...)
-	}
-	if spec.DNSConfig == nil {
-		return w
-	}
-	for i, ip := range spec.DNSConfig.Nameservers {
-		w = append(w, utilvalidation.GetWarningsForIP(path.Child("dnsConfig", "nameservers").Index(i), ip)...)
 	}
 	return w
 }
@@ -151,11 +198,13 @@ func selectorWarnings(a *corev1.Affinity, path *field.Path) []string {
 func pullSecretWarnings(secrets []corev1.LocalObjectReference, path *field.Path) []string {
 	var w []string
 	for i, s := range secrets {
-		switch {
-		case s.Name == "":
-			w = append(w, fmt.Sprintf("%s: invalid empty name %q", path.Index(i).Child("name"), s.Name))
-		case slices.Contains(secrets[:i], s):
+		if slices.Contains(secrets[:i], s) {
 			w = append(w, fmt.Sprintf("%s: duplicate name %q", path.Index(i).Child("name"), s.Name))
+		}
+	}
+	for i, s := range secrets {
+		if s.Name == "" {
+			w = append(w, fmt.Sprintf("%s: invalid empty name %q", path.Index(i).Child("name"), s.Name))
 		}
 	}
 	return w
@@ -180,7 +229,9 @@ func volumeWarnings(volumes []corev1.Volume, path *field.Path) []string {
 				w = append(w, fmt.Sprintf("%s: %s", at.Child(o.name), o.why))
 			}
 		}
-		w = append(w, overlaps(&v)...)
+	}
+	for i := range volumes {
+		w = append(w, overlaps(&volumes[i])...)
 	}
 	return w
 }
@@ -207,31 +258,13 @@ func obsolete(v *corev1.VolumeSource) []struct {
 	}
 }
 
-func containerWarnings(containers []corev1.Container, path *field.Path) []string {
-	var w []string
-	for i := range containers {
-		c, at := &containers[i], path.Index(i)
-		w = append(w, fractionalBytes(c.Resources.Limits, at.Child("resources", "limits"))...)
-		w = append(w, fractionalBytes(c.Resources.Requests, at.Child("resources", "requests"))...)
-		w = append(w, repeatedEnv(c.Env, at.Child("env"))...)
-		for j, p := range c.Ports {
-			for k, o := range c.Ports[:j] {
-				if o.ContainerPort == p.ContainerPort && o.Protocol == p.Protocol && o.HostPort == p.HostPort && o.HostIP == p.HostIP {
-					w = append(w, fmt.Sprintf("%s: duplicate port definition with %s", at.Child("ports").Index(j), at.Child("ports").Index(k)))
-					break
-				}
-			}
-		}
-	}
-	return w
-}
-
 func repeatedEnv(env []corev1.EnvVar, path *field.Path) []string {
 	var w []string
 	seen := sets.New[string]()
 	for i, e := range env {
-		// A value that uses the variable it replaces adds to it, on purpose.
-		if seen.Has(e.Name) && !strings.Contains(e.Value, "$("+e.Name+")") {
+		// A value that adds to that of the variable it replaces does so on purpose.
+		before := "$(" + e.Name + ")"
+		if seen.Has(e.Name) && (e.Value == before || !strings.Contains(e.Value, before)) {
 			w = append(w, fmt.Sprintf("%s: hides previous definition of %q, which may be dropped when using apply", path.Index(i), e.Name))
 		}
 		seen.Insert(e.Name)

@@ -36,13 +36,13 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(&d.Status, &old.Status)
 		},
 		WarningsOnCreate: func(_ context.Context, d *appsv1.DaemonSet) []string {
-			return podspec.TemplateWarnings(&d.Spec.Template, nil, templatePath)
+			return podspec.TemplateWarnings(&d.Spec.Template, templatePath)
 		},
 		WarningsOnUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
 			if templateGeneration(d) == templateGeneration(old) {
 				return nil
 			}
-			return podspec.TemplateWarnings(&d.Spec.Template, &old.Spec.Template, templatePath)
+			return podspec.TemplateWarnings(&d.Spec.Template, templatePath)
 		},
 		Table: printer,
 	})

@@ -40,13 +40,13 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(&d.Status, &old.Status)
 		},
 		WarningsOnCreate: func(_ context.Context, d *appsv1.Deployment) []string {
-			return append(podspec.NameWarnings(d.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&d.Spec.Template, nil, template)...)
+			return append(podspec.NameWarnings(d.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&d.Spec.Template, template)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, d, old *appsv1.Deployment) []string {
 			if d.Generation == old.Generation {
 				return nil
 			}
-			return podspec.TemplateWarnings(&d.Spec.Template, &old.Spec.Template, template)
+			return podspec.TemplateWarnings(&d.Spec.Template, template)
 		},
 		Table: printer,
 	})

@@ -31,7 +31,7 @@ func Definition() resource.Definition {
 		PrepareStatusForUpdate: func(_ context.Context, p, old *corev1.Pod) { prepareStatusForUpdate(p, old) },
 		ValidateStatusUpdate:   func(_ context.Context, p, old *corev1.Pod) field.ErrorList { return ValidateStatusUpdate(p, old) },
 		WarningsOnCreate: func(_ context.Context, p *corev1.Pod) []string {
-			return append(podspec.NameWarnings(p.Name, "the Pod's hostname"), podspec.Warnings(&p.Spec, nil)...)
+			return append(podspec.NameWarnings(p.Name, "the Pod's hostname"), podspec.PodWarnings(p)...)
 		},
 		GracefulDelete: func(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
 			return setGracePeriod(p, options)

@@ -31,13 +31,13 @@ func Definition() resource.Definition {
 			return ValidateStatus(&r.Status, field.NewPath("status"))
 		},
 		WarningsOnCreate: func(_ context.Context, r *appsv1.ReplicaSet) []string {
-			return append(podspec.NameWarnings(r.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&r.Spec.Template, nil, field.NewPath("spec", "template"))...)
+			return append(podspec.NameWarnings(r.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))...)
 		},
 		WarningsOnUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
 			if r.Generation == old.Generation {
 				return nil
 			}
-			return podspec.TemplateWarnings(&r.Spec.Template, &old.Spec.Template, field.NewPath("spec", "template"))
+			return podspec.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))
 		},
 		Fields: func(r *appsv1.ReplicaSet) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
