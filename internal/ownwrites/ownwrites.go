@@ -64,7 +64,8 @@ func (l *Log[T]) Created(owner types.UID, object T) {
 // Updated notes the answer to an update. The write must have been begun.
 func (l *Log[T]) Updated(owner types.UID, object T) { l.put(owner, entry[T]{object: object}) }
 
-// Deleted notes that an object's deletion was accepted. The write must have been begun.
+// Deleted notes that an object's deletion was accepted. The object is as Overlay
+// shall return it while it lasts. The write must have been begun.
 func (l *Log[T]) Deleted(owner types.UID, object T) {
 	l.put(owner, entry[T]{object: object, deleted: true})
 }
@@ -133,9 +134,7 @@ func (l *Log[T]) Overlay(owner types.UID, cached []T) []T {
 		switch {
 		case !known:
 			out = append(out, object)
-		case e.deleted && object.GetDeletionTimestamp() == nil && !l.late(e):
-			// On its way out.
-		case !e.deleted && older(object, e.object) && !l.late(e):
+		case !l.late(e) && e.hidden(object):
 			out = append(out, e.object)
 		default:
 			l.drop(owner, uid)
@@ -146,14 +145,20 @@ func (l *Log[T]) Overlay(owner types.UID, cached []T) []T {
 		switch {
 		case shown[uid]:
 		case e.created && !l.late(e):
-			if !e.deleted {
-				out = append(out, e.object)
-			}
+			out = append(out, e.object)
 		default:
 			l.drop(owner, uid)
 		}
 	}
 	return out
+}
+
+// hidden tells whether the cache shows an object as it was before the write.
+func (e entry[T]) hidden(cached T) bool {
+	if e.deleted {
+		return cached.GetDeletionTimestamp() == nil
+	}
+	return older(cached, e.object)
 }
 
 func (l *Log[T]) late(e entry[T]) bool { return l.clock.Since(e.at) > forget }

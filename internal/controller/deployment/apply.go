@@ -56,7 +56,9 @@ func (r *reconciler) apply(ctx context.Context, in plan.Input, p plan.Plan) (boo
 		if err != nil {
 			return false, fmt.Errorf("delete ReplicaSet %s of an earlier template: %w", klog.KObj(s), err)
 		}
-		r.wrote.Deleted(in.Deployment.UID, s)
+		going := *s
+		going.DeletionTimestamp = ptr.To(metav1.NewTime(in.Now))
+		r.wrote.Deleted(in.Deployment.UID, &going)
 		klog.FromContext(ctx).V(3).Info("Deleted ReplicaSet", "deployment", klog.KObj(in.Deployment), "replicaSet", klog.KObj(s))
 	}
 	if !p.Changed {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/controller/replicaset/plan"
 	"github.com/everynode/everynode/internal/podtemplate"
@@ -94,7 +95,9 @@ func (r *reconciler) deletePod(ctx context.Context, set *appsv1.ReplicaSet, p *c
 		r.event(set, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 		return fmt.Errorf("delete pod %s of ReplicaSet %s: %w", klog.KObj(p), klog.KObj(set), err)
 	}
-	r.wrote.Deleted(set.UID, p)
+	going := *p
+	going.DeletionTimestamp = ptr.To(metav1.NewTime(r.clock.Now()))
+	r.wrote.Deleted(set.UID, &going)
 	klog.FromContext(ctx).V(3).Info("Deleted pod", "replicaSet", klog.KObj(set), "pod", klog.KObj(p))
 	r.event(set, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
 	return nil

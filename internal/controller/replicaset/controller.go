@@ -105,6 +105,11 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	change := plan.Decide(in)
 	klog.FromContext(ctx).V(2).Info("Decided", "replicaSet", klog.KObj(&set), "create", change.Create, "delete", len(change.Delete), "reason", change.Reason)
 	failure := r.apply(ctx, &set, change)
+	// The status says what there is after the change: who reads that this generation
+	// was seen can rely on the numbers beside it.
+	if in.Pods, err = r.own(ctx, &set); err != nil {
+		return ctrl.Result{}, err
+	}
 	report := plan.Observe(in, change, failure)
 	if err := errors.Join(failure, r.report(ctx, &set, report)); err != nil {
 		return ctrl.Result{}, err

@@ -30,7 +30,7 @@ func (r *reconciler) gather(ctx context.Context, set *appsv1.ReplicaSet) (plan.I
 		// The API server refuses such selectors.
 		return in, fmt.Errorf("read the selector of ReplicaSet %s: %w", klog.KObj(set), err)
 	}
-	own, err := r.pods(ctx, set.Namespace, string(set.UID))
+	own, err := r.own(ctx, set)
 	if err != nil {
 		return in, err
 	}
@@ -46,7 +46,7 @@ func (r *reconciler) gather(ctx context.Context, set *appsv1.ReplicaSet) (plan.I
 			return r.writer.PatchPod(ctx, p.Namespace, p.Name, patch)
 		},
 		Adopted: func(p *corev1.Pod) { r.wrote.Created(set.UID, p) }, // new among the set's own
-	}, append(r.wrote.Overlay(set.UID, own), nobodys...))
+	}, append(own, nobodys...))
 	if err != nil {
 		return in, fmt.Errorf("claim the pods of ReplicaSet %s: %w", klog.KObj(set), err)
 	}
@@ -54,6 +54,12 @@ func (r *reconciler) gather(ctx context.Context, set *appsv1.ReplicaSet) (plan.I
 		in.Related, err = r.related(ctx, set, in.Pods)
 	}
 	return in, err
+}
+
+// own lists the pods that the set controls, with what it has just written.
+func (r *reconciler) own(ctx context.Context, set *appsv1.ReplicaSet) ([]*corev1.Pod, error) {
+	cached, err := r.pods(ctx, set.Namespace, string(set.UID))
+	return r.wrote.Overlay(set.UID, cached), err
 }
 
 // pods lists the pods that an owner controls.

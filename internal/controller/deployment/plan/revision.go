@@ -43,7 +43,7 @@ func (r *rollout) number() {
 	if r.fresh == nil {
 		return
 	}
-	s := r.fresh
+	s, again := r.fresh, false
 	r.copyAnnotations(s)
 	s.minReady = r.d.Spec.MinReadySeconds
 	before, had := s.annotation(RevisionAnnotation)
@@ -54,9 +54,11 @@ func (r *rollout) number() {
 		}
 		s.reason = "holds the present template again"
 		r.explain("%s %s", s.before.Name, s.reason)
+		again = true
 	}
 	r.plan.Revision, _ = s.annotation(RevisionAnnotation)
-	if r.progressing() == nil {
+	// Going back is a rollout of its own: its deadline counts from here.
+	if again && !r.d.Spec.Paused || r.progressing() == nil {
 		r.progress(corev1.ConditionTrue, reasonFound, "Found new replica set %q", s.before.Name)
 	}
 }

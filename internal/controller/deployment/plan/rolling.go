@@ -20,7 +20,13 @@ func (r *rollout) roll() {
 	}
 	if r.complete(r.observe()) {
 		r.cleanUp()
+	} else {
+		r.explainWait()
 	}
+}
+
+func (r *rollout) explainWait() {
+	r.explain("waits for pods of %s: %d of %d are available", r.fresh.before.Name, r.fresh.available(), r.fresh.replicas)
 }
 
 // grow brings the new set to its size, as far as there is room. It tells whether
@@ -57,10 +63,18 @@ func (r *rollout) shrink() bool {
 	if len(old) == 0 {
 		return false
 	}
+	for _, s := range activeOf(r.sets) {
+		// Of a set that was scaled since its last report it is not known how many pods
+		// are left: it may have been down and up again.
+		if !s.seen() {
+			r.explain("waits until the size of %s has been seen", s.before.Name)
+			return false
+		}
+	}
 	missing := r.fresh.replicas - r.fresh.available()
 	spare := total(r.sets) - r.limits.least() - missing
 	if spare <= 0 {
-		r.explain("waits for pods of %s: %d of %d are available", r.fresh.before.Name, r.fresh.available(), r.fresh.replicas)
+		r.explainWait()
 		return false
 	}
 	before := total(old)
@@ -114,6 +128,8 @@ func (r *rollout) recreate() {
 	r.resize(r.fresh, r.limits.replicas, "starts, the old pods are gone")
 	if r.complete(r.observe()) {
 		r.cleanUp()
+	} else {
+		r.explainWait()
 	}
 }
 

@@ -28,8 +28,13 @@ func newSet(rs *appsv1.ReplicaSet) *set {
 	return &set{before: rs, reason: "what it says of the Deployment changes", replicas: ptr.Deref(rs.Spec.Replicas, 1), minReady: rs.Spec.MinReadySeconds}
 }
 
-// available is how many of its pods serve, at most as many as it is to have: its
-// status may be from before it was scaled down.
+// seen tells whether its status is about its present size.
+func (s *set) seen() bool {
+	return s.created || s.before.Status.ObservedGeneration >= s.before.Generation
+}
+
+// available is how many of its pods serve, at most as many as it is to have: there
+// may be too many still.
 func (s *set) available() int32 { return min(s.before.Status.AvailableReplicas, s.replicas) }
 
 func (s *set) annotation(key string) (string, bool) {
@@ -121,8 +126,12 @@ func total(sets []*set) (n int32) {
 // resize decides the size of a set and notes in the set what it is a part of.
 func (r *rollout) resize(s *set, replicas int32, format string, args ...any) {
 	if s.replicas != replicas {
-		s.reason = fmt.Sprintf(format, args...)
-		r.explain("%s %s", s.before.Name, s.reason)
+		why := fmt.Sprintf(format, args...)
+		r.explain("%s %s", s.before.Name, why)
+		if s.replicas != ptr.Deref(s.before.Spec.Replicas, 1) {
+			why = s.reason + ", then " + why
+		}
+		s.reason = why
 	}
 	s.replicas = replicas
 	s.annotate(DesiredReplicasAnnotation, strconv.Itoa(int(r.limits.replicas)))

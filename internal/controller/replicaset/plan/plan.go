@@ -82,16 +82,20 @@ type Report struct {
 	Next time.Time
 }
 
-// Observe works out the status. failure is what went wrong in doing the change,
-// nil if nothing did.
+// Observe works out the status from the pods after the change. failure is what went
+// wrong in it, nil if nothing did. Pods that do not match are not the set's.
 func Observe(in Input, change Change, failure error) Report {
 	old := in.Set.Status
 	status := appsv1.ReplicaSetStatus{ObservedGeneration: in.Set.Generation, TerminatingReplicas: new(int32)}
 	var next time.Time
+	selector, err := metav1.LabelSelectorAsSelector(in.Set.Spec.Selector)
+	if err != nil {
+		selector = labels.Nothing()
+	}
 	template := labels.SelectorFromSet(in.Set.Spec.Template.Labels)
 	for _, p := range in.Pods {
 		switch {
-		case pod.IsTerminal(p):
+		case pod.IsTerminal(p) || !selector.Matches(labels.Set(p.Labels)):
 			continue
 		case pod.IsTerminating(p):
 			*status.TerminatingReplicas++
