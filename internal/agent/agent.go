@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/streaming"
 	"github.com/everynode/everynode/internal/agent/volumes"
 	"github.com/everynode/everynode/internal/dns"
+	"github.com/everynode/everynode/internal/proxy"
 )
 
 // connectPatience is how long the agent waits for a runtime that does not answer, connectRetry after how long it tries again.
@@ -138,6 +139,7 @@ type node struct {
 	server      *streaming.Server
 	network     *network.Network
 	names       *dns.Server
+	services    *proxy.Proxy
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
 }
@@ -203,6 +205,9 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		}
 	}
 	if n.names, err = a.newNames(n.sources); err != nil {
+		return nil, err
+	}
+	if n.services, err = a.newServices(n.sources); err != nil {
 		return nil, err
 	}
 	return n, nil
@@ -279,6 +284,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	if n.names != nil {
 		start("answer for names", n.names.Run)
+	}
+	if n.services != nil {
+		start("make services lead to pods", n.services.Run)
 	}
 	start("refresh volumes", n.volumes.Run)
 	start("report pods", quiet(n.statuses.Run))

@@ -55,6 +55,8 @@ type Config struct {
 	// ResolvConf is the node's resolver file; the default is /etc/resolv.conf, or systemd-resolved's own where that
 	// file names only the machine itself, which pods cannot reach.
 	ResolvConf string
+	// ForeignServices leaves it to somebody else that Services lead to their endpoints, such as a service proxy's daemon.
+	ForeignServices bool
 	// ForeignNetwork leaves the CNI configuration and the routes to pods to somebody else, such as a network daemon.
 	ForeignNetwork bool
 	// Port is where the agent serves logs and exec; the default is 10250.

@@ -185,7 +185,7 @@ func startAgent(t *testing.T, m *machine, env *testenv.Env, token string) {
 	a, err := New(Config{
 		Server: env.Config.Host, Token: token, NodeName: "n1", NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t),
 		DataDir: m.dir + "/agent", LogDir: m.dir + "/log", RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot,
-		ForeignNetwork: true, ForeignDNS: true, Version: "v1.0.0-test",
+		ForeignNetwork: true, ForeignDNS: true, ForeignServices: true, Version: "v1.0.0-test",
 	})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,6 +22,7 @@ func newAgentCommand() *cobra.Command {
 		c          agent.Config
 		ip, podNet string
 		nameServer string
+		services   string
 		taints     []string
 	)
 	cmd := &cobra.Command{
@@ -52,6 +53,10 @@ only the first time; after that the node has a certificate of its own.`,
 				return fmt.Errorf("unknown --name-server %q; use auto or none", nameServer)
 			}
 			c.ForeignDNS = nameServer == "none"
+			if services != "auto" && services != "none" {
+				return fmt.Errorf("unknown --service-proxy %q; use auto or none", services)
+			}
+			c.ForeignServices = services == "none"
 			c.NodeIPs, c.Version = []net.IP{address}, version.Kubernetes()
 			if c.Token == "" {
 				c.Token = os.Getenv(local.TokenVariable)
@@ -85,6 +90,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
 	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
+	f.StringVar(&services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
 	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
 	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")
 	f.StringVar(&nameServer, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")

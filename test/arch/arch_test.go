@@ -77,8 +77,8 @@ var sharedByDrivers = map[string][]string{
 	// The simulated nodes run the agent's own state machine.
 	"internal/simulator": {"internal/agent/podworker"},
 	// A node gives the pods in its own folder the API's defaults, and checks them by its rules. Its composition root
-	// starts the name server.
-	"internal/agent": {"internal/apiserver/podspec", "internal/dns"},
+	// starts the name server and the service proxy.
+	"internal/agent": {"internal/apiserver/podspec", "internal/dns", "internal/proxy"},
 }
 
 func TestDriversMeetOnlyThroughTheAPI(t *testing.T) {
@@ -115,7 +115,7 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	switch name {
-	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "eviction", "imagegc", "deadline", "zone":
+	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "changes", "ruleset", "eviction", "imagegc", "deadline", "zone":
 		return true
 	}
 	return path == "internal/scheduler/cache" || under(path, "internal/scheduler/plugins")
@@ -183,7 +183,8 @@ var homes = map[string][]string{
 	"k8s.io/cri-client":                {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
 	"k8s.io/cri-api":                   {"internal/agent"},
 	"github.com/containerd/containerd": {"internal/images"},
-	"github.com/vishvananda/netlink":   {"internal/agent/network", "internal/local"},
+	"github.com/vishvananda/netlink":   {"internal/agent/network", "internal/local", "internal/proxy/nftables"},
+	"sigs.k8s.io/knftables":            {"internal/proxy/nftables"},
 }
 
 func TestOutsideWorldHasOneDoor(t *testing.T) {

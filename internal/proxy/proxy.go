@@ -1,0 +1,231 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/proxy/changes"
+	"github.com/everynode/everynode/internal/proxy/nftables"
+	"github.com/everynode/everynode/internal/proxy/ruleset"
+)
+
+const (
+	// settle is how long news gather before rules are written.
+	settle = 50 * time.Millisecond
+	// checkEvery is how often it is looked whether somebody else changed the rules.
+	checkEvery = time.Minute
+	// retryAfter is how long to wait after rules could not be written.
+	retryAfter = 2 * time.Second
+)
+
+// Config says what a node's Services are made of.
+type Config struct {
+	// NodeName is the node that this process runs on. Required.
+	NodeName string
+	// Services, EndpointSlices and Nodes are caches that somebody else runs; that of the
+	// nodes needs only this one. Required.
+	Services, EndpointSlices, Nodes cache.SharedIndexInformer
+	// Clock is the wall clock if nil.
+	Clock clock.WithTicker
+}
+
+// packetFilter is what this package changes on the machine; nftables.Filter is one.
+type packetFilter interface {
+	Change(ctx context.Context, d ruleset.Delta) error
+	Replace(ctx context.Context, node ruleset.Node, whole ruleset.Table) error
+	Intact(ctx context.Context) (bool, error)
+	Forget(flows []ruleset.Flow) (uint, error)
+}
+
+// Proxy keeps the rules of a node.
+type Proxy struct {
+	config Config
+	filter packetFilter
+	checks *healthChecks
+
+	mu      sync.Mutex
+	tracker *changes.Tracker
+	node    ruleset.Node
+	moved   bool // the node's pod networks changed
+	wake    chan struct{}
+
+	// The rest belongs to the goroutine of Run. whole says that all rules must be
+	// written, flows what is to be forgotten once they are.
+	state *ruleset.State
+	whole bool
+	flows []ruleset.Flow
+}
+
+// New finds the machine's packet filter and sets the kernel up for Services.
+func New(config Config) (*Proxy, error) {
+	filter, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	detour, err := nftables.Prepare()
+	if err != nil {
+		return nil, fmt.Errorf("set the kernel up for services: %w", err)
+	}
+	return newProxy(config, filter, ruleset.Node{Detour: detour})
+}
+
+func newProxy(config Config, filter packetFilter, node ruleset.Node) (*Proxy, error) {
+	if config.NodeName == "" || config.Services == nil || config.EndpointSlices == nil || config.Nodes == nil {
+		return nil, errors.New("proxy: NodeName, Services, EndpointSlices and Nodes are required")
+	}
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	return &Proxy{
+		config: config, filter: filter, checks: newHealthChecks(), tracker: changes.New(config.NodeName), node: node,
+		wake: make(chan struct{}, 1), state: ruleset.New(node), whole: true,
+	}, nil
+}
+
+// Run keeps the rules until ctx ends.
+func (p *Proxy) Run(ctx context.Context) error {
+	told, err := p.follow()
+	if err != nil {
+		return err
+	}
+	defer p.checks.close()
+	// With half of the Services known, rules that are there from before would vanish.
+	if !cache.WaitForCacheSync(ctx.Done(), told...) {
+		return nil
+	}
+	check := p.config.Clock.NewTicker(checkEvery)
+	defer check.Stop()
+	for {
+		var retry <-chan time.Time
+		if err := p.sync(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			klog.FromContext(ctx).Error(err, "Services do not lead where they should; trying again", "in", retryAfter)
+			retry = p.config.Clock.After(retryAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-retry:
+			continue
+		case <-check.C():
+			if err := p.check(ctx); err != nil {
+				klog.FromContext(ctx).Error(err, "Could not look after the rules of services")
+			}
+			continue
+		case <-p.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.config.Clock.After(settle):
+		}
+	}
+}
+
+// check has all rules written again if they are not as they were left.
+func (p *Proxy) check(ctx context.Context) error {
+	intact, err := p.filter.Intact(ctx)
+	if err != nil {
+		return err
+	}
+	if !intact {
+		klog.FromContext(ctx).Info("Somebody else changed the rules of services; writing them again")
+		p.whole = true
+	}
+	return nil
+}
+
+// sync writes what changed since the last time, or everything.
+func (p *Proxy) sync(ctx context.Context) error {
+	p.mu.Lock()
+	services := p.tracker.Take()
+	if p.moved {
+		p.moved, p.whole = false, true
+		p.node.Pods = p.tracker.Pods()
+		services, p.state = p.tracker.All(), ruleset.New(p.node)
+	}
+	p.mu.Unlock()
+	d := p.state.Update(services)
+	p.flows = append(p.flows, d.Flows...)
+	p.checks.update(ctx, services)
+	var err error
+	if p.whole {
+		err = p.filter.Replace(ctx, p.node, p.state.Whole())
+	} else {
+		err = p.filter.Change(ctx, d)
+	}
+	p.whole = err != nil
+	if err != nil {
+		return err
+	}
+	n, err := p.filter.Forget(p.flows)
+	if err != nil {
+		return err
+	}
+	p.flows = nil
+	if len(services) > 0 {
+		klog.FromContext(ctx).V(2).Info("Services lead elsewhere", "services", len(services), "chains", len(d.Chains), "elements", len(d.Add)+len(d.Delete), "forgotten", n)
+	}
+	return nil
+}
+
+// follow has everything noted that the caches tell.
+func (p *Proxy) follow() (told []cache.InformerSynced, err error) {
+	for _, source := range []struct {
+		what     string
+		informer cache.SharedIndexInformer
+		note     func(name types.NamespacedName, obj any)
+	}{
+		{"services", p.config.Services, func(name types.NamespacedName, obj any) {
+			svc, _ := obj.(*corev1.Service)
+			p.tracker.Service(name, svc)
+		}},
+		{"endpoint slices", p.config.EndpointSlices, func(name types.NamespacedName, obj any) {
+			slice, _ := obj.(*discoveryv1.EndpointSlice)
+			p.tracker.Slice(name, slice)
+		}},
+		{"the node", p.config.Nodes, func(name types.NamespacedName, obj any) {
+			if node, ok := obj.(*corev1.Node); ok && name.Name == p.config.NodeName && p.tracker.Node(node) {
+				p.moved = true
+			}
+		}},
+	} {
+		registration, err := source.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { p.note(source.note, obj, obj) },
+			UpdateFunc: func(_, obj any) { p.note(source.note, obj, obj) },
+			DeleteFunc: func(obj any) { p.note(source.note, obj, nil) },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("watch %s: %w", source.what, err)
+		}
+		told = append(told, registration.HasSynced)
+	}
+	return told, nil
+}
+
+// note takes news in; now is nil for what is gone.
+func (p *Proxy) note(take func(types.NamespacedName, any), obj, now any) {
+	key, err := cache.DeletionHandlingObjectToName(obj)
+	if err != nil {
+		return // not an object of the API
+	}
+	p.mu.Lock()
+	take(key.AsNamespacedName(), now)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
