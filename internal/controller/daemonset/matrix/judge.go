@@ -63,6 +63,8 @@ type census struct {
 	activeFirst, activeOld, activeNew *trackedPod // of the active
 	activeOldCount, activeNewCount    int
 	adopting                          bool
+	// leaving are pods whose deletion is in flight: for all we know they run.
+	leaving int
 }
 
 func takeCensus(pods []*trackedPod, revision string) census {
@@ -73,6 +75,9 @@ func takeCensus(pods []*trackedPod, revision string) census {
 			c.first = firstOf(c.first, p)
 		}
 		if !p.live() {
+			if !p.info.Terminating {
+				c.leaving++
+			}
 			continue
 		}
 		c.live++
@@ -238,13 +243,14 @@ func (j *judgement) unfit() {
 }
 
 // empty: no live pod on a node that fits. Without surge a pod that is still
-// going keeps its place; with surge the next one does not wait for it.
+// going keeps its place; with surge the next one waits only until the deletion
+// is known to be done, so that it never meets two.
 func (j *judgement) empty() {
 	wanted := j.cell.eligibility == ShouldRun
 	switch {
 	case j.cell.creating.name != "":
 		j.verdict.phase = Creating
-	case wanted && (j.surge || j.mapped == 0):
+	case wanted && (j.mapped == 0 || j.surge && j.leaving == 0):
 		j.verdict.phase, j.verdict.work = Missing, workCreate
 	case j.mapped > 0:
 		j.verdict.phase = Terminating
@@ -318,6 +324,7 @@ func (j *judgement) surgeRollout() {
 	wanted, available := j.cell.eligibility == ShouldRun, j.isAvailable(j.oldestOld)
 	switch {
 	case j.cell.creating.name != "":
+	case wanted && j.leaving > 0:
 	case wanted && available:
 		j.verdict.work = workSurge
 	case wanted:
