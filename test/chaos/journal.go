@@ -118,6 +118,19 @@ func (j *journal) delivered(obj any) {
 	j.record.Sights = append(j.record.Sights, history.Sight{UID: object.GetUID(), At: j.newest, Version: version})
 }
 
+// named are the objects that a text speaks of, and the revisions of its DaemonSets.
+func (j *journal) named(text string) (out []types.UID) {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ':' || r == ',' })
+	for _, e := range j.record.Events {
+		revision, _ := e.Object.(*appsv1.ControllerRevision)
+		if slices.Contains(words, e.Object.GetName()) ||
+			revision != nil && len(revision.OwnerReferences) > 0 && slices.Contains(words, revision.OwnerReferences[0].Name) {
+			out = append(out, e.Object.GetUID())
+		}
+	}
+	return out
+}
+
 // about tells the history of some objects, one line for each change.
 func (j *journal) about(objects []types.UID) (out []string) {
 	for _, e := range j.record.Events {
@@ -146,6 +159,8 @@ func describe(e history.Event) string {
 	case *appsv1.DaemonSet:
 		text = append(text, "DaemonSet "+o.Name, "template "+o.Spec.Template.Annotations[history.TemplateMark],
 			fmt.Sprintf("generation %d, observed %d", o.Generation, o.Status.ObservedGeneration), strategy(o))
+	case *appsv1.ControllerRevision:
+		text = append(text, "revision "+o.Name, fmt.Sprintf("number %d", o.Revision))
 	default:
 		text = append(text, e.Object.GetName())
 	}

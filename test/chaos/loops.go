@@ -56,11 +56,11 @@ type fittings struct {
 	parts   *parts
 }
 
-func (f fittings) run(run func(context.Context) error, err error) error {
-	if err != nil {
-		return err
-	}
-	return f.manager.Add(manager.RunnableFunc(run))
+// run gives the manager a loop that starts with it, with the round's log.
+func (f fittings) run(run func(context.Context) error) error {
+	return f.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		return run(klog.NewContext(ctx, klog.FromContext(f.ctx)))
+	}))
 }
 
 // loopsByName puts each loop together, as internal/server does.
@@ -74,14 +74,14 @@ var loopsByName = map[string]func(fittings) error{
 		if err != nil {
 			return err
 		}
-		return f.run(c.Run, nil)
+		return f.run(c.Run)
 	},
 	"scheduler": func(f fittings) error {
 		s, err := scheduler.New(scheduler.Config{Informers: f.view, Writer: scheduler.NewWriter(f.client), Events: noEvents{}})
 		if err != nil {
 			return err
 		}
-		return f.run(s.Run, nil)
+		return f.run(s.Run)
 	},
 	"simulator": func(f fittings) error {
 		s, err := simulator.New(simulator.Config{Informers: f.view, Writer: simulator.NewWriter(f.client), Heartbeat: heartbeat, Images: images})
@@ -89,7 +89,7 @@ var loopsByName = map[string]func(fittings) error{
 			return err
 		}
 		f.parts.fleet.attach(s)
-		return f.run(s.Run, nil)
+		return f.run(s.Run)
 	},
 	"garbagecollector": func(f fittings) error {
 		g, err := garbagecollector.New(garbagecollector.Config{
@@ -98,7 +98,7 @@ var loopsByName = map[string]func(fittings) error{
 		if err != nil {
 			return err
 		}
-		return f.run(g.Run, nil)
+		return f.run(g.Run)
 	},
 	"nodelifecycle": func(f fittings) error {
 		return nodelifecycle.Add(f.manager, nodelifecycle.Config{

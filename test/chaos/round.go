@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -95,8 +96,8 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	}
 	if r.judged {
 		out.violations = history.Check(r.journal.record)
-		for _, text := range history.Unsettled(r.journal.record.Last(), time.Now()) {
-			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text})
+		for _, text := range history.Unsettled(r.journal.record.Last(), r.settledAt) {
+			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
 		}
 	}
 	if out.bad() {
@@ -108,15 +109,17 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 // round is one round while it is played.
 type round struct {
 	options
-	seed     uint64
-	dir      string
-	log      *syncBuffer
-	plan     plan.Plan
-	journal  *journal
-	cluster  cluster
-	user     *user
-	settling time.Duration
-	judged   bool
+	seed    uint64
+	dir     string
+	log     *syncBuffer
+	plan    plan.Plan
+	journal *journal
+	cluster cluster
+	user    *user
+	judged  bool
+	// settledAt is when the fleet was as it should be, or patience ended.
+	settledAt time.Time
+	settling  time.Duration
 }
 
 func (r *round) run(ctx context.Context) (err error) {
@@ -152,7 +155,7 @@ func (r *round) run(ctx context.Context) (err error) {
 		return err
 	}
 	settled := r.user.settle(ctx)
-	r.settling = time.Since(healed)
+	r.settledAt, r.settling = time.Now(), time.Since(healed)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -162,7 +165,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	}
 	r.judged = true
 	// What is not settled shows in the last state, which is judged anyway.
-	if settled != nil && len(history.Unsettled(r.journal.record.Last(), time.Now())) == 0 {
+	if settled != nil && len(history.Unsettled(r.journal.record.Last(), r.settledAt)) == 0 {
 		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
 	}
 	return nil
@@ -197,10 +200,12 @@ func (r *round) report(o outcome) string {
 		fmt.Fprintf(&b, "VIOLATION: %s\n", v)
 	}
 	fmt.Fprintf(&b, "\ntimeline:\n  %s\n", strings.Join(r.journal.lines, "\n  "))
+	var objects []types.UID
 	for _, v := range o.violations {
-		if lines := r.journal.about(v.Objects); len(lines) > 0 {
-			fmt.Fprintf(&b, "\nhistory of what is concerned by %q at revision %d:\n  %s\n", v.Rule, v.Revision, strings.Join(lines, "\n  "))
-		}
+		objects = append(objects, v.Objects...)
+	}
+	if lines := r.journal.about(objects); len(lines) > 0 {
+		fmt.Fprintf(&b, "\nhistory of what is concerned:\n  %s\n", strings.Join(lines, "\n  "))
 	}
 	file := filepath.Join(r.keep, fmt.Sprintf("everynode-chaos-%d.log", o.seed))
 	if err := os.WriteFile(file, r.log.bytes(), 0o600); err == nil {

@@ -128,7 +128,7 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 		}
 		placed += len(here)
 		f := judgeFit(d, n)
-		out = append(out, judgePods(d, n.Name, f, here, current)...)
+		out = append(out, judgePods(d, n.Name, f, here, current, now)...)
 		count(&want, d, f, here, current, now)
 	}
 	for _, p := range s.Pods {
@@ -145,7 +145,7 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 	return out
 }
 
-func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, current string) (out []string) {
+func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, current string, now time.Time) (out []string) {
 	switch {
 	case f == unfit && len(here) > 0:
 		out = append(out, "node "+node+" is not for it and has "+describe(here))
@@ -155,8 +155,8 @@ func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, curr
 		out = append(out, "node "+node+" has no pod")
 	}
 	for _, p := range here {
-		if _, ready := readySince(p); !ready || ended(p) {
-			out = append(out, "pod "+p.Name+" on node "+node+" is not ready")
+		if !available(d, p, now) {
+			out = append(out, "pod "+p.Name+" on node "+node+" is not available")
 		}
 		if d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && hashOf(p) != current {
 			out = append(out, "pod "+p.Name+" on node "+node+" has an old template")
@@ -188,15 +188,18 @@ func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f fit, here []*cor
 	if hashOf(p) == current {
 		want.UpdatedNumberScheduled++
 	}
-	since, ready := readySince(p)
-	if !ready {
-		return
+	if _, ready := readySince(p); ready {
+		want.NumberReady++
 	}
-	want.NumberReady++
-	if !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second)) {
+	if available(d, p, now) {
 		want.NumberAvailable++
 		want.NumberUnavailable--
 	}
+}
+
+func available(d *appsv1.DaemonSet, p *corev1.Pod, now time.Time) bool {
+	since, ready := readySince(p)
+	return ready && !ended(p) && !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds)*time.Second))
 }
 
 func numbers(s appsv1.DaemonSetStatus) string {

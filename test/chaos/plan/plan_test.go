@@ -1,0 +1,78 @@
+package plan
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const length = 2 * time.Second
+
+func made(seed uint64, kind Kind) Plan { return Make(rand.New(rand.NewPCG(seed, 0)), kind, length) }
+
+func TestTheSameSeedMakesTheSamePlan(t *testing.T) {
+	for _, kind := range []Kind{Parts, Process} {
+		if diff := cmp.Diff(made(7, kind), made(7, kind)); diff != "" {
+			t.Errorf("two plans of seed 7 on %s differ:\n%s", kind, diff)
+		}
+		if cmp.Equal(made(7, kind), made(8, kind)) {
+			t.Errorf("the plans of seeds 7 and 8 on %s are the same", kind)
+		}
+	}
+}
+
+func TestPlansAreInOrderAndEndInTime(t *testing.T) {
+	for seed := range uint64(50) {
+		for _, kind := range []Kind{Parts, Process} {
+			p := made(seed, kind)
+			if p.Steps[0].Op != CreateSet {
+				t.Errorf("seed %d: the first step is %q, want a DaemonSet to be made", seed, p.Steps[0].Op)
+			}
+			if !slices.IsSortedFunc(p.Steps, func(a, b Step) int { return int(a.At - b.At) }) {
+				t.Errorf("seed %d: the steps are not in the order of time", seed)
+			}
+			for _, s := range p.Steps {
+				if s.At > length || s.At+s.For > 2*length {
+					t.Errorf("seed %d: step %q ends after the round", seed, s)
+				}
+			}
+		}
+	}
+}
+
+// TestEverythingComesUp sees to it that no operation is forgotten in the lists of
+// chances, and that faults strike where they can.
+func TestEverythingComesUp(t *testing.T) {
+	seen, struck := map[Kind]map[Op]bool{Parts: {}, Process: {}}, map[string]bool{}
+	for seed := range uint64(300) {
+		for _, kind := range []Kind{Parts, Process} {
+			for _, s := range made(seed, kind).Steps {
+				seen[kind][s.Op] = true
+				struck[s.Loop] = true
+				if s.Fault() != slices.ContainsFunc(slices.Concat(partFaults, processFaults), func(c chance) bool { return c.op == s.Op }) {
+					t.Fatalf("%q is taken for a fault, or is one and is not", s.Op)
+				}
+			}
+		}
+	}
+	for kind, faults := range map[Kind][]chance{Parts: partFaults, Process: processFaults} {
+		for _, c := range slices.Concat(users, faults) {
+			if !seen[kind][c.op] {
+				t.Errorf("%q never comes up on %s", c.op, kind)
+			}
+		}
+	}
+	for _, s := range processFaults {
+		if seen[Parts][s.op] {
+			t.Errorf("%q comes up on %s, which has no process", s.op, Parts)
+		}
+	}
+	for _, name := range Loops {
+		if !struck[name] {
+			t.Errorf("nothing ever happens to %s", name)
+		}
+	}
+}
