@@ -59,6 +59,10 @@ ANSWERS ?= internal/apiserver/registry/answers/testdata/answers.jsonl.gz
 answers: ## Compare a server's answers with recorded ones of kube-apiserver; ANSWERS=FILE for others.
 	@cd internal/apiserver/registry/answers && $(GO) test -trimpath -run '^TestAnswersOfAServer$$' -args -print -answers '$(abspath $(ANSWERS))'
 
+.PHONY: fuzz
+fuzz: images ## Run each fuzz test for FUZZTIME (10m) and print a table.
+	@hack/fuzz.sh
+
 .PHONY: lint
 lint: ## Check style.
 	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" go tool -modfile=tools/go.mod golangci-lint run

@@ -1,0 +1,87 @@
+package hostile
+
+import (
+	"flag"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"k8s.io/klog/v2"
+)
+
+var perKind = flag.Int("seeds", 3, "how many random inputs to begin with for each kind")
+
+func TestMain(m *testing.M) {
+	// What is refused is logged by the thousand.
+	flags := flag.NewFlagSet("klog", flag.PanicOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("logtostderr", "false")
+	klog.SetOutput(io.Discard)
+	flag.Parse()
+	code := m.Run()
+	stopServer()
+	os.Exit(code)
+}
+
+// scripts are the fuzzer's first inputs: each of the kinds as it is, and with
+// what some bytes make of it.
+func scripts() (out [][]byte) {
+	const kinds = 40 // a few more than there are
+	random := rand.New(rand.NewPCG(1, 2))
+	for k := range kinds {
+		out = append(out, []byte{byte(k)})
+		for n := range *perKind {
+			script := []byte{byte(k), byte(n)}
+			for range 40 << (n % 3) {
+				script = append(script, byte(random.Uint32()))
+			}
+			out = append(out, script)
+		}
+	}
+	return out
+}
+
+// knowledge is the lore of all seeds.
+var knowledge = sync.OnceValue(func() *lore {
+	seeds, err := loadSeeds()
+	if err != nil {
+		panic(err)
+	}
+	words, values := map[string]bool{}, map[string]map[string]any{}
+	for _, objects := range seeds {
+		for _, obj := range objects {
+			for _, s := range slots(obj, nil, func(any) {}) {
+				if s.twin == nil {
+					if values[s.name] == nil {
+						values[s.name] = map[string]any{}
+					}
+					values[s.name][string(encode(s.value))] = s.value
+				}
+				switch v := s.value.(type) {
+				case string:
+					words[v] = true
+				case map[string]any:
+					for key := range v {
+						words[key] = true
+					}
+				}
+			}
+		}
+	}
+	out := &lore{words: sortedKeys(words), values: map[string][]any{}}
+	for name, different := range values {
+		for _, text := range sortedKeys(different) {
+			out.values[name] = append(out.values[name], different[text])
+		}
+	}
+	return out
+})
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func itoa(i int) string { return strconv.Itoa(i) }
