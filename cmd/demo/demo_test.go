@@ -100,3 +100,34 @@ func TestMetricsText(t *testing.T) {
 		}
 	}
 }
+
+func TestTar(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(from, "a", "b"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "a", "b", "file"), []byte("content"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("b/file", filepath.Join(from, "a", "link")); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	if err := run(context.Background(), []string{"tar", "-cf", "-", "-C", from, "a"}, &archive); err != nil {
+		t.Fatal(err)
+	}
+	if err := unpackFiles(to, &archive); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(filepath.Join(to, from, "a", "link"))
+	if err != nil || string(got) != "content" {
+		t.Errorf("read %q, %v through the link", got, err)
+	}
+	for text, ok := range map[string]bool{
+		"": false, "cf - a": true, "-cf - a b": true, "-cf x a": false, "-cxf - a": false, "--no-same-owner -xmf - -C /d": true, "-C /d": false,
+	} {
+		if o, err := parseTar(strings.Fields(text)); (err == nil) != ok {
+			t.Errorf("tar %s is understood as %+v, %v", text, o, err)
+		}
+	}
+}

@@ -194,7 +194,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.server, err = streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort(a.cfg.NodeIPs[0].String(), strconv.Itoa(int(a.cfg.Port))),
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(),
-		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime}, Pods: n.sources.allPods,
+		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime}, Pods: n.sources.allPods, Summary: a.newSummarizer(n).Summary,
 	})
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
+	"github.com/everynode/everynode/internal/apiserver/metricsapi"
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -125,6 +126,7 @@ func New(cfg Config) (*Server, error) {
 	for path, handler := range discovery {
 		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
 	}
+	metricsapi.Install(s.generic, client, cfg.PKI.NodeClientTLS())
 	serveNoExtensions(s.generic.Handler.NonGoRestfulMux)
 	if err := s.addHooks(cfg, client, security); err != nil {
 		return nil, err

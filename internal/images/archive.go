@@ -28,7 +28,7 @@ type named struct {
 
 // demoNames are the names that the demo program goes by in its image, besides
 // its own, so that `kubectl exec POD -- cat FILE` works without a shell.
-var demoNames = []string{"cat", "echo", "env", "false", "get", "ls", "resolve", "rm", "sleep", "true", "version", "write"}
+var demoNames = []string{"cat", "echo", "env", "false", "get", "ls", "resolve", "rm", "sleep", "tar", "test", "true", "version", "write"}
 
 // Load makes the archive of the images in this binary, or returns ErrNotBuilt.
 func Load() (*Archive, error) { return load(embedded) }

@@ -2,7 +2,12 @@
 // arguments.
 package node
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Condition returns the node's condition of the given type, or nil.
 func Condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition {
@@ -36,6 +41,17 @@ func Address(n *corev1.Node, t corev1.NodeAddressType) string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == t {
 			return a.Address
+		}
+	}
+	return ""
+}
+
+// AgentAddress returns HOST:PORT where the node's agent serves, or "" if the node reports none: simulated nodes have no agent.
+func AgentAddress(n *corev1.Node) string {
+	port := n.Status.DaemonEndpoints.KubeletEndpoint.Port
+	for _, t := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName} {
+		if host := Address(n, t); host != "" && port != 0 {
+			return net.JoinHostPort(host, strconv.Itoa(int(port)))
 		}
 	}
 	return ""

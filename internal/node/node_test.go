@@ -30,3 +30,19 @@ func TestHasTaint(t *testing.T) {
 		t.Error("a taint of another effect is found")
 	}
 }
+
+func TestAgentAddress(t *testing.T) {
+	n := &corev1.Node{}
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = 10250
+	if got := AgentAddress(n); got != "" {
+		t.Errorf("a node without addresses is called at %s", got)
+	}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"}}
+	if got := AgentAddress(n); got != "[fd00::1]:10250" {
+		t.Errorf("got %s, want the internal address", got)
+	}
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = 0
+	if got := AgentAddress(n); got != "" {
+		t.Errorf("a node without a port is called at %s", got)
+	}
+}

@@ -28,6 +28,7 @@ type facts struct {
 	runtime    Runtime
 	runtimeErr error // the runtime can't be reached, or hasn't been asked yet
 	images     []corev1.ContainerImage
+	network    *Condition // nil while nothing is to be said about it
 }
 
 // pressures remembers when each pressure was last felt.
@@ -68,7 +69,19 @@ func build(c Config, old corev1.NodeStatus, f facts, p pressures, now time.Time)
 	for _, condition := range conditions(f, p, now) {
 		setCondition(&status, condition, now)
 	}
+	if f.network != nil {
+		setCondition(&status, networkUnavailable(*f.network), now)
+	}
 	return status
+}
+
+// networkUnavailable is the one condition that is good when it is false and keeps pods without the node's network away.
+func networkUnavailable(network Condition) corev1.NodeCondition {
+	status := corev1.ConditionTrue
+	if network.OK {
+		status = corev1.ConditionFalse
+	}
+	return corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: network.Reason, Message: network.Message}
 }
 
 func addresses(ips []net.IP, hostname string) []corev1.NodeAddress {

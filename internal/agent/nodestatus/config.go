@@ -32,6 +32,9 @@ type Config struct {
 
 	// Runtime asks the container runtime how it is. An error means that it can't be reached.
 	Runtime func(ctx context.Context) (Runtime, error)
+	// Network says how the pod network is, false until that is known. With nil the condition NetworkUnavailable is
+	// somebody else's, such as a network daemon's.
+	Network func() (Condition, bool)
 	// Images lists the images on this node; nil reports none.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 

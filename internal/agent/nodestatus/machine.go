@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -274,4 +275,42 @@ func readLine(path string) string {
 func readNumber(path string) (int64, bool) {
 	n, err := strconv.ParseInt(readLine(path), 10, 64)
 	return n, err == nil
+}
+
+// userHZ is how many ticks a second has where the kernel tells processor time to programs.
+const userHZ = 100
+
+// Use is the processor time that the machine has spent since it started, all processors together, and the memory in use, in bytes.
+func (r *Reporter) Use() (cpu time.Duration, used int64, err error) {
+	m, err := memory(r.cfg.Root, r.cfg.CgroupRoot)
+	if err != nil {
+		return 0, 0, err
+	}
+	data, err := os.ReadFile(filepath.Join(r.cfg.Root, "proc/stat"))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read processor time: %w", err)
+	}
+	ticks, err := busyTicks(string(data))
+	return time.Duration(ticks) * (time.Second / userHZ), m.total - m.free, err
+}
+
+// busyTicks adds up the kinds of time in the first line of /proc/stat that are not idle.
+func busyTicks(stat string) (int64, error) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("read processor time: stat begins with %q", line)
+	}
+	var sum int64
+	for i, field := range fields[1:9] {
+		if i == 3 || i == 4 {
+			continue // idle, and waiting for a disk
+		}
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read processor time: %w", err)
+		}
+		sum += n
+	}
+	return sum, nil
 }

@@ -1,11 +1,13 @@
 package nodestatus
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 )
 
 // tree writes files below a new root.
@@ -110,5 +112,24 @@ func TestCgroupLimits(t *testing.T) {
 		if want := test.cpu; want == 0 && cpu.Cmp(all) != 0 || want != 0 && cpu.MilliValue() != want {
 			t.Errorf("%s: cpu %s, want %d m", test.name, cpu.String(), want)
 		}
+	}
+}
+
+func TestBusyTicks(t *testing.T) {
+	const stat = "cpu  100 20 30 5000 600 7 8 9 50 60\ncpu0 1 2 3 4 5 6 7 8 9 10\n"
+	if got, err := busyTicks(stat); err != nil || got != 100+20+30+7+8+9 {
+		t.Errorf("got %d, %v; want all but idle, waiting and guests, who count as users", got, err)
+	}
+	for _, bad := range []string{"", "cpu 1 2", "intr 1 2 3 4 5 6 7 8", "cpu a 2 3 4 5 6 7 8"} {
+		if _, err := busyTicks(bad); err == nil {
+			t.Errorf("%q is no error", bad)
+		}
+	}
+	r, err := New(Config{NodeName: "n", DataDir: t.TempDir(), Client: fake.NewClientset(), Runtime: func(context.Context) (Runtime, error) { return Runtime{}, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu, memory, err := r.Use(); err != nil || cpu <= 0 || memory <= 0 {
+		t.Errorf("this machine: %v, %d bytes, %v", cpu, memory, err)
 	}
 }

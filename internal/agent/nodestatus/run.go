@@ -145,6 +145,11 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	r.mu.Lock()
 	r.allocatable = r.cfg.allocatable(f.machine.capacity)
 	r.mu.Unlock()
+	if r.cfg.Network != nil {
+		if network, known := r.cfg.Network(); known {
+			f.network = &network
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
 	if f.runtime, err = r.cfg.Runtime(ctx); err != nil {

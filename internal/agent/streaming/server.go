@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/node/usage"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -50,7 +51,7 @@ type Runtime interface {
 	Running(ctx context.Context, containerID string) (bool, error)
 }
 
-// Config says where to serve and what. All fields but Pods must be set.
+// Config says where to serve and what. All fields but Pods and Summary must be set.
 type Config struct {
 	// Address is IP:PORT.
 	Address string
@@ -62,6 +63,8 @@ type Config struct {
 	Runtime   Runtime
 	// Pods are the node's pods for /pods; without it there is no such path.
 	Pods func() []*corev1.Pod
+	// Summary says what the node uses, for /stats/summary; without it there is no such path.
+	Summary func(ctx context.Context) (*usage.Summary, error)
 }
 
 // Server serves one node.
@@ -127,6 +130,9 @@ func (s *Server) handler() http.Handler {
 	if s.cfg.Pods != nil {
 		mux.HandleFunc("GET /pods", s.pods)
 	}
+	if s.cfg.Summary != nil {
+		mux.HandleFunc("GET "+usage.Path, s.summary)
+	}
 	return apiServerOnly(mux)
 }
 
@@ -150,7 +156,20 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 	for _, pod := range s.cfg.Pods() {
 		list.Items = append(list.Items, *pod)
 	}
-	data, err := json.Marshal(list)
+	writeJSON(w, r, list)
+}
+
+func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
+	summary, err := s.cfg.Summary(r.Context())
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	writeJSON(w, r, summary)
+}
+
+func writeJSON(w http.ResponseWriter, r *http.Request, obj any) {
+	data, err := json.Marshal(obj)
 	if err != nil {
 		writeError(w, r, err)
 		return

@@ -93,6 +93,7 @@ func peopleRoles() []rbacv1.ClusterRole {
 			append(append(verbs{}, read...), write...).on(groupRBAC, "roles", "rolebindings")), toAdmin),
 		labelled(clusterRole("system:aggregate-to-edit", editRules()...), toEdit),
 		labelled(clusterRole("system:aggregate-to-view", viewRules()...), toView),
+		labelled(clusterRole("system:aggregated-metrics-reader", read.on("metrics.k8s.io", "nodes", "pods")), toView, toEdit, toAdmin),
 	}
 }
 

@@ -23,6 +23,8 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericrest "k8s.io/apiserver/pkg/registry/generic/rest"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/everynode/everynode/internal/node"
 )
 
 // NodeAccess reaches the agent on a pod's node for logs, exec, attach and
@@ -56,20 +58,11 @@ func (a *NodeAccess) agentURL(ctx context.Context, nodeName, path string, query 
 	if err != nil {
 		return nil, err
 	}
-	node := obj.(*corev1.Node)
-	host := ""
-	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName} {
-		for _, address := range node.Status.Addresses {
-			if host == "" && address.Type == kind {
-				host = address.Address
-			}
-		}
-	}
-	port := node.Status.DaemonEndpoints.KubeletEndpoint.Port
-	if host == "" || port == 0 {
+	host := node.AgentAddress(obj.(*corev1.Node))
+	if host == "" {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent of node %s cannot be called: the node reports no address and port for it (simulated nodes have no logs and no exec)", nodeName))
 	}
-	return &url.URL{Scheme: "https", Host: net.JoinHostPort(host, strconv.Itoa(int(port))), Path: path, RawQuery: query.Encode()}, nil
+	return &url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query.Encode()}, nil
 }
 
 // container picks the container that a request means, or says that it must be named.

@@ -1,0 +1,261 @@
+package metricsapi
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
+
+	"github.com/everynode/everynode/internal/node/usage"
+)
+
+// Reader reads nodes and pods as the API server has them in memory.
+type Reader interface {
+	Nodes(ctx context.Context, selector labels.Selector) ([]*corev1.Node, error)
+	Pods(ctx context.Context, namespace string, selector labels.Selector) ([]*corev1.Pod, error)
+}
+
+// Install serves the group. Identity is what agents know the API server by.
+func Install(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, identity *tls.Config) {
+	transport := utilnet.SetTransportDefaults(&http.Transport{
+		TLSClientConfig: identity.Clone(), DialContext: (&net.Dialer{Timeout: agentPatience}).DialContext, IdleConnTimeout: 90 * time.Second,
+	})
+	h := &handler{reader: clientReader{client}, summaries: (&collector{client: &http.Client{Transport: transport}}).summaries}
+	group := metricsv1beta1.SchemeGroupVersion
+	prefix := "/apis/" + group.Group
+	version := metav1.GroupVersionForDiscovery{GroupVersion: group.String(), Version: group.Version}
+	api := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: group.Group,
+		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+	mux := server.Handler.NonGoRestfulMux
+	mux.Handle(prefix, answer(func(*http.Request) (any, error) { return api, nil }))
+	mux.Handle(prefix+"/"+group.Version, answer(func(*http.Request) (any, error) { return resources(), nil }))
+	mux.HandlePrefix(prefix+"/"+group.Version+"/", answer(h.serve))
+	server.DiscoveryGroupManager.AddGroup(api)
+	if server.AggregatedDiscoveryGroupManager != nil {
+		server.AggregatedDiscoveryGroupManager.AddGroupVersion(group.Group, discovery())
+	}
+}
+
+var verbs = []string{"get", "list"}
+
+// resources describes the group to clients.
+func resources() metav1.APIResourceList {
+	return metav1.APIResourceList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: metricsv1beta1.SchemeGroupVersion.String(),
+		APIResources: []metav1.APIResource{
+			{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs}, {Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: verbs},
+		},
+	}
+}
+
+func discovery() apidiscoveryv2.APIVersionDiscovery {
+	out := apidiscoveryv2.APIVersionDiscovery{Version: metricsv1beta1.SchemeGroupVersion.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
+	for _, r := range resources().APIResources {
+		scope := apidiscoveryv2.ScopeCluster
+		if r.Namespaced {
+			scope = apidiscoveryv2.ScopeNamespace
+		}
+		out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: r.Name, Scope: scope, Verbs: r.Verbs,
+			ResponseKind: &metav1.GroupVersionKind{Group: metricsv1beta1.GroupName, Version: out.Version, Kind: r.Kind}})
+	}
+	return out
+}
+
+// handler answers requests for metrics.
+type handler struct {
+	reader    Reader
+	summaries func(ctx context.Context, nodes []*corev1.Node) map[string]*usage.Summary
+}
+
+// serve finds out what is asked for. The path is one of nodes[/NAME], pods and namespaces/NAMESPACE/pods[/NAME].
+func (h *handler) serve(r *http.Request) (any, error) {
+	if r.Method != http.MethodGet {
+		return nil, apierrors.NewMethodNotSupported(metricsv1beta1.Resource("metrics"), strings.ToLower(r.Method))
+	}
+	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("unable to parse the label selector: %v", err))
+	}
+	if r.URL.Query().Get("watch") == "true" {
+		return nil, apierrors.NewMethodNotSupported(metricsv1beta1.Resource("metrics"), "watch")
+	}
+	_, rest, _ := strings.Cut(r.URL.Path, metricsv1beta1.SchemeGroupVersion.String()+"/")
+	parts := strings.Split(strings.Trim(rest, "/"), "/")
+	switch {
+	case parts[0] == "nodes" && len(parts) == 1:
+		return h.nodes(r.Context(), selector)
+	case parts[0] == "nodes" && len(parts) == 2:
+		return h.node(r.Context(), parts[1])
+	case parts[0] == "pods" && len(parts) == 1:
+		return h.pods(r.Context(), metav1.NamespaceAll, selector)
+	case parts[0] == "namespaces" && len(parts) == 3 && parts[2] == "pods":
+		return h.pods(r.Context(), parts[1], selector)
+	case parts[0] == "namespaces" && len(parts) == 4 && parts[2] == "pods":
+		return h.pod(r.Context(), parts[1], parts[3])
+	}
+	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", metricsv1beta1.Resource(parts[0]), "", "the server could not find the requested resource", 0, false)
+}
+
+func (h *handler) nodes(ctx context.Context, selector labels.Selector) (*metricsv1beta1.NodeMetricsList, error) {
+	list := &metricsv1beta1.NodeMetricsList{TypeMeta: kind("NodeMetricsList"), Items: []metricsv1beta1.NodeMetrics{}}
+	nodes, err := h.reader.Nodes(ctx, selector)
+	if err != nil {
+		return nil, err
+	}
+	summaries := h.summaries(ctx, nodes)
+	for _, n := range nodes {
+		if s := summaries[n.Name]; s != nil {
+			if m, ok := nodeMetrics(n, s); ok {
+				list.Items = append(list.Items, m)
+			}
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b metricsv1beta1.NodeMetrics) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (h *handler) node(ctx context.Context, name string) (*metricsv1beta1.NodeMetrics, error) {
+	nodes, err := h.reader.Nodes(ctx, labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return n.Name != name })
+	for node, s := range h.summaries(ctx, nodes) {
+		if m, ok := nodeMetrics(nodes[0], s); ok && node == name {
+			m.TypeMeta = kind("NodeMetrics")
+			return &m, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(metricsv1beta1.Resource("nodes"), name)
+}
+
+func (h *handler) pods(ctx context.Context, namespace string, selector labels.Selector) (*metricsv1beta1.PodMetricsList, error) {
+	pods, err := h.reader.Pods(ctx, namespace, selector)
+	if err != nil {
+		return nil, err
+	}
+	list := &metricsv1beta1.PodMetricsList{TypeMeta: kind("PodMetricsList")}
+	list.Items, err = h.measure(ctx, pods)
+	return list, err
+}
+
+func (h *handler) pod(ctx context.Context, namespace, name string) (*metricsv1beta1.PodMetrics, error) {
+	pods, err := h.reader.Pods(ctx, namespace, labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	found, err := h.measure(ctx, slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p.Name != name }))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, apierrors.NewNotFound(metricsv1beta1.Resource("pods"), namespace+"/"+name)
+	}
+	found[0].TypeMeta = kind("PodMetrics")
+	return &found[0], nil
+}
+
+// measure asks the nodes of the pods, and no others.
+func (h *handler) measure(ctx context.Context, pods []*corev1.Pod) ([]metricsv1beta1.PodMetrics, error) {
+	out := []metricsv1beta1.PodMetrics{}
+	byUID := make(map[string]*corev1.Pod, len(pods))
+	wanted := map[string]bool{}
+	for _, p := range pods {
+		byUID[string(p.UID)] = p
+		wanted[p.Spec.NodeName] = true
+	}
+	nodes, err := h.reader.Nodes(ctx, labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !wanted[n.Name] })
+	for name, s := range h.summaries(ctx, nodes) {
+		for i := range s.Pods {
+			p := byUID[s.Pods[i].Ref.UID]
+			if p == nil || p.Spec.NodeName != name {
+				continue // a node speaks for its own pods only
+			}
+			if m, ok := podMetrics(p, &s.Pods[i]); ok {
+				out = append(out, m)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b metricsv1beta1.PodMetrics) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	return out, nil
+}
+
+func kind(name string) metav1.TypeMeta {
+	return metav1.TypeMeta{Kind: name, APIVersion: metricsv1beta1.SchemeGroupVersion.String()}
+}
+
+// answer writes what a function returns, or its error, as JSON.
+func answer(f func(*http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		result, err := f(r)
+		code := http.StatusOK
+		if err != nil {
+			var status apierrors.APIStatus
+			if !errors.As(err, &status) {
+				status = apierrors.NewInternalError(err)
+			}
+			body := status.Status()
+			body.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+			result, code = body, int(body.Code)
+		}
+		data, err := json.Marshal(result)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = w.Write(data) // a client that is gone is no concern of ours
+	})
+}
+
+// clientReader reads through a client of the API server, from its cache.
+type clientReader struct{ client kubernetes.Interface }
+
+// Nodes implements Reader.
+func (r clientReader) Nodes(ctx context.Context, selector labels.Selector) ([]*corev1.Node, error) {
+	list, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector.String(), ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	return pointers(list.Items), nil
+}
+
+// Pods implements Reader.
+func (r clientReader) Pods(ctx context.Context, namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
+	list, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return pointers(list.Items), nil
+}
+
+func pointers[T any](list []T) []*T {
+	out := make([]*T, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
