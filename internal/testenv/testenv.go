@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -85,6 +86,11 @@ func (e *Env) run() {
 		e.t.Fatalf("make the client: %v", err)
 	}
 	e.Config, e.Client = config, client
+	// Without it no pod can be made in the namespace that tests use.
+	e.Eventually("the default service account is there", func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 }
 
 // Stop ends the control plane and keeps its data.

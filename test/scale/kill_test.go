@@ -28,7 +28,7 @@ func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
 	must(t, b.apply(ctx))
 	for _, share := range []int{4, 2} {
 		must(t, b.until(ctx, "some of the pods", func(ctx context.Context) (bool, error) {
-			pods, err := b.pods(ctx)
+			pods, err := b.pods(ctx, "0")
 			return len(pods) >= nodesToKillOver/share, err
 		}))
 		must(t, b.server.Process.Kill())
@@ -36,7 +36,7 @@ func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
 		must(t, b.start(ctx))
 	}
 	must(t, b.available(ctx))
-	pods, err := b.pods(ctx)
+	pods, err := b.pods(ctx, "") // no older than the status that was just seen
 	must(t, err)
 	perNode := map[string]int{}
 	for _, p := range pods {
@@ -55,8 +55,8 @@ func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-func (b *bench) pods(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := b.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+func (b *bench) pods(ctx context.Context, version string) ([]corev1.Pod, error) {
+	list, err := b.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{ResourceVersion: version})
 	if err != nil {
 		return nil, err
 	}
