@@ -2,17 +2,20 @@ package deployment_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -29,17 +32,26 @@ func web(edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	return d
 }
 
-// cluster is a control plane with what the tests ask about it.
+// cluster is a control plane with what the tests ask about it, in a namespace.
 type cluster struct {
 	*testenv.Env
-	t *testing.T
+	t         *testing.T
+	namespace string
 }
 
-func start(t *testing.T) cluster { return cluster{testenv.Start(t, testenv.SimulatedNodes(3)), t} }
+// in makes a namespace for one test.
+func in(t *testing.T, e *testenv.Env, namespace string, labels map[string]string) cluster {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}}
+	if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return cluster{e, t, namespace}
+}
 
 func (c cluster) create(d *appsv1.Deployment) {
 	c.t.Helper()
-	if _, err := c.Client.AppsV1().Deployments("default").Create(c.t.Context(), d, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.AppsV1().Deployments(c.namespace).Create(c.t.Context(), d, metav1.CreateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -47,7 +59,7 @@ func (c cluster) create(d *appsv1.Deployment) {
 func (c cluster) patch(format string, args ...any) {
 	c.t.Helper()
 	patch := fmt.Sprintf(format, args...)
-	if _, err := c.Client.AppsV1().Deployments("default").Patch(c.t.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := c.Client.AppsV1().Deployments(c.namespace).Patch(c.t.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		c.t.Fatalf("patch with %s: %v", patch, err)
 	}
 }
@@ -62,7 +74,7 @@ func (c cluster) setImage(version string) {
 func (c cluster) done(what, revision string) (d *appsv1.Deployment) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) (err error) {
-		if d, err = c.Client.AppsV1().Deployments("default").Get(ctx, "web", metav1.GetOptions{}); err != nil {
+		if d, err = c.Client.AppsV1().Deployments(c.namespace).Get(ctx, "web", metav1.GetOptions{}); err != nil {
 			return err
 		}
 		s, want := d.Status, *d.Spec.Replicas
@@ -85,7 +97,7 @@ func (c cluster) done(what, revision string) (d *appsv1.Deployment) {
 // sets lists the Deployment's ReplicaSets: by revision, how many pods they have.
 func (c cluster) sets() map[string]int32 {
 	c.t.Helper()
-	list, err := c.Client.AppsV1().ReplicaSets("default").List(c.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	list, err := c.Client.AppsV1().ReplicaSets(c.namespace).List(c.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -106,8 +118,18 @@ func (c cluster) expectSets(want string) {
 	}
 }
 
-func TestRollOutAndBack(t *testing.T) {
-	c := start(t)
+// TestDeployments has one control plane for all: each test has a namespace.
+func TestDeployments(t *testing.T) {
+	e := testenv.Start(t, testenv.SimulatedNodes(3))
+	for name, test := range map[string]func(t *testing.T, e *testenv.Env){
+		"out and back": rollOutAndBack, "recreate": recreate, "refused pods": refusedPods, "budget": budget, "many": many,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, e) })
+	}
+}
+
+func rollOutAndBack(t *testing.T, e *testenv.Env) {
+	c := in(t, e, "out-and-back", nil)
 	c.create(web())
 	c.done("the first template is out", "1")
 	c.expectSets("map[1:3]")
@@ -120,17 +142,198 @@ func TestRollOutAndBack(t *testing.T) {
 	c.done("the first template is out again", "3")
 	c.expectSets("map[2:0 3:3]")
 
-	pods, err := c.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
-	if err != nil {
-		t.Fatal(err)
+	pods, err := c.Client.CoreV1().Pods(c.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil || len(pods.Items) != 3 {
+		t.Fatalf("there are %d pods, %v; want 3", len(pods.Items), err)
 	}
 	for _, p := range pods.Items {
 		if p.Spec.Containers[0].Image != "everynode.io/demo:v1" || p.DeletionTimestamp != nil {
 			t.Errorf("pod %s has the image %s", p.Name, p.Spec.Containers[0].Image)
 		}
 	}
-	if len(pods.Items) != 3 {
-		raw, _ := json.Marshal(pods.Items)
-		t.Errorf("there are %d pods, want 3: %s", len(pods.Items), raw)
+}
+
+// recreate watches the pods: none of the new template comes before the last of the
+// old one is gone. A finalizer keeps that one for as long as the test wants.
+func recreate(t *testing.T, e *testenv.Env) {
+	c := in(t, e, "recreate", nil)
+	c.create(web(func(d *appsv1.Deployment) {
+		d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+		d.Spec.Template.Finalizers = []string{"example.com/held"}
+	}))
+	c.done("the first template is out", "1")
+	api := c.Client.CoreV1().Pods(c.namespace)
+	old, err := api.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(old.Items) != 3 {
+		t.Fatalf("%d pods, %v; want 3", len(old.Items), err)
 	}
+	w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: old.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	c.setImage("v2")
+	c.Eventually("the old pods are being deleted", func(ctx context.Context) error {
+		pods, err := api.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, p := range pods.Items {
+			if p.DeletionTimestamp == nil {
+				return fmt.Errorf("pod %s is not", p.Name)
+			}
+		}
+		return nil
+	})
+	for _, p := range old.Items {
+		if _, err := api.Patch(t.Context(), p.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for left, made := 3, 0; made < 3; {
+		event, open := <-w.ResultChan()
+		if !open {
+			t.Fatalf("the watch ended with %d old pods left and %d made", left, made)
+		}
+		switch event.Type {
+		case watch.Deleted:
+			left--
+		case watch.Added:
+			if made++; left > 0 {
+				t.Errorf("pod %s was made while %d old ones were left", event.Object.(*corev1.Pod).Name, left)
+			}
+		}
+	}
+	c.done("the second template is out", "2")
+}
+
+// refusedPods has a template that its namespace does not allow.
+func refusedPods(t *testing.T, e *testenv.Env) {
+	c := in(t, e, "refused-pods", map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+	c.create(web(func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](1) }))
+	c.Eventually("the Deployment tells that pods are refused, and stops waiting", func(ctx context.Context) error {
+		d, err := c.Client.AppsV1().Deployments(c.namespace).Get(ctx, "web", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		got := map[appsv1.DeploymentConditionType]appsv1.DeploymentCondition{}
+		for _, condition := range d.Status.Conditions {
+			got[condition.Type] = condition
+		}
+		refused := got[appsv1.DeploymentReplicaFailure]
+		if refused.Reason != "FailedCreate" || !strings.Contains(refused.Message, "violates PodSecurity") || got[appsv1.DeploymentProgressing].Reason != "ProgressDeadlineExceeded" ||
+			got[appsv1.DeploymentAvailable].Reason != "MinimumReplicasUnavailable" || d.Status.UnavailableReplicas != 3 {
+			return fmt.Errorf("the status is %+v", d.Status)
+		}
+		return nil
+	})
+	if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), c.namespace, types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, condition := range c.done("the pods are allowed and come", "1").Status.Conditions {
+		if condition.Type == appsv1.DeploymentReplicaFailure {
+			t.Errorf("the condition %+v stays", condition)
+		}
+	}
+}
+
+// budget counts the pods that the Deployment wants, of all its sets.
+func budget(t *testing.T, e *testenv.Env) {
+	c := in(t, e, "budget", nil)
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: policyv1.PodDisruptionBudgetSpec{
+		MinAvailable: ptr.To(intstr.FromString("50%")), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}}
+	if _, err := c.Client.PolicyV1().PodDisruptionBudgets(c.namespace).Create(t.Context(), b, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(expected, desired, allowed int32) {
+		t.Helper()
+		c.Eventually(fmt.Sprintf("the budget expects %d pods", expected), func(ctx context.Context) error {
+			b, err := c.Client.PolicyV1().PodDisruptionBudgets(c.namespace).Get(ctx, "web", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if s := b.Status; s.ExpectedPods != expected || s.DesiredHealthy != desired || s.DisruptionsAllowed != allowed {
+				return fmt.Errorf("the budget is %+v", s)
+			}
+			return nil
+		})
+	}
+	c.create(web())
+	c.done("the first template is out", "1")
+	expect(3, 2, 1)
+	c.setImage("v2")
+	c.done("the second template is out", "2")
+	expect(3, 2, 1)
+	c.patch(`{"spec":{"replicas":8}}`)
+	c.done("it is larger", "2")
+	expect(8, 4, 4)
+}
+
+// many watches a rollout of many pods: there are never more than allowed, and never
+// fewer available than must be.
+func many(t *testing.T, e *testenv.Env) {
+	const replicas, surge, unavailable = 40, 10, 5
+	c := in(t, e, "many", nil)
+	c.create(web(func(d *appsv1.Deployment) {
+		d.Spec.Replicas = ptr.To[int32](replicas)
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(unavailable))}
+	}))
+	c.done("the first template is out", "1")
+	api := c.Client.CoreV1().Pods(c.namespace)
+	list, err := api.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := map[string]*corev1.Pod{}
+	for i := range list.Items {
+		pods[list.Items[i].Name] = &list.Items[i]
+	}
+	w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	c.setImage("v2")
+	for updated := 0; updated < replicas; {
+		event, open := <-w.ResultChan()
+		if !open {
+			t.Fatalf("the watch ended after %d new pods", updated)
+		}
+		p := event.Object.(*corev1.Pod)
+		if pods[p.Name] = p; event.Type == watch.Deleted {
+			delete(pods, p.Name)
+		}
+		var active, available int
+		updated = 0
+		for _, p := range pods {
+			if p.DeletionTimestamp != nil {
+				continue
+			}
+			active++
+			if pod.IsReady(p) {
+				available++
+				if p.Spec.Containers[0].Image == "everynode.io/demo:v2" {
+					updated++
+				}
+			}
+		}
+		if active > replicas+surge || available < replicas-unavailable {
+			t.Fatalf("there were %d pods, of which %d were available; want at most %d and at least %d", active, available, replicas+surge, replicas-unavailable)
+		}
+	}
+	c.done("the second template is out", "2")
+	c.expectSets("map[1:0 2:40]")
+}
+
+// TestRestart stops the control plane in the middle of a rollout.
+func TestRestart(t *testing.T) {
+	e := testenv.Start(t, testenv.SimulatedNodes(3))
+	c := in(t, e, "restart", nil)
+	c.create(web(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](20) }))
+	c.done("the first template is out", "1")
+	c.setImage("v2")
+	e.Restart()
+	c.done("the second template is out", "2")
+	c.expectSets("map[1:0 2:20]")
 }
