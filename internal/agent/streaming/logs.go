@@ -3,6 +3,7 @@ package streaming
 import (
 	"context"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -109,7 +110,8 @@ func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
 	}
 	q.options.Since = since
 	if seconds != nil {
-		q.options.Since = now.Add(-time.Duration(*seconds) * time.Second)
+		// A duration holds 292 years; logs are not that old.
+		q.options.Since = now.Add(-time.Duration(min(*seconds, int64(math.MaxInt64/time.Second))) * time.Second)
 	}
 	return q, nil
 }
