@@ -101,29 +101,50 @@ func (p proofs) of(folder string) map[string]map[string]bool {
 	found := map[string]map[string]bool{}
 	p.tests[folder] = found
 	files, _ := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+	tables := map[string]ast.Node{}
+	var tests []*ast.FuncDecl
 	for _, path := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
 			continue // another test says that it does not compile
 		}
 		for _, d := range file.Decls {
-			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test") {
-				found[f.Name.Name] = textsIn(f)
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil && strings.HasPrefix(d.Name.Name, "Test") {
+					tests = append(tests, d)
+				}
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if v, ok := spec.(*ast.ValueSpec); ok && d.Tok == token.VAR {
+						tables[v.Names[0].Name] = v
+					}
+				}
 			}
 		}
+	}
+	for _, f := range tests {
+		found[f.Name.Name] = textsIn(f, tables)
 	}
 	return found
 }
 
-func textsIn(f *ast.FuncDecl) map[string]bool {
+// textsIn returns the texts in a test, and in the tables that it uses.
+func textsIn(f *ast.FuncDecl, tables map[string]ast.Node) map[string]bool {
 	out := map[string]bool{}
-	ast.Inspect(f, func(n ast.Node) bool {
+	collect := func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			if text, err := strconv.Unquote(lit.Value); err == nil {
 				out[text] = true
 			}
 		}
 		return true
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if name, ok := n.(*ast.Ident); ok && tables[name.Name] != nil {
+			ast.Inspect(tables[name.Name], collect)
+		}
+		return collect(n)
 	})
 	return out
 }

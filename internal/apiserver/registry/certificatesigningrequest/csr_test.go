@@ -105,6 +105,11 @@ func TestDecisions(t *testing.T) {
 	if errs := ValidateStatusUpdate(approved, open); len(errs) != 1 || errs[0].Error() != `status.conditions: Forbidden: updates may not add a condition of type "Approved"` {
 		t.Errorf("approve through status: got %v", errs)
 	}
+	signed, again := approved.DeepCopy(), approved.DeepCopy()
+	signed.Status.Certificate, again.Status.Certificate = []byte("one"), nil
+	if errs := ValidateStatusUpdate(again, signed); len(errs) != 1 || errs[0].Error() != "status.certificate: Forbidden: updates may not set certificate content after it has been set" {
+		t.Errorf("take the certificate back: got %v", errs)
+	}
 	forged := decided(open, certificatesv1.CertificateApproved)
 	forged.Spec.Username, forged.Status.Certificate = "admin", []byte("x")
 	strategy.PrepareForUpdate(ctx, forged, open)

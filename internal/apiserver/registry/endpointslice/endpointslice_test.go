@@ -51,3 +51,25 @@ func TestColumns(t *testing.T) {
 		t.Errorf("no ports are %s", got)
 	}
 }
+
+func TestGeneration(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*discoveryv1.EndpointSlice)
+		want int64
+	}{
+		"nothing":     {func(*discoveryv1.EndpointSlice) {}, 3},
+		"annotations": {func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"a": "b"} }, 3},
+		"labels":      {func(s *discoveryv1.EndpointSlice) { s.Labels = map[string]string{"a": "b"} }, 4},
+		"endpoints":   {func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil }, 4},
+		"ports":       {func(s *discoveryv1.EndpointSlice) { s.Ports = nil }, 4},
+	} {
+		old := slice(discoveryv1.AddressTypeIPv4, "10.0.0.1")
+		old.Generation = 3
+		s := old.DeepCopy()
+		s.Generation = 9
+		c.edit(s)
+		if raiseGeneration(s, old); s.Generation != c.want {
+			t.Errorf("%s: generation is %d, want %d", name, s.Generation, c.want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package endpointslice
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -27,18 +28,23 @@ func Definition() resource.Definition {
 	}, resource.Rules[discoveryv1.EndpointSlice]{
 		Default:          SetDefaults,
 		PrepareForCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) { s.Generation = 1 },
-		PrepareForUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
-			s.Generation = old.Generation
-			if s.AddressType != old.AddressType || !apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) || !apiequality.Semantic.DeepEqual(s.Ports, old.Ports) {
-				s.Generation++
-			}
-		},
-		Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return Validate(s) },
+		PrepareForUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) { raiseGeneration(s, old) },
+		Validate:         func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return Validate(s) },
 		ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 			return ValidateUpdate(s, old)
 		},
 		Table: printer,
 	})
+}
+
+// raiseGeneration counts changes of all but the metadata, and of the labels.
+func raiseGeneration(s, old *discoveryv1.EndpointSlice) {
+	s.Generation = old.Generation
+	same := s.AddressType == old.AddressType && maps.Equal(s.Labels, old.Labels) &&
+		apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) && apiequality.Semantic.DeepEqual(s.Ports, old.Ports)
+	if !same {
+		s.Generation++
+	}
 }
 
 // SetDefaults fills in the name and protocol of ports.

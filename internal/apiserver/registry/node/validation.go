@@ -30,7 +30,7 @@ func Validate(n *corev1.Node) field.ErrorList {
 // ValidateUpdate checks a changed node, metadata aside: whichever part of it
 // was changed, its identity stays.
 func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
-	errs := validateResources(n)
+	errs := append(validateResources(n), validateAddresses(n)...)
 	if len(old.Spec.PodCIDRs) > 0 && !slices.Equal(n.Spec.PodCIDRs, old.Spec.PodCIDRs) {
 		errs = append(errs, field.Forbidden(cidrsPath, "node updates may not change podCIDR except from \"\" to valid"))
 	} else if len(old.Spec.PodCIDRs) == 0 {
@@ -42,7 +42,10 @@ func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
 	if !apiequality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
 		errs = append(errs, validateTaints(n.Spec.Taints)...)
 	}
-	return append(errs, validateAddresses(n)...)
+	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "externalID"), "may not be updated"))
+	}
+	return errs
 }
 
 func validateAddresses(n *corev1.Node) field.ErrorList {

@@ -105,6 +105,20 @@ func TestGracePeriod(t *testing.T) {
 	}
 }
 
+func gated(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }
+
+// affine has a pod require nodes with these labels.
+func affine(keys ...string) func(*corev1.Pod) {
+	var term corev1.NodeSelectorTerm
+	for _, k := range keys {
+		term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{Key: k, Operator: corev1.NodeSelectorOpExists})
+	}
+	return func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}}}}
+	}
+}
+
 func TestUpdate(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, edit func(*corev1.Pod)
@@ -135,6 +149,20 @@ func TestUpdate(t *testing.T) {
 			edit: func(p *corev1.Pod) { p.Spec.SchedulingGates = nil }},
 		"selector of a gated pod": {old: func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} },
 			edit: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }},
+		"selector of a gated pod replaced": {old: func(p *corev1.Pod) { gated(p); p.Spec.NodeSelector = map[string]string{"disk": "hdd"} },
+			edit: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} },
+			want: `spec.nodeSelector: Invalid value: {"disk":"ssd"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)`},
+		"affinity of a gated pod": {old: gated, edit: affine("a")},
+		"one more requirement":    {old: func(p *corev1.Pod) { gated(p); affine("a")(p) }, edit: affine("a", "b")},
+		"another requirement": {old: func(p *corev1.Pod) { gated(p); affine("a")(p) }, edit: affine("b", "a"),
+			want: "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: Invalid value: "},
+		"requirements taken away": {old: func(p *corev1.Pod) { gated(p); affine("a")(p) }, edit: func(p *corev1.Pod) { p.Spec.Affinity = nil },
+			want: "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Invalid value: null: no additions/deletions to non-empty NodeSelectorTerms list are allowed"},
+		"affinity to pods of a gated pod": {old: gated, edit: func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+				{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{}}}}}
+		}, want: "spec: Forbidden: pod updates may not change fields other than"},
+		"affinity of a pod without gates": {edit: affine("a"), want: "spec: Forbidden: pod updates may not change fields other than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := stored()

@@ -117,18 +117,35 @@ func nothingElse(now, was *corev1.PodSpec) field.ErrorList {
 	if g := was.TerminationGracePeriodSeconds; g != nil && *g < 0 && same.TerminationGracePeriodSeconds != nil && *same.TerminationGracePeriodSeconds == 1 {
 		same.TerminationGracePeriodSeconds = g
 	}
+	var errs field.ErrorList
 	if len(was.SchedulingGates) > 0 {
 		// What a gated pod asks of nodes can still be narrowed down.
-		same.NodeSelector, same.Affinity = was.NodeSelector, was.Affinity
-		if bad := onlyNarrower(now, was); len(bad) > 0 {
-			return bad
-		}
+		same.NodeSelector = was.NodeSelector
+		keepNodeAffinity(same, was)
+		errs = onlyNarrower(now, was)
 	}
 	if apiequality.Semantic.DeepEqual(*same, *was) {
-		return nil
+		return errs
 	}
-	return field.ErrorList{field.Forbidden(specPath, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
-		strings.Join(changeable, ","), diff.Diff(*was, *same)))}
+	return append(errs, field.Forbidden(specPath, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
+		strings.Join(changeable, ","), diff.Diff(*was, *same))))
+}
+
+// keepNodeAffinity gives spec the node affinity of was, and no other affinity.
+func keepNodeAffinity(spec, was *corev1.PodSpec) {
+	var before *corev1.NodeAffinity
+	if was.Affinity != nil {
+		before = was.Affinity.NodeAffinity
+	}
+	switch a := spec.Affinity; {
+	case a == nil && before == nil:
+	case a == nil:
+		spec.Affinity = &corev1.Affinity{NodeAffinity: before}
+	case was.Affinity == nil && a.PodAffinity == nil && a.PodAntiAffinity == nil:
+		spec.Affinity = nil
+	default:
+		a.NodeAffinity = before
+	}
 }
 
 // onlyNarrower checks that a gated pod's node selector only gained labels and
@@ -142,38 +159,53 @@ func onlyNarrower(now, was *corev1.PodSpec) field.ErrorList {
 		}
 	}
 	before, after := requiredNodes(was), requiredNodes(now)
-	if before == nil {
+	if len(before) == 0 {
 		return errs
 	}
 	path := specPath.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-	if after == nil || len(after.NodeSelectorTerms) != len(before.NodeSelectorTerms) {
+	if len(after) != len(before) {
 		return append(errs, field.Invalid(path, after, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"))
 	}
-	for i := range before.NodeSelectorTerms {
-		if !contains(after.NodeSelectorTerms[i].MatchExpressions, before.NodeSelectorTerms[i].MatchExpressions) ||
-			!contains(after.NodeSelectorTerms[i].MatchFields, before.NodeSelectorTerms[i].MatchFields) {
-			errs = append(errs, field.Invalid(path.Index(i), after.NodeSelectorTerms[i], "only additions are allowed (no mutations or deletions)"))
+	for i := range before {
+		if !onlyAdds(&after[i], &before[i]) {
+			errs = append(errs, field.Invalid(path.Index(i), after[i], "only additions are allowed (no mutations or deletions)"))
 		}
 	}
 	return errs
 }
 
-func requiredNodes(spec *corev1.PodSpec) *corev1.NodeSelector {
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
+// requiredNodes returns the terms of which a node must meet one.
+func requiredNodes(spec *corev1.PodSpec) []corev1.NodeSelectorTerm {
+	a := spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
-	return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
-func contains(list, part []corev1.NodeSelectorRequirement) bool {
-	return !slices.ContainsFunc(part, func(want corev1.NodeSelectorRequirement) bool {
-		return !slices.ContainsFunc(list, func(have corev1.NodeSelectorRequirement) bool { return apiequality.Semantic.DeepEqual(have, want) })
-	})
+// onlyAdds says whether a term got requirements at its end, and nothing else. A
+// term without any meets no node, so adding to it would not narrow it down.
+func onlyAdds(now, was *corev1.NodeSelectorTerm) bool {
+	empty := func(t *corev1.NodeSelectorTerm) bool { return len(t.MatchExpressions)+len(t.MatchFields) == 0 }
+	if empty(was) && !empty(now) {
+		return false
+	}
+	return begins(now.MatchExpressions, was.MatchExpressions) && begins(now.MatchFields, was.MatchFields)
+}
+
+func begins(list, start []corev1.NodeSelectorRequirement) bool {
+	return len(list) >= len(start) && apiequality.Semantic.DeepEqual(list[:len(start):len(start)], start[:len(start):len(start)])
 }
 
 // ValidateStatusUpdate checks a status that an agent or controller reports.
 func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
+	for i, c := range p.Status.Conditions {
+		for _, m := range utilvalidation.IsQualifiedName(string(c.Type)) {
+			// The path is Kubernetes' own, and wrong.
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "conditions").Index(i).Child("Type"), c.Type, m))
+		}
+	}
 	if name := p.Status.NominatedNodeName; name != "" {
 		for _, m := range utilvalidation.IsDNS1123Subdomain(name) {
 			errs = append(errs, field.Invalid(statusPath.Child("nominatedNodeName"), name, m))

@@ -59,3 +59,14 @@ func TestImmutable(t *testing.T) {
 		t.Errorf("changed type: got %v", errs)
 	}
 }
+
+func TestPairWarning(t *testing.T) {
+	s := &corev1.Secret{Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: nil, corev1.TLSPrivateKeyKey: nil}}
+	if got := warnings(s); len(got) != 1 || got[0] != "tls: failed to find any PEM data in certificate input" {
+		t.Errorf("an empty pair: %q", got)
+	}
+	s.Type = corev1.SecretTypeOpaque
+	if got := warnings(s); len(got) > 0 {
+		t.Errorf("another type: %q", got)
+	}
+}

@@ -4,6 +4,7 @@ package secret
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"maps"
 	"time"
 
@@ -25,6 +26,8 @@ func Definition() resource.Definition {
 		Validate:         func(_ context.Context, s *corev1.Secret) field.ErrorList { return Validate(s) },
 		PrepareForUpdate: func(_ context.Context, s, old *corev1.Secret) { keepType(s, old) },
 		ValidateUpdate:   func(_ context.Context, s, old *corev1.Secret) field.ErrorList { return ValidateUpdate(s, old) },
+		WarningsOnCreate: func(_ context.Context, s *corev1.Secret) []string { return warnings(s) },
+		WarningsOnUpdate: func(_ context.Context, s, _ *corev1.Secret) []string { return warnings(s) },
 		Fields:           func(s *corev1.Secret) fields.Set { return fields.Set{"type": string(s.Type)} },
 		FieldLabels:      []string{"type"},
 		Table:            printer,
@@ -44,6 +47,17 @@ func SetDefaults(s *corev1.Secret) {
 		s.Data[key] = []byte(text)
 	}
 	s.StringData = nil
+}
+
+// warnings says that a certificate and its key are not a pair.
+func warnings(s *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
 }
 
 // keepType lets an update leave the type out.

@@ -3,6 +3,7 @@ package service
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // keepAllocated gives a changed Service what the old one was given and the
@@ -74,12 +75,25 @@ func needsHealthCheck(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// ValidateUpdate checks a changed Service, metadata aside. Its address stays as
-// long as it has one.
+// ValidateUpdate checks a changed Service, metadata aside. Its address and the
+// kind of it stay as long as it has one, and so does who balances its load.
 func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
+	const stays = "may not change once set"
 	var errs field.ErrorList
-	if hasAddress(s) && hasAddress(old) && old.Spec.ClusterIP != "" && s.Spec.ClusterIP != old.Spec.ClusterIP {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), s.Spec.ClusterIPs, "may not change once set"))
+	spec, was := &s.Spec, &old.Spec
+	if hasAddress(s) && hasAddress(old) {
+		if was.ClusterIP != "" && spec.ClusterIP != was.ClusterIP {
+			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(0), spec.ClusterIPs, stays))
+		}
+		if len(spec.IPFamilies) > 0 && len(was.IPFamilies) > 0 && spec.IPFamilies[0] != was.IPFamilies[0] {
+			errs = append(errs, field.Invalid(specPath.Child("ipFamilies").Index(0), spec.IPFamilies, stays))
+		}
+	}
+	if isLoadBalancer(s) && isLoadBalancer(old) && !ptr.Equal(spec.LoadBalancerClass, was.LoadBalancerClass) {
+		errs = append(errs, field.Invalid(specPath.Child("loadBalancerClass"), spec.LoadBalancerClass, stays))
+	}
+	if needsHealthCheck(s) && needsHealthCheck(old) && spec.HealthCheckNodePort != was.HealthCheckNodePort {
+		errs = append(errs, field.Invalid(specPath.Child("healthCheckNodePort"), spec.HealthCheckNodePort, "field is immutable"))
 	}
 	return append(errs, Validate(s)...)
 }
