@@ -5,11 +5,18 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// pluginDirs are on every node of Kubernetes, so daemons with plugins of a node rely
+// on them: they ask for a Directory there, not for DirectoryOrCreate.
+var pluginDirs = []string{
+	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pods",
+}
 
 // setUpHostPath checks that the host's path is of the wanted type, and makes it where the type says so.
 func setUpHostPath(source *corev1.HostPathVolumeSource) error {
@@ -20,6 +27,10 @@ func setUpHostPath(source *corev1.HostPathVolumeSource) error {
 		return nil
 	}
 	switch *source.Type {
+	case corev1.HostPathDirectory:
+		if slices.Contains(pluginDirs, path.Clean(source.Path)) && missing(source.Path) {
+			return makeHostDir(source.Path)
+		}
 	case corev1.HostPathDirectoryOrCreate:
 		if missing(source.Path) {
 			return makeHostDir(source.Path)
@@ -32,7 +43,7 @@ func setUpHostPath(source *corev1.HostPathVolumeSource) error {
 	return checkHostPath(source.Path, *source.Type)
 }
 
-func checkHostPath(path string, kind corev1.HostPathType) error {
+func checkHostPath(file string, kind corev1.HostPathType) error {
 	var what string
 	var want fs.FileMode
 	switch kind {
@@ -49,28 +60,28 @@ func checkHostPath(path string, kind corev1.HostPathType) error {
 	default:
 		return fmt.Errorf("%s is an invalid volume type", kind)
 	}
-	info, err := os.Stat(path)
+	info, err := os.Stat(file)
 	if err != nil || info.Mode().Type() != want {
-		return fmt.Errorf("hostPath type check failed: %s is not a %s", path, what)
+		return fmt.Errorf("hostPath type check failed: %s is not a %s", file, what)
 	}
 	return nil
 }
 
-func missing(path string) bool {
-	_, err := os.Stat(path)
+func missing(file string) bool {
+	_, err := os.Stat(file)
 	return errors.Is(err, os.ErrNotExist)
 }
 
-func makeHostDir(path string) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+func makeHostDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make host directory: %w", err)
 	}
 	return nil
 }
 
 // makeHostFile makes an empty file; its directory must exist.
-func makeHostFile(path string) error {
-	file, err := os.OpenFile(path, os.O_CREATE, 0o644)
+func makeHostFile(name string) error {
+	file, err := os.OpenFile(name, os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("make host file: %w", err)
 	}
