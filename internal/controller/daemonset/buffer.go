@@ -68,13 +68,19 @@ func (b *buffer) nudge() {
 }
 
 // drain empties the buffer. Changes come before results, so that the outcome of
-// an action finds what the action caused already known.
+// an action finds what the action caused already known. DaemonSets come last:
+// what is decided about one must not miss what came with it, above all its
+// revisions when the controller starts.
 func (b *buffer) drain() (kinds []string, changes []change, results []func(*owner)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, key := range b.order {
-		kinds = append(kinds, key.kind)
-		changes = append(changes, b.changes[key])
+	for _, sets := range []bool{false, true} {
+		for _, key := range b.order {
+			if (key.kind == kindDaemonSet) == sets {
+				kinds = append(kinds, key.kind)
+				changes = append(changes, b.changes[key])
+			}
+		}
 	}
 	results = b.results
 	if len(b.order) > 0 {

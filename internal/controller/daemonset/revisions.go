@@ -143,7 +143,13 @@ func (w *revisionWriter) create(ctx context.Context, r *appsv1.ControllerRevisio
 	}
 	w.fresh[created.UID] = created
 	w.result.hash = history.HashOf(created)
-	return nil
+	if created.Revision >= r.Revision {
+		return nil
+	}
+	// It was there, unknown to us, with a number from before.
+	next := created.DeepCopy()
+	next.Revision = r.Revision
+	return w.update(ctx, next)
 }
 
 // existing looks at the revision whose name is taken. If it holds another

@@ -46,6 +46,30 @@ func TestOldRevisionsAreCleanedUp(t *testing.T) {
 	})
 }
 
+// A template that changed, or came back, while no controller ran gets the next
+// number: a controller that starts knows the revisions before it numbers one.
+func TestRevisionsAreNumberedOnAfterARestart(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	stop := startController(t, a)
+	a.add(testDaemonSet("logs"))
+	first := settled(t, a, "logs", 1).Spec.Template.Spec.Containers[0].Image
+	for i, image := range []string{"demo:v2", "demo:v3", first} {
+		stop()
+		setImage(t, a, "logs", image)
+		stop = startController(t, a)
+		settled(t, a, "logs", 1)
+		var newest int64
+		for _, n := range revisionNumbers(a) {
+			newest = max(newest, n)
+		}
+		if numbers := revisionNumbers(a); newest != int64(i+2) || len(numbers) != min(i+2, 3) {
+			t.Errorf("after %s the revisions are %v, want %d as the newest of %d", image, numbers, i+2, min(i+2, 3))
+		}
+	}
+	stop()
+}
+
 // Two revisions with the present template become one; pods of the other get its
 // hash and stay.
 func TestDuplicateRevisionsAreMerged(t *testing.T) {
