@@ -217,7 +217,7 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 			used[hashOf(p)] = true
 		}
 	}
-	spare, same := 0, 0
+	spare, same, numbers := 0, 0, map[int64]string{}
 	for _, r := range s.Revisions {
 		if ownerOf(r) != d.UID {
 			if ownerOf(r) == "" && selects(d, r) {
@@ -225,6 +225,10 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 			}
 			continue
 		}
+		if twin, taken := numbers[r.Revision]; taken {
+			out = append(out, fmt.Sprintf("has two revisions number %d, %s and %s", r.Revision, min(twin, r.Name), max(twin, r.Name)))
+		}
+		numbers[r.Revision] = r.Name
 		if newest == nil || r.Revision > newest.Revision {
 			newest = r
 		}

@@ -100,6 +100,10 @@ func TestUnsettled(t *testing.T) {
 			template("t0")(s.set)
 			l.Revisions = append(l.Revisions, s.revision(0))
 		}, []string{"DaemonSet agent: keeps 1 old revisions that no pod has, its limit is 0"}},
+		{"two revisions with one number", func(s *story, l *State) {
+			template("t0")(s.set)
+			l.Revisions = append(l.Revisions, s.revision(1))
+		}, []string{"DaemonSet agent: has two revisions number 1, agent-t0 and agent-t1"}},
 		{"a DaemonSet that does not go", func(_ *story, l *State) { l.Sets[0].DeletionTimestamp = &metav1.Time{} },
 			[]string{"DaemonSet agent: is still on its way out"}},
 	} {
