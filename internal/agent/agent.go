@@ -200,7 +200,8 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return nil, err
 	}
 	if !a.cfg.ForeignNetwork {
-		if n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client}); err != nil {
+		n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -236,7 +237,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
-		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.thresholds,
+		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.thresholds, Network: a.networkCondition(n),
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)

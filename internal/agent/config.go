@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/everynode/everynode/internal/agent/network"
+
 	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
@@ -59,6 +61,8 @@ type Config struct {
 	ForeignServices bool
 	// ForeignNetwork leaves the CNI configuration and the routes to pods to somebody else, such as a network daemon.
 	ForeignNetwork bool
+	// NetworkMode is how packets get to pods on other nodes otherwise; the default is network.Auto.
+	NetworkMode network.Mode
 	// Port is where the agent serves logs and exec; the default is 10250.
 	Port int32
 	// Version is the version of the agent that the node reports, such as v1.37.2.

@@ -15,10 +15,13 @@ import (
 // dnsPort is where name servers answer.
 const dnsPort = 53
 
+// namesOwn says whether this node answers its pods' questions itself.
+func (a *Agent) namesOwn() bool { return !a.cfg.ForeignDNS && len(a.cfg.ClusterDNS) > 0 }
+
 // newNames prepares the node's name server; nil if somebody else answers.
 func (a *Agent) newNames(s *sources) (*dns.Server, error) {
-	if a.cfg.ForeignDNS || len(a.cfg.ClusterDNS) == 0 {
-		return nil, network.HoldAddresses(nil)
+	if !a.namesOwn() {
+		return nil, nil
 	}
 	var addresses []netip.Addr
 	var listen []netip.AddrPort

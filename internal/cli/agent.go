@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent"
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/version"
@@ -42,12 +43,11 @@ only the first time; after that the node has a certificate of its own.`,
 			if address == nil {
 				return fmt.Errorf("--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip)
 			}
-			switch podNet {
-			case "auto":
-			case "none":
-				c.ForeignNetwork = true
-			default:
-				return fmt.Errorf("unknown --pod-network %q; use auto or none", podNet)
+			var err error
+			if c.ForeignNetwork = podNet == "none"; !c.ForeignNetwork {
+				if c.NetworkMode, err = network.ParseMode(podNet); err != nil {
+					return fmt.Errorf("--pod-network: %w", err)
+				}
 			}
 			if nameServer != "auto" && nameServer != "none" {
 				return fmt.Errorf("unknown --name-server %q; use auto or none", nameServer)
@@ -61,12 +61,14 @@ only the first time; after that the node has a certificate of its own.`,
 			if c.Token == "" {
 				c.Token = os.Getenv(local.TokenVariable)
 			}
-			var err error
 			if c.Taints, err = parseTaints(taints); err != nil {
 				return err
 			}
 			a, err := agent.New(c)
 			if err != nil {
+				return err
+			}
+			if err := a.Withdraw(cmd.Context()); err != nil {
 				return err
 			}
 			return a.Run(cmd.Context())
@@ -83,7 +85,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
-	f.StringVar(&podNet, "pod-network", "auto", "who connects the pods: auto (Everynode) or none (a network daemon of yours)")
+	f.StringVar(&podNet, "pod-network", "auto", "how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or none (by a network daemon of yours)")
 	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
 	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
 	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")

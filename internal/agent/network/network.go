@@ -36,6 +36,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Mode says how packets get to the pods of other nodes; Auto if empty.
 	Mode Mode
+	// Changed is called when State has changed; nil for nobody.
+	Changed func()
 	// ConfDir is where the CNI configuration goes; DefaultConfDir if empty.
 	ConfDir string
 }
@@ -165,8 +167,12 @@ func (n *Network) conclude(err error) {
 		return
 	}
 	n.mu.Lock()
+	before := n.state
 	n.state = State{Known: true, Problem: err}
 	n.mu.Unlock()
+	if n.config.Changed != nil && (!before.Known || (before.Problem == nil) != (err == nil)) {
+		n.config.Changed()
+	}
 }
 
 func (n *Network) poke() {

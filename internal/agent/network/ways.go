@@ -25,7 +25,7 @@ func ParseMode(text string) (Mode, error) {
 	if m := Mode(text); slices.Contains([]Mode{Auto, HostGateway, VXLAN}, m) {
 		return m, nil
 	}
-	return "", fmt.Errorf("unknown pod network %q; use %s, %s or %s", text, Auto, HostGateway, VXLAN)
+	return "", fmt.Errorf("unknown pod network %q; use %s, %s, %s or none", text, Auto, HostGateway, VXLAN)
 }
 
 // way is a route of the machine, as far as it tells how nodes are reached.

@@ -222,3 +222,22 @@ func TestSetCondition(t *testing.T) {
 		t.Errorf("conditions %v", status.Conditions)
 	}
 }
+
+func TestNetworkCondition(t *testing.T) {
+	known := func(network Condition) facts {
+		return facts{machine: testMachine(), runtime: goodReady, network: &network}
+	}
+	status := build(testConfig(), corev1.NodeStatus{}, facts{machine: testMachine(), runtime: goodReady}, pressures{}, noon)
+	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Type != "" {
+		t.Errorf("before anything is known the condition is %v", got)
+	}
+	status = build(testConfig(), status, known(Condition{Reason: "PodNetworkNotReady", Message: "no route"}), pressures{}, noon)
+	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Status != corev1.ConditionTrue || got.Message != "no route" {
+		t.Errorf("a network that is not as it should be gives %v", got)
+	}
+	later := noon.Add(time.Minute)
+	status = build(testConfig(), status, known(Condition{OK: true, Reason: "PodNetworkReady"}), pressures{}, later)
+	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Status != corev1.ConditionFalse || !got.LastTransitionTime.Time.Equal(later) {
+		t.Errorf("when it is well again the condition is %v", got)
+	}
+}

@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/everynode/everynode/internal/agent/network"
+	"github.com/everynode/everynode/internal/agent/nodestatus"
+)
+
+// Withdraw takes back what earlier runs of the agent made on this machine and what its configuration now leaves to
+// somebody else: the pod network, and the addresses of the name server.
+func (a *Agent) Withdraw(ctx context.Context) error {
+	if a.cfg.ForeignNetwork {
+		if err := network.Leave(ctx, network.DefaultConfDir); err != nil {
+			return fmt.Errorf("leave the pod network to somebody else: %w", err)
+		}
+	}
+	if !a.namesOwn() {
+		if err := network.HoldAddresses(nil); err != nil {
+			return fmt.Errorf("leave the answering of names to somebody else: %w", err)
+		}
+	}
+	return nil
+}
+
+// networkCondition says how the pod network is; nil where somebody else keeps it, who has a say about it then.
+func (a *Agent) networkCondition(n *node) func() (nodestatus.Condition, bool) {
+	if a.cfg.ForeignNetwork {
+		return nil
+	}
+	return func() (nodestatus.Condition, bool) {
+		if n.network == nil {
+			return nodestatus.Condition{}, false
+		}
+		state := n.network.State()
+		if state.Problem != nil {
+			return nodestatus.Condition{Reason: "PodNetworkNotReady", Message: state.Problem.Error()}, true
+		}
+		return nodestatus.Condition{OK: true, Reason: "PodNetworkReady", Message: "the paths to the pods of other nodes are there"}, state.Known
+	}
+}
