@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/scheduler/cache"
 )
@@ -71,9 +73,11 @@ func (w clientWriter) Delete(ctx context.Context, pod *corev1.Pod) error {
 
 // binder holds the writes to be done. Bindings go before everything else: a pod waits for them.
 type binder struct {
-	writer Writer
-	events *recorder
-	inbox  *inbox
+	writer  Writer
+	events  *recorder
+	inbox   *inbox
+	clock   clock.PassiveClock
+	metrics *metrics
 
 	mu       sync.Mutex
 	ready    *sync.Cond
@@ -82,8 +86,8 @@ type binder struct {
 	stopped  bool
 }
 
-func newBinder(writer Writer, events *recorder, inbox *inbox) *binder {
-	b := &binder{writer: writer, events: events, inbox: inbox}
+func newBinder(writer Writer, events *recorder, inbox *inbox, clock clock.PassiveClock, metrics *metrics) *binder {
+	b := &binder{writer: writer, events: events, inbox: inbox, clock: clock, metrics: metrics}
 	b.ready = sync.NewCond(&b.mu)
 	return b
 }
@@ -130,13 +134,24 @@ func (b *binder) add(list *[]func(context.Context), write func(context.Context))
 	b.ready.Signal()
 }
 
+// attempt is what is counted of an attempt to schedule a pod.
+type attempt struct {
+	number        int
+	known, begins time.Time
+}
+
 // bind writes the binding of an assumed pod; a failure goes to the inbox.
-func (b *binder) bind(pod *cache.Pod, nodeName string) {
+func (b *binder) bind(pod *cache.Pod, nodeName string, a attempt) {
 	b.add(&b.bindings, func(ctx context.Context) {
-		if err := b.writer.Bind(ctx, pod.Object, nodeName); err != nil {
+		err := b.writer.Bind(ctx, pod.Object, nodeName)
+		now := b.clock.Now()
+		if err != nil {
+			b.metrics.attempted(resultError, now.Sub(a.begins))
 			b.inbox.put(message{kind: kindOutcome, uid: pod.UID, err: err})
 			return
 		}
+		b.metrics.attempted(resultScheduled, now.Sub(a.begins))
+		b.metrics.placed(a.number, now.Sub(a.known))
 		klog.FromContext(ctx).V(2).Info("Bound pod", "pod", klog.KObj(pod.Object), "node", nodeName)
 		b.events.scheduled(pod.Object, nodeName)
 	})

@@ -45,6 +45,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.drain(ctx)
+		l.binder.metrics.waiting(l.queue.Lengths())
 		if pod := l.queue.Pop(l.clock.Now()); pod != nil {
 			l.schedule(ctx, pod)
 			continue
@@ -170,16 +171,20 @@ func (l *loop) onFailedBinding(ctx context.Context, m message) {
 func (l *loop) schedule(ctx context.Context, pod *cache.Pod) {
 	logger := klog.FromContext(ctx)
 	view := placement.View{Cache: l.cache, Nominated: l.nominated}
+	try := attempt{begins: l.clock.Now()}
+	try.number, try.known = l.queue.History(pod.UID)
 	result := l.placer.Place(pod, view)
+	l.binder.metrics.algorithmSeconds.Observe(l.clock.Since(try.begins).Seconds())
 	if result.Node != "" {
 		logger.V(4).Info("Placed pod", "pod", klog.KObj(pod.Object), "node", result.Node)
 		l.cache.Assume(pod, result.Node)
 		l.nominated.Delete(pod.UID)
 		l.queue.Changed(result.Node, cache.PodAdded, l.clock.Now())
-		l.binder.bind(pod, result.Node)
+		l.binder.bind(pod, result.Node, try)
 		return
 	}
 	l.park(ctx, pod, &result.Diagnosis, view)
+	l.binder.metrics.attempted(resultUnschedulable, l.clock.Since(try.begins))
 }
 
 // ours reports whether a pod without a node is to be scheduled here and now.

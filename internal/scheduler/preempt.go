@@ -26,6 +26,7 @@ func (l *loop) park(ctx context.Context, pod *cache.Pod, diagnosis *placement.Di
 		l.binder.report(pod, corev1.PodReasonUnschedulable, text, l.keptNomination(pod, diagnosis))
 		return
 	}
+	l.binder.metrics.preempted(len(preemption.Victims))
 	for _, displaced := range preemption.Displaced {
 		l.nominated.Delete(displaced.UID)
 		l.binder.nominate(displaced, "")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -41,6 +42,8 @@ type Config struct {
 	Seed uint64
 	// Queue sets the delays of retries.
 	Queue queue.Config
+	// Registerer takes the metrics; nil keeps them to itself.
+	Registerer prometheus.Registerer
 }
 
 // Validate reports what is missing.
@@ -81,8 +84,12 @@ func New(config Config) (*Scheduler, error) {
 	if config.Workers == 0 {
 		config.Workers = 24
 	}
+	metrics, err := newMetrics(config.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
+	}
 	s := &Scheduler{config: config, inbox: newInbox(), events: newRecorder(config.Events, config.Clock)}
-	s.binder = newBinder(config.Writer, s.events, s.inbox)
+	s.binder = newBinder(config.Writer, s.events, s.inbox, config.Clock, metrics)
 	s.loop = newLoop(config, s.inbox, s.binder, s.events)
 	return s, nil
 }

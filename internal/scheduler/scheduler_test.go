@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,8 +30,10 @@ import (
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
-	stop   context.CancelFunc
-	ended  chan error
+	// metrics has what the scheduler counts.
+	metrics *prometheus.Registry
+	stop    context.CancelFunc
+	ended   chan error
 	// refuse, if set, makes bindings fail.
 	refuse func(podName string) error
 }
@@ -56,12 +59,12 @@ func (s sharedInformers) GetInformer(_ context.Context, obj client.Object, _ ...
 // start runs a scheduler over the given objects.
 func start(t *testing.T, objects ...runtime.Object) *cluster {
 	t.Helper()
-	c := &cluster{t: t, client: fake.NewClientset(objects...), ended: make(chan error, 1)}
+	c := &cluster{t: t, client: fake.NewClientset(objects...), ended: make(chan error, 1), metrics: prometheus.NewRegistry()}
 	c.client.PrependReactor("create", "pods", c.bind)
 	ctx, cancel := context.WithCancel(t.Context())
 	c.stop = cancel
 	factory := informers.NewSharedInformerFactory(c.client, 0)
-	s, err := New(Config{Informers: sharedInformers{factory}, Writer: NewWriter(c.client), Events: NewEventSink(c.client), Workers: 4})
+	s, err := New(Config{Informers: sharedInformers{factory}, Writer: NewWriter(c.client), Events: NewEventSink(c.client), Workers: 4, Registerer: c.metrics})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func (c *control) addGarbageCollector() error {
 func (c *control) addScheduler() error {
 	s, err := scheduler.New(scheduler.Config{
 		Informers: c.manager.GetCache(), Writer: schedulerWriter{scheduler.NewWriter(c.client), c.inside},
-		Events: schedulerEvents{scheduler.NewEventSink(c.client), c.inside},
+		Events: schedulerEvents{scheduler.NewEventSink(c.client), c.inside}, Registerer: c.options.Metrics,
 	})
 	if err != nil {
 		return err

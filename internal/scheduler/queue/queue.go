@@ -55,6 +55,7 @@ type item struct {
 	place    place
 	index    int // in its heap
 	attempts int
+	entered  time.Time // when it was added
 	since    time.Time // when it entered the active or back-off place
 	failed   time.Time // when the last attempt ended
 	sequence uint64
@@ -84,7 +85,7 @@ func New(config Config) *Queue {
 func (q *Queue) Add(pod *cache.Pod, specChanged bool, now time.Time) {
 	known := q.items[pod.UID]
 	if known == nil {
-		known = &item{}
+		known = &item{entered: now}
 		q.items[pod.UID] = known
 		known.pod = pod
 		q.activate(known, now)
@@ -105,6 +106,14 @@ func (q *Queue) Get(uid types.UID) *cache.Pod {
 		return known.pod
 	}
 	return nil
+}
+
+// History returns how often a pod was popped, and since when it is known.
+func (q *Queue) History(uid types.UID) (attempts int, since time.Time) {
+	if known := q.items[uid]; known != nil {
+		return known.attempts, known.entered
+	}
+	return 0, time.Time{}
 }
 
 // Delete forgets a pod: it was bound, deleted, or is no longer ours.
