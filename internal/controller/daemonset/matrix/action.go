@@ -127,6 +127,11 @@ type Config struct {
 	// ExpectationsTimeout is how long a cell waits for the event that shows its
 	// action done. Default 5 minutes.
 	ExpectationsTimeout time.Duration
+	// SeenTimeout is how long a cell waits to see a pod that was created. After
+	// that it creates the pod again by the same name, and so learns whether it
+	// still is: one that went before a watch was read anew is never seen. Default
+	// 10 s.
+	SeenTimeout time.Duration
 	// FailedPodBackoff and MaxFailedPodBackoff are the shortest and longest time
 	// between two deletions of failed pods on one node. Default 1 s and 15 min.
 	FailedPodBackoff, MaxFailedPodBackoff time.Duration
@@ -151,6 +156,7 @@ func (c Config) withDefaults() Config {
 		c.BurstReplicas = 250
 	}
 	set(&c.ExpectationsTimeout, 5*time.Minute)
+	set(&c.SeenTimeout, 10*time.Second)
 	set(&c.FailedPodBackoff, time.Second)
 	set(&c.MaxFailedPodBackoff, 15*time.Minute)
 	set(&c.RetryDelay, 5*time.Millisecond)

@@ -176,12 +176,16 @@ func (c *cell) remove(p *trackedPod) {
 	p.cell = nil
 }
 
-// expire drops expectations that were never met.
-func (c *cell) expire(now time.Time) {
+// expire drops expectations that were never met. A pod that was created and not
+// seen may be there: the next try must meet it.
+func (c *cell) expire(now time.Time, keepName time.Duration) {
 	if !c.unansweredUntil.After(now) {
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 	}
 	if c.creating.name != "" && !c.creating.until.After(now) {
+		if c.creating.answered {
+			c.unanswered, c.unansweredUntil = c.creating.name, now.Add(keepName)
+		}
 		c.creating = creation{}
 	}
 	for _, p := range c.pods {

@@ -45,5 +45,7 @@
 //     from the first cells of a group; a step that takes a moment changes none.
 //   - A pod is up to date when it carries the row's revision, whoever made it.
 //   - A cell with an action in flight waits for the pod's own event, for a failed
-//     outcome, or for Config.ExpectationsTimeout; the other cells move on.
+//     outcome, or for Config.ExpectationsTimeout; the other cells move on. A pod
+//     that was created and is not seen for Config.SeenTimeout is created again
+//     by the same name, which is harmless if it is there.
 package matrix

@@ -60,7 +60,7 @@ func (m *Matrix) answer(c *cell, o Outcome, pod types.UID) {
 			c.creating = creation{}
 			return
 		}
-		c.creating.answered, c.creating.uid = true, pod
+		c.creating.answered, c.creating.uid, c.creating.until = true, pod, m.now.Add(m.cfg.SeenTimeout)
 		return
 	case Unknown:
 		c.unanswered, c.unansweredUntil = name, m.now.Add(m.cfg.ExpectationsTimeout)

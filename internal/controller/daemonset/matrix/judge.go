@@ -199,7 +199,7 @@ func (j *judgement) countRollout() {
 }
 
 // surging tells whether the successor of the one old pod is on its way or not
-// available yet.
+// available yet, or an earlier one may still run.
 func (j *judgement) surging() bool {
 	switch {
 	case j.oldLive != 1 || j.newLive > 1:
@@ -207,7 +207,7 @@ func (j *judgement) surging() bool {
 	case j.newLive == 1:
 		return !j.isAvailable(j.oldestNew)
 	}
-	return j.cell.creating.name != ""
+	return j.cell.creating.name != "" || j.leaving > 0
 }
 
 // stranded: the Node object is gone. A bound pod is for the pod garbage

@@ -288,7 +288,7 @@ func (m *Matrix) Tick(now time.Time) {
 			m.touch(t.Owner.row)
 			continue
 		}
-		t.Owner.cell.expire(m.now)
+		t.Owner.cell.expire(m.now, m.cfg.ExpectationsTimeout)
 		m.refresh(t.Owner.cell)
 	}
 }
