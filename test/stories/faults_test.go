@@ -2,10 +2,12 @@ package stories
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -30,24 +32,54 @@ func killAgent(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: killagent NODE")
 	}
-	ts.Check(syscall.Kill(agentPID(ts, args[0]), syscall.SIGKILL))
+	killProcess(ts, args[0], "agent")
 }
 
-// agentPID is the process of a node's agent.
-func agentPID(ts *testscript.TestScript, node string) int {
+// killRuntime NODE does the same to its container runtime.
+func killRuntime(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: killruntime NODE")
+	}
+	killProcess(ts, args[0], "containerd")
+}
+
+// killNode NODE ends every process of a node at once, as a power cut does; it boots again.
+func killNode(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: killnode NODE")
+	}
+	killProcess(ts, args[0], "init")
+}
+
+// killProcess kills a process of a node. One that has ended already is being
+// started again, so it waits for that one.
+func killProcess(ts *testscript.TestScript, node, name string) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		err := syscall.Kill(nodeProcess(ts, node, name), syscall.SIGKILL)
+		if errors.Is(err, syscall.ESRCH) && time.Now().Before(deadline) {
+			continue
+		}
+		ts.Check(err)
+		return
+	}
+}
+
+// nodeProcess is the process of a node that its cluster's records call agent, containerd or init.
+func nodeProcess(ts *testscript.TestScript, node, name string) int {
 	data, err := os.ReadFile(filepath.Join(ts.Getenv("DATA"), "local.json"))
 	ts.Check(err)
 	var state struct {
-		Nodes map[string]struct {
-			Agent struct {
-				PID int `json:"pid"`
-			} `json:"agent"`
-		} `json:"nodes"`
+		Nodes map[string]map[string]json.RawMessage `json:"nodes"`
 	}
 	ts.Check(json.Unmarshal(data, &state))
-	pid := state.Nodes[node].Agent.PID
-	if pid == 0 {
-		ts.Fatalf("no agent of %s is known", node)
+	var process struct {
+		PID int `json:"pid"`
 	}
-	return pid
+	if raw, ok := state.Nodes[node][name]; ok {
+		ts.Check(json.Unmarshal(raw, &process))
+	}
+	if process.PID == 0 {
+		ts.Fatalf("no %s of %s is known", name, node)
+	}
+	return process.PID
 }

@@ -80,7 +80,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 		Setup: func(e *testscript.Env) error { return startCluster(e, binary, runtime) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
-			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent,
+			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
 		},
 		Condition: func(name string) (bool, error) {

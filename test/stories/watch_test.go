@@ -90,7 +90,7 @@ func agent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 || signals[args[0]] == 0 {
 		ts.Fatalf("usage: agent stop|start NODE")
 	}
-	pid := agentPID(ts, args[1])
+	pid := nodeProcess(ts, args[1], "agent")
 	ts.Check(syscall.Kill(pid, signals[args[0]]))
 	if args[0] == "stop" {
 		ts.Defer(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // else it takes no orders to end
