@@ -48,6 +48,14 @@ test: deps build ## Run every test.
 bench: build ## Measure with simulated nodes and print a table.
 	@$(GO) run ./test/scale
 
+SEED   ?= 1
+ROUNDS ?= 20
+JOBS   ?= 2
+
+.PHONY: chaos
+chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200).
+	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS)
+
 .PHONY: package
 package: build ## Make a Debian package of bin/everynode in bin/.
 	@hack/package.sh $(VERSION)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,6 +75,11 @@ func (u *user) do(ctx context.Context, s plan.Step) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	what, err := u.step(ctx, s)
+	// When nobody was there, or somebody else was faster, the step is still to be taken.
+	for (errors.Is(err, syscall.ECONNREFUSED) || apierrors.IsConflict(err)) && ctx.Err() == nil {
+		sleep(ctx, 20*time.Millisecond)
+		what, err = u.step(ctx, s)
+	}
 	switch {
 	case what == "" && err == nil: // there was nothing to do it to
 	case err != nil:
