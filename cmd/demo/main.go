@@ -11,12 +11,16 @@
 //	sleep [SECONDS|DURATION]                             does nothing, for ever when no time is given
 //	ignore-term                                          does nothing and stays at SIGTERM and SIGINT
 //	fail [--after 1s] [--code 1]                         ends with that status
+//	fork                                                 starts processes until it may not, and goes on trying
+//	flood                                                prints as much as it can
+//	fill FILE MIB                                        writes so many megabytes and stays
 //
 // Tools, for `kubectl exec` and for commands in manifests:
 //
 //	cat FILE...    ls [DIR]...    env    version    true    false
 //	write FILE TEXT...            rm FILE...        echo TEXT...
 //	resolve NAME                  get URL
+//	tar -cf - FILE...             tar -xf - [-C DIR]      test -d|-e PATH
 //	api PATH                      asks the API server as the pod's service account
 //	lookup a|srv|cname|ptr|txt NAME   (an address for ptr)
 //
@@ -49,6 +53,7 @@ func init() {
 		"sleep": sleep, "ignore-term": ignoreTerm, "fail": fail,
 		"cat": cat, "ls": ls, "env": env, "version": version, "true": succeed, "false": exitFalse,
 		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "get": get, "api": api,
+		"tar": tarCommand, "test": test, "fork": forkForever, "flood": flood, "fill": fillFile,
 	}
 }
 
