@@ -287,7 +287,7 @@ func (c *cluster) agentArgs(node Node) []string {
 	return []string{
 		"agent", "--server", c.plan.NodesURL(), "--node-name", node.Name, "--node-ip", node.IP.String(),
 		"--data-dir", nodeDataDir, "--runtime-endpoint", "unix://" + containerdSocket,
-		"--cgroup-root", c.plan.NodeCgroup(node.Name),
+		"--cgroup-root", c.plan.NodeCgroup(node.Name), "--pod-network", c.plan.PodNetwork,
 		// The nodes share a machine that is somebody's own: how full it is says nothing about the pods, and an image that came
 		// with the cluster could not be had again.
 		"--eviction-hard", "none", "--image-gc-high-threshold", "100",
