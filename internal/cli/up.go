@@ -55,6 +55,7 @@ in the background until "everynode down".`,
 	f.IntVar(&o.Nodes, "nodes", local.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
 	f.StringVar((*string)(&o.Runtime), "runtime", string(local.RuntimeAuto), "what nodes are made of: containerd, simulated, or auto for containerd where this machine can")
 	f.IntVar(&o.APIPort, "api-port", local.DefaultAPIPort, "port of the API on 127.0.0.1")
+	f.StringVar(&o.PodNetwork, "pod-network", local.DefaultPodNetwork, "how the nodes connect their pods: auto, host-gw, vxlan, or none (a network daemon of yours)")
 	f.BoolVar(&detach, "detach", false, "go on in the background")
 	f.BoolVar(&supervise, "supervise", false, "be the background process, with progress to file "+strconv.Itoa(progressFD))
 	_ = f.MarkHidden("supervise")
@@ -80,6 +81,7 @@ func newNodeInitCommand() *cobra.Command {
 func completeUp(cmd *cobra.Command, o *local.Options) error {
 	for flag, reset := range map[string]func(){
 		"nodes": func() { o.Nodes = 0 }, "runtime": func() { o.Runtime = "" }, "api-port": func() { o.APIPort = 0 },
+		"pod-network": func() { o.PodNetwork = "" },
 	} {
 		if !cmd.Flags().Changed(flag) {
 			reset()

@@ -212,6 +212,9 @@ func (c *cluster) becomeReady(ctx context.Context, booted []<-chan error) error 
 			return "", err
 		}
 		table = nodesTable(nodes)
+		if c.plan.PodNetwork == foreignPodNetwork {
+			return fmt.Sprintf("%d of %d joined, to be ready with a network daemon", len(nodes), c.plan.nodeCount()), nil
+		}
 		return fmt.Sprintf("%d of %d ready", len(nodes), c.plan.nodeCount()), nil
 	})
 	if err != nil {

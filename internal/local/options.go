@@ -3,6 +3,8 @@ package local
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Runtime says what a node is made of.
@@ -23,6 +25,16 @@ const DefaultNodes = 3
 // DefaultAPIPort is where a new cluster's API listens.
 const DefaultAPIPort = 6443
 
+// DefaultPodNetwork is how a new cluster's nodes connect their pods, and
+// foreignPodNetwork leaves that to somebody else.
+const (
+	DefaultPodNetwork = "auto"
+	foreignPodNetwork = "none"
+)
+
+// podNetworks are the ways that an agent knows.
+var podNetworks = []string{DefaultPodNetwork, "host-gw", "vxlan", foreignPodNetwork}
+
 // maxNodes is what one /24 holds besides the gateway, the network and the
 // broadcast address.
 const maxNodes = 253
@@ -38,6 +50,9 @@ type Options struct {
 	Runtime Runtime
 	// APIPort is the port of the API on 127.0.0.1.
 	APIPort int
+	// PodNetwork is how nodes connect their pods to those of other nodes: auto,
+	// host-gw, vxlan, or none for a network daemon that the user brings.
+	PodNetwork string
 	// Executable is this program's file; it is started again as the server and
 	// the agents.
 	Executable string
@@ -60,6 +75,12 @@ func (o Options) complete(last *State) (Options, error) {
 		if o.APIPort == 0 {
 			o.APIPort = last.Plan.APIPort
 		}
+		if o.PodNetwork == "" {
+			o.PodNetwork = last.Plan.PodNetwork
+		}
+	}
+	if o.PodNetwork == "" {
+		o.PodNetwork = DefaultPodNetwork
 	}
 	if o.Nodes == 0 {
 		o.Nodes = DefaultNodes
@@ -81,6 +102,9 @@ func (o Options) validate() error {
 		return fmt.Errorf("%d nodes: a cluster needs at least one; use --nodes 1 or more", o.Nodes)
 	case o.APIPort < 1 || o.APIPort > 65535:
 		return fmt.Errorf("port %d does not exist; use --api-port 1 to 65535", o.APIPort)
+	}
+	if !slices.Contains(podNetworks, o.PodNetwork) {
+		return fmt.Errorf("unknown pod network %q; use --pod-network %s", o.PodNetwork, strings.Join(podNetworks, ", "))
 	}
 	switch o.Runtime {
 	case RuntimeAuto, RuntimeContainerd, RuntimeSimulated:

@@ -18,6 +18,8 @@ type Plan struct {
 	APIPort  int     `json:"apiPort"`
 	Nodes    []Node  `json:"nodes,omitempty"`
 	Simulate int     `json:"simulate,omitempty"`
+	// PodNetwork is given to the agents.
+	PodNetwork string `json:"podNetwork,omitempty"`
 	// Subnet holds the nodes and, as its last host, the gateway: the host's
 	// end, where the nodes reach the API.
 	Subnet  netip.Prefix `json:"subnet,omitzero"`
@@ -38,7 +40,7 @@ func clusterID(dataDir string) string {
 
 // newPlan lays out a cluster. subnet is used by RuntimeContainerd only.
 func newPlan(o Options, runtime Runtime, subnet netip.Prefix) Plan {
-	p := Plan{ID: clusterID(o.DataDir), DataDir: o.DataDir, Runtime: runtime, APIPort: o.APIPort}
+	p := Plan{ID: clusterID(o.DataDir), DataDir: o.DataDir, Runtime: runtime, APIPort: o.APIPort, PodNetwork: o.PodNetwork}
 	if runtime == RuntimeSimulated {
 		p.Simulate = o.Nodes
 		return p

@@ -66,7 +66,7 @@ func TestPickSubnet(t *testing.T) {
 }
 
 func TestOptionsComplete(t *testing.T) {
-	last := &State{Plan: newPlan(Options{DataDir: "/d", Nodes: 5, APIPort: 7000}, RuntimeSimulated, netip.Prefix{})}
+	last := &State{Plan: newPlan(Options{DataDir: "/d", Nodes: 5, APIPort: 7000, PodNetwork: "vxlan"}, RuntimeSimulated, netip.Prefix{})}
 	for _, tc := range []struct {
 		name string
 		o    Options
@@ -74,12 +74,13 @@ func TestOptionsComplete(t *testing.T) {
 		want Options
 		err  string
 	}{
-		{"a new cluster", Options{DataDir: "/d"}, nil, Options{DataDir: "/d", Nodes: 3, Runtime: RuntimeAuto, APIPort: 6443}, ""},
-		{"as it was", Options{DataDir: "/d"}, last, Options{DataDir: "/d", Nodes: 5, Runtime: RuntimeSimulated, APIPort: 7000}, ""},
-		{"changed", Options{DataDir: "/d", Nodes: 2, APIPort: 1}, last, Options{DataDir: "/d", Nodes: 2, Runtime: RuntimeSimulated, APIPort: 1}, ""},
+		{"a new cluster", Options{DataDir: "/d"}, nil, Options{DataDir: "/d", Nodes: 3, Runtime: RuntimeAuto, APIPort: 6443, PodNetwork: "auto"}, ""},
+		{"as it was", Options{DataDir: "/d"}, last, Options{DataDir: "/d", Nodes: 5, Runtime: RuntimeSimulated, APIPort: 7000, PodNetwork: "vxlan"}, ""},
+		{"changed", Options{DataDir: "/d", Nodes: 2, APIPort: 1, PodNetwork: "none"}, last, Options{DataDir: "/d", Nodes: 2, Runtime: RuntimeSimulated, APIPort: 1, PodNetwork: "none"}, ""},
 		{"relative data dir", Options{DataDir: "d"}, nil, Options{}, "not an absolute path"},
 		{"negative nodes", Options{DataDir: "/d", Nodes: -1}, nil, Options{}, "at least one"},
 		{"unknown runtime", Options{DataDir: "/d", Runtime: "docker"}, nil, Options{}, "--runtime auto, containerd or simulated"},
+		{"unknown pod network", Options{DataDir: "/d", PodNetwork: "ipip"}, nil, Options{}, "--pod-network auto, host-gw, vxlan, none"},
 		{"no such port", Options{DataDir: "/d", APIPort: 70000}, nil, Options{}, "--api-port"},
 	} {
 		got, err := tc.o.complete(tc.last)

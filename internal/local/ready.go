@@ -123,7 +123,8 @@ func renewals(ctx context.Context, client kubernetes.Interface) (map[string]time
 	return renewed, nil
 }
 
-// readyNodes are the nodes of the plan that are ready, in the order of names. A
+// readyNodes are the nodes of the plan that are ready, or have joined if their
+// pods' network is somebody else's, in the order of names. A
 // node that has not given a sign of life since the cluster began says what it
 // said when the cluster ran last. Simulated nodes live in the server, under
 // names of their own.
@@ -133,7 +134,7 @@ func readyNodes(p Plan, nodes []corev1.Node, renewed map[string]time.Time, begun
 		name := nodes[i].Name
 		alive := p.Simulate > 0 ||
 			slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Name == name }) && renewed[name].After(begun)
-		if alive && nodefacts.IsReady(&nodes[i]) {
+		if alive && (p.PodNetwork == foreignPodNetwork || nodefacts.IsReady(&nodes[i])) {
 			ready = append(ready, nodes[i])
 		}
 	}

@@ -114,7 +114,7 @@ func askResize(ctx context.Context, o Options, s *State, report Report) error {
 	if err := o.validateFor(s.Plan.Runtime); err != nil {
 		return err
 	}
-	after := newPlan(Options{DataDir: o.DataDir, Nodes: o.Nodes, APIPort: s.Plan.APIPort}, s.Plan.Runtime, s.Plan.Subnet)
+	after := newPlan(Options{DataDir: o.DataDir, Nodes: o.Nodes, APIPort: s.Plan.APIPort, PodNetwork: s.Plan.PodNetwork}, s.Plan.Runtime, s.Plan.Subnet)
 	if err := writeFile(wantedFile(o.DataDir), []byte(strconv.Itoa(o.Nodes)+"\n"), 0o600); err != nil {
 		return err
 	}
