@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -59,6 +60,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	e, err := start(cfg, f)
+	if errors.Is(err, syscall.ENOSPC) {
+		return nil, fmt.Errorf("open the database in %s: %w", o.Dir, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
 	}
@@ -156,7 +160,7 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	logs := zap.NewProductionConfig()
 	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
-	logger, err := logs.Build(zap.WithFatalHook(f), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
+	logger, err := logs.Build(zap.WithFatalHook(f), zap.WithPanicHook(f), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
 	if err != nil {
 		return nil, fmt.Errorf("make the database's logger: %w", err)
 	}

@@ -44,9 +44,10 @@ func (q quiet) With(fields []zapcore.Field) zapcore.Core { return quiet{q.Core.W
 
 func (q quiet) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	switch {
-	case e.Message == "failed to update storage version", e.Message == "bootstrap failed":
+	case e.Message == "failed to update storage version", e.Message == "bootstrap failed",
+		e.Message == "failed to preallocate space when creating a new WAL":
 		return ce
-	case e.Level == zapcore.FatalLevel, e.LoggerName == "bbolt": // the backend makes these fatal
+	case e.Level >= zapcore.PanicLevel, e.LoggerName == "bbolt": // the backend makes these fatal
 		return ce
 	}
 	return q.Core.Check(e, ce)

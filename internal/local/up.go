@@ -32,6 +32,9 @@ func (e *RunningError) Error() string {
 	if e.Phase == PhaseReady {
 		return "this cluster runs already"
 	}
+	if e.PID == 0 { // it has only just begun
+		return fmt.Sprintf("another everynode is at work on this cluster (%s); wait for it", e.Phase)
+	}
 	return fmt.Sprintf("another everynode (process %d) is at work on this cluster (%s); wait for it, or stop it", e.PID, e.Phase)
 }
 
