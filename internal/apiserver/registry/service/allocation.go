@@ -69,19 +69,15 @@ func (a *allocator) begin(ctx context.Context, svc, old *corev1.Service) (generi
 	return finish, nil
 }
 
-// used is what the other Services hold.
+// used is what the other Services hold. A node port belongs to one Service, which
+// may have it for several protocols.
 type used struct {
 	addresses map[netip.Addr]string
-	ports     map[portKey]string
-}
-
-type portKey struct {
-	protocol corev1.Protocol
-	port     int32
+	ports     map[int32]string
 }
 
 func (a *allocator) taken(ctx context.Context, svc *corev1.Service) (used, error) {
-	u := used{addresses: map[netip.Addr]string{}, ports: map[portKey]string{}}
+	u := used{addresses: map[netip.Addr]string{}, ports: map[int32]string{}}
 	list, err := a.store.List(withoutNamespace(ctx), &metainternalversion.ListOptions{})
 	if err != nil {
 		return u, fmt.Errorf("list services: %w", err)
@@ -99,8 +95,11 @@ func (a *allocator) taken(ctx context.Context, svc *corev1.Service) (used, error
 		}
 		for _, p := range other.Spec.Ports {
 			if p.NodePort != 0 {
-				u.ports[portKey{p.Protocol, p.NodePort}] = name
+				u.ports[p.NodePort] = name
 			}
+		}
+		if other.Spec.HealthCheckNodePort != 0 {
+			u.ports[other.Spec.HealthCheckNodePort] = name
 		}
 	}
 	return u, nil
@@ -109,6 +108,9 @@ func (a *allocator) taken(ctx context.Context, svc *corev1.Service) (used, error
 func (a *allocator) assign(svc, old *corev1.Service, u used) error {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
+	}
+	if err := a.checkFamilies(svc); err != nil {
+		return err
 	}
 	if svc.Spec.ClusterIP != corev1.ClusterIPNone {
 		if err := a.assignAddress(svc, u); err != nil {
@@ -125,7 +127,31 @@ func (a *allocator) assign(svc, old *corev1.Service, u used) error {
 	if len(svc.Spec.IPFamilies) == 0 {
 		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
-	return assignNodePorts(svc, old, u)
+	if err := assignNodePorts(svc, old, u); err != nil {
+		return err
+	}
+	return assignHealthCheck(svc, old, u)
+}
+
+// checkFamilies refuses what needs addresses of a family that there are none of.
+func (a *allocator) checkFamilies(svc *corev1.Service) error {
+	ours := corev1.IPv4Protocol
+	if a.cidr.Addr().Is6() {
+		ours = corev1.IPv6Protocol
+	}
+	var errs field.ErrorList
+	for i, family := range svc.Spec.IPFamilies {
+		if family != ours && (family == corev1.IPv4Protocol || family == corev1.IPv6Protocol) {
+			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster"))
+		}
+	}
+	if p := svc.Spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *p, "this cluster is not configured for dual-stack services"))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return invalid(svc, errs...)
 }
 
 func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
@@ -191,45 +217,63 @@ func nth(base netip.Addr, n int) netip.Addr {
 func assignNodePorts(svc, old *corev1.Service, u used) error {
 	wants := svc.Spec.Type == corev1.ServiceTypeNodePort ||
 		svc.Spec.Type == corev1.ServiceTypeLoadBalancer && (svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
+	name := svc.Namespace + "/" + svc.Name
+	// Those that are asked for come before those that may be any.
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		if wants && p.NodePort == 0 {
-			p.NodePort = nextNodePort(old, p, u)
-			if p.NodePort == 0 {
-				return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
-			}
+		if wants && p.NodePort == 0 && old != nil {
+			p.NodePort = previousNodePort(old, p)
 		}
 		if p.NodePort == 0 {
 			continue
 		}
-		if problem := u.objection(p); problem != "" {
+		if problem := u.objection(p.NodePort, name); problem != "" {
 			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, problem))
 		}
-		u.ports[portKey{p.Protocol, p.NodePort}] = svc.Namespace + "/" + svc.Name
+		u.ports[p.NodePort] = name
+	}
+	for i := range svc.Spec.Ports {
+		if p := &svc.Spec.Ports[i]; wants && p.NodePort == 0 {
+			if p.NodePort = freePort(u); p.NodePort == 0 {
+				return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
+			}
+			u.ports[p.NodePort] = name
+		}
 	}
 	return nil
 }
 
-// objection says why a node port cannot be given, or nothing.
-func (u used) objection(p *corev1.ServicePort) string {
+// assignHealthCheck gives a Service the port at which nodes say whether they have
+// endpoints of it.
+func assignHealthCheck(svc, old *corev1.Service, u used) error {
+	if !needsHealthCheck(svc) {
+		return nil
+	}
+	if svc.Spec.HealthCheckNodePort == 0 && old != nil && needsHealthCheck(old) {
+		svc.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
+	}
+	switch port := svc.Spec.HealthCheckNodePort; {
+	case port == 0:
+		if svc.Spec.HealthCheckNodePort = freePort(u); svc.Spec.HealthCheckNodePort == 0 {
+			return apierrors.NewInternalError(errors.New("failed to allocate a HealthCheck NodePort: range is full"))
+		}
+	default:
+		if problem := u.objection(port, ""); problem != "" {
+			return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %s", port, problem))
+		}
+	}
+	return nil
+}
+
+// objection says why a node port cannot be given to a Service, or nothing.
+func (u used) objection(port int32, name string) string {
 	switch {
-	case u.ports[portKey{p.Protocol, p.NodePort}] != "":
+	case u.ports[port] != "" && u.ports[port] != name:
 		return "provided port is already allocated"
-	case p.NodePort < firstNodePort || p.NodePort > lastNodePort:
+	case port < firstNodePort || port > lastNodePort:
 		return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)
 	}
 	return ""
-}
-
-// nextNodePort is the node port that the port had before, or a free one; 0
-// when there is none.
-func nextNodePort(old *corev1.Service, p *corev1.ServicePort, u used) int32 {
-	if old != nil {
-		if port := previousNodePort(old, p); port != 0 {
-			return port
-		}
-	}
-	return freePort(u, p.Protocol)
 }
 
 // previousNodePort keeps a port's node port when an update leaves it out.
@@ -242,17 +286,18 @@ func previousNodePort(old *corev1.Service, p *corev1.ServicePort) int32 {
 	return 0
 }
 
-func freePort(u used, protocol corev1.Protocol) int32 {
+// freePort is a random port that nobody has, 0 when there is none.
+func freePort(u used) int32 {
 	const size = lastNodePort - firstNodePort + 1
 	start := rand.Int32N(size)
 	for i := range int32(size) {
-		if port := firstNodePort + (start+i)%size; u.ports[portKey{protocol, port}] == "" {
+		if port := firstNodePort + (start+i)%size; u.ports[port] == "" {
 			return port
 		}
 	}
 	return 0
 }
 
-func invalid(svc *corev1.Service, err *field.Error) error {
-	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), svc.Name, field.ErrorList{err})
+func invalid(svc *corev1.Service, errs ...*field.Error) error {
+	return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), svc.Name, field.ErrorList(errs))
 }

@@ -1,0 +1,86 @@
+package service
+
+import (
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// given assigns what a Service needs beside what others hold, and returns the error's text.
+func given(s, old *corev1.Service, ports ...int32) string {
+	u := used{addresses: map[netip.Addr]string{netip.MustParseAddr("10.96.0.9"): "default/other"}, ports: map[int32]string{}}
+	for _, p := range ports {
+		u.ports[p] = "default/other"
+	}
+	a := &allocator{cidr: netip.MustParsePrefix("10.96.0.0/24")}
+	if err := a.assign(s, old, u); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func TestNodePortsBelongToOneService(t *testing.T) {
+	s := allocated(corev1.ServiceTypeNodePort)
+	s.Spec.Ports[0].NodePort = 30005
+	const taken = `Service "s" is invalid: spec.ports[0].nodePort: Invalid value: 30005: provided port is already allocated`
+	if got := given(s, nil, 30005); got != taken {
+		t.Errorf("another service's port: %q, want %q", got, taken)
+	}
+	// The same number for two protocols is one Service's choice.
+	s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "u", Port: 80, Protocol: corev1.ProtocolUDP, NodePort: 30005})
+	if got := given(s, nil); got != "" {
+		t.Errorf("one number for two protocols: %q", got)
+	}
+	// One that may be any does not take one that is asked for further on.
+	all := make([]int32, 0, lastNodePort-firstNodePort)
+	for p := int32(firstNodePort); p <= lastNodePort; p++ {
+		if p != 30007 && p != 30008 {
+			all = append(all, p)
+		}
+	}
+	s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = 0, 30007
+	if got := given(s, nil, all...); got != "" || s.Spec.Ports[0].NodePort != 30008 {
+		t.Errorf("with two ports left: %d, %q; want 30008", s.Spec.Ports[0].NodePort, got)
+	}
+	s.Spec.Ports[0].NodePort = 29999
+	if got := given(s, nil); got != `Service "s" is invalid: spec.ports[0].nodePort: Invalid value: 29999: provided port is not in the valid range. The range of valid ports is 30000-32767` {
+		t.Errorf("outside the range: %q", got)
+	}
+}
+
+func TestHealthCheckPort(t *testing.T) {
+	s := allocated(corev1.ServiceTypeLoadBalancer)
+	if got := given(s, nil); got != "" || s.Spec.HealthCheckNodePort != 0 {
+		t.Errorf("policy Cluster: port %d, %q; want none", s.Spec.HealthCheckNodePort, got)
+	}
+	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	if got := given(s, nil); got != "" || s.Spec.HealthCheckNodePort < firstNodePort || s.Spec.HealthCheckNodePort == s.Spec.Ports[0].NodePort {
+		t.Errorf("policy Local: port %d beside node port %d, %q", s.Spec.HealthCheckNodePort, s.Spec.Ports[0].NodePort, got)
+	}
+	again := s.DeepCopy()
+	again.Spec.HealthCheckNodePort = 0
+	if got := given(again, s); got != "" || again.Spec.HealthCheckNodePort != s.Spec.HealthCheckNodePort {
+		t.Errorf("left out of an update: %d, %q; want %d", again.Spec.HealthCheckNodePort, got, s.Spec.HealthCheckNodePort)
+	}
+	if got := given(again, nil, again.Spec.HealthCheckNodePort); got == "" {
+		t.Error("another service's port is given")
+	}
+}
+
+func TestFamiliesThatThereAreNoneOf(t *testing.T) {
+	s := allocated(corev1.ServiceTypeClusterIP)
+	s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.IPFamilies = "", nil, []corev1.IPFamily{corev1.IPv6Protocol}
+	if got := given(s, nil); got != `Service "s" is invalid: spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster` {
+		t.Errorf("the other family: %q", got)
+	}
+	s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = nil, ptr.To(corev1.IPFamilyPolicyRequireDualStack)
+	if got := given(s, nil); got != `Service "s" is invalid: spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services` {
+		t.Errorf("both: %q", got)
+	}
+	s.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
+	if got := given(s, nil); got != "" || s.Spec.ClusterIP == "" || s.Spec.IPFamilies[0] != corev1.IPv4Protocol {
+		t.Errorf("both if possible: %+v, %q", s.Spec, got)
+	}
+}
