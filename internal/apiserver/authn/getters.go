@@ -4,6 +4,8 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -39,6 +41,9 @@ type clientGetters struct {
 }
 
 func (g clientGetters) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	if !possible(namespace, name) {
+		return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
+	}
 	return g.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
@@ -48,13 +53,28 @@ func (g clientGetters) GetServiceAccount(ctx context.Context, namespace, name st
 			return account, nil
 		}
 	}
+	if !possible(namespace, name) {
+		return nil, apierrors.NewNotFound(corev1.Resource("serviceaccounts"), name)
+	}
 	return g.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (g clientGetters) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	if !possible(namespace, name) {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
 	return g.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (g clientGetters) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	if !possible("", name) {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	}
 	return g.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// possible says whether an object can have this name. A client has no words for
+// one that cannot: to whoever asks, there is no such object.
+func possible(namespace, name string) bool {
+	return name != "" && len(path.IsValidPathSegmentName(name)) == 0 && len(path.IsValidPathSegmentName(namespace)) == 0
 }
