@@ -19,8 +19,8 @@ while IFS=: read -r file _ line; do
   [[ $package.$name =~ $only ]] || continue
   echo "== $package $name for $time"
   started=$SECONDS found=-
-  nice go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel "$workers" -fuzzminimizetime 5s -timeout 0 2>&1 |
-    tee "$log" | grep -vE '^(PASS|ok )|gathering baseline' | tail -n 200 || true
+  nice go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel "$workers" -fuzzminimizetime 20x -timeout 0 2>&1 |
+    tee "$log" | awk '!/^(PASS|ok )/ {print substr($0, 1, 2000); fflush()}' || true
   if ! grep -q '^ok ' "$log"; then
     failed=1 found=$(grep -oE 'testdata/fuzz/[^ ]+' "$log" | head -n 1)
     found=${found:-"see above"}
