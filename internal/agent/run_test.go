@@ -317,9 +317,15 @@ func (s stories) sandboxDies(t *testing.T) {
 	if err := s.services.Runtime.StopPodSandbox(t.Context(), list[0].Id); err != nil {
 		t.Fatal(err)
 	}
+	// Its container may be seen to die first, and be started in vain in the old sandbox.
 	s.await(t, pod.UID, "to run in a new sandbox", func(p *corev1.Pod) bool {
-		return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
+		return p.Status.ContainerStatuses[0].RestartCount >= 1 && isReady(p)
 	})
+	filter.State = &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	now, err := s.services.Runtime.ListPodSandbox(t.Context(), filter)
+	if err != nil || len(now) != 1 || now[0].Id == list[0].Id {
+		t.Errorf("sandboxes %v, %v, want a new one in place of %s", now, err, list[0].Id)
+	}
 	s.awaitEvent(t, "dies: Normal SandboxChanged Pod sandbox changed, it will be killed and re-created.")
 	s.end(t, pod, 1)
 }

@@ -179,7 +179,7 @@ func (r *report) failedInside(t *test) bool {
 // the program under test, and the variables with which a script begins.
 var noisy = regexp.MustCompile(strings.Join([]string{
 	`^\s*(=== |--- (PASS|FAIL|SKIP)|(PASS|FAIL|exit status \d+)\s*$|ok\s)`, `^FAIL\t`,
-	`^\s*[IWEF][0-9]{4} [0-9:.]+ `, `^\s*logger\.go:[0-9]+: `, `^\s*\{"(level|ts|time)"`, `^\s*time="[0-9]`,
+	`^\s*(\w+\.go:\d+: )?[IWEF][0-9]{4} [0-9:.]+`, `^\s*logger\.go:[0-9]+: `, `^\s*\{"(level|ts|time)"`, `^\s*time="[0-9]`,
 	`^\s*(testscript\.go:\d+: )?(WORK|PATH|GOTRACEBACK|HOME|TMPDIR|devnull|/|:|\$|exe)=`,
 }, "|"))
 

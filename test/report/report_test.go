@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 		{
 			name: "a test inside a test fails",
 			in: output("p", "TestA", "--- FAIL: TestA (0.1s)") +
-				output("p", "TestA/one", "I1120 16:00:00.1 x.go:1] log", "    x_test.go:5: wrong", "    logger.go:1: I1120 log") +
+				output("p", "TestA/one", "I1120 16:00:00.1 x.go:1] log", "    x_test.go:5: wrong", "    logger.go:1: I1120 log", "    worker.go:273: I1120 17:22:48.845268] log") +
 				output("p", "TestB", "    b_test.go:1: fine") + ended("pass", "p", "TestB") +
 				ended("fail", "p", "TestA/one") + ended("fail", "p", "TestA") + output("p", "", "FAIL") + ended("fail", "p", ""),
 			shown:    "FAIL  p  1.2s\n",
