@@ -84,8 +84,15 @@ func stopSupervisor(ctx context.Context, dataDir string) (*lock, error) {
 	var told Process
 	for {
 		held, err := acquireLock(dataDir)
-		if !errors.Is(err, errLocked) {
+		if err == nil {
+			// It gave the lock back, and has only to end.
+			if told.waitGone(waiting) != nil {
+				err = told.kill(ctx)
+			}
 			return held, err
+		}
+		if !errors.Is(err, errLocked) {
+			return nil, err
 		}
 		// The state is read again and again: the supervisor may only just have
 		// taken the lock, and not have written down who it is.
