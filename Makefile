@@ -71,6 +71,10 @@ answers: ## Compare a server's answers with recorded ones of kube-apiserver; ANS
 fuzz: images ## Run each fuzz test for FUZZTIME (10m) and print a table.
 	@hack/fuzz.sh
 
+.PHONY: bench-node
+bench-node: build ## Measure one real node with 100 pods; needs root and containerd.
+	@$(GO) run ./test/density
+
 .PHONY: lint
 lint: ## Check style.
 	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" go tool -modfile=tools/go.mod golangci-lint run

@@ -291,6 +291,8 @@ func (c *cluster) agentArgs(node Node) []string {
 		// The nodes share a machine that is somebody's own: how full it is says nothing about the pods, and an image that came
 		// with the cluster could not be had again.
 		"--eviction-hard", "none", "--image-gc-high-threshold", "100",
+		// Neither may a pod take all process numbers of that machine.
+		"--pod-max-pids", "1024",
 	}
 }
 

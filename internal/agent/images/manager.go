@@ -55,16 +55,23 @@ type Config struct {
 	Clock   clock.PassiveClock
 }
 
-// maxPulls bounds the pulls at one time, so that a node that starts does not choke its disk.
-const maxPulls = 5
+// maxPulls bounds the pulls from one registry at one time, so that a node that starts does not choke its disk. A pull that takes
+// longer than pullTurn does not count any more: it may hang, and must not keep the others waiting.
+const (
+	maxPulls = 5
+	pullTurn = time.Minute
+)
 
 // Manager makes images present. It is safe for concurrent use.
 type Manager struct {
-	cfg   Config
-	slots chan struct{}
+	cfg Config
+	// turn is pullTurn, but in tests.
+	turn time.Duration
 
 	mu    sync.Mutex
 	pulls map[string]*pull
+	// slots are the places for pulls, by registry.
+	slots map[string]chan struct{}
 }
 
 // pull is one pull under way. Its result may be read once done is closed.
@@ -80,7 +87,7 @@ type pull struct {
 
 // New returns a Manager.
 func New(cfg Config) *Manager {
-	return &Manager{cfg: cfg, slots: make(chan struct{}, maxPulls), pulls: map[string]*pull{}}
+	return &Manager{cfg: cfg, turn: pullTurn, slots: map[string]chan struct{}{}, pulls: map[string]*pull{}}
 }
 
 // Ensure makes the container's image present and returns it. The error is an *Error, or ctx's.
@@ -193,13 +200,12 @@ func (m *Manager) run(ctx context.Context, key string, p *pull, name string, aut
 		m.mu.Unlock()
 		close(p.done)
 	}()
-	select {
-	case m.slots <- struct{}{}:
-		defer func() { <-m.slots }()
-	case <-ctx.Done():
-		p.err = ctx.Err()
+	leave, err := m.enter(ctx, name)
+	if err != nil {
+		p.err = err
 		return
 	}
+	defer leave()
 	p.began = m.cfg.Clock.Now()
 	var failures []string
 	for _, auth := range auths {
@@ -215,6 +221,38 @@ func (m *Manager) run(ctx context.Context, key string, p *pull, name string, aut
 	if len(failures) > 1 {
 		p.err = errors.New("[" + strings.Join(failures, ", ") + "]")
 	}
+}
+
+// enter waits for a place among the pulls from the image's registry. The place is given up by leave, or after a turn.
+func (m *Manager) enter(ctx context.Context, name string) (leave func(), err error) {
+	registry := registryOf(name)
+	m.mu.Lock()
+	slots, ok := m.slots[registry]
+	if !ok {
+		slots = make(chan struct{}, maxPulls)
+		m.slots[registry] = slots
+	}
+	m.mu.Unlock()
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	release := sync.OnceFunc(func() { <-slots })
+	turn := time.AfterFunc(m.turn, release)
+	return func() {
+		turn.Stop()
+		release()
+	}, nil
+}
+
+// registryOf is the host that the image comes from.
+func registryOf(name string) string {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return ""
+	}
+	return reference.Domain(named)
 }
 
 // inspect returns the image if it is present, else nil.

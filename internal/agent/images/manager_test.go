@@ -283,3 +283,47 @@ func TestRegistryMatches(t *testing.T) {
 		}
 	}
 }
+
+// pullInBackground begins pulls until the test ends.
+func (f *fixture) pullInBackground(t *testing.T) func(image string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	f.gate, f.begun = make(chan struct{}), make(chan struct{})
+	return func(image string) {
+		wg.Go(func() {
+			_, _ = f.manager.Ensure(ctx, &corev1.Pod{}, &corev1.Container{Image: image, ImagePullPolicy: corev1.PullAlways})
+		})
+	}
+}
+
+func TestHungPullsBlockTheirRegistryOnly(t *testing.T) {
+	f := newFixture()
+	f.manager.turn = time.Hour
+	pull := f.pullInBackground(t)
+	for n := range maxPulls {
+		pull(fmt.Sprintf("hung.io/a:%d", n))
+		<-f.begun
+	}
+	pull("hung.io/late:1")
+	pull("r.io/a:1")
+	<-f.begun
+	f.service.mu.Lock()
+	defer f.service.mu.Unlock()
+	if slices.ContainsFunc(f.pulls, func(p string) bool { return strings.Contains(p, "late") }) {
+		t.Error("more pulls from one registry run at a time than may")
+	}
+}
+
+func TestHungPullsMakeRoomAfterATurn(t *testing.T) {
+	f := newFixture()
+	f.manager.turn = time.Millisecond
+	pull := f.pullInBackground(t)
+	for n := range maxPulls + 1 {
+		pull(fmt.Sprintf("slow.io/a:%d", n))
+		<-f.begun
+	}
+}
