@@ -212,7 +212,7 @@ func (w *world) answer(a *CreatePod, o Outcome) {
 		delete(w.creating, cell)
 		return
 	}
-	e.answered, e.uid = true, uid
+	e.answered, e.uid, e.until = true, uid, w.now.Add(w.cfg.SeenTimeout)
 	w.creating[cell] = e
 }
 
