@@ -20,11 +20,10 @@ import (
 
 func newAgentCommand() *cobra.Command {
 	var (
-		c          agent.Config
-		ip, podNet string
-		nameServer string
-		services   string
-		taints     []string
+		c      agent.Config
+		ip     string
+		taints []string
+		pods   connections
 	)
 	cmd := &cobra.Command{
 		Use:   "agent --server URL --token TOKEN",
@@ -43,20 +42,10 @@ only the first time; after that the node has a certificate of its own.`,
 			if address == nil {
 				return fmt.Errorf("--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip)
 			}
-			var err error
-			if c.ForeignNetwork = podNet == "none"; !c.ForeignNetwork {
-				if c.NetworkMode, err = network.ParseMode(podNet); err != nil {
-					return fmt.Errorf("--pod-network: %w", err)
-				}
+			err := pods.apply(&c)
+			if err != nil {
+				return err
 			}
-			if nameServer != "auto" && nameServer != "none" {
-				return fmt.Errorf("unknown --name-server %q; use auto or none", nameServer)
-			}
-			c.ForeignDNS = nameServer == "none"
-			if services != "auto" && services != "none" {
-				return fmt.Errorf("unknown --service-proxy %q; use auto or none", services)
-			}
-			c.ForeignServices = services == "none"
 			c.NodeIPs, c.Version = []net.IP{address}, version.Kubernetes()
 			if c.Token == "" {
 				c.Token = os.Getenv(local.TokenVariable)
@@ -85,19 +74,46 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
-	f.StringVar(&podNet, "pod-network", "auto", "how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or none (by a network daemon of yours)")
 	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
 	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
 	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
 	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
 	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
-	f.StringVar(&services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
+	pods.addFlags(cmd, &c)
+	return cmd
+}
+
+// connections say who connects pods: to each other, to Services, and to names.
+type connections struct{ network, services, names string }
+
+func (n *connections) addFlags(cmd *cobra.Command, c *agent.Config) {
+	f := cmd.Flags()
+	f.StringVar(&n.network, "pod-network", "auto", "how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or none (by a network daemon of yours)")
+	f.StringVar(&n.services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
 	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
 	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")
-	f.StringVar(&nameServer, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")
+	f.StringVar(&n.names, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")
 	f.StringVar(&c.ResolvConf, "resolv-conf", "", "resolver file with the name servers for all other names (default /etc/resolv.conf, or systemd-resolved's own)")
-	return cmd
+}
+
+// apply checks what was chosen and tells the agent.
+func (n *connections) apply(c *agent.Config) (err error) {
+	if c.ForeignNetwork = n.network == "none"; !c.ForeignNetwork {
+		if c.NetworkMode, err = network.ParseMode(n.network); err != nil {
+			return fmt.Errorf("--pod-network: %w", err)
+		}
+	}
+	for _, choice := range []struct {
+		flag, value string
+		foreign     *bool
+	}{{"name-server", n.names, &c.ForeignDNS}, {"service-proxy", n.services, &c.ForeignServices}} {
+		if choice.value != "auto" && choice.value != "none" {
+			return fmt.Errorf("unknown --%s %q; use auto or none", choice.flag, choice.value)
+		}
+		*choice.foreign = choice.value == "none"
+	}
+	return nil
 }
 
 // parseTaints reads taints written as key=value:Effect or key:Effect.
