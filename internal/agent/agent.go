@@ -74,13 +74,26 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	n, err := a.assemble(ctx, services, client, identity)
+	// A node that shuts down in order lives on for a while after it was told to end.
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	n, err := a.assemble(life, services, client, identity)
 	if err != nil {
 		return err
 	}
-	return n.run(ctx, fail)
+	stop := context.AfterFunc(ctx, func() {
+		if a.cfg.ShutdownGrace > 0 {
+			a.newShutdown(n).run(life)
+		}
+		end(nil)
+	})
+	defer stop()
+	return n.run(life, end)
+}
+
+func (a *Agent) newShutdown(n *node) *shutdown {
+	return &shutdown{grace: a.cfg.ShutdownGrace, critical: a.cfg.ShutdownGraceCritical, pods: n.pods, clock: a.clk,
+		announce: n.reporter.ShutDown, reported: n.statuses.Reported}
 }
 
 // unlessEnded drops an error that comes from being told to end.
@@ -187,6 +200,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		})},
 		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
+		sysctls: a.cfg.AllowedUnsafeSysctls,
 	})
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
 	n.folder = a.newFolder(ctx, n.pods)

@@ -48,6 +48,11 @@ type Config struct {
 	ImageMinAge time.Duration
 	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
 	PodPIDs int64
+	// AllowedUnsafeSysctls are kernel parameters that pods may set besides the safe ones, each a name or a prefix with * behind it.
+	AllowedUnsafeSysctls []string
+	// ShutdownGrace is how long pods have to end when the agent is told to; ShutdownGraceCritical is how much of that is kept for
+	// critical pods. Without ShutdownGrace, containers run on when the agent ends.
+	ShutdownGrace, ShutdownGraceCritical time.Duration
 	// ClusterDNS are the addresses of the cluster's name servers; none means that pods resolve as the node does.
 	ClusterDNS []string
 	// ClusterDomain is the cluster's domain; the default is cluster.local.
@@ -133,6 +138,13 @@ func (c *Config) completeRoom() error {
 	}
 	if c.ImageMinAge == 0 {
 		c.ImageMinAge = 2 * time.Minute
+	}
+	if c.ShutdownGraceCritical < 0 || c.ShutdownGraceCritical > c.ShutdownGrace {
+		return fmt.Errorf("--shutdown-grace-period-critical-pods %s is not between 0 and --shutdown-grace-period %s",
+			c.ShutdownGraceCritical, c.ShutdownGrace)
+	}
+	if err := checkSysctls(c.AllowedUnsafeSysctls); err != nil {
+		return err
 	}
 	if c.ImageGCLow < 0 || c.ImageGCLow > c.ImageGCHigh || c.ImageGCHigh > 100 {
 		return fmt.Errorf("--image-gc-low-threshold %d and --image-gc-high-threshold %d: percentages are needed, the first not above the second",

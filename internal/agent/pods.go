@@ -28,6 +28,8 @@ type parts struct {
 	clock    clock.WithTicker
 	// hostIPs are the node's addresses.
 	hostIPs []string
+	// sysctls are the unsafe kernel parameters that pods may set.
+	sysctls []string
 	// node returns the node's object, nil before it is known.
 	node func() *corev1.Node
 }
@@ -48,6 +50,8 @@ type pods struct {
 	apiRead, runtimeRead  bool
 	runtimeErr            error
 	started, shuttingDown bool
+	// closed is why no pod is taken any more; nil while pods are.
+	closed *refusal
 	// suspects are the pods that the runtime had and nobody knew, at the last look.
 	suspects map[types.UID]bool
 	// listed is what the runtime held at the last look.
@@ -253,12 +257,25 @@ func (p *pods) discardEnded() (told int) {
 	return told
 }
 
+// close takes no more pods, for this reason. Those that the node has stay.
+func (p *pods) close(why *refusal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = why
+}
+
 // admit gives the pod room on the node, or says why there is none.
 func (p *pods) admit(pod *corev1.Pod) *refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.admitted[pod.UID]; ok {
 		return nil
+	}
+	if p.closed != nil {
+		return p.closed
+	}
+	if r := sysctls(pod, p.sysctls); r != nil {
+		return r
 	}
 	others := make([]*corev1.Pod, 0, len(p.admitted))
 	for _, other := range p.admitted {

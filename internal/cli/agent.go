@@ -74,11 +74,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
-	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
-	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
-	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
-	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
-	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
+	addRoomFlags(cmd, &c)
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
 	pods.addFlags(cmd, &c)
 	return cmd
@@ -114,6 +110,19 @@ func (n *connections) apply(c *agent.Config) (err error) {
 		*choice.foreign = choice.value == "none"
 	}
 	return nil
+}
+
+// addRoomFlags adds the flags that say what pods may take of the node, and how they leave it.
+func addRoomFlags(cmd *cobra.Command, c *agent.Config) {
+	f := cmd.Flags()
+	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
+	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
+	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
+	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
+	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
+	f.StringSliceVar(&c.AllowedUnsafeSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set besides the safe ones, such as kernel.msg*")
+	f.DurationVar(&c.ShutdownGrace, "shutdown-grace-period", 0, "how long pods have to end when the agent gets SIGTERM; with 0 they run on")
+	f.DurationVar(&c.ShutdownGraceCritical, "shutdown-grace-period-critical-pods", 0, "how much of that is kept for critical pods, which end last")
 }
 
 // parseTaints reads taints written as key=value:Effect or key:Effect.

@@ -28,7 +28,9 @@ type facts struct {
 	runtime    Runtime
 	runtimeErr error // the runtime can't be reached, or hasn't been asked yet
 	images     []corev1.ContainerImage
-	network    *Condition // nil while nothing is to be said about it
+	// shuttingDown says that the node ends its pods.
+	shuttingDown bool
+	network      *Condition // nil while nothing is to be said about it
 }
 
 // pressures remembers when each pressure was last felt.
@@ -113,6 +115,9 @@ func conditions(f facts, p pressures, now time.Time) []corev1.NodeCondition {
 
 func ready(f facts) corev1.NodeCondition {
 	var problems []error
+	if f.shuttingDown {
+		problems = append(problems, errors.New("node is shutting down"))
+	}
 	if f.runtimeErr != nil {
 		problems = append(problems, f.runtimeErr)
 	} else {

@@ -40,6 +40,7 @@ type Reporter struct {
 
 	mu          sync.Mutex
 	allocatable corev1.ResourceList
+	closing     bool
 }
 
 // New returns a Reporter; it looks at the machine once, so that NodeAllocatable has an answer.
@@ -68,6 +69,14 @@ func (r *Reporter) Check() {
 	case r.poke <- struct{}{}:
 	default: // one is waiting already
 	}
+}
+
+// ShutDown has the node say from now on that it shuts down.
+func (r *Reporter) ShutDown() {
+	r.mu.Lock()
+	r.closing = true
+	r.mu.Unlock()
+	r.Check()
 }
 
 // Run registers the Node and keeps its lease and its status until ctx ends.
@@ -144,6 +153,7 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	}
 	r.mu.Lock()
 	r.allocatable = r.cfg.allocatable(f.machine.capacity)
+	f.shuttingDown = r.closing
 	r.mu.Unlock()
 	if r.cfg.Network != nil {
 		if network, known := r.cfg.Network(); known {

@@ -99,6 +99,18 @@ func (m *Manager) Get(uid types.UID) (corev1.PodStatus, bool) {
 	return corev1.PodStatus{}, false
 }
 
+// Reported says whether the API has all statuses, as far as is known.
+func (m *Manager) Reported() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.pods {
+		if r.dirty || r.delete {
+			return false
+		}
+	}
+	return true
+}
+
 // Delete deletes the pod from the API after its newest status was written. Done is called once it is not there any more.
 func (m *Manager) Delete(pod *corev1.Pod, done func()) {
 	m.mu.Lock()
