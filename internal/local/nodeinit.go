@@ -81,7 +81,7 @@ func (s initSpec) furnish() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	resolvConf, resolvErr := os.ReadFile("/etc/resolv.conf")
+	resolvConf, resolvErr := readResolvConf("/")
 	// What the host unmounts goes here too, and nothing here reaches the host;
 	// containers of the node share mounts among themselves.
 	for _, flags := range []uintptr{unix.MS_REC | unix.MS_SLAVE, unix.MS_REC | unix.MS_SHARED} {
@@ -175,6 +175,20 @@ func bindFD(fd int, to string, readOnly bool) error {
 		return fmt.Errorf("make the node's %s read-only: %w", to, err)
 	}
 	return nil
+}
+
+// readResolvConf reads the host's resolver file below root. Where systemd-resolved
+// answers on the host's loopback interface, that is the file with the name servers
+// that it asks itself: a node has a loopback interface of its own.
+func readResolvConf(root string) ([]byte, error) {
+	path := filepath.Join(root, "etc/resolv.conf")
+	resolved := filepath.Join(root, "run/systemd/resolve")
+	if target, err := os.Readlink(path); err == nil && filepath.Base(target) == "stub-resolv.conf" {
+		if content, err := os.ReadFile(filepath.Join(resolved, "resolv.conf")); err == nil {
+			return content, nil
+		}
+	}
+	return os.ReadFile(path)
 }
 
 // keepResolvConf restores /etc/resolv.conf where it is a link into the host's
