@@ -204,6 +204,10 @@ func TestWithoutRoot(t *testing.T) {
 	refused(t, asNobody("up", "--runtime", "containerd", "--data-dir", filepath.Join(home, "data")), "needs root", "sudo", "--runtime simulated")
 	refused(t, asNobody("up", "--data-dir", "/root/everynode"), "/root", "permission denied", "--data-dir")
 	refused(t, asNobody("agent", "--node-ip", "127.0.0.1"), "needs root", "sudo")
+	// Some containers let everybody have every port.
+	if first, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start"); err == nil && strings.TrimSpace(string(first)) == "0" {
+		return
+	}
 	refused(t, asNobody("server", "--data-dir", filepath.Join(home, "data"), "--listen", "127.0.0.1:1"), "without root", "--listen")
 }
 
