@@ -46,5 +46,6 @@ needed. Several instances may run; one of them works at a time.`,
 	f.Float32Var(&qps, "kube-api-qps", 100, "requests a second to the API on average; -1 for no limit")
 	f.IntVar(&burst, "kube-api-burst", 200, "requests to the API at once")
 	f.IntVar(&o.Workers, "workers", 0, "pods created or deleted at a time (default 32)")
+	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd
 }

@@ -91,14 +91,14 @@ func (c *control) addDaemonSets() error {
 	if c.options.NoDaemonSetController {
 		return nil
 	}
-	ds, err := daemonset.New(daemonset.Config{
+	run, err := daemonSets(daemonset.Config{
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(c.client), c.inside}, Recorder: c.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.options.Metrics,
-	})
+	}, c.options.RecordDecisions)
 	if err != nil {
 		return err
 	}
-	return c.run(ds.Run)
+	return c.run(run)
 }
 
 func (c *control) addGarbageCollector() error {

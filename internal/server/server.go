@@ -50,6 +50,9 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// NoDaemonSetController leaves the DaemonSets to a controller that runs elsewhere.
 	NoDaemonSetController bool
+	// RecordDecisions is a file that gets a script of what the DaemonSet controller
+	// decides and from what; empty for none.
+	RecordDecisions string
 	// NoFsync makes the embedded database faster and loses data on power failure.
 	NoFsync bool
 }

@@ -31,6 +31,9 @@ type ControllerOptions struct {
 	// Workers is how many pods are created or deleted at a time; 0 means the
 	// controller's default.
 	Workers int
+	// RecordDecisions is a file that gets a script of what the controller decides
+	// and from what; empty for none.
+	RecordDecisions string
 }
 
 // RunDaemonSetController runs the DaemonSet controller and nothing else until
@@ -57,15 +60,15 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	ds, err := daemonset.New(daemonset.Config{
+	run, err := daemonSets(daemonset.Config{
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: daemonset.EventSource}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,
-	})
+	}, o.RecordDecisions)
 	if err != nil {
 		return fmt.Errorf("set up the DaemonSet controller: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(ds.Run)); err != nil {
+	if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,6 +61,9 @@ type Config struct {
 	// NormalizeTemplate fills a pod template's defaults in, so that a revision
 	// written before a default existed still counts as the same. Optional.
 	NormalizeTemplate func(*corev1.PodTemplateSpec)
+	// Record takes a script of all that is decided and from what, for finding out
+	// why: see matrix.Recorder. It grows with every event. Optional.
+	Record io.Writer
 	// Registerer gets the controller's metrics. Optional.
 	Registerer prometheus.Registerer
 }

@@ -15,6 +15,33 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
+// decisions is a matrix, or one that is recorded.
+type decisions interface {
+	UpdateDaemonSet(info matrix.DaemonSetInfo)
+	DeleteDaemonSet(uid types.UID)
+	UpdateNode(info matrix.NodeInfo)
+	DeleteNode(name string)
+	UpdatePod(info matrix.PodInfo)
+	DeletePod(uid types.UID)
+	Tick(now time.Time)
+	NextTick() (time.Time, bool)
+	Ready() []matrix.Action
+	Created(a *matrix.CreatePod, pod types.UID)
+	Done(a matrix.Action, o matrix.Outcome)
+	Pod(uid types.UID) (matrix.PodInfo, bool)
+	Pods() []types.UID
+	PodsOfRevision(uid types.UID, revision string) int
+	Audit() []string
+	Dump() matrix.Snapshot
+}
+
+func newMatrix(cfg Config) decisions {
+	if cfg.Record == nil {
+		return matrix.New(cfg.Limits)
+	}
+	return matrix.NewRecorder(cfg.Limits, cfg.Record)
+}
+
 // owner holds everything that changes. Only its goroutine touches it.
 type owner struct {
 	cfg      Config
@@ -24,7 +51,7 @@ type owner struct {
 	podLane  *lane
 	rowLane  *lane
 	log      klog.Logger
-	matrix   *matrix.Matrix
+	matrix   decisions
 	sets     map[types.UID]*daemonSet
 	setsIn   map[string]map[types.UID]*daemonSet // by namespace
 	pods     podIndex
@@ -40,7 +67,7 @@ func newOwner(c *Controller, pods, rows *lane) *owner {
 	return &owner{
 		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows,
 		exec:     &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics},
-		matrix:   matrix.New(c.cfg.Limits),
+		matrix:   newMatrix(c.cfg),
 		sets:     map[types.UID]*daemonSet{},
 		setsIn:   map[string]map[types.UID]*daemonSet{},
 		pods:     newPodIndex(),
@@ -58,6 +85,9 @@ func (o *owner) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		o.turn()
 		o.wait(ctx, audit)
+	}
+	if r, ok := o.matrix.(*matrix.Recorder); ok && r.Err() != nil {
+		o.log.Error(r.Err(), "The recording of decisions is not complete")
 	}
 }
 

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,24 @@ func CompilePlacement(spec *corev1.PodSpec) *Placement {
 	}
 	p.key = string(key)
 	return p
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p *Placement) MarshalJSON() ([]byte, error) { return []byte(p.key), nil }
+
+// UnmarshalJSON implements json.Unmarshaler. Tolerations that every daemon gets
+// are in the JSON already; adding them again changes nothing.
+func (p *Placement) UnmarshalJSON(raw []byte) error {
+	var spec corev1.PodSpec
+	var affinity *corev1.NodeSelector
+	if err := json.Unmarshal(raw, &[]any{&spec.NodeName, &spec.NodeSelector, &affinity, &spec.Tolerations}); err != nil {
+		return fmt.Errorf("read placement: %w", err)
+	}
+	if affinity != nil {
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity}}
+	}
+	*p = *CompilePlacement(&spec)
+	return nil
 }
 
 // judge tells whether the node fits. The reason is empty when it does.
