@@ -112,6 +112,8 @@ func Observe(in Input, change Change, failure error) Report {
 		status.ReadyReplicas++
 		if pod.IsAvailable(p, in.Set.Spec.MinReadySeconds, in.Now) {
 			status.AvailableReplicas++
+		} else if since.IsZero() {
+			continue // ready nobody knows since when: news of the pod will tell
 		} else if at := since.Add(time.Duration(in.Set.Spec.MinReadySeconds) * time.Second); next.IsZero() || at.Before(next) {
 			next = at
 		}

@@ -44,6 +44,8 @@ func aPod(name string, words ...string) *corev1.Pod {
 			p.Status.Phase = corev1.PodPhase(value)
 		case "unready":
 			p.Status.Conditions[0].Status = corev1.ConditionFalse
+		case "ready-since-ever":
+			p.Status.Conditions[0].LastTransitionTime = metav1.Time{}
 		case "ready":
 			p.Status.Conditions[0].LastTransitionTime = ago(value)
 		case "created":
@@ -190,6 +192,15 @@ func TestObserve(t *testing.T) {
 	in.Set.Generation++
 	if r := Observe(in, Change{}, nil); !r.Changed {
 		t.Error("a new generation is no news")
+	}
+}
+
+// Of a pod that does not say since when it is ready, no time can be worked out.
+func TestReadyNobodyKnowsSinceWhen(t *testing.T) {
+	in := input(1, aPod("a", "ready-since-ever"))
+	in.Set.Spec.MinReadySeconds = 30
+	if r := Observe(in, Change{}, nil); r.Status.ReadyReplicas != 1 || r.Status.AvailableReplicas != 0 || !r.Next.IsZero() {
+		t.Errorf("%d ready, %d available, next at %v; want 1, 0 and never", r.Status.ReadyReplicas, r.Status.AvailableReplicas, r.Next)
 	}
 }
 
