@@ -305,3 +305,46 @@ func TestManyChanges(t *testing.T) {
 	r.sync()
 	r.expect(r.b, "tcp", clusterTCP, "a 10.244.1.3", "b 10.244.1.1", "c 10.244.1.3")
 }
+
+// TestLoadBalancer: the balancer's address lets only some in, and nodes say whether
+// they have endpoints.
+func TestLoadBalancer(t *testing.T) {
+	r := onNode(t, false)
+	balanced := func(from string) *corev1.Service {
+		s := aService(func(s *corev1.ServiceSpec) {
+			s.Type, s.ExternalTrafficPolicy, s.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 32000
+			s.LoadBalancerSourceRanges = []string{from}
+		})
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "203.0.113.7"}}
+		return s
+	}
+	healthy := func() (answer string) {
+		must(t, r.outside.do(func() error {
+			conn, err := net.DialTimeout("tcp", "10.0.0.1:32000", patience)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if _, err := conn.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+				return err
+			}
+			answer, err = talk(conn, patience)
+			return err
+		}))
+		return answer
+	}
+	r.set(balanced("10.0.0.0/24"), "a", "c")
+	r.expect(r.outside, "tcp", "203.0.113.7:80", "a 10.0.0.9")
+	if got := healthy(); got != "HTTP/1.0 200 OK" {
+		t.Errorf("with an endpoint the node says %q", got)
+	}
+	r.set(balanced("192.0.2.0/24"), "c")
+	r.expect(r.outside, "tcp", "203.0.113.7:80", "nothing")
+	if got := healthy(); got != "HTTP/1.0 503 Service Unavailable" {
+		t.Errorf("without an endpoint the node says %q", got)
+	}
+	r.set(nil)
+	if got := r.outside.ask("tcp", "10.0.0.1:32000", patience); got != "refused" {
+		t.Errorf("without the service the node says %q", got)
+	}
+}

@@ -20,8 +20,11 @@ import (
 )
 
 const (
-	// settle is how long news gather before rules are written.
-	settle = 50 * time.Millisecond
+	// settle is how long news gather before rules are written; in addition, rules are
+	// written for at most one part in restful of the time: a Service with thousands of
+	// endpoints that come and go must not cost every node a processor.
+	settle  = 50 * time.Millisecond
+	restful = 5
 	// checkEvery is how often it is looked whether somebody else changed the rules.
 	checkEvery = time.Minute
 	// retryAfter is how long to wait after rules could not be written.
@@ -107,7 +110,10 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer check.Stop()
 	for {
 		var retry <-chan time.Time
-		if err := p.sync(ctx); err != nil {
+		began := p.config.Clock.Now()
+		err := p.sync(ctx)
+		rest := settle + (restful-1)*p.config.Clock.Since(began)
+		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -129,7 +135,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.config.Clock.After(settle):
+		case <-p.config.Clock.After(rest):
 		}
 	}
 }

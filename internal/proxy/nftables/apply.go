@@ -26,6 +26,9 @@ const anonymous = "__"
 // Filter is the machine's packet filter.
 type Filter struct {
 	nft knftables.Interface
+	// lister asks the kernel instead of the nft command, which would read all rules in
+	// order to list a few names.
+	lister knftables.Interface
 	// chains are the names of those that should be there.
 	chains map[string]bool
 }
@@ -36,10 +39,12 @@ func New() (*Filter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("services need the packet filter nftables and its command nft 1.0.1 or newer: %w", err)
 	}
-	return newFilter(nft), nil
+	lister, err := knftables.New(knftables.IPv4Family, table, knftables.UseNetlink)
+	if err != nil {
+		return nil, fmt.Errorf("list the packet filter's rules: %w", err)
+	}
+	return &Filter{nft: nft, lister: lister, chains: map[string]bool{}}, nil
 }
-
-func newFilter(nft knftables.Interface) *Filter { return &Filter{nft: nft, chains: map[string]bool{}} }
 
 // Change applies a change to the rules that were applied last.
 func (f *Filter) Change(ctx context.Context, d ruleset.Delta) error {
@@ -82,9 +87,9 @@ func (f *Filter) Change(ctx context.Context, d ruleset.Delta) error {
 // Replace makes the rules these, whatever they were. Which client goes where is
 // remembered, unless the table that is there is another one than ours should be.
 func (f *Filter) Replace(ctx context.Context, node ruleset.Node, whole ruleset.Table) error {
-	old, err := f.nft.ListAll(ctx)
-	if err != nil && !knftables.IsNotFound(err) {
-		return fmt.Errorf("list the packet filter rules of services: %w", err)
+	old, err := f.list(ctx)
+	if err != nil {
+		return err
 	}
 	base := ruleset.Base(node)
 	err = f.nft.Run(ctx, f.replacement(base, whole, old))
@@ -107,13 +112,26 @@ func (f *Filter) Replace(ctx context.Context, node ruleset.Node, whole ruleset.T
 	return nil
 }
 
+// list names what there is, by kind; nothing if there is no table.
+func (f *Filter) list(ctx context.Context) (map[string][]string, error) {
+	// Without a table there are no chains, while to ask for its sets is an error.
+	chains, err := f.lister.List(ctx, "chains")
+	if err == nil && len(chains) > 0 {
+		var all map[string][]string
+		if all, err = f.lister.ListAll(ctx); err == nil {
+			return all, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the packet filter rules of services: %w", err)
+	}
+	return nil, nil
+}
+
 // Intact says whether the chains are those that were applied: others may have emptied
 // the packet filter.
 func (f *Filter) Intact(ctx context.Context) (bool, error) {
-	names, err := f.nft.List(ctx, "chains")
-	if knftables.IsNotFound(err) {
-		return false, nil
-	}
+	names, err := f.lister.List(ctx, "chains")
 	if err != nil {
 		return false, fmt.Errorf("list the packet filter rules of services: %w", err)
 	}

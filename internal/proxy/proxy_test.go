@@ -1,0 +1,131 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/everynode/everynode/internal/proxy/ruleset"
+)
+
+// told is what a packet filter was told: all rules, with the networks of pods, or a change.
+type told struct {
+	whole    bool
+	pods     int
+	elements []string
+}
+
+// journal is a packet filter that remembers, and fails when it is told to.
+type journal struct {
+	told   chan told
+	fail   chan error
+	intact bool
+}
+
+func (j *journal) note(t told) error {
+	j.told <- t
+	select {
+	case err := <-j.fail:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (j *journal) Change(_ context.Context, d ruleset.Delta) error {
+	if d.Empty() {
+		return nil
+	}
+	return j.note(told{elements: keys(d.Add)})
+}
+
+func (j *journal) Replace(_ context.Context, node ruleset.Node, whole ruleset.Table) error {
+	return j.note(told{whole: true, pods: len(node.Pods), elements: keys(whole.Elements)})
+}
+
+func (j *journal) Intact(context.Context) (bool, error)  { return j.intact, nil }
+func (j *journal) Forget(_ []ruleset.Flow) (uint, error) { return 0, nil }
+
+// keys lists the addresses of Services among elements.
+func keys(elements map[ruleset.Key]string) (out []string) {
+	for k := range elements {
+		if k.In == "cluster-ips" {
+			out = append(out, k.Key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// expect waits until the packet filter is told this, and nothing else before.
+func (j *journal) expect(t *testing.T, when string, want told) {
+	t.Helper()
+	select {
+	case got := <-j.told:
+		if got.whole != want.whole || got.pods != want.pods || !slices.Equal(got.elements, want.elements) {
+			t.Fatalf("%s: told %+v, want %+v", when, got, want)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%s: told nothing", when)
+	}
+}
+
+func TestRun(t *testing.T) {
+	service := func(name, ip string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	client := fake.NewClientset(service("a", "10.96.0.1"), node)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	filter := &journal{told: make(chan told, 10), fail: make(chan error, 1)}
+	p, err := newProxy(Config{
+		NodeName: "node", Services: factory.Core().V1().Services().Informer(),
+		EndpointSlices: factory.Discovery().V1().EndpointSlices().Informer(), Nodes: factory.Core().V1().Nodes().Informer(),
+	}, filter, ruleset.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	factory.Start(ctx.Done())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the end: %v", err)
+		}
+	}()
+	create := func(svc *corev1.Service) {
+		t.Helper()
+		if _, err := client.CoreV1().Services("default").Create(ctx, svc, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	filter.expect(t, "at the start", told{whole: true, elements: []string{"10.96.0.1"}})
+	create(service("b", "10.96.0.2"))
+	filter.expect(t, "a service more", told{elements: []string{"10.96.0.2"}})
+	filter.fail <- errors.New("no")
+	create(service("c", "10.96.0.3"))
+	filter.expect(t, "a change that fails", told{elements: []string{"10.96.0.3"}})
+	filter.expect(t, "after it", told{whole: true, elements: []string{"10.96.0.1", "10.96.0.2", "10.96.0.3"}})
+
+	got := node.DeepCopy()
+	got.Spec.PodCIDRs = []string{"10.244.0.0/24"}
+	if _, err := client.CoreV1().Nodes().Update(ctx, got, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	filter.expect(t, "the node got its pod network", told{whole: true, pods: 1, elements: []string{"10.96.0.1", "10.96.0.2", "10.96.0.3"}})
+	if err := client.CoreV1().Services("default").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	filter.expect(t, "a service less", told{})
+}
