@@ -108,10 +108,18 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		if !up(older[0]) {
 			out.unavailable++
 		}
-		if creating {
+		if creating || w.mayStillRun(ds.UID, node) {
 			out.surges++
 		}
 	}
+}
+
+// mayStillRun: a deletion is on its way, and nobody has seen it arrive.
+func (w *world) mayStillRun(uid types.UID, node string) bool {
+	return slices.ContainsFunc(w.podsOf(uid, node), func(p PodInfo) bool {
+		_, doomed := w.doomed[p.UID]
+		return doomed && !p.Terminating
+	})
 }
 
 // available: ready for long enough, on a clock that is not ahead of ours.
