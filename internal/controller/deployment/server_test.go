@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -118,6 +119,20 @@ func (c cluster) expectSets(want string) {
 	}
 }
 
+// watchPods returns what happens to pods from a version on. It ends with the test,
+// or when that takes far too long.
+func (c cluster) watchPods(version string) <-chan watch.Event {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	c.t.Cleanup(cancel)
+	w, err := c.Client.CoreV1().Pods(c.namespace).Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(w.Stop)
+	return w.ResultChan()
+}
+
 // TestDeployments has one control plane for all: each test has a namespace.
 func TestDeployments(t *testing.T) {
 	e := testenv.Start(t, testenv.SimulatedNodes(3))
@@ -167,11 +182,7 @@ func recreate(t *testing.T, e *testenv.Env) {
 	if err != nil || len(old.Items) != 3 {
 		t.Fatalf("%d pods, %v; want 3", len(old.Items), err)
 	}
-	w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: old.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
+	seen := c.watchPods(old.ResourceVersion)
 	c.setImage("v2")
 	c.Eventually("the old pods are being deleted", func(ctx context.Context) error {
 		pods, err := api.List(ctx, metav1.ListOptions{})
@@ -191,7 +202,7 @@ func recreate(t *testing.T, e *testenv.Env) {
 		}
 	}
 	for left, made := 3, 0; made < 3; {
-		event, open := <-w.ResultChan()
+		event, open := <-seen
 		if !open {
 			t.Fatalf("the watch ended with %d old pods left and %d made", left, made)
 		}
@@ -289,14 +300,10 @@ func many(t *testing.T, e *testenv.Env) {
 	for i := range list.Items {
 		pods[list.Items[i].Name] = &list.Items[i]
 	}
-	w, err := api.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
+	seen := c.watchPods(list.ResourceVersion)
 	c.setImage("v2")
 	for updated := 0; updated < replicas; {
-		event, open := <-w.ResultChan()
+		event, open := <-seen
 		if !open {
 			t.Fatalf("the watch ended after %d new pods", updated)
 		}
