@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -181,7 +180,7 @@ func reaches(t *testing.T, from *box, to *machineBox, size int) (sender string, 
 	var server net.PacketConn
 	to.pod.do(func() (err error) { server, err = net.ListenPacket("udp4", to.podIP+":0"); return err })
 	defer server.Close()
-	seen := make(chan string, 16)
+	seen := make(chan string, 64)
 	go func() {
 		buffer := make([]byte, 4096)
 		for {
@@ -197,17 +196,15 @@ func reaches(t *testing.T, from *box, to *machineBox, size int) (sender string, 
 	from.do(func() (err error) { client, err = net.Dial("udp4", server.LocalAddr().String()); return err })
 	defer client.Close()
 	answer := make([]byte, 4096)
-	for range 20 {
-		// A datagram may be lost while neighbours are found.
-		if _, err = client.Write(make([]byte, size)); err != nil && !errors.Is(err, unix.EMSGSIZE) && !errors.Is(err, unix.ECONNREFUSED) {
-			return "", err
-		}
+	for range 60 {
+		// A datagram may be lost, or refused, while neighbours and sizes are found.
+		_, err = client.Write(make([]byte, size))
 		_ = client.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-		if n, err := client.Read(answer); err == nil && n == size {
+		if n, readErr := client.Read(answer); readErr == nil && n == size {
 			return <-seen, nil
 		}
 	}
-	return "", fmt.Errorf("no answer from %s to %s", to.podIP, from.name)
+	return "", fmt.Errorf("no answer from %s to %s (last sending: %v)", to.podIP, from.name, err)
 }
 
 // allReach checks every pod with every other one, and that nobody's address was
