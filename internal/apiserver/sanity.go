@@ -42,6 +42,9 @@ func nonsense(info *request.RequestInfo, r *http.Request) error {
 			return apierrors.NewBadRequest(fmt.Sprintf("%s parameter invalid: %q: %s", p.what, p.value, strings.Join(problems, ";")))
 		}
 	}
+	if info.Verb == "patch" {
+		return checkPatch(r)
+	}
 	if info.Verb != "get" {
 		return nil // whoever lists or watches, the library tells
 	}
