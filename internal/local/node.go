@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/vishvananda/netns"
@@ -339,7 +338,7 @@ func socketOf(init Process) string {
 func stopPods(init Process) {
 	pods := podProcesses(init)
 	for _, p := range pods {
-		_ = p.signal(unix.Signal(syscall.SIGTERM))
+		_ = p.signal(unix.SIGTERM)
 	}
 	deadline := time.Now().Add(podPatience)
 	for slices.ContainsFunc(pods, Process.alive) && time.Now().Before(deadline) {

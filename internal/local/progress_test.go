@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"net/netip"
 )
 
 func TestProgressThroughAPipe(t *testing.T) {

@@ -115,7 +115,7 @@ func fileID(path string) ([2]uint64, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return [2]uint64{}, err
 	}
-	return [2]uint64{uint64(st.Dev), st.Ino}, nil
+	return [2]uint64{st.Dev, st.Ino}, nil
 }
 
 // cgroupMounts are the roots of the machine's cgroup hierarchies: one with

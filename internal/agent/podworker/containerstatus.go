@@ -99,19 +99,25 @@ func (b *statusBuilder) running(s *corev1.ContainerStatus, spec *corev1.Containe
 		s.Started = &yes
 		return
 	}
+	s.Started, s.Ready = b.health(s, spec, last, prev)
+}
+
+// health says whether a container that runs has started, and whether it is ready.
+func (b *statusBuilder) health(s *corev1.ContainerStatus, spec *corev1.Container, last *Container,
+	prev *corev1.ContainerStatus) (isStarted *bool, ready bool) {
 	p := b.in.probe(spec.Name, last.ID)
-	isStarted, ready := started(spec, p), false
+	yes := started(spec, p)
 	switch {
 	case p != nil && p.Known:
-		ready = isStarted && (spec.ReadinessProbe == nil || p.Ready)
+		ready = yes && (spec.ReadinessProbe == nil || p.Ready)
 	case prev != nil && prev.ContainerID == s.ContainerID && prev.State.Running != nil:
 		// The agent restarted and has no result yet: what was last reported still holds.
-		isStarted = isStarted || (prev.Started != nil && *prev.Started)
-		ready = isStarted && (spec.ReadinessProbe == nil || prev.Ready)
+		yes = yes || (prev.Started != nil && *prev.Started)
+		ready = yes && (spec.ReadinessProbe == nil || prev.Ready)
 	default:
-		ready = isStarted && spec.ReadinessProbe == nil
+		ready = yes && spec.ReadinessProbe == nil
 	}
-	s.Started, s.Ready = &isStarted, ready
+	return &yes, ready
 }
 
 func (b *statusBuilder) exited(s *corev1.ContainerStatus, spec *corev1.Container, last *Container, init bool) {

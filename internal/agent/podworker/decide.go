@@ -74,7 +74,7 @@ func (d *decider) run() {
 	case !usable:
 		d.replaceSandbox(sandbox)
 	default:
-		if d.initContainers(sandbox) && d.appContainers(sandbox) {
+		if d.initContainers(sandbox) && d.appContainers() {
 			d.clearDead(sandbox)
 		}
 	}

@@ -69,7 +69,7 @@ func initialized(pod *corev1.Pod, rt *Runtime, sandbox *Sandbox) bool {
 }
 
 // appContainers starts the first app container that should run and can be started. It says whether nothing was begun.
-func (d *decider) appContainers(sandbox *Sandbox) bool {
+func (d *decider) appContainers() bool {
 	for i := range d.in.Pod.Spec.Containers {
 		spec := &d.in.Pod.Spec.Containers[i]
 		last := d.in.Runtime.newest(spec.Name)

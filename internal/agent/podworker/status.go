@@ -85,7 +85,7 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 		out = append(out, b.sandboxCondition(s))
 		out = append(out, b.initialized(s))
 		ready := b.containersReady(s, b.in.Pod.Spec.Containers, s.ContainerStatuses)
-		out = append(out, b.podReady(s, ready), ready)
+		out = append(out, b.podReady(ready), ready)
 		if findCondition(api, corev1.PodScheduled) == nil && b.in.Pod.Spec.NodeName != "" {
 			out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 		}
@@ -177,7 +177,7 @@ func (b *statusBuilder) containersReady(s *corev1.PodStatus, specs []corev1.Cont
 }
 
 // podReady is the condition of the containers, and of the readiness gates that others set.
-func (b *statusBuilder) podReady(s *corev1.PodStatus, containers corev1.PodCondition) corev1.PodCondition {
+func (b *statusBuilder) podReady(containers corev1.PodCondition) corev1.PodCondition {
 	c := containers
 	c.Type = corev1.PodReady
 	if containers.Status != corev1.ConditionTrue {

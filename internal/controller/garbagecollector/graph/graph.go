@@ -66,8 +66,7 @@ func (g *Graph) Observe(o Object) {
 	}
 	first := n.presence != observed || n.id != o.Identity
 	n.resourceVersion = o.ResourceVersion
-	if !first && n.deleting == o.Deleting && n.orphan == o.Orphan && n.foreground == o.Foreground &&
-		slices.EqualFunc(n.owners, o.Owners, sameReference) {
+	if !first && n.shows(o) {
 		n.owners = o.Owners
 		return
 	}
@@ -87,6 +86,11 @@ func (g *Graph) Observe(o Object) {
 	if n.deleting && n.orphan && !wasOrphaning {
 		g.ready.Orphan = append(g.ready.Orphan, n.id.UID)
 	}
+}
+
+// shows says whether nothing that counts has changed.
+func (n *node) shows(o Object) bool {
+	return n.deleting == o.Deleting && n.orphan == o.Orphan && n.foreground == o.Foreground && slices.EqualFunc(n.owners, o.Owners, sameReference)
 }
 
 // Remove tells that an informer saw the object's deletion. The UID never comes
