@@ -6,14 +6,20 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/proxy"
 )
 
 // Withdraw takes back what earlier runs of the agent made on this machine and what its configuration now leaves to
-// somebody else: the pod network, and the addresses of the name server.
+// somebody else: the pod network, the rules of Services, and the addresses of the name server.
 func (a *Agent) Withdraw(ctx context.Context) error {
 	if a.cfg.ForeignNetwork {
 		if err := network.Leave(ctx, network.DefaultConfDir); err != nil {
 			return fmt.Errorf("leave the pod network to somebody else: %w", err)
+		}
+	}
+	if a.cfg.ForeignServices {
+		if err := proxy.Leave(ctx); err != nil {
+			return fmt.Errorf("leave services to somebody else: %w", err)
 		}
 	}
 	if !a.namesOwn() {

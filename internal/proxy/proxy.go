@@ -82,6 +82,10 @@ func New(config Config) (*Proxy, error) {
 	return newProxy(config, filter, ruleset.Node{Detour: detour})
 }
 
+// Leave takes back what this package made on the machine in an earlier run, so that
+// somebody else can carry the traffic of Services.
+func Leave(ctx context.Context) error { return nftables.Leave(ctx) }
+
 func newProxy(config Config, filter packetFilter, node ruleset.Node) (*Proxy, error) {
 	if config.NodeName == "" || config.Services == nil || config.EndpointSlices == nil || config.Nodes == nil {
 		return nil, errors.New("proxy: NodeName, Services, EndpointSlices and Nodes are required")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -180,11 +181,11 @@ func (p *place) serve(t *testing.T, at string) {
 	go func() {
 		buffer := make([]byte, 64)
 		for {
-			_, who, err := u.ReadFrom(buffer)
+			n, who, err := u.ReadFrom(buffer)
 			if err != nil {
 				return
 			}
-			_, _ = u.WriteTo(answer(who), who)
+			_, _ = u.WriteTo(append(buffer[:n:n], answer(who)...), who)
 		}
 	}()
 }
@@ -203,7 +204,7 @@ func (p *place) ask(network, address string, wait time.Duration) (answer string)
 			return err
 		}
 		defer conn.Close()
-		answer, err = talk(conn, wait)
+		answer, err = talk(conn, "who? ", wait)
 		return err
 	})
 	var timeout net.Error
@@ -218,22 +219,36 @@ func (p *place) ask(network, address string, wait time.Duration) (answer string)
 	return fmt.Sprint(err)
 }
 
-func talk(conn net.Conn, wait time.Duration) (string, error) {
+// talk reads the answer; over UDP to a question, which the answer repeats, so that one
+// that comes late is not taken for another's.
+func talk(conn net.Conn, question string, wait time.Duration) (string, error) {
 	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err
 	}
-	if conn.RemoteAddr().Network() == "udp" {
-		if _, err := conn.Write([]byte("who?")); err != nil {
+	udp := conn.RemoteAddr().Network() == "udp"
+	if udp {
+		if _, err := conn.Write([]byte(question)); err != nil {
 			return "", err
 		}
 	}
-	line, err := bufio.NewReader(conn).ReadString('\n')
-	return strings.TrimSpace(line), err
+	for in := bufio.NewReader(conn); ; {
+		line, err := in.ReadString('\n')
+		if err != nil || !udp {
+			return strings.TrimSpace(line), err
+		}
+		if answer, ours := strings.CutPrefix(line, question); ours {
+			return strings.TrimSpace(answer), nil
+		}
+	}
 }
 
 // bridgeFilter says whether bridged packets pass the packet filter.
 func bridgeFilter(value string) error {
-	return os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte(value), 0o644)
+	err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte(value), 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // they never do
+	}
+	return err
 }
 
 func nft(commands string) error {

@@ -46,6 +46,21 @@ func New() (*Filter, error) {
 	return &Filter{nft: nft, lister: lister, chains: map[string]bool{}}, nil
 }
 
+// Leave removes all rules of Services.
+func Leave(ctx context.Context) error {
+	nft, err := knftables.New(knftables.IPv4Family, table)
+	if err != nil {
+		return nil //nolint:nilerr // Without the command there are no rules.
+	}
+	tx := nft.NewTransaction()
+	tx.Add(&knftables.Table{}) // or there may be none to delete
+	tx.Delete(&knftables.Table{})
+	if err := nft.Run(ctx, tx); err != nil {
+		return fmt.Errorf("remove the packet filter rules of services: %w", err)
+	}
+	return nil
+}
+
 // Change applies a change to the rules that were applied last.
 func (f *Filter) Change(ctx context.Context, d ruleset.Delta) error {
 	if d.Empty() {
