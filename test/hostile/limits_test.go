@@ -47,6 +47,8 @@ func TestSizeLimits(t *testing.T) {
 		"more than etcd takes": {http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/hostile/rolebindings", jsonType,
 			`{"metadata":{"name":"large"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"` + large(2*mebibyte) + `"}}`, 413,
 			"Request entity too large: etcdserver: request is too large"},
+		"a patch that is too deep": {http.MethodPatch, object, "application/merge-patch+json", strings.Repeat(`{"a":`, 9000) + `"` + large(mebibyte) + `"` + strings.Repeat("}", 9000), 400,
+			"the patch has 9000 levels, more than 64"},
 		"nesting that is too deep": {http.MethodPost, path, jsonType, strings.Repeat(`{"a":`, 20000) + "1" + strings.Repeat("}", 20000), 400, "exceeded max depth"},
 		"YAML that grows":          {http.MethodPost, path, yamlType, billionLaughs(), 400, "excessive aliasing"},
 	} {
