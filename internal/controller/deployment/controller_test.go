@@ -239,7 +239,7 @@ func TestRefusedWrites(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
 		j.expect(t, c.name, c.writes...)
-		if c.verb == "create" && c.fail == busy {
+		if c.verb == "create" && errors.Is(c.fail, busy) {
 			condition := j.status.Status.Conditions[0]
 			if condition.Reason != "ReplicaSetCreateError" || condition.Status != corev1.ConditionFalse || !strings.HasPrefix(j.events[0], "Warning ReplicaSetCreateError Failed to create new replica set") {
 				t.Errorf("%s: the condition is %+v, the events are %q", c.name, condition, j.events)
