@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,23 +181,31 @@ func joinToken(t *testing.T, env *testenv.Env) string {
 	return token.Text()
 }
 
-func startAgent(t *testing.T, m *machine, env *testenv.Env, token string) {
+// startAgent runs an agent until the test ends, or until stop is called, which waits for its end.
+func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, options ...func(*Config)) (stop func()) {
 	t.Helper()
-	a, err := New(Config{
+	cfg := Config{
 		Server: env.Config.Host, Token: token, NodeName: "n1", NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t),
 		DataDir: m.dir + "/agent", LogDir: m.dir + "/log", RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot,
+		EvictionHard: "none", ImageGCHigh: 100, // however full the machine is that tests
 		ForeignNetwork: true, ForeignDNS: true, ForeignServices: true, Version: "v1.0.0-test",
-	})
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	a, err := New(cfg)
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil && !strings.Contains(err.Error(), "context canceled") {
 			t.Errorf("the agent ended with: %v", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 func freePort(t *testing.T) int32 {

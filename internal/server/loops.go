@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/rootca"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
+	"github.com/everynode/everynode/internal/controller/tokencleaner"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/internal/version"
@@ -72,6 +73,7 @@ func (c *control) addAll() error {
 		{"taint eviction", func() error {
 			return tainteviction.Add(mgr, tainteviction.Config{Client: client, Events: c.recorder("taint-eviction-controller")})
 		}},
+		{"token cleaner", func() error { return tokencleaner.Add(mgr, tokencleaner.Config{Client: client}) }},
 		{"scheduler", c.addScheduler},
 		{"simulated nodes", c.addSimulator},
 	} {

@@ -45,12 +45,13 @@ type Collector struct {
 // NewCollector returns a Collector.
 func NewCollector(cfg CollectorConfig) *Collector { return &Collector{cfg: cfg} }
 
-// Run looks at the disk now and then until ctx ends.
+// Run looks at the disk now and then until ctx ends. At first it only takes note of what there is: pods that were about to use an
+// image have a while to do it.
 func (c *Collector) Run(ctx context.Context) {
 	ticker := c.cfg.Clock.NewTicker(collectEvery)
 	defer ticker.Stop()
-	for {
-		if err := c.collect(ctx); err != nil && ctx.Err() == nil {
+	for work := c.note; ; work = c.collect {
+		if err := work(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Could not remove unused images")
 			c.cfg.Warn("ImageGCFailed", err.Error())
 		}
@@ -60,6 +61,14 @@ func (c *Collector) Run(ctx context.Context) {
 		case <-ticker.C():
 		}
 	}
+}
+
+// note remembers which images there are.
+func (c *Collector) note(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.list(ctx)
+	return err
 }
 
 // collect removes images if the disk is too full.

@@ -67,3 +67,37 @@ func TestCollect(t *testing.T) {
 		})
 	}
 }
+
+func TestFirstLookRemovesNothing(t *testing.T) {
+	s := &shelf{images: []*runtimeapi.Image{{Id: "a", Size: 9}}}
+	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	looked := make(chan struct{}, 10)
+	collector := NewCollector(CollectorConfig{
+		Service: s, High: 85, Low: 80, MinAge: time.Minute, Clock: clock,
+		Used: func(context.Context) (map[string]bool, error) {
+			looked <- struct{}{}
+			return nil, nil
+		},
+		Space: func(context.Context) (int64, int64, error) { return 0, 100, nil },
+		Warn:  func(string, string) {},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		collector.Run(ctx)
+		close(done)
+	}()
+	<-looked
+	collector.mu.Lock() // until the look is over
+	if len(s.removed) != 0 {
+		t.Errorf("%v was removed at the start", s.removed)
+	}
+	collector.mu.Unlock()
+	clock.Step(collectEvery)
+	<-looked
+	cancel()
+	<-done
+	if !slices.Equal(s.removed, []string{"a"}) {
+		t.Errorf("later %v was removed, want the image", s.removed)
+	}
+}
