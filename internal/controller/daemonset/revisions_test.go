@@ -70,6 +70,29 @@ func TestRevisionsAreNumberedOnAfterARestart(t *testing.T) {
 	stop()
 }
 
+// A revision of an earlier template whose creation got no answer shows up with
+// the current one's number: the current one gets the next.
+func TestNoTwoRevisionsKeepOneNumber(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	runController(t, a)
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	current := list[*appsv1.ControllerRevision](a, kindRevision)[0]
+
+	late := current.DeepCopy()
+	late.Name, late.UID, late.ResourceVersion = "logs-late", "", ""
+	late.Labels[appsv1.ControllerRevisionHashLabelKey] = "late"
+	late.Data.Raw = []byte(`{"spec":{"template":{}}}`)
+	a.add(late)
+	eventually(t, func() string {
+		if got := revisionNumbers(a); got["logs-late"] != 1 || got[current.Name] != 2 {
+			return fmt.Sprintf("revisions are %v, want logs-late to be 1 and %s 2", got, current.Name)
+		}
+		return ""
+	})
+}
+
 // Two revisions with the present template become one; pods of the other get its
 // hash and stay.
 func TestDuplicateRevisionsAreMerged(t *testing.T) {

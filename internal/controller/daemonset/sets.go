@@ -153,8 +153,10 @@ func strategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
 }
 
 // onRevision keeps the index and plans anew where the change can matter. One
-// that merely appears under our ownership is our own doing.
+// that merely appears under our ownership is our own doing, unless it takes the
+// current one's number.
 func (o *owner) onRevision(r *appsv1.ControllerRevision, c change) {
+	known := o.revision[r.Namespace][r.UID] != nil
 	if c.deleted {
 		dropFrom(o.revision, r.Namespace, r.UID)
 	} else {
@@ -164,7 +166,7 @@ func (o *owner) onRevision(r *appsv1.ControllerRevision, c change) {
 		putIn(o.revision, r.Namespace, r.UID, r)
 	}
 	owned := metav1.GetControllerOfNoCopy(r) != nil
-	if owned && c.added && !c.deleted || !owned && c.deleted {
+	if owned && c.added && !c.deleted && (known || !o.disturbs(r)) || !owned && c.deleted {
 		return
 	}
 	for _, s := range o.setsIn[r.Namespace] {
@@ -173,6 +175,22 @@ func (o *owner) onRevision(r *appsv1.ControllerRevision, c change) {
 			o.sync(s)
 		}
 	}
+}
+
+// disturbs tells whether a revision that just appeared has another template than
+// its DaemonSet now, and a number as high as the current one's: its creation got
+// no answer, and meanwhile the template changed.
+func (o *owner) disturbs(r *appsv1.ControllerRevision) bool {
+	s := o.sets[ownerOf(r)]
+	if s == nil || history.HashOf(r) == s.revision || history.Holds(r, &s.latest.Spec.Template, nil, o.cfg.NormalizeTemplate) {
+		return false
+	}
+	for _, current := range o.revision[r.Namespace] {
+		if ownerOf(current) == s.latest.UID && history.HashOf(current) == s.revision {
+			return r.Revision >= current.Revision
+		}
+	}
+	return true
 }
 
 // planHistory works out the current revision. While it is being written the row
