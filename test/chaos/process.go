@@ -145,6 +145,9 @@ func (p *process) terminate() error {
 		p.ended <- err
 		return err
 	case <-time.After(patience):
+		// Its last words, where it hangs, go to the log.
+		_ = p.server.Process.Signal(syscall.SIGQUIT)
+		sleep(context.Background(), time.Second)
 		p.kill()
 		return errors.New("the server did not end when it was told to")
 	}

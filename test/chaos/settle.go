@@ -39,6 +39,7 @@ func (u *user) mend(ctx context.Context) error {
 // settle waits until the fleet is as it should be, and returns what is not if it
 // does not come to that.
 func (u *user) settle(ctx context.Context) error {
+	var last string
 	return until(ctx, "the fleet to settle", func(ctx context.Context) error {
 		if err := u.replaceBroken(ctx); err != nil {
 			return err
@@ -48,7 +49,11 @@ func (u *user) settle(ctx context.Context) error {
 			return err
 		}
 		if open := history.Unsettled(state, time.Now()); len(open) > 0 {
-			return errors.New(strings.Join(open, "; "))
+			if text := strings.Join(open, "; "); text != last {
+				last = text
+				u.journal.note("not settled: %s", text)
+			}
+			return errors.New(last)
 		}
 		return nil
 	})

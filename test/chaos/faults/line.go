@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,7 +131,6 @@ func (l *Line) write(req *http.Request) (*http.Response, error) {
 	if !l.flaky.Load() {
 		return l.send(req)
 	}
-	updates := req.Method == http.MethodPut || req.Method == http.MethodPatch
 	fault := l.roll(16)
 	if fault <= 7 {
 		l.done.Add(1)
@@ -142,8 +142,12 @@ func (l *Line) write(req *http.Request) (*http.Response, error) {
 		return refuse(req, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests), nil
 	case fault == 2:
 		return refuse(req, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
-	case fault == 3 && updates:
-		return refuse(req, http.StatusConflict, metav1.StatusReasonConflict), nil
+	case fault == 3 && req.Method == http.MethodPut:
+		// A conflict there is only when somebody else was faster.
+		if err := l.touch(req); err != nil {
+			return nil, err
+		}
+		return l.send(req)
 	case fault == 4:
 		if res, err := l.send(req); err != nil || res.StatusCode >= http.StatusBadRequest {
 			return res, err
@@ -167,6 +171,20 @@ func (l *Line) write(req *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	return l.send(req)
+}
+
+// touch changes the object that a request is about to replace.
+func (l *Line) touch(req *http.Request) error {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, l.roll(1<<20))
+	touch := req.Clone(req.Context())
+	touch.Method, touch.Body, touch.ContentLength = http.MethodPatch, io.NopCloser(strings.NewReader(patch)), int64(len(patch))
+	touch.URL.Path = strings.TrimSuffix(touch.URL.Path, "/status")
+	touch.Header.Set("Content-Type", "application/merge-patch+json")
+	res, err := l.send(touch)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	return err
 }
 
 // send does the write to its end, whether or not anybody still waits for it.
