@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -38,15 +38,15 @@ func refuseNonsense(c *genericapiserver.Config, types *scheme.Set) {
 // nonsense says what is wrong with a request for a resource.
 func nonsense(info *request.RequestInfo, r *http.Request) error {
 	for _, p := range []struct{ what, value string }{{"Namespace", info.Namespace}, {"Name", info.Name}} {
-		if problems := path.IsValidPathSegmentName(p.value); len(problems) > 0 {
+		if problems := content.IsPathSegmentName(p.value); len(problems) > 0 {
 			return apierrors.NewBadRequest(fmt.Sprintf("%s parameter invalid: %q: %s", p.what, p.value, strings.Join(problems, ";")))
 		}
 	}
 	if info.Verb == "patch" {
 		return checkPatch(r)
 	}
-	if info.Verb != "get" {
-		return nil // whoever lists or watches, the library tells
+	if info.Verb != "get" && info.Verb != "watch" {
+		return nil // whoever lists, the library tells
 	}
 	version := r.URL.Query().Get("resourceVersion")
 	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(version); err != nil {

@@ -21,6 +21,7 @@ func TestNonsense(t *testing.T) {
 		"a namespace with a path":   {info: request.RequestInfo{Verb: "create", Namespace: "a/b"}, want: `Namespace parameter invalid: "a/b": may not contain '/'`},
 		"a name above":              {info: request.RequestInfo{Verb: "watch", Name: ".."}, want: `Name parameter invalid: "..": may not be '..'`},
 		"a version that is none":    {info: request.RequestInfo{Verb: "get", Name: "b"}, query: "resourceVersion=x", want: `resourceVersion: Invalid value: "x": is not a number`},
+		"a watch from nowhere":      {info: request.RequestInfo{Verb: "watch"}, query: "resourceVersion=x", want: `resourceVersion: Invalid value: "x": is not a number`},
 		"a list tells it by itself": {info: request.RequestInfo{Verb: "list"}, query: "resourceVersion=x"},
 	} {
 		t.Run(name, func(t *testing.T) {
