@@ -21,13 +21,13 @@ while IFS=: read -r file _ line; do
   started=$SECONDS found=-
   nice go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel "$workers" -fuzzminimizetime 20x -timeout 0 2>&1 |
     tee "$log" | awk '!/^(PASS|ok )/ {print substr($0, 1, 2000); fflush()}' || true
-  if ! grep -q '^ok ' "$log"; then
-    failed=1 found=$(grep -oE 'testdata/fuzz/[^ ]+' "$log" | head -n 1)
+  if ! grep -aq '^ok ' "$log"; then
+    failed=1 found=$(grep -aoE 'testdata/fuzz/[^ ]+' "$log" | head -n 1)
     found=${found:-"see above"}
   fi
-  last=$(grep -E '^fuzz: elapsed' "$log" | tail -n 1)
-  executions=$(grep -oE 'execs: [0-9]+' <<<"$last" | cut -d' ' -f2)
-  inputs=$(grep -oE 'new interesting: [0-9]+' <<<"$last" | cut -d' ' -f3)
+  last=$(grep -aE '^fuzz: elapsed' "$log" | tail -n 1)
+  executions=$(grep -aoE 'execs: [0-9]+' <<<"$last" | cut -d' ' -f2)
+  inputs=$(grep -aoE 'new interesting: [0-9]+' <<<"$last" | cut -d' ' -f3)
   table+="\n${package#./} $name\t$((SECONDS - started)) s\t${executions:-0}\t${inputs:-0}\t$found"
 done < <(grep -rn '^func Fuzz' --include='*_test.go' . | sed 's,^\./,,' | sort)
 echo

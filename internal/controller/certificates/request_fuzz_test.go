@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzRequest reads requests for certificates: whoever asks for whatever, what is
-// let through names one node and nothing else.
+// let through is within the rules of its signer.
 func FuzzRequest(f *testing.F) {
 	for signer, template := range map[string]x509.CertificateRequest{
 		certificatesv1.KubeAPIServerClientKubeletSignerName: goodClient(), certificatesv1.KubeletServingSignerName: goodServing(),
@@ -24,10 +24,11 @@ func FuzzRequest(f *testing.F) {
 		f.Add(signer, "digital signature,client auth", raw, int32(3600))
 		f.Add(signer, "digital signature,key encipherment,server auth", raw, int32(-1))
 	}
+	f.Add(certificatesv1.KubeAPIServerClientSignerName, "client auth", []byte("x"), int32(0))
 	f.Add("example.com/signer", "any", []byte("x"), int32(0))
 	f.Fuzz(func(t *testing.T, signer, usages string, der []byte, seconds int32) {
 		spec := certificatesv1.CertificateSigningRequestSpec{
-			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer, ExpirationSeconds: &seconds, Username: "system:node:n1",
+			Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), SignerName: signer, ExpirationSeconds: &seconds, Username: "system:node:n1", Groups: []string{"system:nodes"},
 		}
 		for _, u := range strings.Split(usages, ",") {
 			spec.Usages = append(spec.Usages, certificatesv1.KeyUsage(u))
@@ -36,11 +37,19 @@ func FuzzRequest(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !strings.HasPrefix(r.template.CommonName, nodeUserPrefix) || r.nodeName() == "" || !slices.Equal(r.template.Organizations, []string{"system:nodes"}) || r.template.TTL <= 0 {
-			t.Errorf("would sign %+v", r.template)
+		name, groups := r.template.CommonName, r.template.Organizations
+		good := r.template.TTL > 0
+		switch signer {
+		case certificatesv1.KubeAPIServerClientSignerName:
+			good = good && name != "" && !slices.Contains(groups, "system:masters")
+		case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
+			serving := signer == certificatesv1.KubeletServingSignerName
+			good = good && strings.HasPrefix(name, nodeUserPrefix) && r.nodeName() != "" && slices.Equal(groups, []string{"system:nodes"}) && serving == (len(r.sans) > 0)
+		default:
+			good = false
 		}
-		if signer == certificatesv1.KubeAPIServerClientKubeletSignerName && len(r.sans) > 0 || signer != certificatesv1.KubeAPIServerClientKubeletSignerName && signer != certificatesv1.KubeletServingSignerName {
-			t.Errorf("%s would sign for %v", signer, r.sans)
+		if !good {
+			t.Errorf("%s would sign %+v", signer, r.template)
 		}
 		if _, err := decodeRequest(spec.Request); err != nil {
 			t.Errorf("taken and not: %v", err)
