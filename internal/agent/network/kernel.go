@@ -165,8 +165,8 @@ func (machine) follow(ctx context.Context, changed func()) error {
 		return fmt.Errorf("follow the machine's routes: %w", err)
 	}
 	for e := range events {
-		// Routes that we add come back too.
-		if e.Table == unix.RT_TABLE_MAIN && (e.Protocol != routeProtocol || e.Type == unix.RTM_DELROUTE) {
+		// Routes that we add come back too, and each new pod brings some of IPv6.
+		if e.Family == netlink.FAMILY_V4 && e.Table == unix.RT_TABLE_MAIN && (e.Protocol != routeProtocol || e.Type == unix.RTM_DELROUTE) {
 			changed()
 		}
 	}

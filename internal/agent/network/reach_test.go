@@ -2,6 +2,7 @@ package network
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -116,6 +117,19 @@ func (b *box) plug(bridge string, other *box, address, gateway string) {
 	other.do(func() error { return other.route("0.0.0.0/0", gateway) })
 }
 
+// haveTunnels says whether the kernel can make them.
+func haveTunnels() (bool, error) {
+	trial := &netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: "trial"}, VxlanId: 1}
+	err := netlink.LinkAdd(trial)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, netlink.LinkDel(trial)
+}
+
 // machineBox is a node with one pod.
 type machineBox struct {
 	*box
@@ -135,6 +149,11 @@ func cluster(t *testing.T, mode Mode, addresses ...string) []*machineBox {
 		t.Skip("nft is not installed")
 	}
 	router := newBox(t, "router")
+	var tunnels bool
+	router.do(func() (err error) { tunnels, err = haveTunnels(); return err })
+	if !tunnels {
+		t.Skip("the kernel has no VXLAN links")
+	}
 	router.bridge("link1", "10.0.1.254/24")
 	router.bridge("link2", "10.0.2.254/24")
 	var nodes []*machineBox
