@@ -168,3 +168,31 @@ func TestUpdates(t *testing.T) {
 		})
 	}
 }
+
+// A PUT creates an object of these kinds that is not there, and of no others.
+func TestPutCreates(t *testing.T) {
+	s := start(t)
+	for path, c := range map[string]struct {
+		object string
+		code   int
+	}{
+		services:                           {`"spec":{"ports":[{"port":80}]}`, 201},
+		leases:                             {`"spec":{}`, 201},
+		rbac + "/namespaces/default/roles": {`"rules":[]`, 201},
+		rbac + "/clusterrolebindings":      {`"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"view"}`, 201},
+		pods:                               {sleepingPod, 404},
+		nodes:                              {`"spec":{}`, 404},
+		configMaps:                         {`"data":{}`, 404},
+		secrets:                            {`"data":{}`, 404},
+		deployments:                        {workload, 404},
+		priorities:                         {`"value":1`, 404},
+		endpointSlices:                     {`"addressType":"IPv4","endpoints":[]`, 404},
+		revisions:                          {`"data":{},"revision":1`, 404},
+	} {
+		kind := kinds[path]
+		object := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"put"},%s}`, kind[0], kind[1], c.object)
+		if got := s.send(t, "PUT", path+"/put", asJSON, object); got.code != c.code {
+			t.Errorf("%s: got %d, want %d: %s", kind[1], got.code, c.code, got.raw)
+		}
+	}
+}

@@ -38,14 +38,14 @@ func (n warner) podSeccomp() []string {
 	if c := n.spec.SecurityContext; c != nil && c.SeccompProfile != nil {
 		return nil
 	}
-	return n.annotation(corev1.SeccompPodAnnotationKey, seccompWhy) //nolint:staticcheck // Whoever still sets it is told.
+	return n.annotation(corev1.SeccompPodAnnotationKey, seccompWhy)
 }
 
 func (n warner) containerSeccomp(c *corev1.Container) []string {
 	if s := c.SecurityContext; s != nil && s.SeccompProfile != nil {
 		return nil
 	}
-	return n.annotation(corev1.SeccompContainerAnnotationKeyPrefix+c.Name, seccompWhy) //nolint:staticcheck // Whoever still sets it is told.
+	return n.annotation(corev1.SeccompContainerAnnotationKeyPrefix+c.Name, seccompWhy)
 }
 
 // appArmor speaks of templates only: in a pod the annotation becomes the field.

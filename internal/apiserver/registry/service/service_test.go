@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -112,4 +113,41 @@ func TestRow(t *testing.T) {
 	if got := externalIP(s); got != "192.0.2.1,a.example" {
 		t.Errorf("external address is %s", got)
 	}
+}
+
+func TestWarnings(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*corev1.Service)
+		want []string
+	}{
+		"nothing to say": {func(*corev1.Service) {}, nil},
+		"old annotation": {func(s *corev1.Service) {
+			s.Annotations = map[string]string{"service.kubernetes.io/topology-aware-hints": "auto"}
+		},
+			[]string{"annotation service.kubernetes.io/topology-aware-hints is deprecated, please use service.kubernetes.io/topology-mode instead"}},
+		"plain headless": {headlessly, nil},
+		"headless, with what needs an address": {func(s *corev1.Service) {
+			headlessly(s)
+			s.Spec.LoadBalancerIP, s.Spec.ExternalIPs, s.Spec.SessionAffinity = "1.2.3.4", []string{"1.2.3.4"}, corev1.ServiceAffinityClientIP
+		}, []string{"spec.loadBalancerIP is ignored for headless services", "spec.externalIPs is ignored for headless services", "spec.SessionAffinity is ignored for headless services"}},
+		"a name that is not used": {func(s *corev1.Service) { s.Spec.ExternalName = "a.com" }, []string{`spec.externalName is ignored when spec.type is not "ExternalName"`}},
+		"addresses that are not used": {func(s *corev1.Service) {
+			s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeExternalName, []string{"1.2.3.4"}
+		},
+			[]string{`spec.externalIPs is ignored when spec.type is "ExternalName"`}},
+		"old distribution": {func(s *corev1.Service) {
+			s.Spec.TrafficDistribution = ptr.To(corev1.ServiceTrafficDistributionPreferClose)
+		},
+			[]string{`spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`}},
+	} {
+		s := allocated(corev1.ServiceTypeClusterIP)
+		c.edit(s)
+		if got := warnings(s); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func headlessly(s *corev1.Service) {
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 }

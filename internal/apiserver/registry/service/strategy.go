@@ -29,6 +29,9 @@ func Definition() resource.Definition {
 		Validate:               func(_ context.Context, s *corev1.Service) field.ErrorList { return Validate(s) },
 		ValidateUpdate:         func(_ context.Context, s, old *corev1.Service) field.ErrorList { return ValidateUpdate(s, old) },
 		PrepareStatusForUpdate: func(_ context.Context, s, old *corev1.Service) { s.Spec = old.Spec },
+		WarningsOnCreate:       func(_ context.Context, s *corev1.Service) []string { return warnings(s) },
+		WarningsOnUpdate:       func(_ context.Context, s, _ *corev1.Service) []string { return warnings(s) },
+		AllowCreateOnUpdate:    true,
 		Fields: func(s *corev1.Service) fields.Set {
 			return fields.Set{"spec.clusterIP": s.Spec.ClusterIP, "spec.type": string(s.Spec.Type)}
 		},

@@ -19,6 +19,8 @@ func Definition() resource.Definition {
 	}, resource.Rules[corev1.ServiceAccount]{
 		PrepareForCreate: func(_ context.Context, a *corev1.ServiceAccount) { keepNames(a) },
 		PrepareForUpdate: func(_ context.Context, a, _ *corev1.ServiceAccount) { keepNames(a) },
+		WarningsOnCreate: func(_ context.Context, a *corev1.ServiceAccount) []string { return warnings(a) },
+		WarningsOnUpdate: func(_ context.Context, a, _ *corev1.ServiceAccount) []string { return warnings(a) },
 		Table: table.Of(func(a *corev1.ServiceAccount, now time.Time) []any {
 			return []any{a.Name, int64(len(a.Secrets)), table.Since(a.CreationTimestamp, now)}
 		}, table.Name, table.Column{Name: "Secrets", Description: "Number of token secrets."}, table.Age),
@@ -31,4 +33,14 @@ func keepNames(a *corev1.ServiceAccount) {
 	for i := range a.Secrets {
 		a.Secrets[i] = corev1.ObjectReference{Name: a.Secrets[i].Name}
 	}
+}
+
+// mountableSecrets is an annotation that limited the secrets of an account's pods.
+const mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
+
+func warnings(a *corev1.ServiceAccount) []string {
+	if _, ok := a.Annotations[mountableSecrets]; !ok {
+		return nil
+	}
+	return []string{"metadata.annotations[" + mountableSecrets + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
 }
