@@ -47,7 +47,7 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := &pipeWriter{header: http.Header{}, body: writer, started: make(chan struct{})}
 	go func() {
 		defer func() {
-			if p := recover(); p != nil && p != http.ErrAbortHandler {
+			if p := recover(); p != nil && !aborted(p) {
 				w.fail(fmt.Errorf("the API server's handler panicked: %v", p))
 				return
 			} else if p != nil {
@@ -74,9 +74,17 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
+// aborted says whether a handler panicked to end its request.
+func aborted(p any) bool {
+	err, ok := p.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
 // detached keeps a context's end and drops its values: a request that is made
 // while another is served must not take over that one's user or audit record.
-type detached struct{ context.Context }
+type detached struct {
+	context.Context //nolint:containedctx // it is a context
+}
 
 // Value implements context.Context.
 func (detached) Value(any) any { return nil }

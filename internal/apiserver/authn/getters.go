@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -76,5 +76,5 @@ func (g clientGetters) GetNode(ctx context.Context, name string) (*corev1.Node, 
 // possible says whether an object can have this name. A client has no words for
 // one that cannot: to whoever asks, there is no such object.
 func possible(namespace, name string) bool {
-	return name != "" && len(path.IsValidPathSegmentName(name)) == 0 && len(path.IsValidPathSegmentName(namespace)) == 0
+	return name != "" && len(content.IsPathSegmentName(name)) == 0 && len(content.IsPathSegmentName(namespace)) == 0
 }

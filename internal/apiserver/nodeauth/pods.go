@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
@@ -38,7 +38,7 @@ func (c clientPods) PodsOnNode(ctx context.Context, node string) ([]corev1.Pod, 
 
 func (c clientPods) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	// A client has no words for what cannot be a name.
-	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 || len(path.IsValidPathSegmentName(namespace)) > 0 {
+	if name == "" || len(content.IsPathSegmentName(name)) > 0 || len(content.IsPathSegmentName(namespace)) > 0 {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 	}
 	return c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})

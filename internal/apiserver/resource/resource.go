@@ -39,7 +39,8 @@ type Rules[T any] struct {
 	// Unreadable returns why an object cannot be taken at all. Such a request is a
 	// bad one (400), and nothing else is said about it.
 	Unreadable func(obj *T) error
-	// ValidateName checks metadata.name; a DNS subdomain is the default.
+	// ValidateName checks metadata.name; a DNS subdomain is the default, and
+	// PathSegmentName the other one that Kubernetes has.
 	ValidateName validation.ValidateNameFunc
 
 	// Spec returns a pointer to the part whose change raises metadata.generation.

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/clock"
@@ -101,7 +101,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 
 // account waits a little for the account that a controller is about to make.
 func (p *Plugin) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	if bad := path.IsValidPathSegmentName(name); len(bad) > 0 {
+	if bad := content.IsPathSegmentName(name); len(bad) > 0 {
 		return nil, badName{fmt.Sprintf("error looking up service account %s/%s: invalid resource name %q: %v", namespace, name, name, bad)}
 	}
 	attempts := 1

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -154,7 +154,7 @@ func validateNamedRule(r *admissionv1.NamedRuleWithOperations, path *field.Path)
 			[]admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Create, admissionv1.Delete, admissionv1.Update}))
 	}
 	for i, name := range r.ResourceNames {
-		for _, m := range pathvalidation.IsValidPathSegmentName(name) {
+		for _, m := range content.IsPathSegmentName(name) {
 			errs = append(errs, field.Invalid(path.Child("resourceNames").Index(i), name, m))
 		}
 		if slices.Contains(r.ResourceNames[:i], name) {
@@ -182,7 +182,7 @@ func validateParamRef(r *admissionv1.ParamRef, path *field.Path) field.ErrorList
 		return nil
 	}
 	var errs field.ErrorList
-	for _, m := range pathvalidation.IsValidPathSegmentName(r.Name) {
+	for _, m := range content.IsPathSegmentName(r.Name) {
 		if r.Name != "" {
 			errs = append(errs, field.Invalid(path.Child("name"), r.Name, m))
 		}

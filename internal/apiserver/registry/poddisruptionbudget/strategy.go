@@ -6,7 +6,6 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -24,7 +23,7 @@ func Definition() resource.Definition {
 		Plural: "poddisruptionbudgets", Singular: "poddisruptionbudget", ShortNames: []string{"pdb"},
 	}, resource.Rules[policyv1.PodDisruptionBudget]{
 		// Nothing is named after a budget, so its name may be as long as a path allows.
-		ValidateName: pathvalidation.ValidatePathSegmentName,
+		ValidateName: resource.PathSegmentName,
 
 		Spec:   func(b *policyv1.PodDisruptionBudget) any { return &b.Spec },
 		Status: func(b *policyv1.PodDisruptionBudget) any { return &b.Status },

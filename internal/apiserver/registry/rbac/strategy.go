@@ -9,7 +9,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -26,7 +25,7 @@ func role() resource.Definition {
 	return resource.Of[rbacv1.Role, rbacv1.RoleList](resource.Kind{
 		GroupVersion: rbacv1.SchemeGroupVersion, Kind: "Role", Plural: "roles", Singular: "role",
 	}, resource.Rules[rbacv1.Role]{
-		ValidateName:        path.ValidatePathSegmentName,
+		ValidateName:        resource.PathSegmentName,
 		Validate:            func(_ context.Context, r *rbacv1.Role) field.ErrorList { return ValidateRules(r.Rules, true) },
 		AllowCreateOnUpdate: true,
 		Table: table.Of(func(r *rbacv1.Role, _ time.Time) []any {
@@ -39,7 +38,7 @@ func clusterRole() resource.Definition {
 	return resource.Of[rbacv1.ClusterRole, rbacv1.ClusterRoleList](resource.Kind{
 		GroupVersion: rbacv1.SchemeGroupVersion, Kind: "ClusterRole", Plural: "clusterroles", Singular: "clusterrole", ClusterScoped: true,
 	}, resource.Rules[rbacv1.ClusterRole]{
-		ValidateName: path.ValidatePathSegmentName,
+		ValidateName: resource.PathSegmentName,
 		Validate: func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
 			return append(ValidateRules(r.Rules, false), validateAggregation(r.AggregationRule)...)
 		},
@@ -55,7 +54,7 @@ func roleBinding() resource.Definition {
 		GroupVersion: rbacv1.SchemeGroupVersion, Kind: "RoleBinding", Plural: "rolebindings", Singular: "rolebinding",
 	}, resource.Rules[rbacv1.RoleBinding]{
 		Default:      func(b *rbacv1.RoleBinding) { setDefaults(&b.RoleRef, b.Subjects) },
-		ValidateName: path.ValidatePathSegmentName,
+		ValidateName: resource.PathSegmentName,
 		Validate: func(_ context.Context, b *rbacv1.RoleBinding) field.ErrorList {
 			return validateBinding(&b.RoleRef, b.Subjects, true)
 		},
@@ -75,7 +74,7 @@ func clusterRoleBinding() resource.Definition {
 		Plural: "clusterrolebindings", Singular: "clusterrolebinding", ClusterScoped: true,
 	}, resource.Rules[rbacv1.ClusterRoleBinding]{
 		Default:      func(b *rbacv1.ClusterRoleBinding) { setDefaults(&b.RoleRef, b.Subjects) },
-		ValidateName: path.ValidatePathSegmentName,
+		ValidateName: resource.PathSegmentName,
 		Validate: func(_ context.Context, b *rbacv1.ClusterRoleBinding) field.ErrorList {
 			return validateBinding(&b.RoleRef, b.Subjects, false)
 		},

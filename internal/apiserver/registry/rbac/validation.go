@@ -2,7 +2,7 @@ package rbac
 
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -78,7 +78,7 @@ func validateBinding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced 
 	if ref.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), ""))
 	} else {
-		for _, m := range path.IsValidPathSegmentName(ref.Name) {
+		for _, m := range content.IsPathSegmentName(ref.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), ref.Name, m))
 		}
 	}
