@@ -217,7 +217,7 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 			used[hashOf(p)] = true
 		}
 	}
-	spare, same, numbers := 0, 0, map[int64]string{}
+	spare, same, twin := 0, 0, ""
 	for _, r := range s.Revisions {
 		if ownerOf(r) != d.UID {
 			if ownerOf(r) == "" && selects(d, r) {
@@ -225,12 +225,11 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 			}
 			continue
 		}
-		if twin, taken := numbers[r.Revision]; taken {
-			out = append(out, fmt.Sprintf("has two revisions number %d, %s and %s", r.Revision, min(twin, r.Name), max(twin, r.Name)))
-		}
-		numbers[r.Revision] = r.Name
-		if newest == nil || r.Revision > newest.Revision {
-			newest = r
+		switch {
+		case newest == nil || r.Revision > newest.Revision:
+			newest, twin = r, ""
+		case r.Revision == newest.Revision:
+			twin = r.Name
 		}
 		if markOfRevision(r) == markOfSet(d) {
 			same++
@@ -240,6 +239,11 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	}
 	if newest == nil {
 		return "", append(out, "has no revision")
+	}
+	// Older ones may share a number: those of an orphaned DaemonSet are adopted
+	// with the numbers that they have.
+	if twin != "" {
+		return hashOf(newest), append(out, fmt.Sprintf("has two newest revisions, number %d: %s and %s", newest.Revision, min(twin, newest.Name), max(twin, newest.Name)))
 	}
 	if markOfRevision(newest) != markOfSet(d) {
 		out = append(out, fmt.Sprintf("its newest revision %s has template %q, it has %q", newest.Name, markOfRevision(newest), markOfSet(d)))

@@ -100,10 +100,17 @@ func TestUnsettled(t *testing.T) {
 			template("t0")(s.set)
 			l.Revisions = append(l.Revisions, s.revision(0))
 		}, []string{"DaemonSet agent: keeps 1 old revisions that no pod has, its limit is 0"}},
-		{"two revisions with one number", func(s *story, l *State) {
+		{"two newest revisions with one number", func(s *story, l *State) {
 			template("t0")(s.set)
 			l.Revisions = append(l.Revisions, s.revision(1))
-		}, []string{"DaemonSet agent: has two revisions number 1, agent-t0 and agent-t1"}},
+		}, []string{"DaemonSet agent: has two newest revisions, number 1: agent-t0 and agent-t1"}},
+		{"two old revisions with one number, adopted with it", func(s *story, l *State) {
+			l.Revisions[0].Revision = 3
+			for _, mark := range []string{"t8", "t9"} {
+				template(mark)(s.set)
+				l.Revisions = append(l.Revisions, s.revision(2))
+			}
+		}, nil},
 		{"a DaemonSet that does not go", func(_ *story, l *State) { l.Sets[0].DeletionTimestamp = &metav1.Time{} },
 			[]string{"DaemonSet agent: is still on its way out"}},
 	} {
