@@ -143,6 +143,14 @@ func TestHistories(t *testing.T) {
 			s.deleted(a)
 			return s
 		}, Surge + ": pod a on node n1 was available and was deleted before a new one had been"},
+		{"surge: the old pod goes from a node where it only may stay", func() *story {
+			s := began(surge(1))
+			a := s.runs("a", "n1")
+			s.edit(template("t2"))
+			s.put(&corev1.Node{ObjectMeta: metaNamed("n1"), Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoSchedule}}}})
+			s.deleted(a)
+			return s
+		}, ""},
 		{"surge: on two nodes, and one is allowed", func() *story {
 			s := began(surge(1))
 			s.fleet()

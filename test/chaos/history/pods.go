@@ -117,7 +117,8 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 		return
 	}
 	life := j.tracks[p.UID].versions[0].from
-	if worst, best := j.fits(d, life-lag); worst == unfit || best != shouldRun {
+	worst, best := j.fits(d, life-lag)
+	if worst == unfit || best != shouldRun {
 		return // unfit at some time, or only allowed to stay
 	}
 	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
@@ -132,7 +133,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	}):
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though the strategy is OnDelete", p.Name, d.at.node)
 	case j.surelyAvailable(d, p, from):
-		j.takenDown(d, p)
+		j.takenDown(d, p, worst == mayStay)
 	}
 }
 
@@ -154,10 +155,13 @@ func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 	return false
 }
 
-// takenDown judges the end of an available pod of an old template.
-func (j *judge) takenDown(d decision, p *corev1.Pod) {
+// takenDown judges the end of an available pod of an old template. With surge one
+// that only may stay needs no successor.
+func (j *judge) takenDown(d decision, p *corev1.Pod, mayOnlyStay bool) {
 	now := deletedAt(p)
 	switch {
+	case mayOnlyStay && d.any(surges):
+		return
 	case !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }):
 		if !slices.ContainsFunc(j.pods[d.at], func(t *track) bool {
 			o, _ := t.at(d.event).(*corev1.Pod)
