@@ -1,7 +1,9 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -149,6 +151,11 @@ func index(events []Event) map[types.UID]*track {
 		t.versions = append(t.versions, version{e.Revision, e.Object})
 	}
 	return tracks
+}
+
+// inOrder returns tracks by their beginning.
+func inOrder(tracks map[types.UID]*track) []*track {
+	return slices.SortedFunc(maps.Values(tracks), func(a, b *track) int { return cmp.Compare(a.versions[0].from, b.versions[0].from) })
 }
 
 // ownerOf is the DaemonSet that controls an object.

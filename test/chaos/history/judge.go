@@ -69,7 +69,7 @@ func newJudge(r Record) *judge {
 			j.touched[w.UID] = true
 		}
 	}
-	for _, t := range j.tracks {
+	for _, t := range inOrder(j.tracks) {
 		j.sort(t)
 	}
 	return j

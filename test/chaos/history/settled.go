@@ -24,7 +24,7 @@ type State struct {
 
 // Last is what exists at the end of a record.
 func (r Record) Last() (s State) {
-	for _, t := range index(r.Events) {
+	for _, t := range inOrder(index(r.Events)) {
 		if t.gone != 0 {
 			continue
 		}

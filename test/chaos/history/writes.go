@@ -83,7 +83,8 @@ func checkWrites(r Record, tracks map[types.UID]*track) (found []Violation) {
 			}
 		}
 	}
-	for uid, t := range tracks {
+	for _, t := range inOrder(tracks) {
+		uid := t.first().GetUID()
 		for i := 1; i < len(t.versions); i++ {
 			is, was := t.versions[i], t.versions[i-1]
 			if Wish(is.object) == Wish(was.object) || explained(byObject[uid], is) {
