@@ -48,6 +48,8 @@ func dropUnread(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Namespace:
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}}, nil
+	case *corev1.Service:
+		o.Annotations, o.OwnerReferences = nil, nil
 	case *discoveryv1.EndpointSlice:
 		o.Annotations, o.OwnerReferences = nil, nil
 		for i := range o.Endpoints {
