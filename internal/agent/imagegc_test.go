@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/images"
+)
+
+// TestUnusedImagesAreRemoved fills a disk, as far as the node knows, and looks which images containerd has then.
+func TestUnusedImagesAreRemoved(t *testing.T) {
+	m := newMachine(t)
+	const unused = "everynode.test/unused:1"
+	m.importVariant(t, unused)
+	has := func(image string) bool {
+		list, err := cri.ListImages(t.Context(), m.services.Images)
+		must(t, err)
+		return slices.ContainsFunc(list, func(i cri.ImageInfo) bool { return slices.Contains(i.Names, image) })
+	}
+	if !has(unused) || !has(pauseImage) {
+		t.Fatal("the images are not there to begin with")
+	}
+	if dir, err := cri.ImageFS(t.Context(), m.services.Images); err != nil || filepath.Dir(dir) != m.dir+"/root" {
+		t.Errorf("images are said to be in %q, %v; want below %s", dir, err, m.dir+"/root")
+	}
+	runtime := cri.New(cri.Config{Service: m.services.Runtime, CgroupRoot: m.cgroupRoot})
+	collector := images.NewCollector(images.CollectorConfig{
+		Service: m.services.Images, Used: runtime.UsedImages, High: 85, Low: 80, MinAge: time.Minute, Clock: clock.RealClock{},
+		Space: func(context.Context) (int64, int64, error) { return 0, 100, nil },
+		Warn:  func(reason, message string) { t.Logf("%s: %s", reason, message) },
+	})
+	freed, err := collector.RemoveUnused(t.Context())
+	must(t, err)
+	if has(unused) || freed <= 0 {
+		t.Errorf("the image that nobody uses is still there; %d bytes were freed", freed)
+	}
+	// No pod runs yet, and the next one needs it.
+	if !has(pauseImage) {
+		t.Error("the image of sandboxes is gone")
+	}
+}
+
+// importVariant imports an image that differs from the test images.
+func (m *machine) importVariant(t *testing.T, image string) {
+	t.Helper()
+	tag, err := name.NewTag(image)
+	must(t, err)
+	variant, err := mutate.Config(boxImageOf(t, filepath.Join(m.dir, "box")), v1.Config{Entrypoint: []string{"/box", "other"}})
+	must(t, err)
+	archive := filepath.Join(m.dir, "variant.tar")
+	must(t, tarball.MultiWriteToFile(archive, map[name.Tag]v1.Image{tag: variant}))
+	out, err := exec.Command("ctr", "-a", filepath.Join(m.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", archive).CombinedOutput()
+	if err != nil {
+		t.Fatalf("import an image: %v\n%s", err, out)
+	}
+}
