@@ -10,12 +10,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -28,6 +30,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Events is where users are told about slices. Required.
 	Events record.EventRecorder
+	// Clock is the wall clock if nil.
+	Clock clock.PassiveClock
 }
 
 // Services are looked after one by one, these many at once.
@@ -38,13 +42,16 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if cfg.Client == nil || cfg.Events == nil {
 		return errors.New("endpointslice: Client and Events are required")
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
 	reader, options := mgr.GetClient(), controller.Options{MaxConcurrentReconciles: workers}
 	s := newSlices(reader, cfg)
 	err := ctrl.NewControllerManagedBy(mgr).Named("endpointslice").WithOptions(options).
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, podHandler(reader)).
 		Watches(&discoveryv1.EndpointSlice{}, s.sliceHandler()).
-		Complete(s)
+		Complete(newRested(s, cfg.Clock))
 	if err != nil {
 		return fmt.Errorf("add the controller of endpoint slices: %w", err)
 	}
@@ -52,7 +59,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, podHandler(reader)).
 		Watches(&corev1.Endpoints{}, sameName()). //nolint:staticcheck // Old clients still read Endpoints.
-		Complete(&endpoints{reader: reader, writer: clientWriter{cfg.Client}})
+		Complete(newRested(&endpoints{reader: reader, writer: clientWriter{cfg.Client}}, cfg.Clock))
 	if err != nil {
 		return fmt.Errorf("add the controller of endpoints: %w", err)
 	}
@@ -92,6 +99,7 @@ func slicesOf(ctx context.Context, reader client.Reader, key client.ObjectKey, m
 	out := make([]*discoveryv1.EndpointSlice, len(list.Items))
 	for i := range list.Items {
 		out[i] = &list.Items[i]
+		out[i].Ports = slices.Clone(out[i].Ports) // the library sorts them in place
 	}
 	return out, nil
 }

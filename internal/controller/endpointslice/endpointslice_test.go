@@ -2,6 +2,7 @@ package endpointslice_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,7 +113,14 @@ func TestFollowsPods(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "everynode.io/demo:v1"}}},
 		}},
 	}, metav1.CreateOptions{}))
-	nodes := must[*corev1.NodeList](t)(e.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))
+	var nodes *corev1.NodeList
+	e.Eventually("both nodes are there", func(ctx context.Context) (err error) {
+		nodes, err = e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err == nil && len(nodes.Items) != 2 {
+			err = fmt.Errorf("%d nodes", len(nodes.Items))
+		}
+		return err
+	})
 	both := nodes.Items[0].Name + ":8080 " + nodes.Items[1].Name + ":8080"
 	expect(t, e, "a service of daemons", "web", both, both)
 
@@ -166,15 +174,20 @@ func TestMirrorsWhatAPersonWrote(t *testing.T) {
 	service(e.Client.CoreV1().Services("default").Patch(t.Context(), "db", types.StrategicMergePatchType, []byte(`{"spec":{"selector":{"app":"db"}}}`), metav1.PatchOptions{}))
 	expect(t, e, "a selector is added", "db", "", "")
 	service(e.Client.CoreV1().Services("default").Patch(t.Context(), "db", types.StrategicMergePatchType, []byte(`{"spec":{"selector":null}}`), metav1.PatchOptions{}))
-	written = endpoints(e.Client.CoreV1().Endpoints("default").Get(t.Context(), "db", metav1.GetOptions{}))
-	written.Subsets = []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.3"}}, Ports: []corev1.EndpointPort{{Port: 5432}}}}
-	endpoints(e.Client.CoreV1().Endpoints("default").Update(t.Context(), written, metav1.UpdateOptions{}))
 	e.Eventually("written by hand again", func(ctx context.Context) error {
-		inEndpoints, err := old(ctx, e, "db")
-		if err == nil && inEndpoints != "192.0.2.3:5432" {
-			err = fmt.Errorf("endpoints are %q", inEndpoints)
+		// Until the controller has seen that the selector is gone, it may win.
+		current, err := e.Client.CoreV1().Endpoints("default").Get(ctx, "db", metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		return err
+		if len(current.Subsets) == 1 && current.Subsets[0].Addresses[0].IP == "192.0.2.3" {
+			return nil
+		}
+		current.Subsets = []corev1.EndpointSubset{{Addresses: []corev1.EndpointAddress{{IP: "192.0.2.3"}}, Ports: []corev1.EndpointPort{{Port: 5432}}}}
+		if _, err := e.Client.CoreV1().Endpoints("default").Update(ctx, current, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		return errors.New("written, to be looked at again")
 	})
 	if err := e.Client.CoreV1().Services("default").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func sameName() handler.EventHandler {
 }
 
 // sliceHandler enqueues the Service of a slice that somebody else changed.
-func (s *slices) sliceHandler() handler.EventHandler {
+func (s *podSlices) sliceHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
 			if slice, ok := e.Object.(*discoveryv1.EndpointSlice); ok && s.library.ManagedByController(slice) && s.tracker.ShouldSync(slice) {

@@ -24,17 +24,17 @@ const (
 	maxInSlice = 100
 )
 
-// slices keeps the slices of Services that select pods.
-type slices struct {
+// podSlices keeps the slices of Services that select pods.
+type podSlices struct {
 	reader   client.Reader
 	library  *endpointslice.Reconciler
 	tracker  *endpointsliceutil.EndpointSliceTracker
 	triggers *endpointsliceutil.TriggerTimeTracker
 }
 
-func newSlices(reader client.Reader, cfg Config) *slices {
+func newSlices(reader client.Reader, cfg Config) *podSlices {
 	tracker := endpointsliceutil.NewEndpointSliceTracker()
-	return &slices{
+	return &podSlices{
 		reader: reader, tracker: tracker, triggers: endpointsliceutil.NewTriggerTimeTracker(),
 		library: endpointslice.NewReconciler(cfg.Client, nodes{reader}, maxInSlice, tracker, nil, cfg.Events, sliceManager,
 			endpointslice.WithPreferSameTrafficDistributionEnabled(true)),
@@ -46,7 +46,7 @@ func newSlices(reader client.Reader, cfg Config) *slices {
 var errStale = errors.New("the endpoint slices in the cache are older than what was written")
 
 // Reconcile implements reconcile.Reconciler.
-func (s *slices) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
+func (s *podSlices) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
 	var svc corev1.Service
 	err := s.reader.Get(ctx, key.NamespacedName, &svc)
 	if apierrors.IsNotFound(err) {
