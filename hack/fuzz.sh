@@ -30,6 +30,16 @@ while IFS=: read -r file _ line; do
   inputs=$(grep -aoE 'new interesting: [0-9]+' <<<"$last" | cut -d' ' -f3)
   table+="\n${package#./} $name\t$((SECONDS - started)) s\t${executions:-0}\t${inputs:-0}\t$found"
 done < <(grep -rn '^func Fuzz' --include='*_test.go' . | sed 's,^\./,,' | sort)
+
+# The whole control plane is too large for the fuzzer: it is disturbed for as long.
+if [[ ./test/hostile.TestControlPlane =~ $only ]]; then
+  echo "== ./test/hostile TestControlPlane for $time"
+  started=$SECONDS found=-
+  nice go test ./test/hostile -run 'TestControlPlane$' -soak "$time" -random "$RANDOM" -timeout 0 -v >"$log" 2>&1 ||
+    { failed=1 found="see above"; grep -av -e '--- PASS' -e '=== RUN' "$log"; }
+  executions=$(grep -aoE 'soak: [0-9]+' "$log" | cut -d' ' -f2)
+  table+="\ntest/hostile TestControlPlane\t$((SECONDS - started)) s\t${executions:-0}\t-\t$found"
+fi
 echo
 echo -e "$table" | column -t -s $'\t'
 exit "$failed"

@@ -3,13 +3,13 @@ package hostile
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,33 +20,39 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// FuzzControlPlane stores changed objects in a whole control plane with a few
+// TestControlPlane stores changed objects in a whole control plane with a few
 // simulated nodes. Whatever they are, an ordinary DaemonSet beside them is rolled
 // out, updated and removed as ever, their namespace can be emptied, and no control
 // loop panics.
-func FuzzControlPlane(f *testing.F) {
-	for k, script := range scripts()[:10**perKind/4] {
-		f.Add(append([]byte{11, byte(k)}, script[1:]...))
-	}
-	var p *plane
-	if !coordinates() {
-		p = newPlane(f)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		panics.take()
-		d := p.disturb(t, &mutator{source: &source{data: data}, lore: knowledge()})
-		p.roll(t, d)
-		d.clear()
-		if found := panics.take(); len(found) > 0 {
-			t.Fatalf("panics: %s\nstored:\n%s", strings.Join(found, "; "), strings.Join(d.stored, "\n"))
+//
+// It is no test for Go's fuzzer, which takes an input of more than ten seconds for
+// one that hangs, and learns nothing from what all the loops happen to do meanwhile.
+// With -soak it goes on for as long as that says.
+func TestControlPlane(t *testing.T) {
+	const enough = 8
+	p, began, round := newPlane(t), time.Now(), uint64(0)
+	for ; round < enough || time.Since(began) < *soak; round++ {
+		if !t.Run(fmt.Sprint(round), func(t *testing.T) { p.endure(t, round) }) {
+			break
 		}
-	})
+	}
+	t.Logf("soak: %d rounds, %d objects stored", round, p.objects)
 }
 
-// coordinates says whether this process only hands inputs to others.
-func coordinates() bool {
-	set := func(name, none string) bool { f := flag.Lookup(name); return f != nil && f.Value.String() != none }
-	return set("test.fuzz", "") && !set("test.fuzzworker", "false")
+// endure disturbs the control plane once, as the number of the round says.
+func (p *plane) endure(t *testing.T, round uint64) {
+	random, data := rand.New(rand.NewPCG(*chance, round)), []byte{11}
+	for range 300 {
+		data = append(data, byte(random.Uint32()))
+	}
+	panics.take()
+	d := p.disturb(t, &mutator{source: &source{data: data}, lore: knowledge()})
+	p.roll(t, d)
+	d.clear()
+	if found := panics.take(); len(found) > 0 {
+		t.Fatalf("panics: %s\nstored:\n%s", strings.Join(found, "; "), strings.Join(d.stored, "\n"))
+	}
+	p.objects += len(d.stored)
 }
 
 // disturbing are the resources that some control loop looks at.
@@ -60,23 +66,24 @@ const canaries = "canaries"
 
 // plane is a control plane with the node of the ordinary DaemonSets.
 type plane struct {
-	env    *testenv.Env
-	api    *api
-	node   string
-	rounds atomic.Int64
+	env  *testenv.Env
+	api  *api
+	node string
+	// rounds and objects count what it has seen.
+	rounds, objects int
 }
 
-func newPlane(f *testing.F) *plane {
-	p := &plane{env: testenv.Start(f, testenv.SimulatedNodes(3))}
+func newPlane(t *testing.T) *plane {
+	p := &plane{env: testenv.Start(t, testenv.SimulatedNodes(3))}
 	transport, err := restclient.TransportFor(p.env.Config)
 	if err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
 	p.api = &api{RoundTripper: transport, host: strings.TrimPrefix(p.env.Config.Host, "https://")}
 	if p.api.kinds, err = p.api.discover(); err != nil {
-		f.Fatal(err)
+		t.Fatal(err)
 	}
-	post(f, p.api, "/api/v1/namespaces", `{"metadata":{"name":"`+canaries+`"}}`)
+	post(t, p.api, "/api/v1/namespaces", `{"metadata":{"name":"`+canaries+`"}}`)
 	p.env.Eventually("the simulated nodes are there", func(ctx context.Context) error {
 		nodes, err := p.env.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err == nil && len(nodes.Items) < 3 {
@@ -167,7 +174,8 @@ type disturbance struct {
 
 func (p *plane) disturb(t *testing.T, m *mutator) *disturbance {
 	t.Helper()
-	d := &disturbance{mutator: m, t: t, plane: p, namespace: fmt.Sprintf("h%d", p.rounds.Add(1))}
+	p.rounds++
+	d := &disturbance{mutator: m, t: t, plane: p, namespace: fmt.Sprintf("h%d", p.rounds)}
 	post(t, p.api, "/api/v1/namespaces", `{"metadata":{"name":"`+d.namespace+`"}}`)
 	p.eventually(t, d, "a new namespace has its service account", func(ctx context.Context) error {
 		_, err := p.env.Client.CoreV1().ServiceAccounts(d.namespace).Get(ctx, "default", metav1.GetOptions{})

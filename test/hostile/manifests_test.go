@@ -42,6 +42,8 @@ type course struct {
 	kind *kind
 	// namespace and name of the object once it is stored.
 	namespace, name string
+	// settled says that it was written back once already.
+	settled bool
 }
 
 // do sends a request whose answer must be a good one, whatever it says.

@@ -19,6 +19,7 @@ import (
 var (
 	perKind = flag.Int("seeds", 3, "how many random inputs to begin with for each kind")
 	chance  = flag.Uint64("random", 1, "which random inputs")
+	soak    = flag.Duration("soak", 0, "how long to disturb a control plane, at least")
 )
 
 func TestMain(m *testing.M) {
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 	flags := flag.NewFlagSet("klog", flag.PanicOnError)
 	klog.InitFlags(flags)
 	_ = flags.Set("logtostderr", "false")
+	_ = flags.Set("stderrthreshold", "FATAL")
 	klog.SetOutput(io.Discard)
 	flag.Parse()
 	code := m.Run()
