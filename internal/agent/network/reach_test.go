@@ -223,7 +223,7 @@ func reaches(t *testing.T, from *box, to *machineBox, size int) (sender string, 
 			return <-seen, nil
 		}
 	}
-	return "", fmt.Errorf("no answer from %s to %s (last sending: %v)", to.podIP, from.name, err)
+	return "", errors.Join(fmt.Errorf("no answer from %s to %s", to.podIP, from.name), err)
 }
 
 // allReach checks every pod with every other one, and that nobody's address was
