@@ -77,7 +77,7 @@ var changes = map[string]change{
 	"Service: ports and selector":   {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"ports":[{"port":81}],"selector":{"a":"b"}}}`, ""},
 	"Service: address":              {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"clusterIP":"10.96.0.77","clusterIPs":["10.96.0.77"]}}`, `spec.clusterIPs[0]: Invalid value: ["10.96.0.77"]: may not change once set`},
 	"Service: headless":             {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"clusterIP":"None","clusterIPs":["None"]}}`, `spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set`},
-	"Service: family":               {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"ipFamilies":["IPv6"]}}`, `[spec.ipFamilies[0]: Invalid value: ["IPv6"]: may not change once set, `},
+	"Service: family":               {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"ipFamilies":["IPv6"]}}`, `spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster`},
 	"Service: type":                 {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"type":"NodePort"}}`, ""},
 	"Service: away from an address": {services, `"spec":{"ports":[{"port":80}]}`, `{"spec":{"type":"ExternalName","externalName":"example.com"}}`, ""},
 	"Service: load balancer class": {services, `"spec":{"type":"LoadBalancer","loadBalancerClass":"a.com/b","ports":[{"port":80}]}`, `{"spec":{"loadBalancerClass":"a.com/c"}}`,

@@ -151,3 +151,14 @@ func TestWarnings(t *testing.T) {
 func headlessly(s *corev1.Service) {
 	s.Spec.ClusterIP, s.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
 }
+
+func TestFamilyStays(t *testing.T) {
+	old := allocated(corev1.ServiceTypeClusterIP)
+	s := old.DeepCopy()
+	s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol}
+	errs := ValidateUpdate(s, old)
+	const want = `spec.ipFamilies[0]: Invalid value: ["IPv6"]: may not change once set`
+	if len(errs) == 0 || errs[0].Error() != want {
+		t.Errorf("got %v, want %s first", errs, want)
+	}
+}
