@@ -3,7 +3,7 @@
 //
 // The decisions are made in the pure packages matrix (which pod to create or
 // delete, and what the status is) and history (which revision is current), and
-// in claim.go (which pods belong to whom). This package moves facts and actions:
+// in internal/claim (which pods belong to whom). This package moves facts and actions:
 //
 //	informers -> buffer -> owner goroutine -> matrix -> lanes of workers -> API
 //	                          ^                              |
