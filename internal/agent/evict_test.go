@@ -83,8 +83,8 @@ func TestEvictionIsOneByOne(t *testing.T) {
 	}
 	n.api.awaitEvent(t, "n1: Warning EvictionThresholdMet Attempting to reclaim memory")
 	n.api.awaitEvent(t, "big: Warning Evicted The node was low on resource: memory.")
-	if isEvicted(n.api.get("uid-small")) {
-		t.Error("two pods were evicted at once")
+	if isEvicted(n.api.get("uid-small")) || n.ending != "uid-big" {
+		t.Errorf("two pods were evicted at once, or %q is waited for instead of the one that was", n.ending)
 	}
 	if n.reported != 1 || n.cleaned != 0 {
 		t.Errorf("the node's conditions were refreshed %d times, images removed %d times, want once and never", n.reported, n.cleaned)
@@ -93,6 +93,20 @@ func TestEvictionIsOneByOne(t *testing.T) {
 		must(t, n.round(t.Context()))
 		return isEvicted(n.api.get("uid-small"))
 	})
+}
+
+func TestNobodyGoesWhileAnotherStillStops(t *testing.T) {
+	n := startTight(t, "a", "b")
+	n.used["a"], n.used["b"] = 10, 20
+	n.now[eviction.MemoryAvailable] = eviction.Observation{Available: 99, Capacity: 1000}
+	n.ending, n.since = "uid-b", n.clock.Now()
+	must(t, n.round(t.Context()))
+	if log := n.api.log(); strings.Contains(log, "Evicted") {
+		t.Errorf("a pod was evicted while another was stopping:\n%s", log)
+	}
+	n.since = n.since.Add(-evictPatience)
+	must(t, n.round(t.Context()))
+	n.api.await(t, "uid-b", "to be evicted, now that it was waited for long enough", isEvicted)
 }
 
 func TestDiskIsCleanedBeforeAnybodyGoes(t *testing.T) {
