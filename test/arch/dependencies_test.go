@@ -70,18 +70,31 @@ func TestEveryDependencyHasAReason(t *testing.T) {
 			t.Errorf("go.mod requires %s, and %s does not say what for", r.Path, dependenciesPage)
 		}
 	}
-	for _, tool := range readGoMod(t, "../../tools/go.mod").Tool {
+	for _, file := range toolFiles {
+		checkTools(t, file, rows)
+	}
+}
+
+// toolFiles are the module files of the tools.
+var toolFiles = []string{"tools/go.mod", "tools/nfpm.mod"}
+
+func checkTools(t *testing.T, file string, rows []string) {
+	t.Helper()
+	for _, tool := range readGoMod(t, filepath.Join("../..", file)).Tool {
 		if !slices.ContainsFunc(rows, func(row string) bool { return strings.HasPrefix(tool.Path, row+"/") }) {
-			t.Errorf("tools/go.mod has the tool %s, and %s does not say what for", tool.Path, dependenciesPage)
+			t.Errorf("%s has the tool %s, and %s does not say what for", file, tool.Path, dependenciesPage)
 		}
 	}
 }
 
 func TestNoReasonOutlivesItsDependency(t *testing.T) {
-	program, tools := readGoMod(t, "../../go.mod"), readGoMod(t, "../../tools/go.mod")
+	mods := []goMod{readGoMod(t, "../../go.mod")}
+	for _, file := range toolFiles {
+		mods = append(mods, readGoMod(t, filepath.Join("../..", file)))
+	}
 	rows := explained(t)
 	for i, module := range rows {
-		if !program.requires(module) && !tools.requires(module) {
+		if !slices.ContainsFunc(mods, func(m goMod) bool { return m.requires(module) }) {
 			t.Errorf("%s explains %s, which no module file requires", dependenciesPage, module)
 		}
 		if slices.Contains(rows[:i], module) {
