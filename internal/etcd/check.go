@@ -17,7 +17,8 @@ import (
 
 const backupHint = "; restore the folder from a backup, or move it away to start empty"
 
-// checkData reads what is on disk before etcd does, and changes nothing. Data
+// checkData reads what is on disk before etcd does, and changes nothing that
+// holds data. Data
 // that cannot be read would crash the process inside etcd, and a log that lacks
 // what the database file has would make it wait for ever.
 func checkData(dir string) error {
@@ -27,12 +28,26 @@ func checkData(dir string) error {
 		return fmt.Errorf("the database file %s cannot be read: %w"+backupHint, path, err)
 	}
 	path = filepath.Join(dir, "member", "wal")
-	logged, err := checkLog(path)
+	logged, committed, err := checkLog(path)
 	if err != nil {
 		return fmt.Errorf("the database log %s cannot be read: %w"+backupHint, path, err)
 	}
 	if logged < applied {
 		return fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is missing"+backupHint, path, logged, applied)
+	}
+	if committed == 0 && applied == 0 && wal.Exist(path) {
+		return forgetUnfinished(filepath.Join(dir, "member"))
+	}
+	return nil
+}
+
+// forgetUnfinished removes a database whose log says of no entry that it counts,
+// not even of the first, which is about the member itself. It was killed while it
+// was made, before anything could be stored; etcd would take it for a member that
+// has only to hear of its cluster, and wait for ever.
+func forgetUnfinished(dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove a database that was never finished: %w", err)
 	}
 	return nil
 }
@@ -77,33 +92,34 @@ func walk(_ []byte, b *bolt.Bucket) error {
 	return b.ForEach(func([]byte, []byte) error { return nil })
 }
 
-// checkLog reads the log, whose records have checksums, and returns the number
-// of its last entry. An entry that is cut off at the end was not acknowledged.
-func checkLog(dir string) (last uint64, err error) {
+// checkLog reads the log, whose records have checksums, and returns the numbers
+// of its last entry and of the last that is known to count. An entry that is cut
+// off at the end was not acknowledged.
+func checkLog(dir string) (last, committed uint64, err error) {
 	if !wal.Exist(dir) {
-		return 0, nil
+		return 0, 0, nil
 	}
 	defer recoverInto(&err)
 	logger := zap.NewNop()
 	snapshots, err := wal.ValidSnapshotEntries(logger, dir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if len(snapshots) == 0 {
-		return 0, errors.New("its beginning is missing")
+		return 0, 0, errors.New("its beginning is missing")
 	}
 	start := snapshots[len(snapshots)-1]
 	log, err := wal.OpenForRead(logger, dir, start)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, _, entries, err := log.ReadAll()
-	last = start.GetIndex()
+	_, state, entries, err := log.ReadAll()
+	last, committed = start.GetIndex(), max(start.GetIndex(), state.GetCommit())
 	if n := len(entries); n > 0 {
 		last = entries[n-1].GetIndex()
 	}
 	_ = log.Close() // nothing was written
-	return last, err
+	return last, committed, err
 }
 
 // recoverInto turns a panic about unreadable data into an error.

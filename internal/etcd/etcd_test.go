@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.uber.org/zap"
 )
 
 func TestStartTwiceKeepsData(t *testing.T) {
@@ -29,6 +32,29 @@ func TestStartTwiceKeepsData(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Close()
+	}
+}
+
+// A server may be killed after it has made its log and before it has written to it.
+func TestKilledWhileTheDatabaseIsMade(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "member"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log, err := wal.Create(zap.NewNop(), filepath.Join(dir, "member", "wal"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(context.Background(), Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.client.KV.Put(context.Background(), "k", "v"); err != nil {
+		t.Error(err)
 	}
 }
 
