@@ -71,6 +71,18 @@ func (f *fleet) silence(pick int) string {
 	return name
 }
 
+// quiet is a machine that is silent, or "".
+func (f *fleet) quiet() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range f.names {
+		if f.silent[name] {
+			return name
+		}
+	}
+	return ""
+}
+
 // wake brings silent machines back: one, or all with a negative pick.
 func (f *fleet) wake(pick int) (woken []string) {
 	f.mu.Lock()

@@ -41,7 +41,7 @@ import (
 // Times of the cluster that a round cannot wait for as they are.
 const (
 	heartbeat    = 300 * time.Millisecond
-	gracePeriod  = 2500 * time.Millisecond
+	gracePeriod  = 4 * time.Second
 	goneForGood  = 300 * time.Millisecond
 	longestRetry = time.Second
 )

@@ -2,15 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -27,6 +32,7 @@ import (
 // of its own: the API server and the database are those of internal/server.
 type parts struct {
 	ctx     context.Context //nolint:containedctx // The round's; everything ends with it.
+	seed    uint64
 	journal *journal
 	fleet   *fleet
 	db      *etcd.Server
@@ -42,7 +48,7 @@ type parts struct {
 // startParts starts everything in a folder.
 func startParts(ctx context.Context, dir string, j *journal, seed uint64) (*parts, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &parts{ctx: ctx, journal: j, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
+	p := &parts{ctx: ctx, seed: seed, journal: j, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
 	if err := p.serve(dir); err != nil {
 		p.abandon()
 		return nil, err
@@ -202,15 +208,39 @@ func (p *parts) strike(ctx context.Context, s plan.Step) {
 	p.journal.note("end  %s %s", l.name, s.Op)
 }
 
-// heal ends everything that goes wrong.
-func (p *parts) heal(context.Context) error {
+// heal ends everything that goes wrong. In one round of three a node that is
+// silent is so until it was noticed.
+func (p *parts) heal(ctx context.Context) error {
 	for _, l := range p.loops {
 		l.line.Heal()
+	}
+	if name := p.fleet.quiet(); name != "" && p.seed%3 == 0 {
+		if err := p.noticed(ctx, name); err != nil {
+			return err
+		}
 	}
 	for _, name := range p.fleet.wake(-1) {
 		p.journal.note("%s comes back", name)
 	}
 	return nil
+}
+
+// noticed waits until the cluster knows that a node is silent, or has lost it.
+func (p *parts) noticed(ctx context.Context, name string) error {
+	return until(ctx, "the silence of "+name+" to be noticed", func(ctx context.Context) error {
+		n, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable }) {
+			p.journal.note("the silence of %s was noticed", name)
+			return nil
+		}
+		return errors.New("it is not tainted as unreachable")
+	})
 }
 
 func (p *parts) faults() (n int) {

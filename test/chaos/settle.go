@@ -36,10 +36,15 @@ func (u *user) mend(ctx context.Context) error {
 	})
 }
 
-// settle waits until the fleet is as it should be, and returns what is not if it
-// does not come to that.
+// steady is for how long the fleet must be as it should be: a controller that has
+// not yet heard of a deletion may still create pods.
+const steady = 500 * time.Millisecond
+
+// settle waits until the fleet is as it should be and stays so, and returns what is
+// not if it does not come to that.
 func (u *user) settle(ctx context.Context) error {
 	var last string
+	since := time.Now()
 	return until(ctx, "the fleet to settle", func(ctx context.Context) error {
 		if err := u.replaceBroken(ctx); err != nil {
 			return err
@@ -53,7 +58,11 @@ func (u *user) settle(ctx context.Context) error {
 				last = text
 				u.journal.note("not settled: %s", text)
 			}
+			since = time.Now()
 			return errors.New(last)
+		}
+		if time.Since(since) < steady {
+			return errors.New("it is settled, but not for long")
 		}
 		return nil
 	})
