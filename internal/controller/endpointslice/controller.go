@@ -58,13 +58,13 @@ func Add(mgr manager.Manager, cfg Config) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("endpoints").WithOptions(options).
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, podHandler(reader)).
-		Watches(&corev1.Endpoints{}, sameName()). //nolint:staticcheck // Old clients still read Endpoints.
+		Watches(&corev1.Endpoints{}, sameName()).
 		Complete(newRested(&endpoints{reader: reader, writer: clientWriter{cfg.Client}}, cfg.Clock))
 	if err != nil {
 		return fmt.Errorf("add the controller of endpoints: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("endpointslicemirroring").WithOptions(options).
-		For(&corev1.Endpoints{}). //nolint:staticcheck // See above.
+		For(&corev1.Endpoints{}).
 		Watches(&corev1.Service{}, sameName()).
 		Watches(&discoveryv1.EndpointSlice{}, mirrorHandler()).
 		Complete(&mirror{reader: reader, writer: clientWriter{cfg.Client}})

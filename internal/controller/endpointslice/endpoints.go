@@ -77,8 +77,8 @@ func (e *endpoints) remove(ctx context.Context, key ctrl.Request) error {
 }
 
 // readEndpoints returns nil if there are none.
-func readEndpoints(ctx context.Context, reader client.Reader, key ctrl.Request) (*corev1.Endpoints, error) { //nolint:staticcheck // Old clients still read Endpoints.
-	var e corev1.Endpoints //nolint:staticcheck // See above.
+func readEndpoints(ctx context.Context, reader client.Reader, key ctrl.Request) (*corev1.Endpoints, error) {
+	var e corev1.Endpoints
 	err := reader.Get(ctx, key.NamespacedName, &e)
 	if apierrors.IsNotFound(err) {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 // writer is everything that is written here; what the library writes aside.
 type writer interface {
 	// WriteEndpoints creates endpoints that have no resource version, and updates others.
-	WriteEndpoints(ctx context.Context, e *corev1.Endpoints) error  //nolint:staticcheck // Old clients still read Endpoints.
-	DeleteEndpoints(ctx context.Context, e *corev1.Endpoints) error //nolint:staticcheck // See above.
+	WriteEndpoints(ctx context.Context, e *corev1.Endpoints) error
+	DeleteEndpoints(ctx context.Context, e *corev1.Endpoints) error
 	CreateSlice(ctx context.Context, s *discoveryv1.EndpointSlice) error
 	UpdateSlice(ctx context.Context, s *discoveryv1.EndpointSlice) error
 	DeleteSlice(ctx context.Context, s *discoveryv1.EndpointSlice) error
@@ -31,7 +31,7 @@ func overtaken(err error) bool {
 type clientWriter struct{ client kubernetes.Interface }
 
 // WriteEndpoints implements writer.
-func (w clientWriter) WriteEndpoints(ctx context.Context, e *corev1.Endpoints) (err error) { //nolint:staticcheck // See above.
+func (w clientWriter) WriteEndpoints(ctx context.Context, e *corev1.Endpoints) (err error) {
 	if e.ResourceVersion == "" {
 		_, err = w.client.CoreV1().Endpoints(e.Namespace).Create(ctx, e, metav1.CreateOptions{})
 		return err
@@ -41,7 +41,7 @@ func (w clientWriter) WriteEndpoints(ctx context.Context, e *corev1.Endpoints) (
 }
 
 // DeleteEndpoints implements writer.
-func (w clientWriter) DeleteEndpoints(ctx context.Context, e *corev1.Endpoints) error { //nolint:staticcheck // See above.
+func (w clientWriter) DeleteEndpoints(ctx context.Context, e *corev1.Endpoints) error {
 	return w.client.CoreV1().Endpoints(e.Namespace).Delete(ctx, e.Name, *metav1.NewPreconditionDeleteOptions(string(e.UID)))
 }
 

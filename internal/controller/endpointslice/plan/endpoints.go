@@ -25,14 +25,14 @@ const (
 )
 
 // Ours says whether we wrote Endpoints, and not a person.
-func Ours(e *corev1.Endpoints) bool { return e.Labels[managedBy] == managerOfOurs } //nolint:staticcheck // Old clients still read Endpoints.
+func Ours(e *corev1.Endpoints) bool { return e.Labels[managedBy] == managerOfOurs }
 
 // Endpoints is what the Endpoints of a Service with a selector should be. current is
 // the object there is, nil if none; changed says whether it has to be written. The
 // result shares nothing with current that a writer would change.
-func Endpoints(svc *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoints) (wanted *corev1.Endpoints, changed bool) { //nolint:staticcheck // Old clients still read Endpoints.
+func Endpoints(svc *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoints) (wanted *corev1.Endpoints, changed bool) {
 	subsets, cut := fit(Subsets(svc, pods), maxInEndpoints)
-	wanted = &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}} //nolint:staticcheck // See above.
+	wanted = &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}}
 	if current != nil {
 		*wanted = *current
 	}
@@ -61,8 +61,8 @@ func Endpoints(svc *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoint
 }
 
 // Subsets groups the addresses of a Service's pods by the ports that they have.
-func Subsets(svc *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset { //nolint:staticcheck // See above.
-	groups := map[string]*corev1.EndpointSubset{} //nolint:staticcheck // See above.
+func Subsets(svc *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
+	groups := map[string]*corev1.EndpointSubset{}
 	for _, p := range pods {
 		address, ok := addressOf(svc, p)
 		if !ok {
@@ -74,7 +74,7 @@ func Subsets(svc *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset { 
 		}
 		g := groups[key]
 		if g == nil {
-			g = &corev1.EndpointSubset{Ports: ports} //nolint:staticcheck // See above.
+			g = &corev1.EndpointSubset{Ports: ports}
 			groups[key] = g
 		}
 		if svc.Spec.PublishNotReadyAddresses || ready(p) {
@@ -83,7 +83,7 @@ func Subsets(svc *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset { 
 			g.NotReadyAddresses = append(g.NotReadyAddresses, address)
 		}
 	}
-	var out []corev1.EndpointSubset //nolint:staticcheck // See above.
+	var out []corev1.EndpointSubset
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]
 		slices.SortFunc(g.Addresses, byAddress)
@@ -184,7 +184,7 @@ func namedPort(p *corev1.Pod, name string, protocol corev1.Protocol) int32 {
 }
 
 // fit leaves out what an object has no room for, addresses that are not ready first.
-func fit(subsets []corev1.EndpointSubset, room int) (out []corev1.EndpointSubset, cut bool) { //nolint:staticcheck // See above.
+func fit(subsets []corev1.EndpointSubset, room int) (out []corev1.EndpointSubset, cut bool) {
 	take := func(list []corev1.EndpointAddress) []corev1.EndpointAddress {
 		n := min(len(list), room)
 		room -= n
@@ -198,7 +198,7 @@ func fit(subsets []corev1.EndpointSubset, room int) (out []corev1.EndpointSubset
 	for i := range out {
 		out[i].NotReadyAddresses = take(out[i].NotReadyAddresses)
 	}
-	return slices.DeleteFunc(out, func(s corev1.EndpointSubset) bool { //nolint:staticcheck // See above.
+	return slices.DeleteFunc(out, func(s corev1.EndpointSubset) bool {
 		return len(s.Addresses)+len(s.NotReadyAddresses) == 0
 	}), cut
 }

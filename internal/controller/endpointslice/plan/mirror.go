@@ -31,7 +31,7 @@ type Changes struct {
 
 // Mirrored says whether Endpoints are mirrored: a person wrote them for a Service
 // that has no selector. Either may be nil.
-func Mirrored(svc *corev1.Service, e *corev1.Endpoints) bool { //nolint:staticcheck // Old clients still write Endpoints.
+func Mirrored(svc *corev1.Service, e *corev1.Endpoints) bool {
 	if svc == nil || e == nil || svc.Spec.Selector != nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return false
 	}
@@ -41,7 +41,7 @@ func Mirrored(svc *corev1.Service, e *corev1.Endpoints) bool { //nolint:staticch
 
 // MirrorSlices compares the slices that mirror Endpoints with those that should. With
 // nil Endpoints there should be none.
-func MirrorSlices(e *corev1.Endpoints, current []*discoveryv1.EndpointSlice) Changes { //nolint:staticcheck // See above.
+func MirrorSlices(e *corev1.Endpoints, current []*discoveryv1.EndpointSlice) Changes {
 	var c Changes
 	spare := map[string][]*discoveryv1.EndpointSlice{}
 	for _, s := range current {
@@ -92,7 +92,7 @@ func groupKey(t discoveryv1.AddressType, ports []discoveryv1.EndpointPort) strin
 }
 
 // groups sorts what Endpoints hold; nil Endpoints hold nothing.
-func groups(e *corev1.Endpoints) []*group { //nolint:staticcheck // See above.
+func groups(e *corev1.Endpoints) []*group {
 	if e == nil {
 		return nil
 	}
@@ -132,7 +132,7 @@ func groups(e *corev1.Endpoints) []*group { //nolint:staticcheck // See above.
 	return out
 }
 
-func portsOfSubset(s *corev1.EndpointSubset) []discoveryv1.EndpointPort { //nolint:staticcheck // See above.
+func portsOfSubset(s *corev1.EndpointSubset) []discoveryv1.EndpointPort {
 	ports := make([]discoveryv1.EndpointPort, len(s.Ports))
 	for i, p := range s.Ports {
 		ports[i] = discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.Port), Protocol: ptr.To(p.Protocol), AppProtocol: p.AppProtocol}
@@ -151,7 +151,7 @@ func endpointOf(a corev1.EndpointAddress, ready bool) discoveryv1.Endpoint {
 	return e
 }
 
-func sliceOf(e *corev1.Endpoints, g *group, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice { //nolint:staticcheck // See above.
+func sliceOf(e *corev1.Endpoints, g *group, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Namespace, GenerateName: e.Name + "-", Labels: map[string]string{}, Annotations: map[string]string{},
