@@ -78,6 +78,8 @@ func (j *journal) happened(e history.Event) {
 
 // read takes the whole history from a database that nobody writes to any more.
 func (j *journal) read(ctx context.Context, db *etcd.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	var events []history.Event
 	for i := range kept {
 		if err := watchStore(ctx, db, i, false, func(e history.Event) { events = append(events, e) }); err != nil {
