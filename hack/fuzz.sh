@@ -20,7 +20,7 @@ while IFS=: read -r file _ line; do
   echo "== $package $name for $time"
   started=$SECONDS found=-
   nice go test "$package" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel "$workers" -fuzzminimizetime 20x -timeout 0 2>&1 |
-    tee "$log" | awk '!/^(PASS|ok )/ {print substr($0, 1, 2000); fflush()}' || true
+    tee "$log" | sed -u -e '/^PASS/d' -e '/^ok /d' -e 's/^\(.\{2000\}\).*/\1/' || true
   if ! grep -aq '^ok ' "$log"; then
     failed=1 found=$(grep -aoE 'testdata/fuzz/[^ ]+' "$log" | head -n 1)
     found=${found:-"see above"}

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -220,6 +221,12 @@ func (d *disturbance) place(k *kind, obj any, number int) any {
 		return obj
 	}
 	m["name"] = fmt.Sprintf("%s-%d", d.namespace, number)
+	// Who asks for a million pods gets them; that says nothing of the loops.
+	if spec, ok := at(obj, "spec").(map[string]any); ok {
+		if n, ok := spec["replicas"].(json.Number); ok && len(n) > 1 {
+			spec["replicas"] = json.Number("9")
+		}
+	}
 	if k.namespaced {
 		m["namespace"] = d.namespace
 	}
