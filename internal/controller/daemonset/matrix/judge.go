@@ -199,15 +199,17 @@ func (j *judgement) countRollout() {
 }
 
 // surging tells whether the successor of the one old pod is on its way or not
-// available yet, or an earlier one may still run.
+// available yet, or a second pod may still run.
 func (j *judgement) surging() bool {
 	switch {
+	case j.live > 0 && j.leaving > 0:
+		return true
 	case j.oldLive != 1 || j.newLive > 1:
 		return false
 	case j.newLive == 1:
 		return !j.isAvailable(j.oldestNew)
 	}
-	return j.cell.creating.name != "" || j.leaving > 0
+	return j.cell.creating.name != ""
 }
 
 // stranded: the Node object is gone. A bound pod is for the pod garbage

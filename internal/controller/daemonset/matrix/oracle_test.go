@@ -89,6 +89,12 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 	}
 	_, creating := w.creating[cellKey(ds.UID, node)]
 	up := func(p PodInfo) bool { return w.available(p, ds) }
+	before := out.surges
+	defer func() {
+		if out.surges == before && len(older)+len(newer) > 0 && w.mayStillRun(ds.UID, node) {
+			out.surges++
+		}
+	}()
 	switch {
 	case len(older) > 1 || len(newer) > 1:
 		out.unavailable++
@@ -108,7 +114,7 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		if !up(older[0]) {
 			out.unavailable++
 		}
-		if creating || w.mayStillRun(ds.UID, node) {
+		if creating {
 			out.surges++
 		}
 	}
