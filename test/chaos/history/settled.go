@@ -155,7 +155,8 @@ func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, curr
 		out = append(out, "node "+node+" has no pod")
 	}
 	for _, p := range here {
-		if !available(d, p, now) {
+		// One that only may stay may have come too late to be bound, and waits.
+		if f == shouldRun && !available(d, p, now) {
 			out = append(out, "pod "+p.Name+" on node "+node+" is not available")
 		}
 		if d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && hashOf(p) != current {

@@ -73,6 +73,13 @@ func TestUnsettled(t *testing.T) {
 				ObservedGeneration: 1, DesiredNumberScheduled: 3, CurrentNumberScheduled: 3, NumberReady: 3, UpdatedNumberScheduled: 3, NumberAvailable: 3, NumberMisscheduled: 1,
 			}
 		}, nil},
+		{"a pod that was not bound before its node was tainted", func(_ *story, l *State) {
+			l.Nodes[0].Spec.Taints = []corev1.Taint{{Key: offKey, Effect: corev1.TaintEffectNoSchedule}}
+			l.Pods[0].Status = corev1.PodStatus{Phase: corev1.PodPending}
+			l.Sets[0].Status = appsv1.DaemonSetStatus{
+				ObservedGeneration: 1, DesiredNumberScheduled: 3, CurrentNumberScheduled: 3, NumberReady: 3, UpdatedNumberScheduled: 3, NumberAvailable: 3, NumberMisscheduled: 1,
+			}
+		}, nil},
 		{"a silent node", func(_ *story, l *State) {
 			l.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown
 			l.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
