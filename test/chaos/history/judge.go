@@ -26,6 +26,9 @@ type place struct {
 	node string
 }
 
+// pair is an available pod and the one that was put beside it.
+type pair struct{ first, second types.UID }
+
 // judge goes through the events of pods.
 type judge struct {
 	Record
@@ -41,7 +44,7 @@ type judge struct {
 	// taken are the places whose available pod an update took down, with the
 	// revision; doubled those where it put a second one.
 	taken   map[place]int64
-	doubled map[place]types.UID
+	doubled map[place]pair
 	ended   map[types.UID]bool // deletion judged
 	most    int                // nodes at once, so far
 	present map[types.UID]bool
@@ -52,7 +55,7 @@ func newJudge(r Record) *judge {
 	j := &judge{
 		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
-		doubled: map[place]types.UID{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
+		doubled: map[place]pair{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
 	}
 	for _, c := range r.Calls {
 		j.calls[c.Pod] = append(j.calls[c.Pod], c)

@@ -84,14 +84,14 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 	if !outdated || !j.surelyAvailable(d, others[0], from) {
 		return
 	}
-	j.doubled[d.at] = p.UID
+	j.doubled[d.at] = pair{others[0].UID, p.UID}
 	count := 0
-	for at, uid := range j.doubled {
-		second, _ := j.tracks[uid].at(d.event).(*corev1.Pod)
+	for at, both := range j.doubled {
+		first, second := j.live(both.first, d.event), j.live(both.second, d.event)
 		switch {
 		case at.set != d.at.set:
 			continue
-		case second == nil, second.DeletionTimestamp != nil, ended(second), j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time), len(j.live(at, uid, d.event)) == 0:
+		case first == nil || second == nil || j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time):
 			delete(j.doubled, at)
 		default:
 			count++
@@ -102,9 +102,13 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 	}
 }
 
-// live are the pods of the place, but one, that run or are to.
-func (j *judge) live(at place, not types.UID, revision int64) []*corev1.Pod {
-	return slices.DeleteFunc(j.others(at, not, revision), func(o *corev1.Pod) bool { return o.DeletionTimestamp != nil || ended(o) })
+// live is the pod at a revision, or nil if it has ended or is on its way out.
+func (j *judge) live(pod types.UID, revision int64) *corev1.Pod {
+	p, _ := j.tracks[pod].at(revision).(*corev1.Pod)
+	if p == nil || p.DeletionTimestamp != nil || ended(p) {
+		return nil
+	}
+	return p
 }
 
 // removed judges the deletion of a daemon pod, if it was the controller's.
