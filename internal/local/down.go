@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,13 +124,19 @@ func stopSupervisor(ctx context.Context, dataDir string) (*lock, error) {
 // another try finds the rest.
 func removeData(dataDir string) error {
 	for _, name := range dataEntries {
-		if err := os.RemoveAll(filepath.Join(dataDir, name)); err != nil {
+		// With what a process that was killed had not yet put in its place.
+		unfinished, err := filepath.Glob(filepath.Join(dataDir, "."+name+".*"))
+		for _, path := range append(unfinished, filepath.Join(dataDir, name)) {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+		if err != nil {
 			return fmt.Errorf("remove the cluster's data: %w", err)
 		}
 	}
 	err := os.Remove(dataDir)
 	if errors.Is(err, unix.ENOTEMPTY) {
-		return fmt.Errorf("%s holds files that are not of the cluster; they were left", dataDir)
+		others, _ := filepath.Glob(filepath.Join(dataDir, "*"))
+		return fmt.Errorf("%s holds files that are not of the cluster; they were left: %s", dataDir, strings.Join(others, ", "))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the data dir: %w", err)
