@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,9 @@ type Identity struct {
 	ca      *x509.Certificate
 	client  atomic.Pointer[tls.Certificate]
 	serving atomic.Pointer[tls.Certificate]
+	// served is closed when there is a serving certificate.
+	served    chan struct{}
+	firstOnce sync.Once
 }
 
 // Join returns the node's identity: the stored one, or a new one got with the join token. Errors are one line that says
@@ -64,7 +68,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}}
+	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}, served: make(chan struct{})}
 	if id.ca, err = id.authority(ctx); err != nil {
 		return nil, err
 	}
@@ -150,7 +154,7 @@ func (id *Identity) loadServing() error {
 		return err
 	}
 	if pair != nil && issuedBy(pair, id.ca, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && id.covers(pair.Leaf) {
-		id.serving.Store(pair)
+		id.serve(pair)
 	}
 	return nil
 }
@@ -195,7 +199,7 @@ func (id *Identity) renewServing(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get a serving certificate for node %s: %w", id.cfg.NodeName, err)
 	}
-	id.serving.Store(pair)
+	id.serve(pair)
 	klog.FromContext(ctx).Info("Got a serving certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
 	return nil
 }
@@ -247,12 +251,31 @@ func (id *Identity) CAPool() *x509.CertPool {
 	return pool
 }
 
-// ServingCertificate is for tls.Config.GetCertificate. It fails until Run has got a certificate.
-func (id *Identity) ServingCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if pair := id.serving.Load(); pair != nil {
-		return pair, nil
+// servingPatience is how long a connection waits for the node's first serving certificate: less than those who connect
+// wait for a handshake.
+const servingPatience = 8 * time.Second
+
+// ServingCertificate is for tls.Config.GetCertificate. Pods may run before Run has got the first certificate, so it waits
+// for that a while, and fails then.
+func (id *Identity) ServingCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	ctx, cancel := context.WithTimeout(hello.Context(), servingPatience)
+	defer cancel()
+	return id.servingCertificate(ctx)
+}
+
+func (id *Identity) servingCertificate(ctx context.Context) (*tls.Certificate, error) {
+	select {
+	case <-id.served:
+		return id.serving.Load(), nil
+	case <-ctx.Done():
+		return nil, errors.New("the node has no serving certificate yet")
 	}
-	return nil, errors.New("the node has no serving certificate yet")
+}
+
+// serve uses a serving certificate from now on.
+func (id *Identity) serve(pair *tls.Certificate) {
+	id.serving.Store(pair)
+	id.firstOnce.Do(func() { close(id.served) })
 }
 
 func (id *Identity) writeKubeconfig() error {

@@ -157,7 +157,9 @@ func TestJoin(t *testing.T) {
 			t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)
 		}
 	}
-	if _, err := id.ServingCertificate(nil); err == nil {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := id.servingCertificate(ended); err == nil {
 		t.Error("there is a serving certificate before Run has got one")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", id.KubeconfigPath())
@@ -190,8 +192,11 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- id.Run(ctx) }()
-	eventually(t, func() bool { return id.serving.Load() != nil })
-	serving := id.serving.Load()
+	// Who connects before waits for it.
+	serving, err := id.servingCertificate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := serving.Leaf.VerifyHostname("10.0.0.7"); err != nil {
 		t.Error(err)
 	}
