@@ -79,7 +79,11 @@ func managerOptions(ctx context.Context) manager.Options {
 	return manager.Options{
 		Scheme: scheme.Scheme,
 		// Objects from the cache are shared and never changed.
-		Cache:   cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
+		Cache: cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
+		NewCache: func(config *restclient.Config, o cache.Options) (cache.Cache, error) {
+			c, err := cache.New(config, o)
+			return stoppableCache{c, ctx.Done()}, err
+		},
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Logger:  klog.FromContext(ctx),
 		// Tests run several servers in one process.
@@ -128,4 +132,25 @@ func collected(kinds []resource.Definition) (out []garbagecollector.Resource) {
 		})
 	}
 	return out
+}
+
+// stoppableCache is a cache for which nobody waits when the manager has been told to
+// stop. The manager itself would wait for ever for a cache that cannot fill any more.
+type stoppableCache struct {
+	cache.Cache
+	stop <-chan struct{}
+}
+
+// WaitForCacheSync tells that the cache is filled, or need not be.
+func (c stoppableCache) WaitForCacheSync(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	synced := make(chan bool, 1)
+	go func() { synced <- c.Cache.WaitForCacheSync(ctx) }()
+	select {
+	case ok := <-synced:
+		return ok
+	case <-c.stop:
+		return true
+	}
 }

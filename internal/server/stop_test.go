@@ -1,31 +1,31 @@
-package server_test
+package server
 
 import (
+	"context"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/everynode/everynode/internal/testenv"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// TestWatchesDoNotHoldUpAStop: otherwise each `kubectl get -w` would, for a minute.
-func TestWatchesDoNotHoldUpAStop(t *testing.T) {
-	env := testenv.Start(t)
-	watch, err := env.Client.CoreV1().ConfigMaps("default").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+// neverFilled is a cache whose server does not answer.
+type neverFilled struct{ cache.Cache }
+
+func (neverFilled) WaitForCacheSync(ctx context.Context) bool {
+	<-ctx.Done()
+	return false
+}
+
+// A server that is stopped while it starts does not wait for its caches.
+func TestNobodyWaitsForACacheAfterTheEnd(t *testing.T) {
+	stop := make(chan struct{})
+	c := stoppableCache{neverFilled{}, stop}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if c.WaitForCacheSync(ended) {
+		t.Error("a cache that is not filled counts as filled while the server runs")
 	}
-	defer watch.Stop()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		env.Stop()
-	}()
-	select {
-	case <-stopped:
-	case <-time.After(30 * time.Second):
-		t.Error("the server did not stop while somebody watched")
-		<-stopped
+	close(stop)
+	if !c.WaitForCacheSync(t.Context()) {
+		t.Error("the end does not end the waiting")
 	}
 }
