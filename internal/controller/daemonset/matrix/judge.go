@@ -182,7 +182,7 @@ func (j *judgement) countStatus() {
 // countRollout counts the cell for the budget. A cell with a pod too many or
 // with none counts as unavailable; while surging it counts as surging.
 func (j *judgement) countRollout() {
-	if j.cell.eligibility != ShouldRun && j.mapped == 0 {
+	if j.cell.eligibility != ShouldRun && (j.mapped == 0 || j.mapped == 1 && j.lost()) {
 		return
 	}
 	t := &j.verdict.tally
@@ -207,9 +207,15 @@ func (j *judgement) surging() bool {
 	case j.oldLive != 1 || j.newLive > 1:
 		return false
 	case j.newLive == 1:
-		return !j.isAvailable(j.oldestNew)
+		return !j.isAvailable(j.oldestNew) && !j.lost()
 	}
 	return j.cell.creating.name != ""
+}
+
+// lost tells whether the new pod waits for a node that takes it no longer: nobody
+// binds it while the node's taint stays, and the other nodes shall not wait.
+func (j *judgement) lost() bool {
+	return j.cell.eligibility != ShouldRun && j.newLive == 1 && !j.oldestNew.info.Bound
 }
 
 // stranded: the Node object is gone. A bound pod is for the pod garbage

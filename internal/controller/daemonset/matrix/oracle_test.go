@@ -95,7 +95,10 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 			out.surges++
 		}
 	}()
+	wanted, _ := w.fits(ds.UID, node)
+	lost := !wanted && len(newer) == 1 && !newer[0].Bound
 	switch {
+	case lost && len(here) == 1:
 	case len(older) > 1 || len(newer) > 1:
 		out.unavailable++
 		out.surges++
@@ -103,7 +106,7 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		out.unavailable++
 	case len(older) == 1 && len(newer) == 1:
 		out.unavailable++
-		if !up(newer[0]) {
+		if !up(newer[0]) && !lost {
 			out.surges++
 		}
 	case len(newer) == 1:
