@@ -47,6 +47,9 @@ func startProcess(ctx context.Context, binary, dir string, nodes int, j *journal
 
 func (p *process) data() string { return filepath.Join(p.dir, "data") }
 
+// recording is what the DaemonSet controller of the last start decided.
+func (p *process) recording() string { return filepath.Join(p.dir, "decisions") }
+
 func (p *process) start(ctx context.Context) error {
 	port, err := freePort()
 	if err != nil {
@@ -57,7 +60,8 @@ func (p *process) start(ctx context.Context) error {
 	if err := os.RemoveAll(kubeconfig); err != nil {
 		return err
 	}
-	p.server = exec.Command(p.binary, "server", "--data-dir", p.data(), "--listen", "127.0.0.1:"+port, "--simulated-nodes", strconv.Itoa(p.nodes))
+	p.server = exec.Command(p.binary, "server", "--data-dir", p.data(), "--listen", "127.0.0.1:"+port, "--simulated-nodes", strconv.Itoa(p.nodes),
+		"--record-decisions", p.recording())
 	p.server.Stdout, p.server.Stderr = p.log, p.log
 	p.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.server.Start(); err != nil {

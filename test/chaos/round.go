@@ -211,6 +211,12 @@ func (r *round) report(o outcome) string {
 	if err := os.WriteFile(file, r.log.bytes(), 0o600); err == nil {
 		fmt.Fprintf(&b, "\nlogs of the control plane: %s\n", file)
 	}
+	if p, ok := r.cluster.(*process); ok {
+		kept := strings.TrimSuffix(file, ".log") + ".decisions"
+		if err := os.Rename(p.recording(), kept); err == nil {
+			fmt.Fprintf(&b, "what the DaemonSet controller decided since its last start: %s\n", kept)
+		}
+	}
 	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1\n", o.seed)
 	return b.String()
 }
