@@ -6,7 +6,7 @@
 //
 //	log-agent [--dir /var/log] [--skip pods,containers]  prints new lines of the files below a folder
 //	metrics-agent [--port 9100]                          serves /metrics and /healthz
-//	http [--port 8080] [--unready-file F]                answers with pod, node and version; /ready is 503 while F exists
+//	http [--port 8080] [--udp] [--unready-file F]        answers with pod, node and version; /ready is 503 while F exists
 //	post --url U [--every 5s]                            posts a line to a URL again and again
 //	sleep [SECONDS|DURATION]                             does nothing, for ever when no time is given
 //	ignore-term                                          does nothing and stays at SIGTERM and SIGINT
@@ -23,6 +23,7 @@
 //	tar -cf - FILE...             tar -xf - [-C DIR]      test -d|-e PATH
 //	api PATH                      asks the API server as the pod's service account
 //	lookup a|srv|cname|ptr|txt NAME   (an address for ptr)
+//	reach                         asks all of a list, and prints what did not answer as it should
 //
 // VERSION (set in the image), POD_NAME and NODE_NAME (set by the manifest)
 // say who answers.
@@ -52,7 +53,7 @@ func init() {
 		"log-agent": logAgent, "metrics-agent": metricsAgent, "http": httpServer, "post": post,
 		"sleep": sleep, "ignore-term": ignoreTerm, "fail": fail,
 		"cat": cat, "ls": ls, "env": env, "version": version, "true": succeed, "false": exitFalse,
-		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "get": get, "api": api,
+		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "reach": reach, "get": get, "api": api,
 		"tar": tarCommand, "test": test, "fork": forkForever, "flood": flood, "fill": fillFile,
 	}
 }

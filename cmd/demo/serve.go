@@ -46,6 +46,7 @@ func serve(ctx context.Context, port int, handler http.Handler, out io.Writer) e
 func httpServer(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("http", flag.ContinueOnError)
 	port := flags.Int("port", 8080, "port to listen on")
+	udp := flags.Bool("udp", false, "answer datagrams at the same port too")
 	unready := flags.String("unready-file", "/tmp/unready", "/ready answers 503 while this file exists")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -66,9 +67,20 @@ func httpServer(ctx context.Context, args []string, out io.Writer) error {
 			return
 		}
 		fmt.Fprintf(out, "%s %s from %s %s\n", r.Method, r.URL.Path, r.RemoteAddr, strings.TrimSpace(string(body)))
-		fmt.Fprintf(w, "pod=%s node=%s version=%s\n", pod(), node(), os.Getenv("VERSION"))
+		fmt.Fprint(w, whoAnswers())
 	})
+	if *udp {
+		stop, err := serveDatagrams(*port)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	return serve(ctx, *port, mux, out)
+}
+
+func whoAnswers() string {
+	return fmt.Sprintf("pod=%s node=%s version=%s\n", pod(), node(), os.Getenv("VERSION"))
 }
 
 // pod names the pod: the manifest's POD_NAME, else the host name, which is the

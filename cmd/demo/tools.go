@@ -188,8 +188,12 @@ func get(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: get URL")
 	}
-	client := &http.Client{Timeout: 5 * time.Second}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], nil)
+	return fetch(ctx, &http.Client{Timeout: 5 * time.Second}, args[0], out)
+}
+
+// fetch copies what a URL answers.
+func fetch(ctx context.Context, client *http.Client, url string, out io.Writer) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
@@ -202,7 +206,7 @@ func get(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s answered %s", args[0], response.Status)
+		return fmt.Errorf("%s answered %s", url, response.Status)
 	}
 	return nil
 }

@@ -83,6 +83,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
 			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
+			"matrix": matrix, "outsidenames": outsideNames,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {
