@@ -96,7 +96,10 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *refusal {
 		if want.IsZero() {
 			continue
 		}
-		limit := node.Status.Allocatable[name]
+		limit, known := node.Status.Allocatable[name]
+		if !known && extended(name) {
+			continue // the node has none to run out of
+		}
 		used := resource.Quantity{}
 		for _, other := range others {
 			used.Add(requests(other)[name])

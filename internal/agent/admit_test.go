@@ -49,6 +49,10 @@ func TestFits(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("3")}}}}
 		}), nil, "OutOfcpu", "Pod was rejected: Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000"},
+		{"a resource that the node knows nothing of", pod(func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"example.com/widget": resource.MustParse("3")}}}}
+		}), nil, "", ""},
 		{"the wrong node", pod(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "tape"} }), nil, "NodeAffinity",
 			"Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"},
 		{"a port that is taken", pod(port(80, "", "")), []*corev1.Pod{pod(port(80, corev1.ProtocolTCP, "10.0.0.1"))}, "NodePorts",
@@ -66,5 +70,20 @@ func TestFits(t *testing.T) {
 				t.Errorf("refused for %q (%s), want %q (%s)", got.reason, got.message, tt.reason, tt.message)
 			}
 		})
+	}
+}
+
+func TestDevicesAreCountedOneByOne(t *testing.T) {
+	one := resource.MustParse("1")
+	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"memory": one, "example.com/widget": one, "example.com/other": one}}}
+	got := withoutDevices(node, func(name corev1.ResourceName) bool { return name == "example.com/widget" })
+	if _, ok := got.Status.Allocatable["example.com/widget"]; ok || len(got.Status.Allocatable) != 2 {
+		t.Errorf("what is counted otherwise is %v, want all but the device plugin's resource", got.Status.Allocatable)
+	}
+	if len(node.Status.Allocatable) != 3 {
+		t.Error("the node's own object was changed")
+	}
+	if withoutDevices(node, func(corev1.ResourceName) bool { return false }) != node || withoutDevices(nil, nil) != nil {
+		t.Error("a node without devices is copied")
 	}
 }

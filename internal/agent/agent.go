@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/join"
@@ -143,6 +144,7 @@ type node struct {
 	sources     *sources
 	runtime     *cri.Runtime
 	volumes     *volumes.Manager
+	devices     *devices.Manager
 	statuses    *status.Manager
 	pods        *pods
 	folder      *staticpods.Folder
@@ -160,6 +162,7 @@ type node struct {
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
 	n := &node{identity: identity, client: client, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
+	n.devices = a.newDevices(n)
 	var err error
 	if n.reporter, err = a.newReporter(n, services, recorder); err != nil {
 		return nil, err
@@ -178,6 +181,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	})
 	objs := objects{client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
 	ev := events{recorder: recorder}
+	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
@@ -193,7 +197,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.statuses = status.New(status.APIWriter{Client: client})
 	n.mirrors = newMirrors(n, a.clk)
 	n.pods = newPods(ctx, parts{
-		runtime: n.runtime, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
+		runtime: n.runtime, devices: n.devices, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
 		images: images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk}),
 		prober: prober{probes.New(probes.Config{
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, Version: a.cfg.Version, Clock: a.clk,
@@ -251,7 +255,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
-		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.thresholds, Network: a.networkCondition(n),
+		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.thresholds, Network: a.networkCondition(n), Devices: n.devices.Totals,
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)
@@ -304,6 +308,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		start("make services lead to pods", n.services.Run)
 	}
 	start("refresh volumes", n.volumes.Run)
+	start("serve device plugins", n.devices.Run)
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
 	start("remove images", quiet(n.images.Run))
@@ -334,6 +339,7 @@ func (n *node) sweep(ctx context.Context) {
 		return
 	case <-n.pods.startedC:
 	}
+	n.devices.Sweep(n.pods.has)
 	err := errors.Join(n.volumes.Sweep(ctx, n.pods.has), n.runtime.Sweep(n.pods.has))
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Could not clear up after pods of an earlier run")

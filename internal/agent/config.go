@@ -29,6 +29,8 @@ type Config struct {
 	DataDir string
 	// LogDir is the folder of the logs, in pods/ and containers/; the default is /var/log.
 	LogDir string
+	// KubeletDir is where programs that extend a node look for it, such as device plugins; the default is /var/lib/kubelet.
+	KubeletDir string
 	// ManifestPath is the folder of the static pods' manifests, or one manifest; the default is manifests in DataDir.
 	ManifestPath string
 	// RuntimeEndpoint is the runtime's socket; the default is unix:///run/containerd/containerd.sock.
@@ -99,6 +101,7 @@ func (c Config) complete() (Config, error) {
 		return c, errors.New("the agent needs a data folder")
 	}
 	setDefault(&c.LogDir, "/var/log")
+	setDefault(&c.KubeletDir, "/var/lib/kubelet")
 	setDefault(&c.RuntimeEndpoint, "unix:///run/containerd/containerd.sock")
 	setDefault(&c.CgroupRoot, "/everynode/"+c.NodeName)
 	setDefault(&c.ClusterDomain, "cluster.local")

@@ -186,7 +186,7 @@ func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, option
 	t.Helper()
 	cfg := Config{
 		Server: env.Config.Host, Token: token, NodeName: "n1", NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t),
-		DataDir: m.dir + "/agent", LogDir: m.dir + "/log", RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot,
+		DataDir: m.dir + "/agent", LogDir: m.dir + "/log", KubeletDir: m.dir + "/kubelet", RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot,
 		EvictionHard: "none", ImageGCHigh: 100, // however full the machine is that tests
 		ForeignNetwork: true, ForeignDNS: true, ForeignServices: true, Version: "v1.0.0-test",
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -96,7 +97,7 @@ func startNode(t *testing.T, m *machine, a *api) *testNode {
 	statuses := status.New(a)
 	ev := events{recorder: a}
 	n.pods = newPods(ctx, parts{
-		runtime: rt,
+		runtime: rt, devices: devices.New(devices.Config{Dir: m.dir + "/devices", Clock: clock.RealClock{}}),
 		images: images.New(images.Config{Service: m.services.Images, Record: ev.container, Clock: clock.RealClock{},
 			Secrets: func(context.Context, string, string) (*corev1.Secret, error) { panic("no pod has pull secrets") }}),
 		volumes: n.volumes, prober: n.prober, statuses: statuses, events: ev, clock: clock.RealClock{},

@@ -166,6 +166,11 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 		Image:  cri.Image{Ref: t.image.Ref, UID: t.image.UID, User: t.image.User},
 		PodIPs: t.ips,
 	}
+	given, err := t.devices.Container(ctx, t.pod, c)
+	if err != nil {
+		return cri.ContainerSpec{}, err
+	}
+	addDevices(&spec, given)
 	values := make(map[string]string, len(vars))
 	for _, v := range vars {
 		values[v.Name] = v.Value

@@ -19,6 +19,7 @@ import (
 // parts is everything that workers act through.
 type parts struct {
 	runtime  Runtime
+	devices  Devices
 	images   Images
 	volumes  Volumes
 	prober   Prober
@@ -205,6 +206,7 @@ func (p *pods) workerFor(uid types.UID) *worker {
 
 // retire forgets a worker that ended.
 func (p *pods) retire(uid types.UID) {
+	p.devices.Free(uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.workers, uid)
@@ -217,6 +219,7 @@ func (p *pods) retire(uid types.UID) {
 
 // release gives the pod's room back: it ended, or left the node.
 func (p *pods) release(uid types.UID) {
+	p.devices.Free(uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.admitted, uid)
@@ -281,7 +284,7 @@ func (p *pods) admit(pod *corev1.Pod) *refusal {
 	for _, other := range p.admitted {
 		others = append(others, other)
 	}
-	if r := fits(pod, p.node(), others); r != nil {
+	if r := fits(pod, withoutDevices(p.node(), p.devices.Provides), others); r != nil {
 		return r
 	}
 	p.admitted[pod.UID] = pod

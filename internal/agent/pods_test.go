@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -150,7 +151,7 @@ func startPods(t *testing.T, r *memoryRuntime, a *api) *pods {
 	ctx, cancel := context.WithCancel(context.Background())
 	statuses := status.New(a)
 	p := newPods(ctx, parts{
-		runtime: r, images: r, volumes: &fakeVolumes{}, prober: &fakeProber{}, statuses: statuses, events: events{recorder: a},
+		runtime: r, devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), images: r, volumes: &fakeVolumes{}, prober: &fakeProber{}, statuses: statuses, events: events{recorder: a},
 		clock: clock.RealClock{}, hostIPs: []string{"192.0.2.1"}, node: func() *corev1.Node { return nil },
 		env: func(context.Context, *corev1.Pod, *corev1.Container, []string) ([]env.Var, error) { return nil, nil },
 	})

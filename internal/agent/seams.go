@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -31,6 +32,14 @@ type Runtime interface {
 // Images makes images present; images.Manager is one.
 type Images interface {
 	Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container) (images.Image, error)
+}
+
+// Devices gives pods what device plugins offer; devices.Manager is one.
+type Devices interface {
+	Provides(resource corev1.ResourceName) bool
+	Admit(ctx context.Context, pod *corev1.Pod) error
+	Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container) (devices.Options, error)
+	Free(podUID types.UID)
 }
 
 // Volumes makes volumes ready; volumes.Manager is one.

@@ -169,7 +169,7 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	if w.in.Pod == nil && !w.in.Gone {
 		return -1, true
 	}
-	w.checkIn()
+	w.checkIn(ctx)
 	w.in.Now = w.clock.Now()
 	w.in.Probes = w.prober.Results(w.uid)
 	plan := podworker.Decide(w.in)
@@ -250,7 +250,7 @@ func (w *worker) probe() {
 }
 
 // checkIn asks for room on the node, once, for a pod that nothing of is there yet.
-func (w *worker) checkIn() {
+func (w *worker) checkIn(ctx context.Context) {
 	pod := w.in.Pod
 	if w.checked || pod == nil || w.in.Gone || pod.DeletionTimestamp != nil {
 		return
@@ -259,7 +259,12 @@ func (w *worker) checkIn() {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return
 	}
-	if r := w.admit(pod); r != nil {
+	fresh := !w.active(pod.UID)
+	r := w.admit(pod)
+	if r == nil && fresh {
+		r = w.giveDevices(ctx, pod)
+	}
+	if r != nil && ctx.Err() == nil {
 		w.memory.Reject(podworker.Rejection{Reason: r.reason, Message: r.message})
 		w.events.pod(pod, corev1.EventTypeWarning, r.reason, r.message)
 	}

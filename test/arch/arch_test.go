@@ -115,7 +115,7 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	switch name {
-	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "changes", "ruleset", "eviction", "imagegc", "deadline", "zone":
+	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "changes", "ruleset", "eviction", "imagegc", "ledger", "deadline", "zone":
 		return true
 	}
 	return path == "internal/scheduler/cache" || under(path, "internal/scheduler/plugins")

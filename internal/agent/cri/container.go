@@ -26,6 +26,9 @@ type Mount struct {
 	Propagation             corev1.MountPropagationMode
 }
 
+// Device is a device file of the node that a container may use; Permissions are of r, w and m.
+type Device struct{ ContainerPath, HostPath, Permissions string }
+
 // EnvVar is one environment variable.
 type EnvVar struct{ Name, Value string }
 
@@ -51,6 +54,11 @@ type ContainerSpec struct {
 	Env           []EnvVar
 	Mounts        []Mount
 	PodIPs        []string
+	// Devices are files of devices, CDIDevices names of devices in the Container Device Interface.
+	Devices    []Device
+	CDIDevices []string
+	// Annotations are for the runtime, besides the agent's own.
+	Annotations map[string]string
 }
 
 // ConfigError is an error that comes from what the pod asks for, not from the runtime.
@@ -113,6 +121,15 @@ func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerCon
 			Resources:       r.resources(spec.Pod, c),
 			SecurityContext: security,
 		},
+	}
+	for name, value := range spec.Annotations {
+		config.Annotations[name] = value
+	}
+	for _, d := range spec.Devices {
+		config.Devices = append(config.Devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})
+	}
+	for _, name := range spec.CDIDevices {
+		config.CDIDevices = append(config.CDIDevices, &runtimeapi.CDIDevice{Name: name})
 	}
 	for _, v := range spec.Env {
 		config.Envs = append(config.Envs, &runtimeapi.KeyValue{Key: v.Name, Value: []byte(v.Value)})

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -136,4 +137,29 @@ func readNames(dir string) ([]string, error) {
 		names[i] = e.Name()
 	}
 	return names, nil
+}
+
+// KnowsCDI says whether the runtime finds devices by their names in the Container Device Interface. Runtimes that do not
+// know it leave such devices out without a word.
+func (r *Runtime) KnowsCDI(ctx context.Context) (bool, error) {
+	version, err := r.service.Version(ctx, "v1")
+	if err != nil {
+		return false, fmt.Errorf("ask the container runtime for its version: %w", err)
+	}
+	if version.RuntimeName != "containerd" {
+		return true, nil
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version.RuntimeVersion, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	if major != "1" {
+		return true, nil
+	}
+	if n, err := strconv.Atoi(minor); err == nil && n < 7 {
+		return false, nil
+	}
+	status, err := r.service.Status(ctx, true)
+	if err != nil {
+		return false, fmt.Errorf("ask the container runtime for its configuration: %w", err)
+	}
+	return strings.Contains(status.Info["config"], `"enableCDI":true`), nil
 }

@@ -3,8 +3,10 @@ package nodestatus
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sort"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,8 @@ type facts struct {
 	runtime    Runtime
 	runtimeErr error // the runtime can't be reached, or hasn't been asked yet
 	images     []corev1.ContainerImage
+	// devices and usableDevices are the resources of device plugins.
+	devices, usableDevices corev1.ResourceList
 	// shuttingDown says that the node ends its pods.
 	shuttingDown bool
 	network      *Condition // nil while nothing is to be said about it
@@ -55,8 +59,10 @@ func (p pressures) feel(m machine, t eviction.Thresholds, now time.Time) pressur
 func build(c Config, old corev1.NodeStatus, f facts, p pressures, now time.Time) corev1.NodeStatus {
 	status := *old.DeepCopy()
 	status.Addresses = addresses(c.NodeIPs, c.Hostname)
-	status.Capacity = f.machine.capacity
-	status.Allocatable = c.allocatable(f.machine.capacity)
+	status.Capacity = withForeign(f.machine.capacity, old.Capacity)
+	maps.Copy(status.Capacity, f.devices)
+	status.Allocatable = c.allocatable(status.Capacity)
+	maps.Copy(status.Allocatable, f.usableDevices)
 	status.DaemonEndpoints.KubeletEndpoint.Port = c.KubeletPort
 	status.NodeInfo = f.machine.info
 	status.NodeInfo.KubeletVersion = c.KubeletVersion
@@ -75,6 +81,17 @@ func build(c Config, old corev1.NodeStatus, f facts, p pressures, now time.Time)
 		setCondition(&status, networkUnavailable(*f.network), now)
 	}
 	return status
+}
+
+// withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their own.
+func withForeign(own, old corev1.ResourceList) corev1.ResourceList {
+	out := own.DeepCopy()
+	for name, amount := range old {
+		if _, ok := out[name]; !ok && strings.Contains(string(name), "/") {
+			out[name] = amount
+		}
+	}
+	return out
 }
 
 // networkUnavailable is the one condition that is good when it is false and keeps pods without the node's network away.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -239,5 +240,27 @@ func TestNetworkCondition(t *testing.T) {
 	status = build(testConfig(), status, known(Condition{OK: true, Reason: "PodNetworkReady"}), pressures{}, later)
 	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Status != corev1.ConditionFalse || !got.LastTransitionTime.Time.Equal(later) {
 		t.Errorf("when it is well again the condition is %v", got)
+	}
+}
+
+func TestResourcesOfOthers(t *testing.T) {
+	amount := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
+	old := corev1.NodeStatus{Capacity: corev1.ResourceList{
+		"memory": amount(1), "hugepages-2Mi": amount(1), "example.com/by-hand": amount(7), "example.com/widget": amount(9)}}
+	f := facts{
+		machine: machine{capacity: corev1.ResourceList{"memory": amount(4)}},
+		devices: corev1.ResourceList{"example.com/widget": amount(3)}, usableDevices: corev1.ResourceList{"example.com/widget": amount(2)},
+	}
+	got := build(Config{}, old, f, pressures{}, time.Unix(1, 0))
+	for list, want := range map[*corev1.ResourceList]corev1.ResourceList{
+		&got.Capacity:    {"memory": amount(4), "example.com/by-hand": amount(7), "example.com/widget": amount(3)},
+		&got.Allocatable: {"memory": amount(4), "example.com/by-hand": amount(7), "example.com/widget": amount(2)},
+	} {
+		if !equality.Semantic.DeepEqual(*list, want) {
+			t.Errorf("got %v, want %v", *list, want)
+		}
+	}
+	if len(f.machine.capacity) != 1 {
+		t.Error("the machine's facts were changed")
 	}
 }

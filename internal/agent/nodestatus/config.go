@@ -35,6 +35,8 @@ type Config struct {
 	// Network says how the pod network is, false until that is known. With nil the condition NetworkUnavailable is
 	// somebody else's, such as a network daemon's.
 	Network func() (Condition, bool)
+	// Devices counts what device plugins offer: how much there is of each resource, and how much of that pods can have; nil for none.
+	Devices func() (capacity, allocatable corev1.ResourceList)
 	// Images lists the images on this node; nil reports none.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 

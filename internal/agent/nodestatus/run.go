@@ -155,6 +155,9 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	r.allocatable = r.cfg.allocatable(f.machine.capacity)
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
+	if r.cfg.Devices != nil {
+		f.devices, f.usableDevices = r.cfg.Devices()
+	}
 	if r.cfg.Network != nil {
 		if network, known := r.cfg.Network(); known {
 			f.network = &network
