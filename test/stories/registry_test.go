@@ -3,6 +3,7 @@ package stories
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -63,17 +66,23 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], host)
 }
 
-// push NAME v1|v2|garbage puts the demo image, or what is no image at all,
-// into a registry without a password, under any name.
+// push NAME v1|v2|incluster|garbage puts the demo image, the image of the program
+// in that folder, or what is no image at all, into a registry without a password,
+// under any name.
 func push(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: push REGISTRY/REPOSITORY:TAG v1|v2|garbage")
+		ts.Fatalf("usage: push REGISTRY/REPOSITORY:TAG v1|v2|incluster|garbage")
 	}
-	if args[1] == "garbage" {
+	switch args[1] {
+	case "garbage":
 		ts.Check(login{}.pushManifest(args[0], types.OCIManifestSchema1, []byte("this is no manifest")))
-		return
+	case "incluster":
+		image, err := programImage(args[1], ts.Getenv("WORK"))
+		ts.Check(err)
+		ts.Check(login{}.pushImage(args[0], image))
+	default:
+		ts.Check(login{}.pushDemo(args[0], args[1]))
 	}
-	ts.Check(login{}.pushDemo(args[0], args[1]))
 }
 
 // login is who pushes and pulls; the zero value is nobody.
@@ -84,6 +93,10 @@ func (l login) pushDemo(image, version string) error {
 	if err != nil {
 		return err
 	}
+	return l.pushImage(image, content)
+}
+
+func (l login) pushImage(image string, content v1.Image) error {
 	layers, err := content.Layers()
 	if err != nil {
 		return err
@@ -234,6 +247,10 @@ func demoImage(version string) (v1.Image, error) {
 		}
 		layers = append(layers, layer)
 	}
+	return imageOf(file.OS, file.Architecture, file.Config, layers...)
+}
+
+func imageOf(system, architecture string, config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.AppendLayers(base, layers...)
 	if err != nil {
@@ -244,28 +261,50 @@ func demoImage(version string) (v1.Image, error) {
 		return nil, err
 	}
 	made = made.DeepCopy()
-	made.OS, made.Architecture, made.Config = file.OS, file.Architecture, file.Config
+	made.OS, made.Architecture, made.Config = system, architecture, config
 	return mutate.ConfigFile(image, made)
 }
 
-func originLayer() (v1.Layer, error) {
-	const content = "pulled from a registry\n"
+// programImage is the image of a program in a folder here, which it builds in dir.
+func programImage(folder, dir string) (v1.Image, error) {
+	binary := filepath.Join(dir, folder)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./"+folder)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build %s: %w: %s", folder, err, out)
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := layerOf(&tar.Header{Typeflag: tar.TypeReg, Name: folder, Mode: 0o755}, content)
+	if err != nil {
+		return nil, err
+	}
+	return imageOf("linux", runtime.GOARCH, v1.Config{Entrypoint: []string{"/" + folder}}, layer)
+}
+
+// layerOf is a layer with one file.
+func layerOf(file *tar.Header, content []byte, folders ...*tar.Header) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, h := range []*tar.Header{
-		{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755},
-		{Typeflag: tar.TypeReg, Name: "etc/origin", Mode: 0o644, Size: int64(len(content))},
-	} {
+	file.Size = int64(len(content))
+	for _, h := range append(folders, file) {
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := io.WriteString(w, content); err != nil {
+	if _, err := w.Write(content); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer))
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
+}
+
+func originLayer() (v1.Layer, error) {
+	return layerOf(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/origin", Mode: 0o644}, []byte("pulled from a registry\n"),
+		&tar.Header{Typeflag: tar.TypeDir, Name: "etc/", Mode: 0o755})
 }
