@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +32,9 @@ var kept = []struct {
 	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} }, func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
 }
 
+// endOfHistory is the object that is written when all else has been.
+const endOfHistory = "end-of-history"
+
 // watchStore reads the database itself, from its first revision on and past every
 // cache, and hands each change over. It returns when ctx ends or, unless follow,
 // when all is read.
@@ -47,21 +49,18 @@ func watchStore(ctx context.Context, db *etcd.Server, i int, follow bool, see fu
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	list := k.list()
-	if err := store.GetList(ctx, k.prefix+"/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, list); err != nil {
-		return fmt.Errorf("list %s in the database: %w", k.resource, err)
-	}
-	end, err := strconv.ParseInt(list.(metav1.ListInterface).GetResourceVersion(), 10, 64)
-	if err != nil {
-		return fmt.Errorf("read the revision of %s: %w", k.resource, err)
-	}
-	w, err := store.Watch(ctx, k.prefix+"/", storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything, ProgressNotify: true})
+	w, err := store.Watch(ctx, k.prefix+"/", storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything})
 	if err != nil {
 		return fmt.Errorf("watch %s in the database: %w", k.resource, err)
 	}
 	defer w.Stop()
 	if !follow {
-		go askProgress(ctx, store)
+		// Nobody else writes any more, so all is read when this has come.
+		last := k.object()
+		last.(metav1.Object).SetName(endOfHistory)
+		if err := store.Create(ctx, k.prefix+"/"+endOfHistory, last, nil, 0); err != nil {
+			return fmt.Errorf("end the history of %s: %w", k.resource, err)
+		}
 	}
 	for e := range w.ResultChan() {
 		object, ok := e.Object.(metav1.Object)
@@ -72,22 +71,10 @@ func watchStore(ctx context.Context, db *etcd.Server, i int, follow bool, see fu
 		if err != nil {
 			return fmt.Errorf("read the revision of a change of %s: %w", k.resource, err)
 		}
-		if e.Type == watch.Bookmark {
-			if !follow && revision >= end {
-				return nil
-			}
-			continue
+		if object.GetName() == endOfHistory {
+			return nil
 		}
 		see(history.Event{Revision: revision, Object: object, Deleted: e.Type == watch.Deleted})
 	}
 	return ctx.Err()
-}
-
-// askProgress asks how far the watch is until ctx ends: while it still catches up
-// there is no answer.
-func askProgress(ctx context.Context, store storage.Interface) {
-	for ctx.Err() == nil {
-		_ = store.RequestWatchProgress(ctx) // Without an answer it is asked again.
-		sleep(ctx, 20*time.Millisecond)
-	}
 }

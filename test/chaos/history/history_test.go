@@ -179,6 +179,20 @@ func TestHistories(t *testing.T) {
 			s.deleted(old[2])
 			return s
 		}, ""},
+		{"pods that never were available go at once, and the answer to a status told the change before its watch", func() *story {
+			s := began()
+			a, b := s.pod("a", "n1"), s.pod("b", "n2")
+			s.put(a)
+			s.put(b)
+			s.edit(template("t2"))
+			for _, p := range []*corev1.Pod{a, b} {
+				s.record.Calls = append(s.record.Calls, Call{Delete: true, Pod: p.Name, Since: s.next() - 1})
+				s.deleted(p)
+			}
+			edited := s.record.Writes[len(s.record.Writes)-1].Revision
+			s.record.Sights, s.record.Told = []Sight{{UID: s.set.UID, At: s.next(), Version: edited}}, true
+			return s
+		}, ""},
 		{"an update beyond the budget", func() *story {
 			s := began(unavailable(2))
 			old := s.fleet()

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -243,9 +244,14 @@ func (j *judge) outdatedFrom(d decision, p *corev1.Pod) (from int64, ok bool) {
 		if !j.Told {
 			return from - lag, true
 		}
+		// The answer to a write of its own, the next version, may tell it first.
+		next := int64(math.MaxInt64)
+		if i+1 < len(set.versions) {
+			next = set.versions[i+1].from
+		}
 		for _, s := range j.sees[d.at.set] {
-			if s.Version >= v.from && (i+1 == len(set.versions) || s.Version < set.versions[i+1].from) {
-				return max(from, s.At), true
+			if s.Version >= v.from && s.Version < next {
+				return max(from, min(s.At, next)), true
 			}
 		}
 		return from, true
