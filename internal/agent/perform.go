@@ -166,15 +166,17 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 		Image:  cri.Image{Ref: t.image.Ref, UID: t.image.UID, User: t.image.User},
 		PodIPs: t.ips,
 	}
+	for _, v := range vars {
+		spec.Env = append(spec.Env, cri.EnvVar{Name: v.Name, Value: v.Value})
+	}
 	given, err := t.devices.Container(ctx, t.pod, c)
 	if err != nil {
 		return cri.ContainerSpec{}, err
 	}
 	addDevices(&spec, given)
-	values := make(map[string]string, len(vars))
-	for _, v := range vars {
+	values := make(map[string]string, len(spec.Env))
+	for _, v := range spec.Env {
 		values[v.Name] = v.Value
-		spec.Env = append(spec.Env, cri.EnvVar{Name: v.Name, Value: v.Value})
 	}
 	lookup := func(name string) (string, bool) {
 		v, ok := values[name]
