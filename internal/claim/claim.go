@@ -39,6 +39,13 @@ func Judge(owner metav1.Object, selector labels.Selector, obj metav1.Object) Ver
 	return NotMine
 }
 
+// Selects tells whether an owner's selector matches an object. One that is
+// invalid or empty matches nothing.
+func Selects(s *metav1.LabelSelector, obj metav1.Object) bool {
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && !selector.Empty() && selector.Matches(labels.Set(obj.GetLabels()))
+}
+
 // AdoptPatch is the strategic merge patch that makes the owner, which is of the
 // given kind, the controller of the object. The UID in it is a precondition.
 func AdoptPatch(owner metav1.Object, kind schema.GroupVersionKind, obj metav1.Object) []byte {

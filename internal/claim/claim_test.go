@@ -50,3 +50,22 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+func TestSelects(t *testing.T) {
+	object := &metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}}
+	for _, c := range []struct {
+		name     string
+		selector *metav1.LabelSelector
+		want     bool
+	}{
+		{"the same label", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}, true},
+		{"another one", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "proxy"}}, false},
+		{"nothing asked for", &metav1.LabelSelector{}, false},
+		{"none", nil, false},
+		{"no such operator", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Has"}}}, false},
+	} {
+		if got := Selects(c.selector, object); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}

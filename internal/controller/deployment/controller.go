@@ -63,7 +63,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("deployment").
-		Watches(&appsv1.Deployment{}, r.deploymentHandler()).
+		Watches(&appsv1.Deployment{}, r.wrote.Owners()).
 		Watches(&appsv1.ReplicaSet{}, r.setHandler()).
 		Watches(&corev1.Pod{}, r.podHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).

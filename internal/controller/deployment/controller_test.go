@@ -325,7 +325,7 @@ func TestOnlyDeploymentsConcernedAreEnqueued(t *testing.T) {
 			r.podHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}, q)
 		}, ""},
 		{"the Deployment itself", func(q *collected) {
-			r.deploymentHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
+			r.wrote.Owners().Update(t.Context(), event.UpdateEvent{ObjectOld: other, ObjectNew: other}, q)
 		}, "other"},
 	} {
 		q := &collected{}

@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,28 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/deployment/plan"
 	"github.com/everynode/everynode/internal/pod"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// deploymentHandler enqueues Deployments as they change.
-func (r *reconciler) deploymentHandler() handler.EventHandler {
-	add := func(d client.Object, q queue) {
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				r.wrote.Forget(e.ObjectOld.GetUID())
-			}
-			add(e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.wrote.Forget(e.Object.GetUID()) },
-	}
-}
 
 // setHandler enqueues the Deployments that a ReplicaSet concerns.
 func (r *reconciler) setHandler() handler.EventHandler {
@@ -101,8 +84,7 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, set client.Object) {
 	}
 	for i := range deployments.Items {
 		d := &deployments.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(set.GetLabels())) {
+		if claim.Selects(d.Spec.Selector, set) {
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}

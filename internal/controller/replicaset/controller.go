@@ -63,7 +63,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("replicaset").
-		Watches(&appsv1.ReplicaSet{}, r.setHandler()).
+		Watches(&appsv1.ReplicaSet{}, r.wrote.Owners()).
 		Watches(&corev1.Pod{}, r.podHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).
 		Complete(r)

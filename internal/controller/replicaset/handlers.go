@@ -7,7 +7,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -63,27 +63,9 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(s.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(p.GetLabels())) {
+		if claim.Selects(s.Spec.Selector, p) {
 			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}})
 		}
-	}
-}
-
-// setHandler enqueues sets as they change.
-func (r *reconciler) setHandler() handler.EventHandler {
-	add := func(set client.Object, q queue) {
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				r.wrote.Forget(e.ObjectOld.GetUID())
-			}
-			add(e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.wrote.Forget(e.Object.GetUID()) },
 	}
 }
 
