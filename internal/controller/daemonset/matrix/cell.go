@@ -53,6 +53,9 @@ type trackedPod struct {
 	// doomedUntil is set from the moment its deletion leaves Ready; until then
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
+	// unsureUntil is set while a deletion got no answer: it may be done. The pod
+	// counts as live, so that it is deleted again, and as not up.
+	unsureUntil time.Time
 	// readyFrom is when it became ready, but not after we first saw it: the
 	// node's clock may be ahead of ours.
 	readyFrom time.Time
@@ -68,7 +71,7 @@ func (p *trackedPod) update(info PodInfo, now time.Time) {
 	}
 	p.info = info
 	if info.Terminating {
-		p.doomedUntil = time.Time{}
+		p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 }
 
@@ -189,8 +192,11 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 		c.creating = creation{}
 	}
 	for _, p := range c.pods {
-		if !p.doomedUntil.IsZero() && !p.doomedUntil.After(now) {
+		if !p.doomedUntil.After(now) {
 			p.doomedUntil = time.Time{}
+		}
+		if !p.unsureUntil.After(now) {
+			p.unsureUntil = time.Time{}
 		}
 	}
 }
@@ -199,7 +205,7 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 func (c *cell) expectation() time.Time {
 	at := sooner(c.creating.until, c.unansweredUntil)
 	for _, p := range c.pods {
-		at = sooner(at, p.doomedUntil)
+		at = sooner(sooner(at, p.doomedUntil), p.unsureUntil)
 	}
 	return at
 }

@@ -142,6 +142,8 @@ func (w *world) trouble(ds DaemonSetInfo, p PodInfo) string {
 		return pod + " is not ready"
 	case !w.available(p, ds):
 		return pod + " is not ready for long enough yet"
+	case !w.unsure[p.UID].IsZero():
+		return pod + " may be deleted: there was no answer"
 	}
 	return "more than one pod"
 }

@@ -79,10 +79,13 @@ func (m *Matrix) deleted(r *row, a *DeletePod, o Outcome) {
 	}
 	c := p.cell
 	if o != Failed && o != Unknown {
-		c.deleteFailures = 0
+		c.deleteFailures, p.unsureUntil = 0, time.Time{}
 		return
 	}
 	p.doomedUntil = time.Time{}
+	if o == Unknown && !p.info.Terminating {
+		p.unsureUntil = m.now.Add(m.cfg.ExpectationsTimeout)
+	}
 	c.deleteFailures++
 	c.retryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, c.deleteFailures))
 	m.refresh(c)

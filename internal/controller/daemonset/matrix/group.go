@@ -65,6 +65,8 @@ func (m *Matrix) describe(c *cell, g group) string {
 		return said + " is not ready"
 	case !ready || at.After(m.now):
 		return said + " is not ready for long enough yet"
+	case !p.unsureUntil.IsZero():
+		return said + " may be deleted: there was no answer"
 	}
 	return "more than one pod"
 }

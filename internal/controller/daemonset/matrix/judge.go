@@ -151,6 +151,9 @@ func (j *judgement) isAvailable(p *trackedPod) bool {
 	return ok
 }
 
+// isUp tells whether the rollout may rely on the pod.
+func (j *judgement) isUp(p *trackedPod) bool { return p.unsureUntil.IsZero() && j.isAvailable(p) }
+
 func (j *judgement) countStatus() {
 	t := &j.verdict.tally
 	if j.cell.column == nil {
@@ -187,7 +190,7 @@ func (j *judgement) countRollout() {
 	}
 	t := &j.verdict.tally
 	muddled := j.oldLive > 1 || j.newLive > 1
-	if oldest := firstOf(j.oldestOld, j.oldestNew); !muddled && oldest != nil && j.isAvailable(oldest) {
+	if oldest := firstOf(j.oldestOld, j.oldestNew); !muddled && oldest != nil && j.isUp(oldest) {
 		t.rolloutAvailable = 1
 	}
 	if muddled || j.oldLive == j.newLive || t.rolloutAvailable == 0 {
@@ -207,7 +210,7 @@ func (j *judgement) surging() bool {
 	case j.oldLive != 1 || j.newLive > 1:
 		return false
 	case j.newLive == 1:
-		return !j.isAvailable(j.oldestNew) && !j.lost()
+		return !j.isUp(j.oldestNew) && !j.lost()
 	}
 	return j.cell.creating.name != ""
 }
@@ -296,7 +299,7 @@ func (j *judgement) handOver() {
 	switch {
 	case !j.activeOld.info.Ready:
 		j.remove(j.activeOld, ReasonSurgeOldNotReady)
-	case j.isAvailable(j.activeNew):
+	case j.isUp(j.activeNew):
 		j.remove(j.activeOld, ReasonSurgeDone)
 	}
 }
@@ -314,13 +317,16 @@ func (j *judgement) rollout() {
 	switch {
 	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1:
 	case j.newLive == 1:
-		if j.surge && j.isAvailable(j.oldestNew) {
+		if j.surge && j.isUp(j.oldestNew) {
 			j.remove(j.oldestOld, ReasonSurgeDone)
 		}
 	case j.surge:
 		j.surgeRollout()
-	case j.isAvailable(j.oldestOld):
+	case j.isUp(j.oldestOld):
 		j.verdict.work = workReplace
+	case j.isAvailable(j.oldestOld):
+		// It uses the budget already: only an answer is missing.
+		j.remove(j.oldestOld, ReasonOutdated)
 	default:
 		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
 	}
@@ -337,8 +343,10 @@ func (j *judgement) surgeRollout() {
 		j.verdict.work = workSurge
 	case wanted:
 		j.verdict.work = workCreate
-	case available:
+	case j.isUp(j.oldestOld):
 		j.verdict.work = workSunset
+	case available:
+		j.remove(j.oldestOld, ReasonSunset)
 	default:
 		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
 	}

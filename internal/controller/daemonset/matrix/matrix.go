@@ -243,7 +243,7 @@ func (m *Matrix) detach(p *trackedPod) {
 
 // wait keeps a pod without a row. What was in flight for it went with the row.
 func (m *Matrix) wait(p *trackedPod) {
-	p.doomedUntil = time.Time{}
+	p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	set := m.waiting[p.info.Owner]
 	if set == nil {
 		set = map[types.UID]*trackedPod{}

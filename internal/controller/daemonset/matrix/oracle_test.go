@@ -88,7 +88,10 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		}
 	}
 	_, creating := w.creating[cellKey(ds.UID, node)]
-	up := func(p PodInfo) bool { return w.available(p, ds) }
+	up := func(p PodInfo) bool {
+		_, unsure := w.unsure[p.UID]
+		return !unsure && w.available(p, ds)
+	}
 	before := out.surges
 	defer func() {
 		if out.surges == before && len(older)+len(newer) > 0 && w.mayStillRun(ds.UID, node) {

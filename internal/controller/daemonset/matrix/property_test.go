@@ -182,7 +182,7 @@ func checkActions(t *rapid.T, w *world) {
 			if p := w.pods[a.PodUID]; ds.Held || p.Adopting || p.Terminating {
 				t.Fatalf("%s although the row is held or the pod is not to be touched", a)
 			}
-			if a.Reason == ReasonOutdated && totals.unavailable >= maxUnavailable {
+			if _, again := w.unsure[a.PodUID]; a.Reason == ReasonOutdated && !again && totals.unavailable >= maxUnavailable {
 				t.Fatalf("%s exceeds maxUnavailable %d", a, maxUnavailable)
 			}
 			w.doomed[a.PodUID] = doomed[a.PodUID]

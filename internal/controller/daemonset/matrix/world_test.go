@@ -30,6 +30,7 @@ type world struct {
 	// doomed and creating mirror, from the outside, what is in flight or not
 	// yet seen: until when.
 	doomed   map[types.UID]time.Time
+	unsure   map[types.UID]time.Time // their deletion got no answer
 	creating map[string]expected  // by cell
 	left     map[string]types.UID // the pod that left a cell last
 	alias    map[string]string    // generated pod name -> readable one
@@ -58,7 +59,7 @@ func newWorld(cfg Config) *world {
 		m: New(cfg), cfg: cfg.withDefaults(), now: noon,
 		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
-		doomed: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
+		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
 		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
@@ -84,7 +85,9 @@ func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
 func (w *world) dropDaemonSet(uid types.UID) {
 	delete(w.sets, uid)
 	delete(w.specs, uid)
-	maps.DeleteFunc(w.doomed, func(pod types.UID, _ time.Time) bool { return w.pods[pod].Owner == uid })
+	theirs := func(pod types.UID, _ time.Time) bool { return w.pods[pod].Owner == uid }
+	maps.DeleteFunc(w.doomed, theirs)
+	maps.DeleteFunc(w.unsure, theirs)
 	maps.DeleteFunc(w.creating, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
 	w.m.DeleteDaemonSet(uid)
 }
@@ -105,6 +108,7 @@ func (w *world) setPod(p PodInfo) {
 	}
 	if p.Terminating {
 		delete(w.doomed, p.UID)
+		delete(w.unsure, p.UID)
 	}
 	w.m.UpdatePod(p)
 }
@@ -115,12 +119,15 @@ func (w *world) dropPod(uid types.UID) {
 	}
 	delete(w.pods, uid)
 	delete(w.doomed, uid)
+	delete(w.unsure, uid)
 	w.m.DeletePod(uid)
 }
 
 func (w *world) tick(d time.Duration) {
 	w.now = w.now.Add(d)
-	maps.DeleteFunc(w.doomed, func(_ types.UID, until time.Time) bool { return !until.After(w.now) })
+	over := func(_ types.UID, until time.Time) bool { return !until.After(w.now) }
+	maps.DeleteFunc(w.doomed, over)
+	maps.DeleteFunc(w.unsure, over)
 	maps.DeleteFunc(w.creating, func(_ string, e expected) bool { return !e.until.After(w.now) })
 	w.m.Tick(w.now)
 }
@@ -193,11 +200,23 @@ func (w *world) finish(i int, o Outcome, seen bool) {
 			return
 		}
 	case *DeletePod:
-		if (o == Failed || o == Unknown) && w.sets[a.UID].UID != "" {
-			delete(w.doomed, a.PodUID)
-		}
+		w.deleted(a, o)
 	}
 	w.m.Done(a, o)
+}
+
+func (w *world) deleted(a *DeletePod, o Outcome) {
+	p, known := w.pods[a.PodUID]
+	switch {
+	case w.sets[a.UID].UID == "" || !known:
+	case o != Failed && o != Unknown:
+		delete(w.unsure, a.PodUID)
+	default:
+		delete(w.doomed, a.PodUID)
+		if o == Unknown && !p.Terminating {
+			w.unsure[a.PodUID] = w.now.Add(w.cfg.ExpectationsTimeout)
+		}
+	}
 }
 
 func (w *world) answer(a *CreatePod, o Outcome) {
