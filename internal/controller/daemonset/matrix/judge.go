@@ -212,7 +212,7 @@ func (j *judgement) surging() bool {
 	case j.newLive == 1:
 		return !j.isUp(j.oldestNew) && !j.lost()
 	}
-	return j.cell.creating.name != ""
+	return j.cell.creating.name != "" || j.cell.unanswered != ""
 }
 
 // lost tells whether the new pod waits for a node that takes it no longer: nobody
@@ -339,9 +339,9 @@ func (j *judgement) surgeRollout() {
 	switch {
 	case j.cell.creating.name != "":
 	case wanted && j.leaving > 0:
-	case wanted && available:
+	case wanted && available && j.cell.unanswered == "":
 		j.verdict.work = workSurge
-	case wanted:
+	case wanted: // also what got no answer, and so uses the budget already
 		j.verdict.work = workCreate
 	case j.isUp(j.oldestOld):
 		j.verdict.work = workSunset

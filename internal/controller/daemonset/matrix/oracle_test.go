@@ -88,6 +88,7 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		}
 	}
 	_, creating := w.creating[cellKey(ds.UID, node)]
+	_, unanswered := w.unanswered[cellKey(ds.UID, node)]
 	up := func(p PodInfo) bool {
 		_, unsure := w.unsure[p.UID]
 		return !unsure && w.available(p, ds)
@@ -120,7 +121,7 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 		if !up(older[0]) {
 			out.unavailable++
 		}
-		if creating {
+		if creating || unanswered {
 			out.surges++
 		}
 	}

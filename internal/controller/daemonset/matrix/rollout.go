@@ -103,7 +103,11 @@ func (m *Matrix) creations(r *row, out []Action) []Action {
 			break
 		}
 		why := ReasonMissing
-		if c.verdict.phase != Missing {
+		switch {
+		case c.verdict.phase == Missing:
+		case c.unanswered != "":
+			why = ReasonSurge
+		default:
 			why = ReasonSurgeUnavailable
 		}
 		out = append(out, m.create(c, why))

@@ -31,10 +31,12 @@ type world struct {
 	// yet seen: until when.
 	doomed   map[types.UID]time.Time
 	unsure   map[types.UID]time.Time // their deletion got no answer
-	creating map[string]expected  // by cell
-	left     map[string]types.UID // the pod that left a cell last
-	alias    map[string]string    // generated pod name -> readable one
-	made     int
+	creating map[string]expected     // by cell
+	// unanswered are the cells where a pod may have been created.
+	unanswered map[string]time.Time
+	left       map[string]types.UID // the pod that left a cell last
+	alias      map[string]string    // generated pod name -> readable one
+	made       int
 	// late are actions that were answered before their event came.
 	late  []Action
 	uids  map[*CreatePod]types.UID
@@ -59,7 +61,7 @@ func newWorld(cfg Config) *world {
 		m: New(cfg), cfg: cfg.withDefaults(), now: noon,
 		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
-		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, alias: map[string]string{},
+		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]time.Time{}, alias: map[string]string{},
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
 		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
@@ -89,6 +91,7 @@ func (w *world) dropDaemonSet(uid types.UID) {
 	maps.DeleteFunc(w.doomed, theirs)
 	maps.DeleteFunc(w.unsure, theirs)
 	maps.DeleteFunc(w.creating, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
+	maps.DeleteFunc(w.unanswered, func(cell string, _ time.Time) bool { return strings.HasPrefix(cell, string(uid)+"/") })
 	w.m.DeleteDaemonSet(uid)
 }
 
@@ -128,7 +131,13 @@ func (w *world) tick(d time.Duration) {
 	over := func(_ types.UID, until time.Time) bool { return !until.After(w.now) }
 	maps.DeleteFunc(w.doomed, over)
 	maps.DeleteFunc(w.unsure, over)
-	maps.DeleteFunc(w.creating, func(_ string, e expected) bool { return !e.until.After(w.now) })
+	maps.DeleteFunc(w.unanswered, func(_ string, until time.Time) bool { return !until.After(w.now) })
+	maps.DeleteFunc(w.creating, func(cell string, e expected) bool {
+		if e.answered && !e.until.After(w.now) {
+			w.unanswered[cell] = w.now.Add(w.cfg.ExpectationsTimeout)
+		}
+		return !e.until.After(w.now)
+	})
 	w.m.Tick(w.now)
 }
 
@@ -224,6 +233,12 @@ func (w *world) answer(a *CreatePod, o Outcome) {
 	e, ok := w.creating[cell]
 	if !ok || e.pod != a.PodName || e.answered {
 		return
+	}
+	switch o {
+	case Unknown:
+		w.unanswered[cell] = w.now.Add(w.cfg.ExpectationsTimeout)
+	case OK, NameTaken:
+		delete(w.unanswered, cell)
 	}
 	uid := w.uidOf(a)
 	_, seen := w.pods[uid]
