@@ -9,9 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent"
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/footprint"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/local"
@@ -60,6 +62,7 @@ only the first time; after that the node has a certificate of its own.`,
 			if err := a.Withdraw(cmd.Context()); err != nil {
 				return err
 			}
+			go footprint.Keep(cmd.Context(), clock.RealClock{})
 			return a.Run(cmd.Context())
 		},
 	}
@@ -116,6 +119,11 @@ func (n *connections) apply(c *agent.Config) (err error) {
 func addRoomFlags(cmd *cobra.Command, c *agent.Config) {
 	f := cmd.Flags()
 	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
+	f.StringVar(&c.EvictionSoft, "eviction-soft", "", "what should stay free: pods are ended when less is for as long as --eviction-soft-grace-period says")
+	f.StringVar(&c.EvictionSoftGrace, "eviction-soft-grace-period", "", "how long that may be, such as memory.available=1m30s, for every signal of --eviction-soft")
+	f.Int64Var(&c.EvictionMaxPodGrace, "eviction-max-pod-grace-period", 0, "how many seconds a pod has at most that --eviction-soft ends")
+	f.StringVar(&c.EvictionReclaim, "eviction-minimum-reclaim", "", "what must be free beyond a threshold before it is relieved, such as nodefs.available=500Mi")
+	f.DurationVar(&c.PressureTransition, "eviction-pressure-transition-period", eviction.DefaultTransition, "how long a pressure must be over before the node says so")
 	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
 	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
 	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")

@@ -1,0 +1,11 @@
+// Package footprint keeps the agent's memory small.
+//
+// Most of what is resident of an agent is the program itself: it is a control plane too, and at the start of a process the
+// initialization of every package reads its part of the file. None of that is needed again, but as long as it is mapped the
+// kernel counts it as the agent's. So now and then the mappings of the program's own file, which nobody can write, are
+// dropped, as the kernel itself does when memory is short. What is used after all is mapped anew from the page cache; nothing
+// is read from a disk unless the kernel has taken the page away meanwhile. Where a debugger or a probe of the kernel changed the
+// code, it is left alone.
+//
+// The heap is collected more often than is Go's habit, because an agent has little to do and shares its machine with the pods.
+package footprint

@@ -1,0 +1,87 @@
+package footprint
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// collectAt is by how many percent the heap grows between two collections, unless GOGC says otherwise.
+	collectAt = 40
+	// period is how often memory is given back. It costs some 30 ms of processor time.
+	period = 2 * time.Minute
+	// stripe is how much of the program is mapped at most when one page of it is used: eight pages.
+	stripe = 32 << 10
+)
+
+// Keep gives back the process's unused memory until ctx ends. It also sets how often the whole process's heap is collected, so
+// it is for a process that is an agent and nothing else.
+func Keep(ctx context.Context, clk clock.WithTicker) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
+	ticker := clk.NewTicker(period)
+	defer ticker.Stop()
+	err := eachOfProgram(divide)
+	for err == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		debug.FreeOSMemory()
+		err = eachOfProgram(drop)
+	}
+	// The kernel lacks the file or the call, and won't have them later.
+	klog.FromContext(ctx).Info("Memory of the program's file is not given back", "err", err)
+}
+
+// eachOfProgram does something to each mapping of the program's file that nobody can have changed.
+func eachOfProgram(do func(mapping) error) error {
+	file, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		return fmt.Errorf("read the process's mappings: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	all, err := parse(file)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", file.Name(), err)
+	}
+	for _, m := range ofProgram(all, reflect.ValueOf(eachOfProgram).Pointer()) {
+		if err := do(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divide makes many small mappings of a large one. Around a page that is used the kernel maps as much as its page cache
+// happens to hold in one piece, up to megabytes, but never beyond the mapping. Neighbours stay apart as long as something
+// differs, and a setting for huge pages does no harm: none fits into a stripe.
+func divide(m mapping) error {
+	for at := m.start; at < m.end; at += 2 * stripe {
+		if err := advise(at, min(at+stripe, m.end), unix.MADV_NOHUGEPAGE); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drop unmaps the pages of a mapping; those that are used come back by themselves.
+func drop(m mapping) error { return advise(m.start, m.end, unix.MADV_DONTNEED) }
+
+// advise is madvise(2) by its number, because unix.Madvise takes a slice, and this is no memory of Go's.
+func advise(start, end uintptr, advice uintptr) error {
+	if _, _, errno := unix.Syscall(unix.SYS_MADVISE, start, end-start, advice); errno != 0 {
+		return fmt.Errorf("madvise %x-%x %d: %w", start, end, advice, errno)
+	}
+	return nil
+}
