@@ -43,6 +43,12 @@ type Config struct {
 	// EvictionHard says what must be free on the node before it ends pods, as eviction.Parse reads it; the default is
 	// eviction.Default.
 	EvictionHard string
+	// EvictionSoft, EvictionSoftGrace and EvictionReclaim go with it, as eviction.Texts has them; by default there are none.
+	EvictionSoft, EvictionSoftGrace, EvictionReclaim string
+	// EvictionMaxPodGrace is how many seconds the containers of pods have at most that EvictionSoft ends.
+	EvictionMaxPodGrace int64
+	// PressureTransition is how long a pressure must be over before the node says so; the default is eviction.DefaultTransition.
+	PressureTransition time.Duration
 	// ImageGCHigh and ImageGCLow are percentages of the images' disk: above High images that nobody uses are removed, down to Low.
 	// The defaults are 85 and 80; 100 for High switches it off.
 	ImageGCHigh, ImageGCLow int
@@ -75,7 +81,7 @@ type Config struct {
 	// Version is the version of the agent that the node reports, such as v1.37.2.
 	Version string
 
-	thresholds eviction.Thresholds
+	rules eviction.Rules
 }
 
 const defaultPort = 10250
@@ -130,9 +136,17 @@ func (c Config) complete() (Config, error) {
 func (c *Config) completeRoom() error {
 	setDefault(&c.EvictionHard, eviction.Default)
 	var err error
-	if c.thresholds, err = eviction.Parse(c.EvictionHard); err != nil {
-		return fmt.Errorf("--eviction-hard: %w", err)
+	texts := eviction.Texts{Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGrace: c.EvictionSoftGrace, Reclaim: c.EvictionReclaim}
+	if c.rules, err = eviction.ParseRules(texts); err != nil {
+		return err
 	}
+	if c.EvictionMaxPodGrace < 0 || c.PressureTransition < 0 {
+		return errors.New("--eviction-max-pod-grace-period and --eviction-pressure-transition-period cannot be negative")
+	}
+	if c.PressureTransition == 0 {
+		c.PressureTransition = eviction.DefaultTransition
+	}
+	c.rules.MaxPodGrace, c.rules.Transition = c.EvictionMaxPodGrace, c.PressureTransition
 	if c.ImageGCHigh == 0 {
 		c.ImageGCHigh = 85
 	}

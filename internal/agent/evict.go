@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,18 +19,18 @@ const (
 	// evictEvery is how often a node looks at what is free; evictSoon is how often while a pod that was ended still stops.
 	evictEvery = 10 * time.Second
 	evictSoon  = time.Second
-	// evictGrace is how long the containers of a pod have that must make room, in seconds.
-	evictGrace = 1
-	// evictPatience is how long a pod that was ended is waited for before another one is.
+	// limitGrace is how long the containers of a pod have that took more than it may, in seconds.
+	limitGrace = 1
+	// evictPatience is how long a pod that was ended is waited for, beyond its grace period, before another one is.
 	evictPatience = 30 * time.Second
 )
 
 // evictor ends pods when the node runs short of something, and pods that take more of the disk than they may.
 type evictor struct {
-	node       string
-	thresholds eviction.Thresholds
-	observe    func(ctx context.Context) (eviction.Observations, error)
-	usage      func(ctx context.Context, list []*corev1.Pod, disk bool) ([]eviction.Usage, error)
+	node    string
+	rules   eviction.Rules
+	observe func(ctx context.Context) (eviction.Observations, error)
+	usage   func(ctx context.Context, list []*corev1.Pod, disk bool) ([]eviction.Usage, error)
 	// freeImages removes the images that nobody uses.
 	freeImages func(ctx context.Context) error
 	// report has the node's conditions brought up to date.
@@ -37,11 +38,15 @@ type evictor struct {
 	pods   *pods
 	clock  clock.WithTicker
 
-	// pressing are the signals under pressure at the last look.
-	pressing []eviction.Signal
-	// ending is the pod that was ended last to make room, since when.
+	watch eviction.Watch
+	// under are the pressures at the last look.
+	under atomic.Pointer[[]corev1.NodeConditionType]
+	// acting are the signals that were acted on at the last look.
+	acting []eviction.Signal
+	// ending is the pod that was ended last to make room, since when, and how long it may take.
 	ending types.UID
 	since  time.Time
+	grace  time.Duration
 }
 
 // run looks again and again until ctx ends.
@@ -67,7 +72,7 @@ func (e *evictor) round(ctx context.Context) error {
 		return err
 	}
 	if e.ending != "" {
-		if e.pods.active(e.ending) && e.clock.Since(e.since) < evictPatience {
+		if e.pods.active(e.ending) && e.clock.Since(e.since) < e.grace+evictPatience {
 			return nil
 		}
 		e.ending = ""
@@ -91,25 +96,36 @@ func (e *evictor) round(ctx context.Context) error {
 	return e.relieve(ctx, crossed[0])
 }
 
-// crossed looks which thresholds are crossed, and tells of those that were not before.
+// pressures are those that the node is under.
+func (e *evictor) pressures() []corev1.NodeConditionType {
+	if under := e.under.Load(); under != nil {
+		return *under
+	}
+	return nil
+}
+
+// crossed looks which thresholds are to be acted on, and tells of what changed.
 func (e *evictor) crossed(ctx context.Context) ([]eviction.Crossing, error) {
-	if len(e.thresholds) == 0 {
+	if len(e.rules.Hard)+len(e.rules.Soft) == 0 {
 		return nil, nil
 	}
 	now, err := e.observe(ctx)
 	if err != nil {
 		return nil, err
 	}
-	crossed := e.thresholds.Crossed(now)
-	pressing := make([]eviction.Signal, len(crossed))
+	crossed := e.watch.Look(&e.rules, now, e.clock.Now())
+	if under := e.watch.Conditions(&e.rules, e.clock.Now()); !slices.Equal(under, e.pressures()) {
+		e.under.Store(&under)
+		e.report()
+	}
+	acting := make([]eviction.Signal, len(crossed))
 	for i, c := range crossed {
-		pressing[i] = c.Threshold.Signal
-		if !slices.Contains(e.pressing, c.Threshold.Signal) {
+		acting[i] = c.Threshold.Signal
+		if !slices.Contains(e.acting, c.Threshold.Signal) {
 			e.pods.events.node(e.node, corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+c.Threshold.Signal.Resource())
-			e.report()
 		}
 	}
-	e.pressing = pressing
+	e.acting = acting
 	return crossed, nil
 }
 
@@ -122,7 +138,7 @@ func (e *evictor) limits(ctx context.Context) error {
 	list, err := e.usage(ctx, limited, true)
 	for i := range list {
 		if message := eviction.Exceeded(&list[i]); message != "" && !list[i].Critical() {
-			e.evict(ctx, &list[i], message)
+			e.evict(ctx, &list[i], message, limitGrace)
 		}
 	}
 	return err
@@ -135,13 +151,13 @@ func (e *evictor) relieve(ctx context.Context, c eviction.Crossing) error {
 	if victim == nil {
 		return err
 	}
-	e.evict(ctx, victim, eviction.Message(c, victim))
-	e.ending, e.since = victim.Pod.UID, e.clock.Now()
+	e.evict(ctx, victim, eviction.Message(c, victim), e.rules.Grace(c))
+	e.ending, e.since, e.grace = victim.Pod.UID, e.clock.Now(), time.Duration(e.rules.Grace(c))*time.Second
 	return err
 }
 
-func (e *evictor) evict(ctx context.Context, u *eviction.Usage, message string) {
-	if !e.pods.terminate(u.Pod.UID, podworker.Termination{Reason: eviction.Reason, Message: message, Grace: evictGrace}) {
+func (e *evictor) evict(ctx context.Context, u *eviction.Usage, message string, grace int64) {
+	if !e.pods.terminate(u.Pod.UID, podworker.Termination{Reason: eviction.Reason, Message: message, Grace: grace}) {
 		return
 	}
 	klog.FromContext(ctx).Info("Ending a pod", "pod", klog.KObj(u.Pod), "because", message)

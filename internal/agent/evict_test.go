@@ -39,7 +39,7 @@ func startTight(t *testing.T, names ...string) *tight {
 	list, err := eviction.Parse("memory.available<100,nodefs.available<100")
 	must(t, err)
 	n.evictor = &evictor{
-		node: "n1", thresholds: list, pods: p, clock: testingclock.NewFakeClock(time.Unix(1e9, 0)),
+		node: "n1", rules: eviction.Rules{Hard: list}, pods: p, clock: testingclock.NewFakeClock(time.Unix(1e9, 0)),
 		observe: func(context.Context) (eviction.Observations, error) { return n.now, nil },
 		usage: func(_ context.Context, list []*corev1.Pod, _ bool) ([]eviction.Usage, error) {
 			var out []eviction.Usage
@@ -142,4 +142,21 @@ func TestLimitOfAnEmptyDir(t *testing.T) {
 	if n := strings.Count(n.api.log(), "Warning Evicted"); n != 1 {
 		t.Errorf("%d events, want one", n)
 	}
+}
+
+func TestASoftThresholdWaits(t *testing.T) {
+	n := startTight(t, "a")
+	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	n.clock = clock
+	rules, err := eviction.ParseRules(eviction.Texts{Hard: "none", Soft: "memory.available<100", SoftGrace: "memory.available=1m"})
+	must(t, err)
+	n.rules = rules
+	n.now[eviction.MemoryAvailable] = eviction.Observation{Available: 99, Capacity: 1000}
+	must(t, n.round(t.Context()))
+	if n.ending != "" || n.reported != 1 || len(n.pressures()) != 1 {
+		t.Errorf("at first %q is ended, and the node says %v (told %d times); want nobody, and the pressure once", n.ending, n.pressures(), n.reported)
+	}
+	clock.Step(time.Minute)
+	must(t, n.round(t.Context()))
+	n.api.await(t, "uid-a", "to be evicted after the grace period", isEvicted)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 )
@@ -31,6 +32,8 @@ type parts struct {
 	hostIPs []string
 	// sysctls are the unsafe kernel parameters that pods may set.
 	sysctls []string
+	// pressures are those that the node is under; nil for none.
+	pressures func() []corev1.NodeConditionType
 	// node returns the node's object, nil before it is known.
 	node func() *corev1.Node
 }
@@ -276,6 +279,11 @@ func (p *pods) admit(pod *corev1.Pod) *refusal {
 	}
 	if p.closed != nil {
 		return p.closed
+	}
+	if p.pressures != nil {
+		if why := eviction.Refuse(pod, staticpods.IsUID(pod.UID), p.pressures(), podworker.QOSClass(pod)); why != "" {
+			return &refusal{eviction.Reason, "Pod was rejected: " + why}
+		}
 	}
 	if r := sysctls(pod, p.sysctls); r != nil {
 		return r

@@ -29,7 +29,7 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 		},
 	})
 	n.evictor = &evictor{
-		node: a.cfg.NodeName, thresholds: a.cfg.thresholds, observe: n.reporter.Observe, report: n.reporter.Check,
+		node: a.cfg.NodeName, rules: a.cfg.rules, observe: n.reporter.Observe, report: n.reporter.Check,
 		usage: gauge{runtime: n.runtime, volumes: n.volumes}.pods, pods: n.pods, clock: a.clk,
 		freeImages: func(ctx context.Context) error {
 			if _, err := n.images.RemoveUnused(ctx); err != nil {
@@ -38,4 +38,5 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 			return nil
 		},
 	}
+	n.pods.pressures = n.evictor.pressures
 }

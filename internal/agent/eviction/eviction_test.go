@@ -3,6 +3,7 @@ package eviction
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -42,11 +43,11 @@ func TestCrossed(t *testing.T) {
 		t.Fatal(err)
 	}
 	plenty := Observations{MemoryAvailable: {100 << 20, 1 << 30}, NodeFSAvailable: {10, 100}, NodeFSInodesFree: {0, 0}}
-	if got := list.Crossed(plenty); len(got) != 0 {
+	if got := new(Watch).Look(&Rules{Hard: list}, plenty, time.Time{}); len(got) != 0 {
 		t.Errorf("exactly enough is too little: %+v", got)
 	}
 	short := Observations{MemoryAvailable: {100<<20 - 1, 1 << 30}, NodeFSAvailable: {9, 100}}
-	got := list.Crossed(short)
+	got := new(Watch).Look(&Rules{Hard: list}, short, time.Time{})
 	if len(got) != 2 || got[0].Threshold.Signal != MemoryAvailable || got[1].Threshold.Signal != NodeFSAvailable {
 		t.Errorf("crossed %+v, want memory first, then nodefs", got)
 	}
@@ -81,7 +82,7 @@ func (s spec) usage() Usage {
 }
 
 func crossing(s Signal) Crossing {
-	return Crossing{Threshold{Signal: s, Amount: 100 << 20}, Observation{Available: 50 << 20, Capacity: 1 << 30}}
+	return Crossing{Threshold{Signal: s, Amount: 100 << 20}, Observation{Available: 50 << 20, Capacity: 1 << 30}, false}
 }
 
 func TestVictim(t *testing.T) {
@@ -127,7 +128,7 @@ func TestMessage(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	modest := spec{name: "a", request: "40Mi", used: 30 << 20}.usage()
-	percent := Crossing{Threshold{Signal: NodeFSAvailable, Part: 0.1}, Observation{Available: 5 << 10, Capacity: 100 << 10}}
+	percent := Crossing{Threshold{Signal: NodeFSAvailable, Part: 0.1}, Observation{Available: 5 << 10, Capacity: 100 << 10}, false}
 	if got, want := Message(percent, &modest), "The node was low on resource: ephemeral-storage. Threshold quantity: 10%, available: 5Ki. "; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

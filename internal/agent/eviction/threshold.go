@@ -96,21 +96,8 @@ func (list Thresholds) Keep(s Signal, capacity int64) int64 {
 type Crossing struct {
 	Threshold   Threshold
 	Observation Observation
-}
-
-// Crossed lists the thresholds that are crossed now, the one to relieve first at the front. What has no capacity, such as the
-// inodes of some file systems, is never short.
-func (list Thresholds) Crossed(now Observations) []Crossing {
-	var out []Crossing
-	for _, t := range list {
-		if o, ok := now[t.Signal]; ok && o.Capacity > 0 && o.Available < t.Limit(o.Capacity) {
-			out = append(out, Crossing{t, o})
-		}
-	}
-	slices.SortFunc(out, func(a, b Crossing) int {
-		return slices.Index(signals, a.Threshold.Signal) - slices.Index(signals, b.Threshold.Signal)
-	})
-	return out
+	// Soft says that the threshold is one of those that are acted on later.
+	Soft bool
 }
 
 // Parse reads thresholds such as memory.available<100Mi,nodefs.available<10%.

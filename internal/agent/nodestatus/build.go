@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -12,13 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-
-	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
 const (
-	// calmTime is how long a pressure must be over before the node says so.
-	calmTime = 5 * time.Minute
 	// maxImages and maxNames bound the list of images on a Node.
 	maxImages = 50
 	maxNames  = 5
@@ -30,6 +27,8 @@ type facts struct {
 	runtime    Runtime
 	runtimeErr error // the runtime can't be reached, or hasn't been asked yet
 	images     []corev1.ContainerImage
+	// pressures are those that the node is under.
+	pressures []corev1.NodeConditionType
 	// devices and usableDevices are the resources of device plugins.
 	devices, usableDevices corev1.ResourceList
 	// shuttingDown says that the node ends its pods.
@@ -37,26 +36,8 @@ type facts struct {
 	network      *Condition // nil while nothing is to be said about it
 }
 
-// pressures remembers when each pressure was last felt.
-type pressures struct{ memory, disk, processes time.Time }
-
-// feel notes the pressures that the machine is under now.
-func (p pressures) feel(m machine, t eviction.Thresholds, now time.Time) pressures {
-	for _, crossed := range t.Crossed(m.observations()) {
-		switch signal := crossed.Threshold.Signal; {
-		case signal == eviction.MemoryAvailable:
-			p.memory = now
-		case signal.OnDisk():
-			p.disk = now
-		default:
-			p.processes = now
-		}
-	}
-	return p
-}
-
 // build makes the new status. Of old it keeps what others wrote, and the times of transitions that didn't happen.
-func build(c Config, old corev1.NodeStatus, f facts, p pressures, now time.Time) corev1.NodeStatus {
+func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeStatus {
 	status := *old.DeepCopy()
 	status.Addresses = addresses(c.NodeIPs, c.Hostname)
 	status.Capacity = withForeign(f.machine.capacity, old.Capacity)
@@ -74,7 +55,7 @@ func build(c Config, old corev1.NodeStatus, f facts, p pressures, now time.Time)
 	if f.images != nil {
 		status.Images = shortList(f.images)
 	}
-	for _, condition := range conditions(f, p, now) {
+	for _, condition := range conditions(f) {
 		setCondition(&status, condition, now)
 	}
 	if f.network != nil {
@@ -112,19 +93,19 @@ func addresses(ips []net.IP, hostname string) []corev1.NodeAddress {
 }
 
 // conditions are the node's four conditions in the kubelet's order and words.
-func conditions(f facts, p pressures, now time.Time) []corev1.NodeCondition {
-	pressure := func(kind corev1.NodeConditionType, felt time.Time, bad, badText, good, goodText string) corev1.NodeCondition {
-		if !felt.IsZero() && now.Sub(felt) < calmTime {
+func conditions(f facts) []corev1.NodeCondition {
+	pressure := func(kind corev1.NodeConditionType, bad, badText, good, goodText string) corev1.NodeCondition {
+		if slices.Contains(f.pressures, kind) {
 			return corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: bad, Message: badText}
 		}
 		return corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: good, Message: goodText}
 	}
 	return []corev1.NodeCondition{
-		pressure(corev1.NodeMemoryPressure, p.memory, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
+		pressure(corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory", "kubelet has insufficient memory available",
 			"KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-		pressure(corev1.NodeDiskPressure, p.disk, "KubeletHasDiskPressure", "kubelet has disk pressure",
+		pressure(corev1.NodeDiskPressure, "KubeletHasDiskPressure", "kubelet has disk pressure",
 			"KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-		pressure(corev1.NodePIDPressure, p.processes, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
+		pressure(corev1.NodePIDPressure, "KubeletHasInsufficientPID", "kubelet has insufficient PID available",
 			"KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 		ready(f),
 	}

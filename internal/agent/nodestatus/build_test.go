@@ -64,7 +64,7 @@ func TestBuild(t *testing.T) {
 	}
 	foreign := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated"}
 	old := corev1.NodeStatus{Conditions: []corev1.NodeCondition{foreign}, Phase: "kept"}
-	got := build(testConfig(), old, facts{machine: testMachine(), runtime: goodReady, images: images}, pressures{}, noon)
+	got := build(testConfig(), old, facts{machine: testMachine(), runtime: goodReady, images: images}, noon)
 
 	want := []corev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}, {Type: "InternalIP", Address: "fd00::1"}, {Type: "Hostname", Address: "n1"}}
 	if !reflect.DeepEqual(got.Addresses, want) {
@@ -95,7 +95,7 @@ func TestBuild(t *testing.T) {
 	if kinds != "MemoryPressure=False KubeletHasSufficientMemory; DiskPressure=False KubeletHasNoDiskPressure; PIDPressure=False KubeletHasSufficientPID; Ready=True KubeletReady; " {
 		t.Errorf("conditions %s", kinds)
 	}
-	later := build(testConfig(), got, facts{machine: testMachine(), runtime: goodReady, images: images}, pressures{}, noon.Add(time.Hour))
+	later := build(testConfig(), got, facts{machine: testMachine(), runtime: goodReady, images: images}, noon.Add(time.Hour))
 	if !sameStatus(got, later) {
 		t.Error("an hour later, with nothing changed, the status is another")
 	}
@@ -135,46 +135,23 @@ func TestReady(t *testing.T) {
 }
 
 func TestPressures(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*machine)
-		kind   corev1.NodeConditionType
-		reason string
-	}{
-		{"memory", func(m *machine) { m.memory.free = 99 << 20 }, corev1.NodeMemoryPressure, "KubeletHasInsufficientMemory"},
-		{"disk", func(m *machine) { m.disk.free = 9 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
-		{"inodes", func(m *machine) { m.inodes.free = 4 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
-		{"images' disk", func(m *machine) { m.imageFS.free = 14 }, corev1.NodeDiskPressure, "KubeletHasDiskPressure"},
-		{"processes", func(m *machine) { m.processes.free = 9 }, corev1.NodePIDPressure, "KubeletHasInsufficientPID"},
+	all := map[corev1.NodeConditionType][2]string{
+		corev1.NodeMemoryPressure: {"KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"},
+		corev1.NodeDiskPressure:   {"KubeletHasDiskPressure", "KubeletHasNoDiskPressure"},
+		corev1.NodePIDPressure:    {"KubeletHasInsufficientPID", "KubeletHasSufficientPID"},
 	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			m := testMachine()
-			test.change(&m)
-			under := pressures{}.feel(m, defaults(), noon)
-			statusAt := func(p pressures, at time.Time) corev1.NodeCondition {
-				return conditionOf(build(testConfig(), corev1.NodeStatus{}, facts{machine: m, runtime: goodReady}, p, at), test.kind)
+	for under := range all {
+		f := facts{machine: testMachine(), runtime: goodReady, pressures: []corev1.NodeConditionType{under}}
+		status := build(testConfig(), corev1.NodeStatus{}, f, noon)
+		for kind, reasons := range all {
+			want, reason := corev1.ConditionFalse, reasons[1]
+			if kind == under {
+				want, reason = corev1.ConditionTrue, reasons[0]
 			}
-			if got := statusAt(under, noon); got.Status != corev1.ConditionTrue || got.Reason != test.reason {
-				t.Errorf("under pressure: %+v", got)
+			if got := conditionOf(status, kind); got.Status != want || got.Reason != reason {
+				t.Errorf("under %s: %+v, want %s because of %s", under, got, want, reason)
 			}
-			// Relieved, it stays under pressure for five minutes.
-			relieved := under.feel(testMachine(), defaults(), noon.Add(time.Minute))
-			if got := statusAt(relieved, noon.Add(4*time.Minute)); got.Status != corev1.ConditionTrue {
-				t.Errorf("four minutes later: %+v", got)
-			}
-			if got := statusAt(relieved, noon.Add(5*time.Minute)); got.Status != corev1.ConditionFalse {
-				t.Errorf("five minutes later: %+v", got)
-			}
-			if off := (pressures{}).feel(m, nil, noon); off != (pressures{}) {
-				t.Errorf("without thresholds there is pressure: %+v", off)
-			}
-		})
-	}
-	withoutInodes := testMachine()
-	withoutInodes.inodes = usage{}
-	if p := (pressures{}).feel(withoutInodes, defaults(), noon); p != (pressures{}) {
-		t.Errorf("a file system without inodes is under pressure: %+v", p)
+		}
 	}
 }
 
@@ -228,16 +205,16 @@ func TestNetworkCondition(t *testing.T) {
 	known := func(network Condition) facts {
 		return facts{machine: testMachine(), runtime: goodReady, network: &network}
 	}
-	status := build(testConfig(), corev1.NodeStatus{}, facts{machine: testMachine(), runtime: goodReady}, pressures{}, noon)
+	status := build(testConfig(), corev1.NodeStatus{}, facts{machine: testMachine(), runtime: goodReady}, noon)
 	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Type != "" {
 		t.Errorf("before anything is known the condition is %v", got)
 	}
-	status = build(testConfig(), status, known(Condition{Reason: "PodNetworkNotReady", Message: "no route"}), pressures{}, noon)
+	status = build(testConfig(), status, known(Condition{Reason: "PodNetworkNotReady", Message: "no route"}), noon)
 	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Status != corev1.ConditionTrue || got.Message != "no route" {
 		t.Errorf("a network that is not as it should be gives %v", got)
 	}
 	later := noon.Add(time.Minute)
-	status = build(testConfig(), status, known(Condition{OK: true, Reason: "PodNetworkReady"}), pressures{}, later)
+	status = build(testConfig(), status, known(Condition{OK: true, Reason: "PodNetworkReady"}), later)
 	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Status != corev1.ConditionFalse || !got.LastTransitionTime.Time.Equal(later) {
 		t.Errorf("when it is well again the condition is %v", got)
 	}
@@ -251,7 +228,7 @@ func TestResourcesOfOthers(t *testing.T) {
 		machine: machine{capacity: corev1.ResourceList{"memory": amount(4)}},
 		devices: corev1.ResourceList{"example.com/widget": amount(3)}, usableDevices: corev1.ResourceList{"example.com/widget": amount(2)},
 	}
-	got := build(Config{}, old, f, pressures{}, time.Unix(1, 0))
+	got := build(Config{}, old, f, time.Unix(1, 0))
 	for list, want := range map[*corev1.ResourceList]corev1.ResourceList{
 		&got.Capacity:    {"memory": amount(4), "example.com/by-hand": amount(7), "example.com/widget": amount(3)},
 		&got.Allocatable: {"memory": amount(4), "example.com/by-hand": amount(7), "example.com/widget": amount(2)},

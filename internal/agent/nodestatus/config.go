@@ -51,8 +51,10 @@ type Config struct {
 	MaxPods int64
 	// Reserved is kept back for the system: allocatable is capacity less Reserved and less what Thresholds keep free.
 	Reserved corev1.ResourceList
-	// Thresholds say when the node is under pressure; without them it never is.
+	// Thresholds say what is kept free.
 	Thresholds eviction.Thresholds
+	// Pressures are those that the node is under; nil for none.
+	Pressures func() []corev1.NodeConditionType
 	// ImageFS finds a folder of the file system of images; nil for the one of DataDir.
 	ImageFS func(ctx context.Context) (string, error)
 

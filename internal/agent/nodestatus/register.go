@@ -67,7 +67,7 @@ func (r *Reporter) create(ctx context.Context) error {
 	setLabels(node, r.cfg.labels())
 	// The first word on the Node is that it isn't ready; the status written next says more, and makes the events.
 	f.runtimeErr = errNotAsked
-	node.Status = build(r.cfg, corev1.NodeStatus{}, f, pressures{}, r.cfg.Clock.Now())
+	node.Status = build(r.cfg, corev1.NodeStatus{}, f, r.cfg.Clock.Now())
 	if _, err := r.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create node %s: %w", r.cfg.NodeName, err)
 	}

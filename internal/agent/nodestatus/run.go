@@ -33,7 +33,6 @@ type Reporter struct {
 	poke chan struct{}
 
 	// Only Run uses these.
-	pressures pressures
 	reported  time.Time
 	restarted bool
 	gone      bool
@@ -155,6 +154,9 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	r.allocatable = r.cfg.allocatable(f.machine.capacity)
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
+	if r.cfg.Pressures != nil {
+		f.pressures = r.cfg.Pressures()
+	}
 	if r.cfg.Devices != nil {
 		f.devices, f.usableDevices = r.cfg.Devices()
 	}
@@ -185,7 +187,6 @@ func (r *Reporter) update(ctx context.Context) (ok bool) {
 		logger.Error(err, "Node status cannot be made")
 		return false
 	}
-	r.pressures = r.pressures.feel(f.machine, r.cfg.Thresholds, r.cfg.Clock.Now())
 	err = r.write(ctx, f)
 	switch {
 	case err == nil:
@@ -214,7 +215,7 @@ func (r *Reporter) write(ctx context.Context, f facts) error {
 			return fmt.Errorf("read node %s: %w", r.cfg.NodeName, err)
 		}
 		now := r.cfg.Clock.Now()
-		status := build(r.cfg, node.Status, f, r.pressures, now)
+		status := build(r.cfg, node.Status, f, now)
 		if sameStatus(node.Status, status) && now.Sub(r.reported) < reportEvery {
 			return nil
 		}

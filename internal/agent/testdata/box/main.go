@@ -9,13 +9,17 @@
 //	box fail-once FILE             exit 1 if FILE does not exist (and make it), else sleep
 //	box touch FILE                 make FILE
 //	box cat FILE...                print files
+//	box fill-once MARK FILE MIB    write so many MiB to FILE unless MARK is there (and make it), then sleep
+//	box hold-once MARK MIB         have so much memory unless MARK is there (and make it), then sleep
 //	box hog                        use ever more memory
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -55,6 +59,18 @@ func main() {
 			must(err)
 			fmt.Print(string(text))
 		}
+	case "fill-once":
+		if first(args[1]) {
+			must(os.WriteFile(args[2], make([]byte, mebibytes(args[3])), 0o644))
+		}
+		sleep()
+	case "hold-once":
+		var hold []byte
+		if first(args[1]) {
+			hold = bytes.Repeat([]byte{1}, mebibytes(args[2]))
+		}
+		sleep()
+		runtime.KeepAlive(hold)
 	case "hog":
 		var hold [][]byte
 		for {
@@ -76,6 +92,22 @@ func sleep() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT)
 	<-c
+}
+
+// first makes the file, and says whether it was not there.
+func first(mark string) bool {
+	_, err := os.Stat(mark)
+	if err == nil {
+		return false
+	}
+	must(os.WriteFile(mark, nil, 0o644))
+	return true
+}
+
+func mebibytes(text string) int {
+	n, err := strconv.Atoi(text)
+	must(err)
+	return n << 20
 }
 
 func exit(code string) {
