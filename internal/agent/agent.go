@@ -28,6 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/probes"
+	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/agent/streaming"
@@ -154,6 +155,7 @@ type node struct {
 	server      *streaming.Server
 	network     *network.Network
 	names       *dns.Server
+	keeper      *remember.Keeper
 	services    *proxy.Proxy
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
@@ -223,10 +225,12 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 			return nil, err
 		}
 	}
-	if n.names, err = a.newNames(n.sources); err != nil {
+	var known *remember.Known
+	n.keeper, known = a.newKeeper(klog.FromContext(ctx), n.sources)
+	if n.names, err = a.newNames(n.sources, known); err != nil {
 		return nil, err
 	}
-	if n.services, err = a.newServices(n.sources); err != nil {
+	if n.services, err = a.newServices(n.sources, known); err != nil {
 		return nil, err
 	}
 	return n, nil
@@ -303,6 +307,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	if n.names != nil {
 		start("answer for names", n.names.Run)
+	}
+	if n.keeper != nil {
+		start("keep what is known of services", n.keeper.Run)
 	}
 	if n.services != nil {
 		start("make services lead to pods", n.services.Run)

@@ -9,6 +9,7 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/everynode/everynode/internal/agent/network"
+	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/dns"
 )
 
@@ -19,7 +20,7 @@ const dnsPort = 53
 func (a *Agent) namesOwn() bool { return !a.cfg.ForeignDNS && len(a.cfg.ClusterDNS) > 0 }
 
 // newNames prepares the node's name server; nil if somebody else answers.
-func (a *Agent) newNames(s *sources) (*dns.Server, error) {
+func (a *Agent) newNames(s *sources, known *remember.Known) (*dns.Server, error) {
 	if !a.namesOwn() {
 		return nil, nil
 	}
@@ -35,6 +36,7 @@ func (a *Agent) newNames(s *sources) (*dns.Server, error) {
 	return dns.New(dns.Config{
 		Addresses: listen, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf,
 		Objects: dns.Objects{Services: s.services, EndpointSlices: s.slices, Namespaces: s.namespaces},
+		Known:   knownNames(known),
 		Prepare: func() error { return network.HoldAddresses(addresses) },
 	})
 }

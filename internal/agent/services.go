@@ -1,11 +1,49 @@
 package agent
 
-import "github.com/everynode/everynode/internal/proxy"
+import (
+	"path/filepath"
+
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/dns"
+	"github.com/everynode/everynode/internal/proxy"
+)
+
+// knownFile, in the data folder, has what the node knows of Services.
+const knownFile = "services.jsonl"
+
+// newKeeper prepares what keeps the node's knowledge of Services for its next start, and tells what it kept in an
+// earlier run; a keeper of nil if nobody here needs it.
+func (a *Agent) newKeeper(logger klog.Logger, s *sources) (*remember.Keeper, *remember.Known) {
+	if a.cfg.ForeignServices && !a.namesOwn() {
+		return nil, nil
+	}
+	keeper, known, err := remember.NewKeeper(filepath.Join(a.cfg.DataDir, knownFile), a.cfg.NodeName, remember.Sources{
+		Nodes: s.node, Services: s.services, EndpointSlices: s.slices, Namespaces: s.namespaces,
+	}, a.clk)
+	if err != nil {
+		logger.Error(err, "Names of the cluster are not found before the API server answers")
+	}
+	return keeper, known
+}
 
 // newServices prepares the node's service proxy; nil if Services are somebody else's.
-func (a *Agent) newServices(s *sources) (*proxy.Proxy, error) {
+func (a *Agent) newServices(s *sources, known *remember.Known) (*proxy.Proxy, error) {
 	if a.cfg.ForeignServices {
 		return nil, nil
 	}
-	return proxy.New(proxy.Config{NodeName: a.cfg.NodeName, Services: s.services, EndpointSlices: s.slices, Nodes: s.node, Clock: a.clk})
+	config := proxy.Config{NodeName: a.cfg.NodeName, Services: s.services, EndpointSlices: s.slices, Nodes: s.node, Clock: a.clk}
+	if known != nil {
+		config.Known = &proxy.Known{Node: known.Node, Services: known.Services, EndpointSlices: known.EndpointSlices}
+	}
+	return proxy.New(config)
+}
+
+// knownNames is what the name server needs of what was known.
+func knownNames(known *remember.Known) *dns.Known {
+	if known == nil {
+		return nil
+	}
+	return &dns.Known{Services: known.Services, EndpointSlices: known.EndpointSlices, Namespaces: known.Namespaces}
 }

@@ -3,10 +3,12 @@
 // node has watched, and asks the node's own name servers for all other names.
 //
 //	zone/     pure: question and objects -> answer
-//	source    finds the objects in the node's caches
+//	source    finds the objects in the node's caches, or in what the node knew before
+//	memory    which of the two
 //	handler   who answers: the zone, or somebody outside
 //	upstream  the node's own name servers, through CoreDNS's forward and cache
 //	server    listens
 //
-// When the control plane is down it answers from what it knows.
+// When the control plane is down it answers from what it knows, and after a restart
+// from what it is told that the node knew.
 package dns

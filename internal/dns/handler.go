@@ -25,9 +25,7 @@ const (
 
 // handler answers questions.
 type handler struct {
-	zone *zone.Zone
-	// synced says whether the zone knows everything that it should.
-	synced func() bool
+	memory *memory
 	// outside answers for other names.
 	outside plugin.Handler
 	// waiting has a place for each question that may wait for outside.
@@ -54,12 +52,12 @@ func (h *handler) reply(ctx context.Context, w dns.ResponseWriter, request *dns.
 		return new(dns.Msg).SetRcode(request, dns.RcodeRefused)
 	}
 	q := request.Question[0]
-	inside := h.zone.Holds(q.Name)
-	if inside && !h.synced() {
+	z, knows := h.memory.zone()
+	if z.Holds(q.Name) && !knows {
 		// That a name is unknown is not known yet, and would be remembered.
 		return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
 	}
-	answer, ok := h.zone.Answer(q)
+	answer, ok := z.Answer(q)
 	if !ok {
 		return h.forward(ctx, w, request)
 	}
@@ -69,18 +67,18 @@ func (h *handler) reply(ctx context.Context, w dns.ResponseWriter, request *dns.
 	if len(answer.Records) > 1 {
 		rand.Shuffle(len(reply.Answer), func(i, j int) { reply.Answer[i], reply.Answer[j] = reply.Answer[j], reply.Answer[i] })
 	}
-	h.follow(ctx, w, reply, answer.Target)
+	h.follow(ctx, z, w, reply, answer.Target)
 	return reply
 }
 
 // follow adds what an alias leads to: the pods' resolvers ask one question only.
-func (h *handler) follow(ctx context.Context, w dns.ResponseWriter, reply *dns.Msg, target string) {
+func (h *handler) follow(ctx context.Context, z *zone.Zone, w dns.ResponseWriter, reply *dns.Msg, target string) {
 	for range maxAliases {
 		if target == "" {
 			return
 		}
 		question := new(dns.Msg).SetQuestion(target, reply.Question[0].Qtype)
-		answer, ok := h.zone.Answer(question.Question[0])
+		answer, ok := z.Answer(question.Question[0])
 		if !ok {
 			outside := h.forward(ctx, w, question)
 			reply.Rcode, reply.Authoritative = outside.Rcode, false

@@ -11,8 +11,6 @@ import (
 
 	"github.com/miekg/dns"
 	"k8s.io/klog/v2"
-
-	"github.com/everynode/everynode/internal/dns/zone"
 )
 
 // DefaultDomain is the domain of a cluster that nobody has named.
@@ -28,6 +26,8 @@ type Config struct {
 	// Objects are the caches that answers come from. New adds indices to them; they
 	// are to be started after that.
 	Objects Objects
+	// Known is what answers come from until everything was listed once; nil for none.
+	Known *Known
 	// Prepare is called before Addresses are listened at, and now and then later, to
 	// make the machine have them; nil for addresses that are there.
 	Prepare func() error
@@ -56,7 +56,8 @@ func New(config Config) (*Server, error) {
 	if len(config.Addresses) == 0 || config.Domain == "" || config.ResolvConf == "" {
 		return nil, errors.New("a name server needs an address, a domain and a resolver file")
 	}
-	if err := config.Objects.index(); err != nil {
+	memory, err := newMemory(config)
+	if err != nil {
 		return nil, err
 	}
 	var own []netip.Addr
@@ -69,10 +70,7 @@ func New(config Config) (*Server, error) {
 		config.Prepare = func() error { return nil }
 	}
 	u := newUpstream(config.ResolvConf, own)
-	return &Server{config: config, upstream: u, handler: &handler{
-		zone:   zone.New(config.Domain, config.Addresses[0].Addr(), config.Objects),
-		synced: config.Objects.synced, outside: u, waiting: make(chan struct{}, maxForwarded),
-	}}, nil
+	return &Server{config: config, upstream: u, handler: &handler{memory: memory, outside: u, waiting: make(chan struct{}, maxForwarded)}}, nil
 }
 
 // Run answers until ctx ends. An address that is missing or taken is tried again:

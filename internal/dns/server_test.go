@@ -79,7 +79,7 @@ type started struct {
 }
 
 // start runs a name server over a fake API. It does not watch before watch is called.
-func start(t *testing.T, outside string, all []runtime.Object) *started {
+func start(t *testing.T, outside string, all []runtime.Object, change ...func(*Config)) *started {
 	t.Helper()
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
@@ -93,7 +93,11 @@ func start(t *testing.T, outside string, all []runtime.Object) *started {
 	if err := os.WriteFile(resolv, []byte("nameserver 127.0.0.1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server, err := New(Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Domain: DefaultDomain, Objects: watched, ResolvConf: resolv})
+	config := Config{Addresses: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0")}, Domain: DefaultDomain, Objects: watched, ResolvConf: resolv}
+	for _, c := range change {
+		c(&config)
+	}
+	server, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +187,37 @@ func TestAnswersOverTheWire(t *testing.T) {
 	if got := short(s.ask("udp", "A", "nobody.example.com.")); got != "NXDOMAIN" {
 		t.Errorf("an unknown name outside gives %s", got)
 	}
+}
+
+// TestWithoutTheAPI: what was known serves until everything was listed, and no longer.
+func TestWithoutTheAPI(t *testing.T) {
+	outside, _ := internet(t)
+	known := &Known{}
+	for _, obj := range objects(2) {
+		switch o := obj.(type) {
+		case *corev1.Namespace:
+			known.Namespaces = append(known.Namespaces, o)
+		case *discoveryv1.EndpointSlice:
+			known.EndpointSlices = append(known.EndpointSlices, o)
+		case *corev1.Service:
+			known.Services = append(known.Services, o)
+		}
+	}
+	s := start(t, outside, objects(3)[:2], func(c *Config) { c.Known = known })
+	ask := func(kind, name, want string) {
+		t.Helper()
+		if got := short(s.ask("udp", kind, name)); got != want {
+			t.Errorf("%s %s: got %s, want %s", kind, name, got, want)
+		}
+	}
+	ask("A", "web.prod.svc.cluster.local.", "NOERROR A 10.96.0.20")
+	ask("A", "fleet.prod.svc.cluster.local.", "NOERROR A 10.244.0.1 A 10.244.0.2")
+	ask("A", "nobody.prod.svc.cluster.local.", "NXDOMAIN")
+	ask("A", "near.prod.svc.cluster.local.", "NOERROR A 10.96.0.20 CNAME web.prod.svc.cluster.local.")
+	ask("A", "1-2-3-4.prod.pod.cluster.local.", "NOERROR A 1.2.3.4")
+	ask("PTR", "1.0.244.10.in-addr.arpa.", "NOERROR PTR n1.fleet.prod.svc.cluster.local.")
+	s.watch()
+	ask("A", "web.prod.svc.cluster.local.", "NXDOMAIN")
 }
 
 func TestAnswersFollowTheCluster(t *testing.T) {

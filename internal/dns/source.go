@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -21,18 +22,52 @@ type Objects struct {
 	Services, EndpointSlices, Namespaces cache.SharedIndexInformer
 }
 
-// index prepares the caches for what questions ask.
-func (o Objects) index() error {
+// Known is what the node knew in an earlier run.
+type Known struct {
+	Services       []*corev1.Service
+	EndpointSlices []*discoveryv1.EndpointSlice
+	Namespaces     []*corev1.Namespace
+}
+
+// The indices for what questions ask.
+var (
+	serviceIndices = cache.Indexers{byAddress: serviceAddresses}
+	sliceIndices   = cache.Indexers{byService: sliceService, byAddress: namedAddresses}
+)
+
+// stores are where objects are found. They are a zone.Source.
+type stores struct {
+	services, slices, namespaces cache.Indexer
+}
+
+// live are the node's caches.
+func (o Objects) live() (stores, error) {
 	for _, step := range []struct {
 		what     string
 		informer cache.SharedIndexInformer
 		by       cache.Indexers
-	}{
-		{"services", o.Services, cache.Indexers{byAddress: serviceAddresses}},
-		{"endpoint slices", o.EndpointSlices, cache.Indexers{byService: sliceService, byAddress: namedAddresses}},
-	} {
+	}{{"services", o.Services, serviceIndices}, {"endpoint slices", o.EndpointSlices, sliceIndices}} {
 		if err := step.informer.AddIndexers(step.by); err != nil {
-			return fmt.Errorf("index %s: %w", step.what, err)
+			return stores{}, fmt.Errorf("index %s: %w", step.what, err)
+		}
+	}
+	return stores{o.Services.GetIndexer(), o.EndpointSlices.GetIndexer(), o.Namespaces.GetIndexer()}, nil
+}
+
+// stores are the same for what was known.
+func (k *Known) stores() (*stores, error) {
+	s := &stores{
+		cache.NewIndexer(cache.MetaNamespaceKeyFunc, serviceIndices),
+		cache.NewIndexer(cache.MetaNamespaceKeyFunc, sliceIndices),
+		cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil),
+	}
+	return s, errors.Join(fill(s.services, k.Services), fill(s.slices, k.EndpointSlices), fill(s.namespaces, k.Namespaces))
+}
+
+func fill[T any](store cache.Indexer, objects []T) error {
+	for _, obj := range objects {
+		if err := store.Add(obj); err != nil {
+			return fmt.Errorf("take in what was known: %w", err)
 		}
 	}
 	return nil
@@ -79,14 +114,14 @@ func namedAddresses(obj any) (out []string, err error) {
 }
 
 // Namespace implements zone.Source.
-func (o Objects) Namespace(name string) bool {
-	_, found, err := o.Namespaces.GetStore().GetByKey(name)
+func (s stores) Namespace(name string) bool {
+	_, found, err := s.namespaces.GetByKey(name)
 	return found && err == nil
 }
 
 // Service implements zone.Source.
-func (o Objects) Service(namespace, name string) *corev1.Service {
-	obj, found, err := o.Services.GetStore().GetByKey(namespace + "/" + name)
+func (s stores) Service(namespace, name string) *corev1.Service {
+	obj, found, err := s.services.GetByKey(namespace + "/" + name)
 	if !found || err != nil {
 		return nil
 	}
@@ -95,24 +130,24 @@ func (o Objects) Service(namespace, name string) *corev1.Service {
 }
 
 // Slices implements zone.Source.
-func (o Objects) Slices(namespace, service string) []*discoveryv1.EndpointSlice {
-	return indexed[*discoveryv1.EndpointSlice](o.EndpointSlices, byService, namespace+"/"+service)
+func (s stores) Slices(namespace, service string) []*discoveryv1.EndpointSlice {
+	return indexed[*discoveryv1.EndpointSlice](s.slices, byService, namespace+"/"+service)
 }
 
 // ServicesAt implements zone.Source.
-func (o Objects) ServicesAt(ip netip.Addr) []*corev1.Service {
-	return indexed[*corev1.Service](o.Services, byAddress, ip.String())
+func (s stores) ServicesAt(ip netip.Addr) []*corev1.Service {
+	return indexed[*corev1.Service](s.services, byAddress, ip.String())
 }
 
 // SlicesAt implements zone.Source.
-func (o Objects) SlicesAt(ip netip.Addr) []*discoveryv1.EndpointSlice {
-	return indexed[*discoveryv1.EndpointSlice](o.EndpointSlices, byAddress, ip.String())
+func (s stores) SlicesAt(ip netip.Addr) []*discoveryv1.EndpointSlice {
+	return indexed[*discoveryv1.EndpointSlice](s.slices, byAddress, ip.String())
 }
 
-func indexed[T any](informer cache.SharedIndexInformer, index, key string) (out []T) {
-	found, err := informer.GetIndexer().ByIndex(index, key)
+func indexed[T any](store cache.Indexer, index, key string) (out []T) {
+	found, err := store.ByIndex(index, key)
 	if err != nil {
-		return nil // No such index: not possible, New added it.
+		return nil // No such index: not possible, they are made with it.
 	}
 	for _, obj := range found {
 		if t, ok := obj.(T); ok {

@@ -7,5 +7,7 @@
 //
 // A change becomes one transaction of only what it touches. All rules are written at
 // the start, after an error, and when somebody else emptied the packet filter. What
-// was applied stays when the process ends: Services work on while an agent restarts.
+// was applied stays when the process ends: Services work on while an agent restarts,
+// and nothing is changed before all that the API has is known. Where there are no
+// rules, as after a start of the machine, what the node knew before serves until then.
 package proxy

@@ -38,8 +38,18 @@ type Config struct {
 	// Services, EndpointSlices and Nodes are caches that somebody else runs; that of the
 	// nodes needs only this one. Required.
 	Services, EndpointSlices, Nodes cache.SharedIndexInformer
+	// Known is what the node knew in an earlier run; nil for nothing.
+	Known *Known
 	// Clock is the wall clock if nil.
 	Clock clock.WithTicker
+}
+
+// Known is what a node knew in an earlier run.
+type Known struct {
+	// Node is nil if it is not known.
+	Node           *corev1.Node
+	Services       []*corev1.Service
+	EndpointSlices []*discoveryv1.EndpointSlice
 }
 
 // packetFilter is what this package changes on the machine; nftables.Filter is one.
@@ -47,6 +57,7 @@ type packetFilter interface {
 	Change(ctx context.Context, d ruleset.Delta) error
 	Replace(ctx context.Context, node ruleset.Node, whole ruleset.Table) error
 	Intact(ctx context.Context) (bool, error)
+	Empty(ctx context.Context) (bool, error)
 	Forget(flows []ruleset.Flow) (uint, error)
 }
 
@@ -106,6 +117,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.checks.close()
+	if err := p.recall(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "Services lead nowhere before the API server answers")
+	}
 	// With half of the Services known, rules that are there from before would vanish.
 	if !cache.WaitForCacheSync(ctx.Done(), told...) {
 		return nil
@@ -142,6 +156,38 @@ func (p *Proxy) Run(ctx context.Context) error {
 		case <-p.config.Clock.After(rest):
 		}
 	}
+}
+
+// recall makes Services lead where they did when the node last knew, if there are no
+// rules at all: the machine was started anew, perhaps without a control plane. Rules
+// that are there from before say more than what was remembered.
+func (p *Proxy) recall(ctx context.Context) error {
+	known := p.config.Known
+	if known == nil {
+		return nil
+	}
+	if empty, err := p.filter.Empty(ctx); err != nil || !empty {
+		return err
+	}
+	tracker, node := changes.New(p.config.NodeName), p.node
+	if known.Node != nil {
+		tracker.Node(known.Node)
+		node.Pods = tracker.Pods()
+	}
+	for _, svc := range known.Services {
+		tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
+	}
+	for _, slice := range known.EndpointSlices {
+		tracker.Slice(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}, slice)
+	}
+	state := ruleset.New(node)
+	services := tracker.All()
+	state.Update(services)
+	if err := p.filter.Replace(ctx, node, state.Whole()); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Until the API server answers, services lead where they did before", "services", len(services))
+	return nil
 }
 
 // check has all rules written again if they are not as they were left.

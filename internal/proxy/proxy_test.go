@@ -27,6 +27,7 @@ type journal struct {
 	told   chan told
 	fail   chan error
 	intact bool
+	empty  bool
 }
 
 func (j *journal) note(t told) error {
@@ -51,6 +52,7 @@ func (j *journal) Replace(_ context.Context, node ruleset.Node, whole ruleset.Ta
 }
 
 func (j *journal) Intact(context.Context) (bool, error)  { return j.intact, nil }
+func (j *journal) Empty(context.Context) (bool, error)   { return j.empty, nil }
 func (j *journal) Forget(_ []ruleset.Flow) (uint, error) { return 0, nil }
 
 // keys lists the addresses of Services among elements.
@@ -77,11 +79,12 @@ func (j *journal) expect(t *testing.T, when string, want told) {
 	}
 }
 
+func service(name, ip string) *corev1.Service {
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
+}
+
 func TestRun(t *testing.T) {
-	service := func(name, ip string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}}}}
-	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 	client := fake.NewClientset(service("a", "10.96.0.1"), node)
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -128,4 +131,41 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	filter.expect(t, "a service less", told{})
+}
+
+// TestWithoutTheAPI: rules that are there stay as they are; where there are none, what
+// was known before is written, and then what the API has.
+func TestWithoutTheAPI(t *testing.T) {
+	for name, empty := range map[string]bool{"rules are there": false, "the machine is new": true} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(service("a", "10.96.0.1"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
+			factory := informers.NewSharedInformerFactory(client, 0)
+			filter := &journal{told: make(chan told, 10), fail: make(chan error, 1), empty: empty}
+			known := &Known{
+				Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}}},
+				Services: []*corev1.Service{service("a", "10.96.0.1"), service("old", "10.96.0.9")},
+			}
+			p, err := newProxy(Config{
+				NodeName: "node", Services: factory.Core().V1().Services().Informer(), Known: known,
+				EndpointSlices: factory.Discovery().V1().EndpointSlices().Informer(), Nodes: factory.Core().V1().Nodes().Informer(),
+			}, filter, ruleset.Node{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- p.Run(ctx) }()
+			defer func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Errorf("the end: %v", err)
+				}
+			}()
+			if empty {
+				filter.expect(t, "before the API answers", told{whole: true, pods: 1, elements: []string{"10.96.0.1", "10.96.0.9"}})
+			}
+			factory.Start(ctx.Done())
+			filter.expect(t, "once it answers", told{whole: true, elements: []string{"10.96.0.1"}})
+		})
+	}
 }

@@ -66,6 +66,15 @@ func killProcess(ts *testscript.TestScript, node, name string) {
 
 // nodeProcess is the process of a node that its cluster's records call agent, containerd or init.
 func nodeProcess(ts *testscript.TestScript, node, name string) int {
+	pid := recordedProcess(ts, node, name)
+	if pid == 0 {
+		ts.Fatalf("no %s of %s is known", name, node)
+	}
+	return pid
+}
+
+// recordedProcess is the same; 0 while there is none.
+func recordedProcess(ts *testscript.TestScript, node, name string) int {
 	data, err := os.ReadFile(filepath.Join(ts.Getenv("DATA"), "local.json"))
 	ts.Check(err)
 	var state struct {
@@ -77,9 +86,6 @@ func nodeProcess(ts *testscript.TestScript, node, name string) int {
 	}
 	if raw, ok := state.Nodes[node][name]; ok {
 		ts.Check(json.Unmarshal(raw, &process))
-	}
-	if process.PID == 0 {
-		ts.Fatalf("no %s of %s is known", name, node)
 	}
 	return process.PID
 }

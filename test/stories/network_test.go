@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,11 +20,15 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 )
 
 // The name that only a name server outside of the cluster knows, and its address.
 const outsideName, outsideAddress = "beyond.example", "192.0.2.77"
+
+// clusterDNS is where every node's name server answers.
+const clusterDNS = "10.96.0.10"
 
 // matrix [without NODE] asks from every pod with the label matrix for everything
 // that there is to reach: the pods, their host ports, every Service at each of its
@@ -255,6 +262,78 @@ func (a *asker) headless(svc *corev1.Service, full string) {
 		}
 		a.add("port "+port.Name+" of "+svc.Name, srv(port, full), exactly(targets...))
 	}
+}
+
+// asknode NODE TARGET REGEXP asks from a node's own network until the answer matches:
+// its name server for the addresses of a:NAME, or the server at tcp:HOST:PORT for a
+// page. It needs no control plane.
+func askNode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: asknode NODE a:NAME|tcp:HOST:PORT REGEXP")
+	}
+	want, err := regexp.Compile(args[2])
+	ts.Check(err)
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		answer := fromNode(recordedProcess(ts, args[0], "init"), args[1])
+		if want.MatchString(answer) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("from %s, %s never said what matches %q; the last answer was %q", args[0], args[1], args[2], answer)
+		}
+	}
+}
+
+// fromNode asks in the network namespace of a process; the answer may be an error.
+func fromNode(process int, target string) string {
+	answer := make(chan string)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", process))
+		if err == nil {
+			err = errors.Join(unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET), ns.Close())
+		}
+		if err != nil {
+			answer <- err.Error()
+			return
+		}
+		kind, what, _ := strings.Cut(target, ":")
+		if kind == "a" {
+			answer <- askName(what)
+		} else {
+			answer <- askPage(what)
+		}
+	}()
+	return <-answer
+}
+
+func askName(name string) string {
+	reply, _, err := new(dns.Client).Exchange(new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeA), clusterDNS+":53")
+	if err != nil {
+		return err.Error()
+	}
+	lines := []string{dns.RcodeToString[reply.Rcode]}
+	for _, record := range reply.Answer {
+		lines = append(lines, strings.TrimPrefix(record.String(), record.Header().String()))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func askPage(address string) string {
+	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+		return err.Error()
+	}
+	page, err := io.ReadAll(conn)
+	if err != nil {
+		return err.Error()
+	}
+	return string(page)
 }
 
 // outsideNames starts a name server outside of the cluster that knows one name,

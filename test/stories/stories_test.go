@@ -83,7 +83,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
 			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
-			"matrix": matrix, "outsidenames": outsideNames,
+			"matrix": matrix, "outsidenames": outsideNames, "asknode": askNode,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {
@@ -185,7 +185,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	for ctx.Err() == nil {
 		cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 		cmd.Dir = ts.Getenv("WORK")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("WORK"))
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+ts.Getenv("KUBECONFIG"), "HOME="+ts.Getenv("WORK"), "EVERYNODE="+ts.Getenv("EVERYNODE"), "DATA="+ts.Getenv("DATA"))
 		out, _ = cmd.CombinedOutput()
 		if want.Match(out) != neg {
 			return

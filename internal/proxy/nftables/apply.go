@@ -158,6 +158,15 @@ func (f *Filter) Intact(ctx context.Context) (bool, error) {
 	return len(names) == len(f.chains), nil
 }
 
+// Empty says whether there are no rules of Services, whoever made them.
+func (f *Filter) Empty(ctx context.Context) (bool, error) {
+	names, err := f.lister.List(ctx, "chains")
+	if err != nil {
+		return false, fmt.Errorf("list the packet filter rules of services: %w", err)
+	}
+	return len(names) == 0, nil
+}
+
 // replacement empties everything but what clients are remembered in, and fills it.
 func (f *Filter) replacement(base map[string][]string, whole ruleset.Table, old map[string][]string) *knftables.Transaction {
 	tx := f.nft.NewTransaction()
