@@ -161,6 +161,8 @@ func NodeRules() []rbacv1.PolicyRule {
 		may("create").on(groupCore, "serviceaccounts/token"),
 		may("create", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests"),
 		may("get", "create", "update", "patch", "delete").on(groupCoordination, "leases"),
+		may("get", "create", "update", "patch", "delete").on(groupStorage, "csinodes"),
+		read.on(groupStorage, "csidrivers"),
 	}
 }
 

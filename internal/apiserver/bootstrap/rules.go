@@ -18,6 +18,7 @@ const (
 	groupPolicy         = "policy"
 	groupRBAC           = "rbac.authorization.k8s.io"
 	groupScheduling     = "scheduling.k8s.io"
+	groupStorage        = "storage.k8s.io"
 )
 
 // verbs are those of a rule.

@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -63,6 +64,10 @@ func (n *nodes) objection(ctx context.Context, node string, a authorizer.Attribu
 	case coordinationv1.GroupName:
 		if a.GetResource() == "leases" {
 			return toLeases(node, a), nil
+		}
+	case storagev1.GroupName:
+		if a.GetResource() == "csinodes" && a.GetVerb() != "create" && a.GetName() != node {
+			return "can only access CSINode with the same name as the requesting node", nil
 		}
 	}
 	return "", nil

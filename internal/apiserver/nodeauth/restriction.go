@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,6 +34,7 @@ var (
 	nodeResource           = corev1.Resource("nodes")
 	serviceAccountResource = corev1.Resource("serviceaccounts")
 	leaseResource          = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
+	csiNodeResource        = schema.GroupResource{Group: storagev1.GroupName, Resource: "csinodes"}
 )
 
 // Validate implements admission.ValidationInterface.
@@ -72,6 +74,8 @@ func (r *Restriction) check(ctx context.Context, node string, a admission.Attrib
 		}
 	case leaseResource:
 		return checkLease(node, a)
+	case csiNodeResource:
+		return checkCSINode(node, a)
 	}
 	return nil
 }
@@ -183,6 +187,17 @@ func checkLease(node string, a admission.Attributes) error {
 	}
 	if a.GetNamespace() != corev1.NamespaceNodeLease || name != node {
 		return errors.New("can only access node lease with the same name as the requesting node")
+	}
+	return nil
+}
+
+func checkCSINode(node string, a admission.Attributes) error {
+	name := a.GetName()
+	if drivers, ok := a.GetObject().(*storagev1.CSINode); ok && a.GetOperation() == admission.Create {
+		name = drivers.Name
+	}
+	if name != node {
+		return errors.New("can only access CSINode with the same name as the requesting node")
 	}
 	return nil
 }

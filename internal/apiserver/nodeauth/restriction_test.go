@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,10 +20,17 @@ import (
 
 func write(who user.Info, operation admission.Operation, resource, subresource, namespace, name string, obj, old runtime.Object) admission.Attributes {
 	gvr := corev1.SchemeGroupVersion.WithResource(resource)
-	if resource == "leases" {
+	switch resource {
+	case "leases":
 		gvr = coordinationv1.SchemeGroupVersion.WithResource(resource)
+	case "csinodes":
+		gvr = storagev1.SchemeGroupVersion.WithResource(resource)
 	}
 	return admission.NewAttributesRecord(obj, old, schema.GroupVersionKind{Kind: "X"}, namespace, name, gvr, subresource, operation, nil, false, who)
+}
+
+func csiNode(name string) *storagev1.CSINode {
+	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
 func mirrorPod(node string, change func(*corev1.Pod)) *corev1.Pod {
@@ -80,6 +88,9 @@ func TestRestrictionOfPods(t *testing.T) {
 		{"token for no pod", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", &authenticationv1.TokenRequest{}, nil), "not bound to a pod"},
 		{"own lease", write(n1, "CREATE", "leases", "", "kube-node-lease", "", lease("n1"), nil), ""},
 		{"other's lease", write(n1, "CREATE", "leases", "", "kube-node-lease", "", lease("n2"), nil), "same name as the requesting node"},
+		{"own drivers", write(n1, "CREATE", "csinodes", "", "", "", csiNode("n1"), nil), ""},
+		{"other's drivers", write(n1, "CREATE", "csinodes", "", "", "", csiNode("n2"), nil), "same name as the requesting node"},
+		{"other's drivers changed", write(n1, "UPDATE", "csinodes", "", "", "n2", csiNode("n2"), csiNode("n2")), "same name as the requesting node"},
 		{"lease elsewhere", write(n1, "UPDATE", "leases", "", "kube-system", "n1", lease("n1"), lease("n1")), "same name as the requesting node"},
 		{"somebody else", write(&user.DefaultInfo{Name: "jane"}, "DELETE", "pods", "", "ns", "b", nil, &other), ""},
 		{"a node without a name", write(nodeUser(""), "DELETE", "pods", "", "ns", "a", nil, &own), "could not determine node"},

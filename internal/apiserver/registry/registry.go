@@ -7,6 +7,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/certificatesigningrequest"
 	"github.com/everynode/everynode/internal/apiserver/registry/configmap"
 	"github.com/everynode/everynode/internal/apiserver/registry/controllerrevision"
+	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/apiserver/registry/deployment"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
@@ -48,6 +49,7 @@ func Kinds() []resource.Definition {
 		poddisruptionbudget.Definition(),
 		priorityclass.Definition(),
 	}
+	kinds = append(kinds, csi.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)
 	return append(kinds, admission.Definitions()...)
 }
