@@ -1,11 +1,17 @@
 package cli
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/everynode/everynode/internal/server"
 )
+
+// shortestSigning is the least that certificates may be good for.
+const shortestSigning = 10 * time.Minute
 
 func newServerCommand() *cobra.Command {
 	o, daemonSets := server.Defaults(), true
@@ -18,6 +24,9 @@ The administrator's kubeconfig is written to the data directory. Machines join
 with "everynode agent" and a token from "everynode token create".`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.SigningDuration < shortestSigning {
+				return fmt.Errorf("--cluster-signing-duration %s: nodes need time to renew their certificates, so %s is the least", o.SigningDuration, shortestSigning)
+			}
 			o.NoDaemonSetController = !daemonSets
 			// The API server shows this registry at /metrics.
 			o.Metrics = legacyregistry.Registerer()
@@ -36,6 +45,7 @@ with "everynode agent" and a token from "everynode token create".`,
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
+	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", 365*24*time.Hour, "how long certificates of nodes are good for at most; nodes renew theirs by themselves")
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd

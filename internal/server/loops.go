@@ -39,7 +39,7 @@ func (c *control) addAll() error {
 		add  func() error
 	}{
 		{"certificates", func() error {
-			return certificates.Add(mgr, certificates.Config{Client: client, Signer: c.pki.Signer()})
+			return certificates.Add(mgr, certificates.Config{Client: client, Signer: c.pki.Signer(), Duration: c.options.SigningDuration})
 		}},
 		{"cluster role aggregation", func() error {
 			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: client})

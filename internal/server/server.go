@@ -45,6 +45,9 @@ type Options struct {
 	ServiceCIDR, ClusterCIDR string
 	// SimulatedNodes is the number of nodes that run inside this process.
 	SimulatedNodes int
+	// SigningDuration is how long the certificates of nodes, and others that are asked
+	// for by request, are good for at most; 0 for a year.
+	SigningDuration time.Duration
 	// Metrics takes what the control loops count; nil counts for nobody. A process
 	// that runs several servers gives it to one of them.
 	Metrics prometheus.Registerer

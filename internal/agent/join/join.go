@@ -55,8 +55,9 @@ type Identity struct {
 	firstOnce sync.Once
 }
 
-// Join returns the node's identity: the stored one, or a new one got with the join token. Errors are one line that says
-// what is wrong and, where that is known, what to do.
+// Join returns the node's identity: the stored one, or a new one got with the join token. A node that joined before gets its
+// identity also when its certificate cannot be used now, so that it can run what needs no server; Run joins anew when that can
+// be done. Errors are one line that says what is wrong and, where that is known, what to do.
 func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -75,10 +76,14 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if err := id.loadClient(); err != nil {
 		return nil, err
 	}
-	if pair := id.client.Load(); pair == nil || !valid(pair.Leaf, cfg.Clock.Now()) {
-		if err := id.bootstrap(ctx); err != nil {
-			return nil, err
-		}
+	switch pair := id.client.Load(); {
+	case pair == nil:
+		err = id.bootstrap(ctx)
+	case !valid(pair.Leaf, cfg.Clock.Now()):
+		id.rejoin(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := id.loadServing(); err != nil {
 		return nil, err
@@ -139,10 +144,6 @@ func (id *Identity) loadClient() error {
 		return fmt.Errorf("%s is the certificate of %s, not of node %s in this cluster: remove it to join again",
 			id.store.path(clientFile), pair.Leaf.Subject.CommonName, id.cfg.NodeName)
 	}
-	if id.cfg.Clock.Now().Before(pair.Leaf.NotBefore) {
-		return fmt.Errorf("the node's certificate is valid from %s, but this machine's clock says %s: set the clock",
-			pair.Leaf.NotBefore.Format(time.RFC3339), id.cfg.Clock.Now().Format(time.RFC3339))
-	}
 	id.client.Store(pair)
 	return nil
 }
@@ -172,7 +173,7 @@ func (id *Identity) covers(cert *x509.Certificate) bool {
 // bootstrap gets a client certificate with the join token.
 func (id *Identity) bootstrap(ctx context.Context) error {
 	if id.cfg.Token == "" {
-		return errors.New("the node's certificate has ended: give it a new join token")
+		return errors.New("the node has no certificate: give it a join token, which \"everynode token create\" makes")
 	}
 	token, err := ParseToken(id.cfg.Token)
 	if err != nil {
@@ -180,7 +181,39 @@ func (id *Identity) bootstrap(ctx context.Context) error {
 	}
 	config := id.baseConfig()
 	config.BearerToken = token.bearer()
-	return id.renewClient(ctx, config)
+	return explainRefusal(id.renewClient(ctx, config))
+}
+
+// rejoinPatience is how long a node with a certificate that cannot be used waits for a new one before it starts what needs none.
+const rejoinPatience = 5 * time.Second
+
+// rejoin tries for a moment to get a usable certificate instead of the stored one. Run goes on with it.
+func (id *Identity) rejoin(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, rejoinPatience)
+	defer cancel()
+	if err := id.refreshClient(ctx); err != nil {
+		klog.FromContext(ctx).Error(err, "The node has no part in its cluster for now: what runs, runs on, and static pods start; joining is tried again and again")
+	}
+}
+
+// refreshClient gets a new client certificate: with the present one, or, when that has ended, with the join token.
+func (id *Identity) refreshClient(ctx context.Context) error {
+	now, pair := id.cfg.Clock.Now(), id.client.Load()
+	switch {
+	case valid(pair.Leaf, now):
+		return id.renewClient(ctx, id.RESTConfig())
+	case now.Before(pair.Leaf.NotBefore):
+		return fmt.Errorf("the node's certificate is valid from %s, but this machine's clock says %s: set the clock",
+			pair.Leaf.NotBefore.Format(time.RFC3339), now.Format(time.RFC3339))
+	case id.cfg.Token == "":
+		return fmt.Errorf("the node's certificate ended at %s and this machine's clock says %s: if the clock is right, start the agent "+
+			"with a join token, which \"everynode token create\" makes on the control plane", pair.Leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	klog.FromContext(ctx).Info("The node's certificate has ended; joining anew with the join token", "node", id.cfg.NodeName, "ended", pair.Leaf.NotAfter)
+	if err := id.bootstrap(ctx); err != nil {
+		return fmt.Errorf("the node's certificate ended at %s: %w", pair.Leaf.NotAfter.Format(time.RFC3339), err)
+	}
+	return nil
 }
 
 // renewClient gets a client certificate with the given credentials, stores and uses it.
@@ -194,7 +227,13 @@ func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error 
 	return nil
 }
 
+// errNotJoined means that the node's own certificate cannot be used, of which more is said elsewhere.
+var errNotJoined = errors.New("the node's client certificate cannot be used")
+
 func (id *Identity) renewServing(ctx context.Context) error {
+	if !valid(id.client.Load().Leaf, id.cfg.Clock.Now()) {
+		return errNotJoined
+	}
 	pair, err := id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, id.cfg.NodeIPs), servingFile)
 	if err != nil {
 		return fmt.Errorf("get a serving certificate for node %s: %w", id.cfg.NodeName, err)
@@ -213,7 +252,7 @@ func (id *Identity) request(ctx context.Context, config *rest.Config, w wanted, 
 	defer cancel()
 	data, err := requestCertificate(ctx, client, w, id.cfg.Clock)
 	if err != nil {
-		return nil, explainRefusal(err)
+		return nil, explainClock(err)
 	}
 	pair, err := tls.X509KeyPair(data, data)
 	if err != nil {

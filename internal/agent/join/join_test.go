@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -343,10 +344,7 @@ func TestStoredIdentity(t *testing.T) {
 		{"expired without a token", func(_ *testing.T, _ string, cfg *Config) {
 			cfg.Clock = testingclock.NewFakeClock(time.Now().Add(2 * time.Hour))
 			cfg.Token = ""
-		}, "the node's certificate has ended: give it a new join token"},
-		{"clock long ago", func(_ *testing.T, _ string, cfg *Config) {
-			cfg.Clock = testingclock.NewFakeClock(time.Now().Add(-48 * time.Hour))
-		}, "set the clock"},
+		}, ""},
 		{"left-overs of a crash", func(t *testing.T, dir string, _ *Config) {
 			if err := os.WriteFile(filepath.Join(dir, "."+clientFile+"-123"), []byte("half"), 0o600); err != nil {
 				t.Fatal(err)
@@ -366,6 +364,67 @@ func TestStoredIdentity(t *testing.T) {
 				t.Error(err)
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// TestUnusableCertificate starts a node whose certificate cannot be used: it has its identity all the same, says what to do, and
+// joins anew as soon as that can be done.
+func TestUnusableCertificate(t *testing.T) {
+	c := newCluster(t)
+	for _, test := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+		// undo makes it possible to join.
+		undo func(*Identity, *testingclock.FakeClock)
+	}{
+		{"ended, and no token", func(cfg *Config) { cfg.Token = "" }, "start the agent with a join token", nil},
+		{"ended, and a bad token", func(cfg *Config) { cfg.Token = "abc123.ffffffffffffffff." + c.bundle.CAHash() }, "make a new one with `everynode token create`", nil},
+		{"ended, and the server is away", func(cfg *Config) { cfg.Server = "https://127.0.0.1:1" }, "connection refused",
+			func(id *Identity, _ *testingclock.FakeClock) { id.server, _ = url.Parse(c.URL) }},
+		{"clock long ago", nil, "set the clock", func(_ *Identity, clock *testingclock.FakeClock) { clock.SetTime(time.Now()) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := c.config(t)
+			if _, err := Join(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			clock := testingclock.NewFakeClock(time.Now().Add(2 * time.Hour))
+			cfg.Clock = clock
+			if test.change != nil {
+				test.change(&cfg)
+			} else {
+				clock.SetTime(time.Now().Add(-48 * time.Hour))
+			}
+			id, err := Join(t.Context(), cfg)
+			if err != nil {
+				t.Fatalf("the node has no identity: %v", err)
+			}
+			if err := id.refreshClient(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+			if valid(id.client.Load().Leaf, clock.Now()) {
+				t.Fatal("the certificate is not what the test wants")
+			}
+			if test.undo == nil {
+				return
+			}
+			test.undo(id, clock)
+			c.mu.Lock()
+			c.life = 3 * time.Hour // still good by the clock of the node
+			c.mu.Unlock()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- id.Run(ctx) }()
+			eventually(t, func() bool {
+				clock.Step(firstRetry) // by which the certificate for serving is tried again
+				return valid(id.client.Load().Leaf, clock.Now()) && id.serving.Load() != nil
+			})
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -3,40 +3,33 @@ package join
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 )
 
 const (
 	firstRetry = 2 * time.Second
 	lastRetry  = 5 * time.Minute
+	// lastUrgentRetry holds while there is no usable certificate.
+	lastUrgentRetry = time.Minute
 )
+
+// Connections are checked for the certificate that they began with, also when it has been replaced meanwhile: clients look more
+// often than every five minutes for a new one, so that certificates may be as short as that.
+func init() { transport.CertCallbackRefreshDuration = 10 * time.Second }
 
 // Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, until ctx ends.
 func (id *Identity) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() {
-		id.keep(ctx, "client", id.client.Load, func(ctx context.Context) error { return id.renewClient(ctx, id.credentials()) })
-	})
+	wg.Go(func() { id.keep(ctx, "client", id.client.Load, id.refreshClient) })
 	wg.Go(func() { id.keep(ctx, "serving", id.serving.Load, id.renewServing) })
 	wg.Wait()
 	return nil
-}
-
-// credentials are the node's own while they are good, then the join token.
-func (id *Identity) credentials() *rest.Config {
-	if pair := id.client.Load(); pair != nil && valid(pair.Leaf, id.cfg.Clock.Now()) {
-		return id.RESTConfig()
-	}
-	config := id.baseConfig()
-	if token, err := ParseToken(id.cfg.Token); err == nil {
-		config.BearerToken = token.bearer()
-	}
-	return config
 }
 
 // keep renews one certificate whenever it is time; a failure is tried again soon, then ever less often.
@@ -44,7 +37,7 @@ func (id *Identity) keep(ctx context.Context, kind string, current func() *tls.C
 	logger := klog.FromContext(ctx).WithValues("certificate", kind)
 	retry := firstRetry
 	for {
-		if pair := current(); pair != nil {
+		if pair := current(); pair != nil && valid(pair.Leaf, id.cfg.Clock.Now()) {
 			// Spread, so that nodes that joined together don't come together.
 			at := renewalTime(pair.Leaf, 0.75+0.1*rand.Float64())
 			if soonest := id.cfg.Clock.Now().Add(firstRetry); at.Before(soonest) {
@@ -62,6 +55,15 @@ func (id *Identity) keep(ctx context.Context, kind string, current func() *tls.C
 		}
 		if ctx.Err() != nil {
 			return
+		}
+		if errors.Is(err, errNotJoined) {
+			if !id.sleepUntil(ctx, id.cfg.Clock.Now().Add(firstRetry)) {
+				return
+			}
+			continue
+		}
+		if pair := current(); pair == nil || !valid(pair.Leaf, id.cfg.Clock.Now()) {
+			retry = min(retry, lastUrgentRetry)
 		}
 		logger.Error(err, "Certificate could not be got", "retryIn", retry)
 		if !id.sleepUntil(ctx, id.cfg.Clock.Now().Add(retry)) {

@@ -135,6 +135,15 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 	return nil
 }
 
+// explainClock says what is wrong when the server's certificate does not fit this machine's time.
+func explainClock(err error) error {
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Errorf("this machine's clock, or the server's certificate, is wrong; if it is the clock, set it: %w", invalid)
+	}
+	return err
+}
+
 // explainRefusal turns the server's answer to a join token into words that help.
 func explainRefusal(err error) error {
 	if apierrors.IsUnauthorized(err) {

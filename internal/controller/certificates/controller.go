@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -39,6 +40,8 @@ type Config struct {
 	// Client writes requests and asks for permissions.
 	Client kubernetes.Interface
 	Signer Signer
+	// Duration is how long certificates are good for at most; a year unless set.
+	Duration time.Duration
 	// Clock is the real clock unless set.
 	Clock clock.PassiveClock
 }
@@ -51,7 +54,10 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	r := &reconciler{reader: mgr.GetClient(), client: cfg.Client, signer: cfg.Signer, clock: cfg.Clock}
+	if cfg.Duration == 0 {
+		cfg.Duration = maxTTL
+	}
+	r := &reconciler{reader: mgr.GetClient(), client: cfg.Client, signer: cfg.Signer, duration: cfg.Duration, clock: cfg.Clock}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("certificates").
 		For(&certificatesv1.CertificateSigningRequest{}).
@@ -64,10 +70,11 @@ func Add(mgr manager.Manager, cfg Config) error {
 }
 
 type reconciler struct {
-	reader client.Reader
-	client kubernetes.Interface
-	signer Signer
-	clock  clock.PassiveClock
+	reader   client.Reader
+	client   kubernetes.Interface
+	signer   Signer
+	duration time.Duration
+	clock    clock.PassiveClock
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -146,7 +153,9 @@ func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateS
 		r.addCondition(csr, certificatesv1.CertificateApproved, d)
 		return requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
 	case Sign:
-		certificate, err := r.signer.Sign(d.request.publicKey, d.request.template)
+		template := d.request.template
+		template.TTL = min(template.TTL, r.duration)
+		certificate, err := r.signer.Sign(d.request.publicKey, template)
 		if err != nil {
 			return nil, err
 		}

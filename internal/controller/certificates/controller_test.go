@@ -45,7 +45,7 @@ func newStage(t *testing.T, allowed bool, objects ...runtime.Object) *stage {
 		review.Status.Allowed = allowed
 		return true, review, nil
 	})
-	s.reconciler = &reconciler{reader: cached, client: s.api, signer: bundle.Signer(), clock: c}
+	s.reconciler = &reconciler{reader: cached, client: s.api, signer: bundle.Signer(), duration: maxTTL, clock: c}
 	return s
 }
 
