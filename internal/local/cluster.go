@@ -71,6 +71,7 @@ func (c *cluster) run(ctx context.Context) error {
 			logger.Error(err, "The server was not stopped in order")
 		}
 	})
+	go boundLogs(serverLife, c.plan.DataDir)
 	booted := make([]<-chan error, len(c.plan.Nodes))
 	for i, node := range c.plan.Nodes {
 		booted[i] = nodes.start(nodesLife, node)

@@ -110,7 +110,7 @@ const markName = "EVERYNODE_CLUSTER="
 // examplesDir has the manifests that users are told to try.
 func (p Plan) examplesDir() string { return filepath.Join(p.DataDir, "examples") }
 
-// ServerLog and the other logs are kept when the cluster stops.
+// ServerLog and the other logs are kept when the cluster stops; boundLogs keeps them small.
 func (p Plan) ServerLog() string { return filepath.Join(p.DataDir, "logs", "server.log") }
 
 // ContainerdLog is in the node's own /var/log, as on any machine.
