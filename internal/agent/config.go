@@ -72,6 +72,9 @@ type Config struct {
 	ResolvConf string
 	// ForeignServices leaves it to somebody else that Services lead to their endpoints, such as a service proxy's daemon.
 	ForeignServices bool
+	// ProxyHealthAddress and ProxyMetricsAddress are where the health and the metrics of the service proxy are served, HOST:PORT;
+	// nowhere if they are empty.
+	ProxyHealthAddress, ProxyMetricsAddress string
 	// ForeignNetwork leaves the CNI configuration and the routes to pods to somebody else, such as a network daemon.
 	ForeignNetwork bool
 	// NetworkMode is how packets get to pods on other nodes otherwise; the default is network.Auto.

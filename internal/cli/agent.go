@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -90,6 +91,8 @@ func (n *connections) addFlags(cmd *cobra.Command, c *agent.Config) {
 	f := cmd.Flags()
 	f.StringVar(&n.network, "pod-network", "auto", "how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or none (by a network daemon of yours)")
 	f.StringVar(&n.services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
+	f.StringVar(&c.ProxyHealthAddress, "proxy-healthz-bind-address", "0.0.0.0:10256", "where load balancers ask for the health of the service proxy; empty for nowhere")
+	f.StringVar(&c.ProxyMetricsAddress, "proxy-metrics-bind-address", "127.0.0.1:10249", "where the metrics of the service proxy are served; empty for nowhere")
 	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
 	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")
 	f.StringVar(&n.names, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")
@@ -101,6 +104,11 @@ func (n *connections) apply(c *agent.Config) (err error) {
 	if c.ForeignNetwork = n.network == "none"; !c.ForeignNetwork {
 		if c.NetworkMode, err = network.ParseMode(n.network); err != nil {
 			return fmt.Errorf("--pod-network: %w", err)
+		}
+	}
+	for flag, address := range map[string]string{"proxy-healthz-bind-address": c.ProxyHealthAddress, "proxy-metrics-bind-address": c.ProxyMetricsAddress} {
+		if _, err := netip.ParseAddrPort(address); address != "" && err != nil {
+			return fmt.Errorf("--%s %q is not of the form IP:PORT", flag, address)
 		}
 	}
 	for _, choice := range []struct {

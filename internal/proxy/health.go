@@ -16,22 +16,25 @@ import (
 )
 
 // healthChecks answer load balancers that ask whether this node has endpoints of a
-// Service whose traffic stays on the node: 200 with some, 503 without.
+// Service whose traffic stays on the node: 200 with some, 503 without, and when the
+// rules do not keep up.
 type healthChecks struct {
-	servers map[types.NamespacedName]*healthCheck
+	progress *progress
+	servers  map[types.NamespacedName]*healthCheck
 }
 
 type healthCheck struct {
-	port   uint16
-	server *http.Server
+	progress *progress
+	port     uint16
+	server   *http.Server
 
 	mu    sync.Mutex
 	local int
 	name  types.NamespacedName
 }
 
-func newHealthChecks() *healthChecks {
-	return &healthChecks{servers: map[types.NamespacedName]*healthCheck{}}
+func newHealthChecks(progress *progress) *healthChecks {
+	return &healthChecks{progress: progress, servers: map[types.NamespacedName]*healthCheck{}}
 }
 
 // update opens, changes and closes checks.
@@ -47,7 +50,7 @@ func (h *healthChecks) update(ctx context.Context, services []changes.Service) {
 			continue
 		}
 		if check == nil {
-			check = &healthCheck{port: svc.HealthCheckPort, name: svc.Name}
+			check = &healthCheck{progress: h.progress, port: svc.HealthCheckPort, name: svc.Name}
 			if err := check.listen(); err != nil {
 				klog.FromContext(ctx).Error(err, "Could not open the health check of a service", "service", svc.Name, "port", svc.HealthCheckPort)
 				continue
@@ -84,18 +87,19 @@ func (c *healthCheck) listen() error {
 
 // ServeHTTP implements http.Handler.
 func (c *healthCheck) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	healthy := c.progress.state().keepsUp
 	c.mu.Lock()
 	local := c.local
 	c.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(local))
-	if local == 0 {
+	if local == 0 || !healthy {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"service":             map[string]string{"namespace": c.name.Namespace, "name": c.name.Name},
 		"localEndpoints":      local,
-		"serviceProxyHealthy": true,
+		"serviceProxyHealthy": healthy,
 	})
 }

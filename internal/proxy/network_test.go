@@ -176,6 +176,35 @@ func TestDetour(t *testing.T) {
 	r.expect(r.node, "tcp", clusterTCP, "a 10.0.1.1", "b 10.0.1.1", "c 10.0.1.1")
 }
 
+// TestSCTP: the kernel may have no module for it, and other Services must work all
+// the same.
+func TestSCTP(t *testing.T) {
+	r := onNode(t, false)
+	many := aService(func(s *corev1.ServiceSpec) {
+		s.Ports = append(s.Ports, corev1.ServicePort{Name: "sctp", Port: 80, Protocol: corev1.ProtocolSCTP, NodePort: 30080})
+	})
+	slice := aSlice("a", "c")
+	slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To("sctp"), Port: ptr.To[int32](9999), Protocol: ptr.To(corev1.ProtocolSCTP)})
+	r.proxy.tracker.Service(web, many)
+	r.proxy.tracker.Slice(types.NamespacedName{Namespace: web.Namespace, Name: "web-1"}, slice)
+	r.sync()
+	r.expect(r.b, "tcp", clusterTCP, "a 10.244.1.3", "c 10.244.1.3")
+	r.expect(r.outside, "tcp", nodeTCP, "a 10.244.1.1", "c 10.0.1.1")
+	rules := r.rules()
+	for _, want := range []string{
+		"10.96.0.7 . sctp . 80 : goto in/default/web/sctp/80", "sctp . 30080 : goto ex/default/web/sctp/80",
+		"meta l4proto sctp dnat to 10.244.1.2:9999", "meta l4proto sctp dnat to 10.244.2.2:9999",
+	} {
+		if !strings.Contains(rules, want) {
+			t.Errorf("the rules lack %q:\n%s", want, rules)
+		}
+	}
+	r.set(aService(), "a")
+	if rules := r.rules(); strings.Contains(rules, "sctp") {
+		t.Errorf("rules of a port that is gone:\n%s", rules)
+	}
+}
+
 func TestNothingToGoTo(t *testing.T) {
 	r := onNode(t, false)
 	r.set(aService(), "-a")

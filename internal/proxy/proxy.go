@@ -40,6 +40,9 @@ type Config struct {
 	Services, EndpointSlices, Nodes cache.SharedIndexInformer
 	// Known is what the node knew in an earlier run; nil for nothing.
 	Known *Known
+	// HealthAddress is where load balancers ask for the node's health, MetricsAddress
+	// where the metrics are; both HOST:PORT, and empty for nowhere.
+	HealthAddress, MetricsAddress string
 	// Clock is the wall clock if nil.
 	Clock clock.WithTicker
 }
@@ -66,6 +69,9 @@ type Proxy struct {
 	config Config
 	filter packetFilter
 	checks *healthChecks
+	// progress and metrics are what is told of the proxy.
+	progress *progress
+	metrics  *metrics
 
 	mu      sync.Mutex
 	tracker *changes.Tracker
@@ -104,8 +110,9 @@ func newProxy(config Config, filter packetFilter, node ruleset.Node) (*Proxy, er
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
+	progress := &progress{clock: config.Clock}
 	return &Proxy{
-		config: config, filter: filter, checks: newHealthChecks(), tracker: changes.New(config.NodeName), node: node,
+		config: config, filter: filter, checks: newHealthChecks(progress), progress: progress, metrics: newMetrics(), tracker: changes.New(config.NodeName), node: node,
 		wake: make(chan struct{}, 1), state: ruleset.New(node), whole: true,
 	}, nil
 }
@@ -117,6 +124,8 @@ func (p *Proxy) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.checks.close()
+	go servePages(ctx, p.config.Clock, p.config.HealthAddress, p.healthPages())
+	go servePages(ctx, p.config.Clock, p.config.MetricsAddress, p.metrics.pages())
 	if err := p.recall(ctx); err != nil {
 		klog.FromContext(ctx).Error(err, "Services lead nowhere before the API server answers")
 	}
@@ -129,7 +138,9 @@ func (p *Proxy) Run(ctx context.Context) error {
 	for {
 		var retry <-chan time.Time
 		began := p.config.Clock.Now()
+		whole := p.whole
 		err := p.sync(ctx)
+		p.metrics.synced(p.config.Clock.Since(began), whole, p.config.Clock.Now(), err)
 		rest := settle + (restful-1)*p.config.Clock.Since(began)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -206,6 +217,7 @@ func (p *Proxy) check(ctx context.Context) error {
 // sync writes what changed since the last time, or everything.
 func (p *Proxy) sync(ctx context.Context) error {
 	p.mu.Lock()
+	p.progress.take()
 	services := p.tracker.Take()
 	if p.moved {
 		p.moved, p.whole = false, true
@@ -231,6 +243,7 @@ func (p *Proxy) sync(ctx context.Context) error {
 		return err
 	}
 	p.flows = nil
+	p.progress.done()
 	if len(services) > 0 {
 		klog.FromContext(ctx).V(2).Info("Services lead elsewhere", "services", len(services), "chains", len(d.Chains), "elements", len(d.Add)+len(d.Delete), "forgotten", n)
 	}
@@ -247,14 +260,17 @@ func (p *Proxy) follow() (told []cache.InformerSynced, err error) {
 		{"services", p.config.Services, func(name types.NamespacedName, obj any) {
 			svc, _ := obj.(*corev1.Service)
 			p.tracker.Service(name, svc)
+			p.metrics.services.Inc()
 		}},
 		{"endpoint slices", p.config.EndpointSlices, func(name types.NamespacedName, obj any) {
 			slice, _ := obj.(*discoveryv1.EndpointSlice)
 			p.tracker.Slice(name, slice)
+			p.metrics.slices.Inc()
 		}},
 		{"the node", p.config.Nodes, func(name types.NamespacedName, obj any) {
-			if node, ok := obj.(*corev1.Node); ok && name.Name == p.config.NodeName && p.tracker.Node(node) {
-				p.moved = true
+			if node, ok := obj.(*corev1.Node); ok && name.Name == p.config.NodeName {
+				p.moved = p.tracker.Node(node) || p.moved
+				p.progress.node(node)
 			}
 		}},
 	} {
@@ -279,7 +295,9 @@ func (p *Proxy) note(take func(types.NamespacedName, any), obj, now any) {
 	}
 	p.mu.Lock()
 	take(key.AsNamespacedName(), now)
+	p.progress.news()
 	p.mu.Unlock()
+	p.metrics.lastQueued.Set(unix(p.config.Clock.Now()))
 	select {
 	case p.wake <- struct{}{}:
 	default:
