@@ -21,12 +21,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/csi"
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/agent/plugins"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/staticpods"
@@ -146,6 +148,8 @@ type node struct {
 	runtime     *cri.Runtime
 	volumes     *volumes.Manager
 	devices     *devices.Manager
+	drivers     *csi.Drivers
+	plugins     *plugins.Watcher
 	statuses    *status.Manager
 	pods        *pods
 	folder      *staticpods.Folder
@@ -164,7 +168,8 @@ type node struct {
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
 	n := &node{identity: identity, client: client, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
-	n.devices = a.newDevices(n)
+	n.devices, n.drivers = a.newDevices(n), a.newDrivers(n)
+	n.plugins = a.newPlugins(n)
 	var err error
 	if n.reporter, err = a.newReporter(n, services, recorder); err != nil {
 		return nil, err
@@ -188,7 +193,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
 	n.volumes = volumes.New(volumes.Config{
-		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Clock: a.clk,
+		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,
 		Env: func(pod *corev1.Pod, c *corev1.Container) ([]env.Var, error) {
 			return environment(ctx, pod, c, podIPsOf(pod))
 		},
@@ -316,6 +321,8 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	start("refresh volumes", n.volumes.Run)
 	start("serve device plugins", n.devices.Run)
+	start("watch plugins", n.plugins.Run)
+	start("give back volumes", quiet(n.sweepDrivers))
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
 	start("remove images", quiet(n.images.Run))

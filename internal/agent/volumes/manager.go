@@ -31,12 +31,23 @@ type Objects interface {
 	NodeAllocatable() corev1.ResourceList
 }
 
+// Drivers mount the volumes that pods ask of storage drivers.
+type Drivers interface {
+	SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error
+	// Path is where the volume is on the node.
+	Path(podUID types.UID, volume string) string
+	// TearDown gives back all volumes of the pod; it may be called again and again.
+	TearDown(ctx context.Context, podUID types.UID) error
+}
+
 // Config says where volumes are kept and what they show.
 type Config struct {
 	// RootDir holds one directory per pod, named by its UID. It is made when missing.
 	RootDir string
 	// Objects is where config maps, secrets and tokens come from.
 	Objects Objects
+	// Drivers mount volumes of storage drivers; nil for none.
+	Drivers Drivers
 	// Env computes a container's environment for subPathExpr. Without it a subPathExpr is an error.
 	Env func(pod *corev1.Pod, container *corev1.Container) ([]env.Var, error)
 	// RefreshPeriod is the time between two looks at changing content; the default is a minute.
@@ -108,6 +119,8 @@ func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, volume *core
 		return setUpHostPath(volume.HostPath)
 	case volume.EmptyDir != nil:
 		return m.setUpEmptyDir(pod, volume)
+	case volume.CSI != nil && m.cfg.Drivers != nil:
+		return m.cfg.Drivers.SetUp(ctx, pod, volume)
 	case isContent(volume):
 		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
 	case volume.VolumeSource == corev1.VolumeSource{}:
@@ -131,6 +144,11 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	dir := m.podDir(podUID)
 	if err := unmountBelow(dir); err != nil {
 		return fmt.Errorf("tear down volumes of pod %s: %w", podUID, err)
+	}
+	if m.cfg.Drivers != nil {
+		if err := m.cfg.Drivers.TearDown(ctx, podUID); err != nil {
+			return err
+		}
 	}
 	if err := removeTree(dir); err != nil {
 		return fmt.Errorf("tear down volumes of pod %s: %w", podUID, err)
@@ -192,10 +210,14 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 	}
 	for i := range state.pod.Spec.Volumes {
 		volume := &state.pod.Spec.Volumes[i]
-		if !isContent(volume) {
-			continue
+		var err error
+		switch {
+		case volume.CSI != nil && m.cfg.Drivers != nil:
+			err = m.cfg.Drivers.SetUp(ctx, state.pod, volume)
+		case isContent(volume):
+			err = m.setUpContent(ctx, state.pod, volume, objects)
 		}
-		if err := m.setUpContent(ctx, state.pod, volume, objects); err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
 			klog.FromContext(ctx).Error(err, "Volume keeps its old content", "pod", klog.KObj(state.pod), "volume", volume.Name)
 			if m.cfg.OnRefreshError != nil {

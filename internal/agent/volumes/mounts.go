@@ -85,6 +85,9 @@ func (m *Manager) path(pod *corev1.Pod, volume *corev1.Volume) string {
 	if volume.HostPath != nil {
 		return volume.HostPath.Path
 	}
+	if volume.CSI != nil && m.cfg.Drivers != nil {
+		return m.cfg.Drivers.Path(pod.UID, volume.Name)
+	}
 	if kind := contentKind(volume); kind != "" {
 		return m.volumeDir(pod.UID, kind, volume.Name)
 	}

@@ -1,0 +1,189 @@
+package csi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	csiapi "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/ptr"
+)
+
+const name = "secrets.example.com"
+
+// testDriver makes a folder with a file for every volume.
+type testDriver struct {
+	csiapi.UnimplementedNodeServer
+	id      string
+	publish []*csiapi.NodePublishVolumeRequest
+	refuse  error
+}
+
+func (d *testDriver) NodeGetInfo(context.Context, *csiapi.NodeGetInfoRequest) (*csiapi.NodeGetInfoResponse, error) {
+	return &csiapi.NodeGetInfoResponse{NodeId: d.id, MaxVolumesPerNode: 3, AccessibleTopology: &csiapi.Topology{Segments: map[string]string{"example.com/zone": "z1"}}}, nil
+}
+
+func (d *testDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePublishVolumeRequest) (*csiapi.NodePublishVolumeResponse, error) {
+	d.publish = append(d.publish, r)
+	if d.refuse != nil {
+		return nil, d.refuse
+	}
+	return &csiapi.NodePublishVolumeResponse{}, os.MkdirAll(r.TargetPath, 0o755)
+}
+
+func (d *testDriver) NodeUnpublishVolume(_ context.Context, r *csiapi.NodeUnpublishVolumeRequest) (*csiapi.NodeUnpublishVolumeResponse, error) {
+	return &csiapi.NodeUnpublishVolumeResponse{}, os.RemoveAll(r.TargetPath)
+}
+
+func (d *testDriver) start(t *testing.T) (socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "csi.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	csiapi.RegisterNodeServer(server, d)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(server.Stop)
+	return socket
+}
+
+func newDrivers(t *testing.T, objects ...*storagev1.CSIDriver) *Drivers {
+	t.Helper()
+	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "s"}, Data: map[string][]byte{"key": []byte("value")}})
+	for _, o := range objects {
+		if _, err := client.StorageV1().CSIDrivers().Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return New(Config{NodeName: "n1", Client: client, PodsDir: t.TempDir()})
+}
+
+func object(modes ...storagev1.VolumeLifecycleMode) *storagev1.CSIDriver {
+	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{PodInfoOnMount: ptr.To(true), VolumeLifecycleModes: modes}}
+}
+
+// state is what the API says about the node's drivers.
+func state(t *testing.T, d *Drivers) string {
+	t.Helper()
+	n, err := d.cfg.Client.StorageV1().CSINodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := d.cfg.Client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, e := range n.Spec.Drivers {
+		text += fmt.Sprintf("%s %s %v %d; ", e.Name, e.NodeID, e.TopologyKeys, *e.Allocatable.Count)
+	}
+	return text + string(n.OwnerReferences[0].UID) + " " + node.Annotations[nodeIDAnnotation] + " " + node.Labels["example.com/zone"]
+}
+
+func TestADriverComesAndGoes(t *testing.T) {
+	d, driver := newDrivers(t), &testDriver{id: "id-1"}
+	socket := driver.start(t)
+	if err := d.Register(t.Context(), name, socket, []string{"0.3"}); err == nil || !strings.Contains(err.Error(), `none of the CSI versions reported by this driver are supported: ["0.3"]`) {
+		t.Errorf("an old driver: %v", err)
+	}
+	for range 2 { // again and again
+		if err := d.Register(t.Context(), name, socket, []string{"1.0.0"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := state(t, d), `secrets.example.com id-1 [example.com/zone] 3; u1 {"secrets.example.com":"id-1"} z1`; got != want {
+		t.Errorf("the API says %s, want %s", got, want)
+	}
+	d.Deregister(t.Context(), name)
+	if got, want := state(t, d), `u1  z1`; got != want {
+		t.Errorf("the API says %s, want %s", got, want)
+	}
+	driver.id = ""
+	if err := d.Register(t.Context(), name, socket, []string{"1.0.0"}); err == nil || !strings.Contains(err.Error(), "no ID for the node") {
+		t.Errorf("a driver without an ID: %v", err)
+	}
+}
+
+func podWith(uid string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: types.UID(uid)}, Spec: corev1.PodSpec{ServiceAccountName: "sa"}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{
+		Driver: name, ReadOnly: ptr.To(true), VolumeAttributes: map[string]string{"a": "b"}, NodePublishSecretRef: &corev1.LocalObjectReference{Name: "s"}}}}}
+	return pod
+}
+
+func TestAVolumeThatAPodAsksFor(t *testing.T) {
+	d, driver := newDrivers(t, object(storagev1.VolumeLifecycleEphemeral)), &testDriver{id: "id-1"}
+	pod := podWith("one")
+	volume := &pod.Spec.Volumes[0]
+	if err := d.SetUp(t.Context(), pod, volume); err == nil || err.Error() != "driver name secrets.example.com not found in the list of registered CSI drivers" {
+		t.Errorf("before the driver came: %v", err)
+	}
+	if err := d.Register(t.Context(), name, driver.start(t), []string{"1.0.0"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetUp(t.Context(), pod, volume); err != nil {
+		t.Fatal(err)
+	}
+	r := driver.publish[0]
+	const want = "map[a:b csi.storage.k8s.io/ephemeral:true csi.storage.k8s.io/pod.name:p csi.storage.k8s.io/pod.namespace:default csi.storage.k8s.io/pod.uid:one csi.storage.k8s.io/serviceAccount.name:sa]"
+	if got := fmt.Sprint(r.VolumeContext); got != want || !r.Readonly || r.Secrets["key"] != "value" || !strings.HasPrefix(r.VolumeId, "csi-") || r.TargetPath != d.Path("one", "v") {
+		t.Errorf("the driver is asked %v, want it to be told %s", r, want)
+	}
+	// An agent that starts anew knows whose volume it is.
+	again := New(d.cfg)
+	if err := again.Sweep(t.Context(), func(types.UID) bool { return false }); err == nil || !strings.Contains(err.Error(), "not found in the list of registered CSI drivers") {
+		t.Errorf("swept before the driver came: %v", err)
+	}
+	again.sockets = d.sockets
+	if err := again.Sweep(t.Context(), func(types.UID) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(d.cfg.PodsDir); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+	if err := again.TearDown(t.Context(), "one"); err != nil {
+		t.Errorf("a pod without volumes: %v", err)
+	}
+}
+
+func TestAFailedVolumeIsGivenBackToo(t *testing.T) {
+	d, driver := newDrivers(t, object(storagev1.VolumeLifecycleEphemeral)), &testDriver{id: "id-1", refuse: fmt.Errorf("out of secrets")}
+	if err := d.Register(t.Context(), name, driver.start(t), []string{"1.0.0"}); err != nil {
+		t.Fatal(err)
+	}
+	pod := podWith("one")
+	if err := d.SetUp(t.Context(), pod, &pod.Spec.Volumes[0]); err == nil || !strings.Contains(err.Error(), "out of secrets") {
+		t.Errorf("got %v", err)
+	}
+	if err := d.TearDown(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(d.cfg.PodsDir); err != nil || len(left) != 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+func TestDriversThatMakeNoSuchVolumes(t *testing.T) {
+	pod := podWith("one")
+	for want, d := range map[string]*Drivers{
+		`volume mode "Ephemeral" not supported by driver secrets.example.com (no CSIDriver object)`:          newDrivers(t),
+		`volume mode "Ephemeral" not supported by driver secrets.example.com (only supports ["Persistent"])`: newDrivers(t, object(storagev1.VolumeLifecyclePersistent)),
+	} {
+		if err := d.SetUp(t.Context(), pod, &pod.Spec.Volumes[0]); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
