@@ -2,7 +2,8 @@
 // question from Services, EndpointSlices and Namespaces, by the rules of
 // Kubernetes' DNS-based service discovery, version 1.1.0.
 //
-//	SERVICE.NAMESPACE.svc.DOMAIN               A: the cluster address, or every ready endpoint of a headless Service
+//	SERVICE.NAMESPACE.svc.DOMAIN               A: the cluster address, or every ready endpoint of a headless Service;
+//	                                           without one, such a name does not exist
 //	                                           CNAME: an external name; SRV: every port
 //	HOST.SERVICE.NAMESPACE.svc.DOMAIN          A: one endpoint, by its host name or its address with dashes
 //	_PORT._PROTOCOL.SERVICE.NAMESPACE.svc...   SRV: a named port

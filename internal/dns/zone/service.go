@@ -27,7 +27,7 @@ func (z *Zone) services(q dns.Question, labels []string) result {
 		return s.answer(q)
 	case 3:
 		if strings.HasPrefix(labels[0], "_") {
-			return result{exists: len(s.ports("", labels[0])) > 0}
+			return result{exists: len(s.ports("", labels[0])) > 0 && s.leads()}
 		}
 		return s.endpoint(q, labels[0])
 	case 4:
@@ -48,6 +48,19 @@ func (s service) name() string { return s.Name + "." + s.Namespace + ".svc." + s
 
 func (s service) headless() bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
+// leads says whether the Service's name is one: that of a headless Service is only
+// while there is an endpoint to go to, as with CoreDNS. Programs take a name that does
+// not exist, and not one without addresses, as a reason to wait or to go elsewhere.
+func (s service) leads() bool {
+	if !s.headless() {
+		return true
+	}
+	for range s.endpoints() {
+		return true
+	}
+	return false
+}
+
 // addresses are the cluster addresses of a Service.
 func addresses(svc *corev1.Service) (out []netip.Addr) {
 	list := svc.Spec.ClusterIPs
@@ -66,6 +79,9 @@ func addresses(svc *corev1.Service) (out []netip.Addr) {
 func (s service) answer(q dns.Question) result {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return s.alias(q)
+	}
+	if !s.leads() {
+		return result{}
 	}
 	switch q.Qtype {
 	case dns.TypeA, dns.TypeAAAA:
@@ -111,10 +127,14 @@ func (s service) port(q dns.Question, port, protocol string) result {
 	if len(ports) == 0 {
 		return result{}
 	}
-	if q.Qtype != dns.TypeSRV {
+	found := s.serve(q, ports)
+	switch {
+	case len(found.records) == 0:
+		return result{} // headless, and no endpoint has the port
+	case q.Qtype != dns.TypeSRV:
 		return nothing
 	}
-	return s.serve(q, ports)
+	return found
 }
 
 // portKey names a port of a Service.

@@ -162,7 +162,11 @@ func TestAnswers(t *testing.T) {
 		{"A", "too.many.labels.web.prod.svc.cluster.local.", "NXDOMAIN"},
 
 		{"A", "fleet.prod.svc.cluster.local.", "A 10.244.1.2\nA 10.244.2.2"},
-		{"A", "empty.prod.svc.cluster.local.", "no data"},
+		{"A", "empty.prod.svc.cluster.local.", "NXDOMAIN"}, // nobody is ready
+		{"AAAA", "empty.prod.svc.cluster.local.", "NXDOMAIN"},
+		{"SRV", "empty.prod.svc.cluster.local.", "NXDOMAIN"},
+		{"MX", "empty.prod.svc.cluster.local.", "NXDOMAIN"},
+		{"AAAA", "fleet.prod.svc.cluster.local.", "no data"},
 		{"A", "a.fleet.prod.svc.cluster.local.", "A 10.244.1.2"},
 		{"A", "10-244-2-2.fleet.prod.svc.cluster.local.", "A 10.244.2.2"},
 		{"A", "10-244-1-2.fleet.prod.svc.cluster.local.", "NXDOMAIN"}, // it has a host name
@@ -177,7 +181,10 @@ func TestAnswers(t *testing.T) {
 		{"SRV", "_udp.web.prod.svc.cluster.local.", "NXDOMAIN"},
 		{"SRV", "_metrics._tcp.fleet.prod.svc.cluster.local.", "SRV 0 50 8080 a.fleet.prod.svc.cluster.local.\nSRV 0 50 8080 10-244-2-2.fleet.prod.svc.cluster.local." +
 			"\n+ a.fleet.prod.svc.cluster.local. A 10.244.1.2\n+ 10-244-2-2.fleet.prod.svc.cluster.local. A 10.244.2.2"},
-		{"SRV", "_metrics._tcp.empty.prod.svc.cluster.local.", "no data"},
+		{"SRV", "_metrics._tcp.empty.prod.svc.cluster.local.", "NXDOMAIN"},
+		{"A", "_metrics._tcp.empty.prod.svc.cluster.local.", "NXDOMAIN"},
+		{"SRV", "_tcp.empty.prod.svc.cluster.local.", "NXDOMAIN"},
+		{"A", "_metrics._tcp.fleet.prod.svc.cluster.local.", "no data"},
 		{"SRV", "web.prod.svc.cluster.local.", "SRV 0 50 80 web.prod.svc.cluster.local.\nSRV 0 50 81 web.prod.svc.cluster.local.\n+ web.prod.svc.cluster.local. A 10.96.0.20"},
 
 		{"A", "elsewhere.prod.svc.cluster.local.", "CNAME db.example.com.\nthen db.example.com."},
