@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/transport"
 	"k8s.io/klog/v2"
 )
 
@@ -18,10 +17,6 @@ const (
 	// lastUrgentRetry holds while there is no usable certificate.
 	lastUrgentRetry = time.Minute
 )
-
-// Connections are checked for the certificate that they began with, also when it has been replaced meanwhile: clients look more
-// often than every five minutes for a new one, so that certificates may be as short as that.
-func init() { transport.CertCallbackRefreshDuration = 10 * time.Second }
 
 // Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, until ctx ends.
 func (id *Identity) Run(ctx context.Context) error {
