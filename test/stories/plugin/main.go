@@ -1,7 +1,9 @@
 // Command plugin is what the stories run in place of published programs that extend a node:
 //
 //	plugin device --resource NAME --count N   a device plugin, whose devices are all /dev/null under other names
-//	plugin make FILE, plugin remove FILE      for kubectl exec
+//	plugin driver --drivername NAME           a storage driver, whose volumes hold what it was told
+//	plugin registrar --csi-address SOCKET     its registrar
+//	plugin make|remove FILE, list FOLDER      for kubectl exec
 //
 // It is built and put into an image by the tests that need it.
 package main
@@ -19,8 +21,15 @@ import (
 const lookEvery = 100 * time.Millisecond
 
 var roles = map[string]func(ctx context.Context, args []string) error{
-	"device": device,
-	"make":   func(_ context.Context, args []string) error { return os.WriteFile(args[0], nil, 0o600) },
+	"device": device, "driver": driver, "registrar": registrar,
+	"make": func(_ context.Context, args []string) error { return os.WriteFile(args[0], nil, 0o600) },
+	"list": func(_ context.Context, args []string) error {
+		entries, err := os.ReadDir(args[0])
+		for _, e := range entries {
+			fmt.Println(e.Name())
+		}
+		return err
+	},
 	"remove": func(_ context.Context, args []string) error { return os.Remove(args[0]) },
 }
 
