@@ -60,6 +60,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.Known = nil // the memory drops it in time
 	var own []netip.Addr
 	for _, a := range config.Addresses {
 		if !a.Addr().IsLoopback() {

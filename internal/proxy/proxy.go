@@ -174,6 +174,7 @@ func (p *Proxy) Run(ctx context.Context) error {
 // that are there from before say more than what was remembered.
 func (p *Proxy) recall(ctx context.Context) error {
 	known := p.config.Known
+	p.config.Known = nil // it is of no use later, and may be large
 	if known == nil {
 		return nil
 	}
