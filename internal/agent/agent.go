@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/plugins"
+	"github.com/everynode/everynode/internal/agent/podresources"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/staticpods"
@@ -150,6 +151,7 @@ type node struct {
 	devices     *devices.Manager
 	drivers     *csi.Drivers
 	plugins     *plugins.Watcher
+	resources   *podresources.Server
 	statuses    *status.Manager
 	pods        *pods
 	folder      *staticpods.Folder
@@ -215,6 +217,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	})
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
 	n.folder = a.newFolder(ctx, n.pods)
+	n.resources = a.newPodResources(n)
 	a.makeRoomKeepers(n, services)
 	n.server, err = streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort(a.cfg.NodeIPs[0].String(), strconv.Itoa(int(a.cfg.Port))),
@@ -322,6 +325,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("refresh volumes", n.volumes.Run)
 	start("serve device plugins", n.devices.Run)
 	start("watch plugins", n.plugins.Run)
+	start("tell of pods' devices", n.resources.Run)
 	start("give back volumes", quiet(n.sweepDrivers))
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))

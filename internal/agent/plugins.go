@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/csi"
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/plugins"
+	"github.com/everynode/everynode/internal/agent/podresources"
 )
 
 // newDrivers makes the node's side of storage drivers.
@@ -23,6 +24,13 @@ func (a *Agent) newPlugins(n *node) *plugins.Watcher {
 	return plugins.New(plugins.Config{
 		Dir: filepath.Join(a.cfg.KubeletDir, "plugins_registry"), Clock: a.clk,
 		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: n.drivers, registerapi.DevicePlugin: devicePlugins{n.devices}},
+	})
+}
+
+// newPodResources makes what tells programs on the node which devices pods have.
+func (a *Agent) newPodResources(n *node) *podresources.Server {
+	return podresources.New(podresources.Config{
+		Dir: filepath.Join(a.cfg.KubeletDir, "pod-resources"), Pods: n.pods.activePods, Held: n.devices.Held, Healthy: n.devices.Healthy,
 	})
 }
 

@@ -199,6 +199,10 @@ func TestAPodsDevices(t *testing.T) {
 	if len(p.prepared) != 1 || !slices.Equal(p.prepared[0], []string{"w1"}) {
 		t.Errorf("prepared were %v, want w1 once", p.prepared)
 	}
+	if held, healthy := fmt.Sprint(b.Held("one")), fmt.Sprint(b.Healthy()); held != "[{main example.com/widget w1 []}]" ||
+		healthy != "[{ example.com/widget w0 []} { example.com/widget w1 []}]" {
+		t.Errorf("told are %s and %s", held, healthy)
+	}
 	err = b.Admit(t.Context(), podOf("two", "2"))
 	if fmt.Sprint(err) != "requested number of devices unavailable for example.com/widget. Requested: 2, Available: 1" {
 		t.Errorf("a pod that wants too much: %v", err)

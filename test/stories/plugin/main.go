@@ -3,6 +3,7 @@
 //	plugin device --resource NAME --count N   a device plugin, whose devices are all /dev/null under other names
 //	plugin driver --drivername NAME           a storage driver, whose volumes hold what it was told
 //	plugin registrar --csi-address SOCKET     its registrar
+//	plugin resources                          prints who has which device
 //	plugin make|remove FILE, list FOLDER      for kubectl exec
 //
 // It is built and put into an image by the tests that need it.
@@ -21,7 +22,7 @@ import (
 const lookEvery = 100 * time.Millisecond
 
 var roles = map[string]func(ctx context.Context, args []string) error{
-	"device": device, "driver": driver, "registrar": registrar,
+	"device": device, "driver": driver, "registrar": registrar, "resources": resources,
 	"make": func(_ context.Context, args []string) error { return os.WriteFile(args[0], nil, 0o600) },
 	"list": func(_ context.Context, args []string) error {
 		entries, err := os.ReadDir(args[0])
