@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -114,6 +115,23 @@ func TestHistories(t *testing.T) {
 			s.put(s.pod("c", "n1"))
 			return s
 		}, Singles + ": pod c was created on node n1 with surge, where a "},
+		{"surge: a second pod on another node while both of a node that fits no more are on their way out", func() *story {
+			s := began(surge(1))
+			s.put(&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n2", Labels: map[string]string{"pool": "a"}},
+				Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			})
+			s.runs("a", "n1")
+			s.runs("b", "n2")
+			s.edit(template("t2"))
+			s.put(s.pod("a2", "n1"))
+			s.edit(func(d *appsv1.DaemonSet) {
+				template("t3")(d)
+				d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "a"}
+			})
+			s.put(s.pod("b2", "n2"))
+			return s
+		}, ""},
 		{"surge just switched off, not observed yet", func() *story {
 			s := began(surge(1))
 			s.set.Status.ObservedGeneration = 1

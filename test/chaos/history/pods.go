@@ -91,7 +91,7 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 		switch {
 		case at.set != d.at.set:
 			continue
-		case first == nil || second == nil || j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time):
+		case first == nil || second == nil || j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time), j.unwanted(d, at, d.since):
 			delete(j.doubled, at)
 		default:
 			count++
@@ -208,8 +208,13 @@ func (j *judge) recovered(d decision, at place, revision int64, now time.Time) b
 			}
 		}
 	}
-	other := d
-	other.at = at
-	worst, _ := j.fits(other, revision)
+	return j.unwanted(d, at, revision)
+}
+
+// unwanted tells whether the controller can have found since a revision that the
+// node is none for the DaemonSet: what is there goes whatever the budget says.
+func (j *judge) unwanted(d decision, at place, since int64) bool {
+	d.at = at
+	worst, _ := j.fits(d, since)
 	return worst != shouldRun
 }
