@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 )
 
 // shortLives makes the server sign certificates that end soon.
-func shortLives(o *server.Options) { o.SigningDuration = 20 * time.Second }
+func shortLives(o *server.Options) { o.SigningDuration = 12 * time.Second }
 
 // certificate is the node's certificate in a file, client.pem or serving.pem; nil while there is none.
 func (m *machine) certificate(name string) *x509.Certificate {
@@ -40,6 +41,7 @@ func ended(c *x509.Certificate) bool { return c != nil && time.Now().After(c.Not
 
 // TestCertificatesAreRenewed lets a node outlive its certificates: its pod runs on, its log can be read, and what is new reaches it.
 func TestCertificatesAreRenewed(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	m := newMachine(t)
 	env := testenv.Start(t, shortLives)
 	startAgent(t, m, env, joinToken(t, env))
@@ -102,10 +104,12 @@ func awaitWord(t *testing.T, env *testenv.Env, name string) *corev1.Pod {
 // TestCertificateEnded starts a node whose certificate has ended while the server is away: its static pod starts and its other
 // pod runs on. Once the server is back, it joins as the same node.
 func TestCertificateEnded(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	env := testenv.Start(t, shortLives)
 	token := joinToken(t, env)
-	stop := startAgent(t, m, env, token)
+	own := func(c *Config) { c.NodeIPs = []net.IP{net.IPv4(127, 0, 0, 2)} } // no other test's ports
+	stop := startAgent(t, m, env, token, own)
 	before := awaitWord(t, env, "before")
 	nodes := env.Client.CoreV1().Nodes()
 	node, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{})
@@ -114,8 +118,8 @@ func TestCertificateEnded(t *testing.T) {
 	eventually(t, "the node's certificate has ended", func() bool { return ended(m.certificate("client.pem")) })
 
 	m.write(t, "agent/manifests/static.yaml", staticManifest)
-	address := fmt.Sprintf("127.0.0.1:%d", freePort(t)) // where nobody answers yet
-	startAgent(t, m, env, token, func(c *Config) { c.Server = "https://" + address })
+	address, open := road(t, strings.TrimPrefix(env.Config.Host, "https://"))
+	startAgent(t, m, env, token, own, func(c *Config) { c.Server = "https://" + address })
 	logs := filepath.Join(m.dir, "log/pods/default_static-n1_*/main/0.log")
 	eventually(t, "the static pod runs", func() bool {
 		paths, _ := filepath.Glob(logs)
@@ -129,7 +133,7 @@ func TestCertificateEnded(t *testing.T) {
 		t.Fatal("the node has a new certificate while the server is away")
 	}
 
-	openRoad(t, address, strings.TrimPrefix(env.Config.Host, "https://"))
+	open()
 	env.Eventually("the node is back and shows its static pod", func(ctx context.Context) error {
 		pod, err := env.Client.CoreV1().Pods("default").Get(ctx, "static-n1", metav1.GetOptions{})
 		if err == nil && !isReady(pod) {
@@ -157,11 +161,12 @@ spec:
     - {name: main, image: "` + boxImage + `", args: [env, WORD], env: [{name: WORD, value: without a server}]}
 `
 
-// openRoad lets connections to an address through to a server until the test ends.
-func openRoad(t *testing.T, address, server string) {
+// road leads from an address to a server, from the call of open until the test ends. Before that connections end at once.
+func road(t *testing.T, server string) (address string, open func()) {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
+	var isOpen atomic.Bool
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
@@ -175,9 +180,14 @@ func openRoad(t *testing.T, address, server string) {
 			if err != nil {
 				return
 			}
+			if !isOpen.Load() {
+				_ = from.Close()
+				continue
+			}
 			wg.Go(func() { carry(ctx, from, server) })
 		}
 	})
+	return l.Addr().String(), func() { isOpen.Store(true) }
 }
 
 // carry copies both ways until either side, or the test, ends.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -427,6 +428,19 @@ func TestUnusableCertificate(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+func TestExplainClock(t *testing.T) {
+	ended := x509.CertificateInvalidError{Reason: x509.Expired, Detail: "current time 2036-01-01 is after 2026-01-01"}
+	err := explainClock(&url.Error{Op: "Post", URL: "https://x", Err: &tls.CertificateVerificationError{Err: ended}})
+	if !strings.Contains(err.Error(), "this machine's clock") || !strings.Contains(err.Error(), "2036-01-01") {
+		t.Errorf("error %v, want one that speaks of the clock and says its time", err)
+	}
+	for _, other := range []error{errors.New("boom"), x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}} {
+		if got := explainClock(other); got != other {
+			t.Errorf("%v became %v", other, got)
+		}
 	}
 }
 
