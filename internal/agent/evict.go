@@ -96,7 +96,7 @@ func (e *evictor) round(ctx context.Context) error {
 	return e.relieve(ctx, crossed[0])
 }
 
-// pressures are those that the node is under.
+// pressures are those that the node is under; nil before the first look.
 func (e *evictor) pressures() []corev1.NodeConditionType {
 	if under := e.under.Load(); under != nil {
 		return *under
@@ -107,6 +107,7 @@ func (e *evictor) pressures() []corev1.NodeConditionType {
 // crossed looks which thresholds are to be acted on, and tells of what changed.
 func (e *evictor) crossed(ctx context.Context) ([]eviction.Crossing, error) {
 	if len(e.rules.Hard)+len(e.rules.Soft) == 0 {
+		e.under.Store(&[]corev1.NodeConditionType{})
 		return nil, nil
 	}
 	now, err := e.observe(ctx)
@@ -114,8 +115,9 @@ func (e *evictor) crossed(ctx context.Context) ([]eviction.Crossing, error) {
 		return nil, err
 	}
 	crossed := e.watch.Look(&e.rules, now, e.clock.Now())
-	if under := e.watch.Conditions(&e.rules, e.clock.Now()); !slices.Equal(under, e.pressures()) {
-		e.under.Store(&under)
+	under, before := e.watch.Conditions(&e.rules, e.clock.Now()), e.pressures()
+	e.under.Store(&under)
+	if !slices.Equal(under, before) {
 		e.report()
 	}
 	acting := make([]eviction.Signal, len(crossed))

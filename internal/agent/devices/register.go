@@ -36,7 +36,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	pluginapi.RegisterRegistrationServer(server, registrar{manager: m})
 	stop := context.AfterFunc(ctx, server.Stop)
 	defer stop()
-	defer m.watching.Wait()
+	defer func() {
+		m.mu.Lock()
+		m.life = nil // nobody begins to watch from now on
+		m.mu.Unlock()
+		m.watching.Wait()
+	}()
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("take registrations of device plugins: %w", err)
 	}

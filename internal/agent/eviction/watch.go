@@ -89,9 +89,9 @@ func (w *Watch) Look(r *Rules, now Observations, at time.Time) []Crossing {
 	return due
 }
 
-// Conditions are the pressures that the node says it is under.
+// Conditions are the pressures that the node says it is under; never nil.
 func (w *Watch) Conditions(r *Rules, at time.Time) []corev1.NodeConditionType {
-	var out []corev1.NodeConditionType
+	out := []corev1.NodeConditionType{}
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		felt, ok := w.felt[kind]
 		if !ok {

@@ -27,7 +27,7 @@ type facts struct {
 	runtime    Runtime
 	runtimeErr error // the runtime can't be reached, or hasn't been asked yet
 	images     []corev1.ContainerImage
-	// pressures are those that the node is under.
+	// pressures are those that the node is under; nil while nobody knows.
 	pressures []corev1.NodeConditionType
 	// devices and usableDevices are the resources of device plugins.
 	devices, usableDevices corev1.ResourceList
@@ -56,6 +56,9 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 		status.Images = shortList(f.images)
 	}
 	for _, condition := range conditions(f) {
+		if f.pressures == nil && condition.Type != corev1.NodeReady && has(old, condition.Type) {
+			continue
+		}
 		setCondition(&status, condition, now)
 	}
 	if f.network != nil {
@@ -134,6 +137,10 @@ func ready(f facts) corev1.NodeCondition {
 
 // errNotAsked stands for the runtime's answer before it was asked.
 var errNotAsked = errors.New("container runtime status check may not have completed yet")
+
+func has(status corev1.NodeStatus, kind corev1.NodeConditionType) bool {
+	return slices.ContainsFunc(status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+}
 
 func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, now time.Time) {
 	condition.LastHeartbeatTime = metav1.NewTime(now)

@@ -220,6 +220,22 @@ func TestNetworkCondition(t *testing.T) {
 	}
 }
 
+func TestPressuresThatNobodyKnowsStay(t *testing.T) {
+	under := build(testConfig(), corev1.NodeStatus{}, facts{machine: testMachine(), runtime: goodReady, pressures: []corev1.NodeConditionType{corev1.NodeDiskPressure}}, noon)
+	for _, tc := range []struct {
+		pressures []corev1.NodeConditionType
+		want      corev1.ConditionStatus
+	}{{nil, corev1.ConditionTrue}, {[]corev1.NodeConditionType{}, corev1.ConditionFalse}} {
+		got := build(testConfig(), under, facts{machine: testMachine(), runtime: goodReady, pressures: tc.pressures}, noon.Add(time.Minute))
+		if c := conditionOf(got, corev1.NodeDiskPressure); c.Status != tc.want {
+			t.Errorf("known are %v: %+v, want %s", tc.pressures, c, tc.want)
+		}
+	}
+	if c := conditionOf(build(testConfig(), corev1.NodeStatus{}, facts{machine: testMachine()}, noon), corev1.NodeDiskPressure); c.Status != corev1.ConditionFalse {
+		t.Errorf("a new node: %+v", c)
+	}
+}
+
 func TestResourcesOfOthers(t *testing.T) {
 	amount := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
 	old := corev1.NodeStatus{Capacity: corev1.ResourceList{

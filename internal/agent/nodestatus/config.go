@@ -53,7 +53,7 @@ type Config struct {
 	Reserved corev1.ResourceList
 	// Thresholds say what is kept free.
 	Thresholds eviction.Thresholds
-	// Pressures are those that the node is under; nil for none.
+	// Pressures are those that the node is under, nil while nobody knows: what the Node says of them stays then. Without it there are none.
 	Pressures func() []corev1.NodeConditionType
 	// ImageFS finds a folder of the file system of images; nil for the one of DataDir.
 	ImageFS func(ctx context.Context) (string, error)

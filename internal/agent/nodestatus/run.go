@@ -154,6 +154,7 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	r.allocatable = r.cfg.allocatable(f.machine.capacity)
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
+	f.pressures = []corev1.NodeConditionType{}
 	if r.cfg.Pressures != nil {
 		f.pressures = r.cfg.Pressures()
 	}
