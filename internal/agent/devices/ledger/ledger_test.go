@@ -233,3 +233,14 @@ func checkBooks(t *rapid.T, l *Ledger, pods map[types.UID]bool) {
 		t.Fatalf("the owners are kept as %v, and are %v", l.owners[widget], owners)
 	}
 }
+
+func TestADeviceOfTwoContainersStaysWithThePod(t *testing.T) {
+	l := listed(3)
+	l.Put(has("pod", "init", "w0"))
+	l.Put(has("pod", "main", "w0"))
+	l.Put(has("pod", "main", "w1"))
+	c, err := l.Choose("other", Need{Container: "c", Resource: widget, Amount: 1})
+	if err != nil || !slices.Equal(c.Free, []string{"w2"}) {
+		t.Errorf("free are %v, %v; want w2 alone", c.Free, err)
+	}
+}
