@@ -28,20 +28,28 @@ func Keep(ctx context.Context, clk clock.WithTicker) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
+	logger := klog.FromContext(ctx)
+	if err := eachOfProgram(divide); err != nil {
+		logger.Info("The program's file is mapped in large pieces, so that more of it is resident than is used", "err", err)
+	}
 	ticker := clk.NewTicker(period)
 	defer ticker.Stop()
-	err := eachOfProgram(divide)
-	for err == nil {
+	for droppable := true; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
 		}
 		debug.FreeOSMemory()
-		err = eachOfProgram(drop)
+		if !droppable {
+			continue
+		}
+		if err := eachOfProgram(drop); err != nil {
+			// The kernel lacks the file or the call, and won't have them later.
+			logger.Info("Memory of the program's file is not given back", "err", err)
+			droppable = false
+		}
 	}
-	// The kernel lacks the file or the call, and won't have them later.
-	klog.FromContext(ctx).Info("Memory of the program's file is not given back", "err", err)
 }
 
 // eachOfProgram does something to each mapping of the program's file that nobody can have changed.
@@ -67,8 +75,13 @@ func eachOfProgram(do func(mapping) error) error {
 // happens to hold in one piece, up to megabytes, but never beyond the mapping. Neighbours stay apart as long as something
 // differs, and a setting for huge pages does no harm: none fits into a stripe.
 func divide(m mapping) error {
-	for at := m.start; at < m.end; at += 2 * stripe {
-		if err := advise(at, min(at+stripe, m.end), unix.MADV_NOHUGEPAGE); err != nil {
+	// Every second stripe by its address, so that dividing again changes nothing.
+	for at := m.start &^ (2*stripe - 1); at < m.end; at += 2 * stripe {
+		start, end := max(at, m.start), min(at+stripe, m.end)
+		if start >= end {
+			continue
+		}
+		if err := advise(start, end, unix.MADV_NOHUGEPAGE); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,15 @@
 package footprint
 
 import (
+	"context"
 	"os"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 const example = `00400000-035ab000 r-xp 00000000 fe:01 4711                               /usr/bin/everynode
@@ -84,6 +89,28 @@ func TestDrop(t *testing.T) {
 	if after := resident(t); after >= before {
 		t.Errorf("%d bytes of files are resident after it, %d before", after, before)
 	}
+}
+
+// TestKeep gives memory back each time the clock says so, and ends with its context.
+func TestKeep(t *testing.T) {
+	t.Setenv("GOGC", "100") // the other tests' heap is not the agent's
+	clock := testingclock.NewFakeClock(time.Now())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		Keep(ctx, clock)
+		close(done)
+	}()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	for before := stats.NumForcedGC; stats.NumForcedGC < before+2; runtime.ReadMemStats(&stats) {
+		if clock.HasWaiters() {
+			clock.Step(period)
+		}
+		runtime.Gosched()
+	}
+	cancel()
+	<-done
 }
 
 // resident is how many bytes of the mapped files are in memory.
