@@ -136,14 +136,14 @@ func freePort() (string, error) {
 }
 
 // kubectl runs kubectl; in is its input.
-func (c cluster) kubectl(ctx context.Context, in string, args ...string) (string, error) {
+func (c cluster) kubectl(ctx context.Context, in string, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.binary, append([]string{"kubectl", "--data-dir", c.dir}, args...)...)
 	cmd.Stdin = strings.NewReader(in)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
+		return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out), nil
+	return nil
 }
 
 // start creates the pods and waits until all are ready.
@@ -153,10 +153,10 @@ func (c cluster) start(ctx context.Context, pods int) (time.Duration, error) {
 		fmt.Fprintf(&all, manifest, i)
 	}
 	begin := time.Now()
-	if _, err := c.kubectl(ctx, all.String(), "apply", "-f", "-"); err != nil {
+	if err := c.kubectl(ctx, all.String(), "apply", "-f", "-"); err != nil {
 		return 0, err
 	}
-	_, err := c.kubectl(ctx, "", "wait", "pods", "-l", "app=density", "--for=condition=Ready", "--timeout="+patience.String())
+	err := c.kubectl(ctx, "", "wait", "pods", "-l", "app=density", "--for=condition=Ready", "--timeout="+patience.String())
 	return time.Since(begin), err
 }
 

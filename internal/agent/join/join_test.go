@@ -438,7 +438,7 @@ func TestExplainClock(t *testing.T) {
 		t.Errorf("error %v, want one that speaks of the clock and says its time", err)
 	}
 	for _, other := range []error{errors.New("boom"), x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}} {
-		if got := explainClock(other); got != other {
+		if got := explainClock(other); !errors.Is(got, other) || got.Error() != other.Error() {
 			t.Errorf("%v became %v", other, got)
 		}
 	}
