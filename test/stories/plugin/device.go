@@ -76,8 +76,12 @@ func (p *devicePlugin) serve(ctx context.Context, own, agent string) error {
 	}
 	fmt.Println("registered", p.resource)
 	for pause(ctx) {
-		if now, err := os.Stat(agent); err != nil || !os.SameFile(before, now) {
+		// A new socket may have the inode of the old one.
+		if now, err := os.Stat(agent); err != nil || !os.SameFile(before, now) || !now.ModTime().Equal(before.ModTime()) {
 			return errors.New("the agent's socket changed")
+		}
+		if _, err := os.Stat(own); err != nil {
+			return fmt.Errorf("an agent that started anew removed the socket: %w", err)
 		}
 	}
 	return nil
