@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -40,9 +41,11 @@ type Options struct {
 
 // Server is a running embedded etcd with one member and no listener.
 type Server struct {
-	etcd   *embed.Etcd
-	client *etcdkube.Client
-	fatal  *fatal
+	etcd  *embed.Etcd
+	fatal *fatal
+
+	mu      sync.Mutex // guards clients
+	clients []*clientv3.Client
 }
 
 // Start opens the database and waits until it takes writes. A database that
@@ -83,9 +86,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		e.Close()
 		return nil, fmt.Errorf("start the database in %s: not ready after %v; is the disk full or very slow?", o.Dir, o.StartTimeout)
 	}
-	client := &etcdkube.Client{Client: v3client.New(e.Server)}
-	client.Kubernetes = client
-	s := &Server{etcd: e, client: client, fatal: f}
+	s := &Server{etcd: e, fatal: f}
 	if err := s.announceFeatures(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -97,7 +98,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // watch progress on request. Without that, caches could not prove that they are
 // fresh, and reads and watches would wait for it in vain.
 func (s *Server) announceFeatures(ctx context.Context) error {
-	feature.DefaultFeatureSupportChecker.CheckClient(ctx, embedded{s.client.Client}, storage.RequestWatchProgress)
+	feature.DefaultFeatureSupportChecker.CheckClient(ctx, embedded{s.newClient().Client}, storage.RequestWatchProgress)
 	for deadline := time.Now().Add(time.Minute); !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
 		if time.Now().After(deadline) {
 			return errors.New("ask the database for its features: no answer")
@@ -168,10 +169,22 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	return cfg, nil
 }
 
+// newClient returns a client with a stream of its own for its watches. Client and
+// member speak without a network and so without its buffers: when very many watches
+// of one stream end at once, each waits for the other to listen, for ever.
+func (s *Server) newClient() *etcdkube.Client {
+	client := &etcdkube.Client{Client: v3client.New(s.etcd.Server)}
+	client.Kubernetes = client
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clients = append(s.clients, client.Client)
+	return client
+}
+
 // Open returns the storage of one resource.
 func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
 	versioner := storage.APIObjectVersioner{}
-	opened, err := etcd3.New(s.client, noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
+	opened, err := etcd3.New(s.newClient(), noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
 		identity.NewEncryptCheckTransformer(), c.LeaseManagerConfig, etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
@@ -202,6 +215,10 @@ func (s *Server) Close() {
 	if s.fatal.happened.Load() {
 		return // it holds its own locks, and ends with the process
 	}
-	_ = s.client.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, client := range s.clients {
+		_ = client.Close()
+	}
 	s.etcd.Close()
 }

@@ -21,14 +21,14 @@ func TestStartTwiceKeepsData(t *testing.T) {
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		got, err := s.client.KV.Get(context.Background(), "k")
+		got, err := s.newClient().KV.Get(context.Background(), "k")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if round == 1 && (len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "v") {
 			t.Errorf("after a restart k = %v, want v", got.Kvs)
 		}
-		if _, err := s.client.KV.Put(context.Background(), "k", "v"); err != nil {
+		if _, err := s.newClient().KV.Put(context.Background(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
@@ -53,7 +53,7 @@ func TestKilledWhileTheDatabaseIsMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.client.KV.Put(context.Background(), "k", "v"); err != nil {
+	if _, err := s.newClient().KV.Put(context.Background(), "k", "v"); err != nil {
 		t.Error(err)
 	}
 }
@@ -85,7 +85,7 @@ func TestDamagedDataIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 100 {
-		if _, err := s.client.KV.Put(context.Background(), fmt.Sprint(i), strings.Repeat("v", 1000)); err != nil {
+		if _, err := s.newClient().KV.Put(context.Background(), fmt.Sprint(i), strings.Repeat("v", 1000)); err != nil {
 			t.Fatal(err)
 		}
 	}
