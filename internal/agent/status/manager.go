@@ -73,7 +73,7 @@ func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 	defer m.mu.Unlock()
 	r := m.record(pod)
 	meddled := r.meddled(pod)
-	if meddled {
+	if newer(pod.ResourceVersion, r.version) {
 		r.written, r.version = pod.Status, pod.ResourceVersion
 	}
 	if !meddled && equality.Semantic.DeepEqual(r.wanted, status) {
@@ -85,8 +85,13 @@ func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 
 // meddled says whether pod is newer than what was written last and has another status.
 func (r *record) meddled(pod *corev1.Pod) bool {
-	newer, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, r.version)
-	return err == nil && newer > 0 && !equality.Semantic.DeepEqual(pod.Status, r.written)
+	return newer(pod.ResourceVersion, r.version) && !equality.Semantic.DeepEqual(pod.Status, r.written)
+}
+
+// newer says whether version a is known to come after b.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
 }
 
 // Get returns the pod's newest status, written or not.
@@ -203,15 +208,45 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r, ok := m.pods[pod.UID]; ok {
-		// What the API made of it is what the next patch is reckoned from.
-		r.written, r.version = got.Status, got.ResourceVersion
-		r.dirty = !equality.Semantic.DeepEqual(r.wanted, after)
-		if r.dirty {
-			m.queue.Add(pod.UID)
-		}
+	r, ok := m.pods[pod.UID]
+	switch {
+	case !ok:
+		return nil
+	case newer(r.version, got.ResourceVersion):
+		// Somebody changed the pod after this, and that was seen before the answer.
+		r.dirty = true
+		m.queue.Add(pod.UID)
+		return nil
+	}
+	// What the API made of it is what the next patch is reckoned from.
+	r.written, r.version = got.Status, got.ResourceVersion
+	if overruled(&got.Status, &after) {
+		r.dirty = true
+		return fmt.Errorf("patch the status of pod %s/%s: somebody else changed its readiness before", pod.Namespace, pod.Name)
+	}
+	if r.dirty = !equality.Semantic.DeepEqual(r.wanted, after); r.dirty {
+		m.queue.Add(pod.UID)
 	}
 	return nil
+}
+
+// overruled says whether the pod's readiness is not what it was to be: a patch has only
+// what differs from the last known status, and somebody else had changed that meanwhile.
+func overruled(got, want *corev1.PodStatus) bool {
+	status := func(s *corev1.PodStatus, kind corev1.PodConditionType) corev1.ConditionStatus {
+		for _, c := range s.Conditions {
+			if c.Type == kind {
+				return c.Status
+			}
+		}
+		return ""
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
+		if status(got, kind) != status(want, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Manager) finish(uid types.UID, done func()) error {

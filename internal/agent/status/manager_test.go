@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +23,8 @@ type writer struct {
 	patched []corev1.PodStatus
 	deleted []Pod
 	calls   chan string
+	// overrule is how many answers say that somebody else made the pod unready.
+	overrule int
 }
 
 func newWriter() *writer { return &writer{calls: make(chan string, 100)} }
@@ -49,7 +52,12 @@ func (w *writer) PatchStatus(_ context.Context, _ Pod, _, after *corev1.PodStatu
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.patched = append(w.patched, *after)
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "10"}, Status: *after}, nil
+	version := metav1.ObjectMeta{ResourceVersion: strconv.Itoa(10 * len(w.patched))}
+	if w.overrule > 0 {
+		w.overrule--
+		return &corev1.Pod{ObjectMeta: version, Status: readiness(corev1.ConditionFalse)}, nil
+	}
+	return &corev1.Pod{ObjectMeta: version, Status: *after}, nil
 }
 
 func (w *writer) Delete(_ context.Context, pod Pod) error {
@@ -157,6 +165,40 @@ func TestMeddlingIsUndone(t *testing.T) {
 	if len(w.patched) != 2 {
 		t.Errorf("written %d times, want once at first and once to undo the meddling", len(w.patched))
 	}
+}
+
+func readiness(s corev1.ConditionStatus) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: s}}}
+}
+
+// TestMeddlingDuringAWrite: somebody else makes the pod unready while a write is under
+// way, and that is seen before its answer; or it is in the answer only.
+func TestMeddlingDuringAWrite(t *testing.T) {
+	for _, before := range []corev1.PodStatus{phase(corev1.PodPending), readiness(corev1.ConditionFalse)} {
+		w := newWriter()
+		w.gate = make(chan struct{})
+		m := start(t, w)
+		pod := testPod()
+		pod.ResourceVersion, pod.Status = "5", before
+		m.Set(pod, readiness(corev1.ConditionTrue))
+		w.gate <- struct{}{} // the write is under way, and answered with version 10
+		meddled := pod.DeepCopy()
+		meddled.ResourceVersion, meddled.Status = "11", readiness(corev1.ConditionFalse)
+		m.Set(meddled, readiness(corev1.ConditionTrue))
+		w.await(t, "patch")
+		select {
+		case w.gate <- struct{}{}:
+			w.await(t, "patch")
+		case <-time.After(2 * time.Minute):
+			t.Fatalf("the pod was %v before and stays unready", before)
+		}
+	}
+	w := newWriter()
+	w.overrule = 1
+	m := start(t, w)
+	m.Set(testPod(), readiness(corev1.ConditionTrue))
+	w.await(t, "patch")
+	w.await(t, "patch")
 }
 
 func TestFailedWriteIsTriedAgain(t *testing.T) {
