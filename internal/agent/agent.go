@@ -250,7 +250,7 @@ func (a *Agent) newFolder(ctx context.Context, p *pods) *staticpods.Folder {
 		Path: a.cfg.ManifestPath, NodeName: a.cfg.NodeName, Clock: a.clk, OnPods: p.staticPods,
 		OnProblem: func(path string, err error) {
 			klog.FromContext(ctx).Error(err, "A static pod's manifest cannot be used", "path", path)
-			p.events.node(a.cfg.NodeName, corev1.EventTypeWarning, "InvalidStaticPod", path+": "+err.Error())
+			p.events.node(a.cfg.NodeName, "InvalidStaticPod", path+": "+err.Error())
 		},
 	})
 }

@@ -12,9 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/everynode/everynode/internal/agent/network"
-
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/network"
 )
 
 // Config says which node the agent is and where it finds things. Fields without a stated default must be set.

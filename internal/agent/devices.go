@@ -27,7 +27,7 @@ func (a *Agent) newDevices(n *node) *devices.Manager {
 func (a *Agent) reportDevices(ctx context.Context, n *node, ev events) {
 	if err := n.devices.Problem(); err != nil {
 		klog.FromContext(ctx).Error(err, "No device plugin is accepted")
-		ev.node(a.cfg.NodeName, corev1.EventTypeWarning, "InvalidDeviceCheckpoint", err.Error())
+		ev.node(a.cfg.NodeName, "InvalidDeviceCheckpoint", err.Error())
 	}
 }
 

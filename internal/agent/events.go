@@ -19,9 +19,9 @@ func (e events) pod(pod *corev1.Pod, eventType, reason, message string) {
 	e.container(pod, "", eventType, reason, message)
 }
 
-// node records an event about the node. Its reference has the name as UID, which is what kubectl describe looks for.
-func (e events) node(name, eventType, reason, message string) {
-	e.recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}, eventType, reason, message)
+// node records a warning about the node. Its reference has the name as UID, which is what kubectl describe looks for.
+func (e events) node(name, reason, message string) {
+	e.recorder.Event(&corev1.ObjectReference{Kind: "Node", Name: name, UID: types.UID(name)}, corev1.EventTypeWarning, reason, message)
 }
 
 // container records an event about a container of the pod.

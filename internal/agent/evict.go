@@ -124,7 +124,7 @@ func (e *evictor) crossed(ctx context.Context) ([]eviction.Crossing, error) {
 	for i, c := range crossed {
 		acting[i] = c.Threshold.Signal
 		if !slices.Contains(e.acting, c.Threshold.Signal) {
-			e.pods.events.node(e.node, corev1.EventTypeWarning, "EvictionThresholdMet", "Attempting to reclaim "+c.Threshold.Signal.Resource())
+			e.pods.events.node(e.node, "EvictionThresholdMet", "Attempting to reclaim "+c.Threshold.Signal.Resource())
 		}
 	}
 	e.acting = acting

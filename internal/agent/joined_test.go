@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -113,7 +114,7 @@ func TestJoinedNode(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("got it with error %v", err)
+		return fmt.Errorf("it is still there: %w", cmp.Or(err, errors.New("no error")))
 	})
 	awaitNothing(t, m, pod.UID)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/images"
@@ -25,7 +23,7 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 			return disk.Available, disk.Capacity, nil
 		},
 		Warn: func(reason, message string) {
-			n.pods.events.node(a.cfg.NodeName, corev1.EventTypeWarning, reason, message)
+			n.pods.events.node(a.cfg.NodeName, reason, message)
 		},
 	})
 	n.evictor = &evictor{

@@ -3,6 +3,7 @@ package hostile
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -215,7 +216,7 @@ type panicLog struct {
 func watchPanics() *panicLog {
 	l := &panicLog{}
 	utilruntime.PanicHandlers = append(utilruntime.PanicHandlers, func(_ context.Context, p any) {
-		if p == http.ErrAbortHandler {
+		if err, _ := p.(error); errors.Is(err, http.ErrAbortHandler) {
 			return
 		}
 		l.mu.Lock()

@@ -31,8 +31,8 @@ func Measure(dir string) (Space, error) {
 		case err != nil:
 			return err
 		case path == dir:
-			device = uint64(stat.Dev)
-		case uint64(stat.Dev) != device:
+			device = stat.Dev
+		case stat.Dev != device:
 			return fs.SkipDir
 		}
 		if stat.Nlink > 1 && !entry.IsDir() {

@@ -46,8 +46,8 @@ func clusterControllers() []controller {
 		{"certificate-controller", []rbacv1.PolicyRule{
 			may("delete", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests"),
 			may("update").on(groupCertificates, "certificatesigningrequests/status", "certificatesigningrequests/approval"),
-			may("approve", "sign").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"),
-			may("sign").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client"),
+			may("approve", "sign").signers("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"),
+			may("sign").signers("kubernetes.io/kube-apiserver-client"),
 			may("create").on(groupAuthorization, "subjectaccessreviews"),
 			recordEvents(),
 		}},

@@ -71,11 +71,11 @@ func identityRoles() []rbacv1.ClusterRole {
 		clusterRole("system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
 			may("create").on(groupCertificates, "certificatesigningrequests/selfnodeclient")),
 		clusterRole("system:certificates.k8s.io:kube-apiserver-client-approver",
-			may("approve").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client")),
+			may("approve").signers("kubernetes.io/kube-apiserver-client")),
 		clusterRole("system:certificates.k8s.io:kube-apiserver-client-kubelet-approver",
-			may("approve").named(groupCertificates, "signers", "kubernetes.io/kube-apiserver-client-kubelet")),
+			may("approve").signers("kubernetes.io/kube-apiserver-client-kubelet")),
 		clusterRole("system:certificates.k8s.io:kubelet-serving-approver",
-			may("approve").named(groupCertificates, "signers", "kubernetes.io/kubelet-serving")),
+			may("approve").signers("kubernetes.io/kubelet-serving")),
 	}
 }
 

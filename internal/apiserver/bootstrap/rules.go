@@ -36,9 +36,9 @@ func (v verbs) on(group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: v, APIGroups: []string{group}, Resources: resources}
 }
 
-// named makes a rule about single objects.
-func (v verbs) named(group, resource string, names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: v, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+// signers makes a rule about those of that name that sign certificates.
+func (v verbs) signers(names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: v, APIGroups: []string{groupCertificates}, Resources: []string{"signers"}, ResourceNames: names}
 }
 
 // at makes a rule about paths that are not resources.

@@ -96,18 +96,21 @@ func (h *handler) serve(r *http.Request) (any, error) {
 		return nil, apierrors.NewMethodNotSupported(metricsv1beta1.Resource("metrics"), "watch")
 	}
 	_, rest, _ := strings.Cut(r.URL.Path, metricsv1beta1.SchemeGroupVersion.String()+"/")
-	parts := strings.Split(strings.Trim(rest, "/"), "/")
+	return h.answer(r.Context(), strings.Split(strings.Trim(rest, "/"), "/"), selector)
+}
+
+func (h *handler) answer(ctx context.Context, parts []string, selector labels.Selector) (any, error) {
 	switch {
 	case parts[0] == "nodes" && len(parts) == 1:
-		return h.nodes(r.Context(), selector)
+		return h.nodes(ctx, selector)
 	case parts[0] == "nodes" && len(parts) == 2:
-		return h.node(r.Context(), parts[1])
+		return h.node(ctx, parts[1])
 	case parts[0] == "pods" && len(parts) == 1:
-		return h.pods(r.Context(), metav1.NamespaceAll, selector)
+		return h.pods(ctx, metav1.NamespaceAll, selector)
 	case parts[0] == "namespaces" && len(parts) == 3 && parts[2] == "pods":
-		return h.pods(r.Context(), parts[1], selector)
+		return h.pods(ctx, parts[1], selector)
 	case parts[0] == "namespaces" && len(parts) == 4 && parts[2] == "pods":
-		return h.pod(r.Context(), parts[1], parts[3])
+		return h.pod(ctx, parts[1], parts[3])
 	}
 	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", metricsv1beta1.Resource(parts[0]), "", "the server could not find the requested resource", 0, false)
 }

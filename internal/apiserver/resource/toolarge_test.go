@@ -29,7 +29,7 @@ func TestWhatTheDatabaseDoesNotTakeIsTooLarge(t *testing.T) {
 		t.Errorf("%#v is no error of etcd any more", err)
 	}
 	for _, other := range []error{nil, errors.New("x"), refused{codes.Unavailable, "etcdserver: request is too large"}, refused{codes.InvalidArgument, "x"}, status.Error(codes.InvalidArgument, "x")} {
-		if got := judged(other); got != other {
+		if got := judged(other); got != other { //nolint:errorlint // Handed on as it is, not wrapped.
 			t.Errorf("%v became %#v", other, got)
 		}
 	}

@@ -168,7 +168,7 @@ func TestMirrorsWhatAPersonWrote(t *testing.T) {
 	service(e.Client.CoreV1().Services("default").Create(t.Context(), aService("db", nil), metav1.CreateOptions{}))
 	expect(t, e, "written by hand", "db", "192.0.2.1:5432", "192.0.2.1:5432")
 	written.Subsets[0].Addresses[0].IP = "192.0.2.2"
-	written = endpoints(e.Client.CoreV1().Endpoints("default").Update(t.Context(), written, metav1.UpdateOptions{}))
+	endpoints(e.Client.CoreV1().Endpoints("default").Update(t.Context(), written, metav1.UpdateOptions{}))
 	expect(t, e, "changed by hand", "db", "192.0.2.2:5432", "192.0.2.2:5432")
 
 	service(e.Client.CoreV1().Services("default").Patch(t.Context(), "db", types.StrategicMergePatchType, []byte(`{"spec":{"selector":{"app":"db"}}}`), metav1.PatchOptions{}))

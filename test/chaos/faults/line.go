@@ -147,30 +147,30 @@ func (l *Line) write(req *http.Request) (*http.Response, error) {
 		if err := l.touch(req); err != nil {
 			return nil, err
 		}
-		return l.send(req)
-	case fault == 4:
-		if res, err := l.send(req); err != nil || res.StatusCode >= http.StatusBadRequest {
-			return res, err
-		}
-		return refuse(req, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
-	case fault == 5:
-		if _, err := l.send(req); err != nil {
-			return nil, err
-		}
-		return nil, errLost
 	case fault == 6:
 		if err := l.late(req.Context()); err != nil {
 			return nil, err
 		}
-		return l.send(req)
-	case fault == 7:
-		res, err := l.send(req)
-		if err == nil {
-			err = l.late(req.Context())
-		}
-		return res, err
 	}
-	return l.send(req)
+	res, err := l.send(req)
+	if err != nil {
+		return nil, err
+	}
+	return l.answer(req, res, fault)
+}
+
+// answer hands over the answer to a write that was done: late, as another one, or
+// not at all.
+func (l *Line) answer(req *http.Request, res *http.Response, fault int) (*http.Response, error) {
+	switch {
+	case fault == 4 && res.StatusCode < http.StatusBadRequest:
+		return refuse(req, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
+	case fault == 5:
+		return nil, errLost
+	case fault == 7:
+		return res, l.late(req.Context())
+	}
+	return res, nil
 }
 
 // touch changes the object that a request is about to replace.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // State is everything that exists at one moment.
@@ -92,18 +94,25 @@ func (s State) leaks() (out []string) {
 		case p.Spec.NodeName != "" && !nodes[p.Spec.NodeName]:
 			out = append(out, "pod "+p.Name+" is on a node that is gone")
 		}
-		for _, d := range s.Sets {
-			if owner == "" && selects(d, p) {
-				out = append(out, "pod "+p.Name+" was not adopted by "+d.Name)
-			}
-			if owner == d.UID && !selects(d, p) {
-				out = append(out, "pod "+p.Name+" was not released by "+d.Name)
-			}
-		}
+		out = append(out, s.unclaimed(p)...)
 	}
 	for _, r := range s.Revisions {
 		if owner := ownerOf(r); owner != "" && !sets[owner] {
 			out = append(out, "revision "+r.Name+" belongs to a DaemonSet that is gone")
+		}
+	}
+	return out
+}
+
+// unclaimed tells which DaemonSets should have taken the pod, or let it go.
+func (s State) unclaimed(p *corev1.Pod) (out []string) {
+	owner := ownerOf(p)
+	for _, d := range s.Sets {
+		if owner == "" && selects(d, p) {
+			out = append(out, "pod "+p.Name+" was not adopted by "+d.Name)
+		}
+		if owner == d.UID && !selects(d, p) {
+			out = append(out, "pod "+p.Name+" was not released by "+d.Name)
 		}
 	}
 	return out
@@ -212,12 +221,7 @@ func numbers(s appsv1.DaemonSetStatus) string {
 // revisions judges the revisions of a DaemonSet and returns the current one's hash.
 func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	var newest *appsv1.ControllerRevision
-	used := map[string]bool{}
-	for _, p := range s.Pods {
-		if ownerOf(p) == d.UID {
-			used[hashOf(p)] = true
-		}
-	}
+	used := s.hashesOf(d)
 	spare, same, twin := 0, 0, ""
 	for _, r := range s.Revisions {
 		if ownerOf(r) != d.UID {
@@ -252,10 +256,21 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	if same > 1 {
 		out = append(out, fmt.Sprintf("has %d revisions of its template", same))
 	}
-	if limit := d.Spec.RevisionHistoryLimit; limit != nil && spare > int(*limit) {
-		out = append(out, fmt.Sprintf("keeps %d old revisions that no pod has, its limit is %d", spare, *limit))
+	if limit := int(ptr.Deref(d.Spec.RevisionHistoryLimit, math.MaxInt32)); spare > limit {
+		out = append(out, fmt.Sprintf("keeps %d old revisions that no pod has, its limit is %d", spare, limit))
 	}
 	return hashOf(newest), out
+}
+
+// hashesOf are the revisions that pods of a DaemonSet have.
+func (s State) hashesOf(d *appsv1.DaemonSet) map[string]bool {
+	used := map[string]bool{}
+	for _, p := range s.Pods {
+		if ownerOf(p) == d.UID {
+			used[hashOf(p)] = true
+		}
+	}
+	return used
 }
 
 func markOfRevision(r *appsv1.ControllerRevision) string {

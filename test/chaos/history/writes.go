@@ -70,19 +70,8 @@ func checkWrites(r Record, tracks map[types.UID]*track) (found []Violation) {
 		if !w.Acknowledged {
 			continue
 		}
-		t := tracks[w.UID]
-		switch {
-		case t == nil:
-			report(w.Revision, w.UID, "%s %s was acknowledged and is not in the history", w.Kind, w.Name)
-		case w.Delete && t.gone == 0 && t.last().GetDeletionTimestamp() == nil:
-			report(w.Revision, w.UID, "the deletion of %s %s was acknowledged, and it was never deleted", w.Kind, w.Name)
-		case w.Delete:
-		case t.gone != 0 && w.Revision == t.versions[len(t.versions)-1].from:
-			// A change of an object that only waits to go takes it away.
-		default:
-			if o := t.at(w.Revision); o == nil || Wish(o) != w.Wish {
-				report(w.Revision, w.UID, "a change of %s %s was acknowledged as %s, and the history has %s", w.Kind, w.Name, w.Wish, wishOf(o))
-			}
+		if text := missing(w, tracks[w.UID]); text != "" {
+			report(w.Revision, w.UID, "%s", text)
 		}
 	}
 	for _, t := range inOrder(tracks) {
@@ -100,6 +89,24 @@ func checkWrites(r Record, tracks map[types.UID]*track) (found []Violation) {
 		}
 	}
 	return found
+}
+
+// missing says what an object's history lacks of an acknowledged write, or nothing.
+func missing(w Write, t *track) string {
+	switch {
+	case t == nil:
+		return fmt.Sprintf("%s %s was acknowledged and is not in the history", w.Kind, w.Name)
+	case w.Delete && t.gone == 0 && t.last().GetDeletionTimestamp() == nil:
+		return fmt.Sprintf("the deletion of %s %s was acknowledged, and it was never deleted", w.Kind, w.Name)
+	case w.Delete:
+		return ""
+	case t.gone != 0 && w.Revision == t.versions[len(t.versions)-1].from:
+		return "" // A change of an object that only waits to go takes it away.
+	}
+	if o := t.at(w.Revision); o == nil || Wish(o) != w.Wish {
+		return fmt.Sprintf("a change of %s %s was acknowledged as %s, and the history has %s", w.Kind, w.Name, w.Wish, wishOf(o))
+	}
+	return ""
 }
 
 func wishOf(o metav1.Object) string {
