@@ -316,10 +316,12 @@ func (j *judgement) tooMany(p *trackedPod) bool {
 func (j *judgement) rollout() {
 	switch {
 	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1:
+	case j.newLive == 1 && !j.surge:
+	case j.newLive == 1 && j.isUp(j.oldestNew):
+		j.remove(j.oldestOld, ReasonSurgeDone)
+	case j.newLive == 1 && j.lost():
+		j.sunset()
 	case j.newLive == 1:
-		if j.surge && j.isUp(j.oldestNew) {
-			j.remove(j.oldestOld, ReasonSurgeDone)
-		}
 	case j.surge:
 		j.surgeRollout()
 	case j.isUp(j.oldestOld):
@@ -343,9 +345,17 @@ func (j *judgement) surgeRollout() {
 		j.verdict.work = workSurge
 	case wanted: // also what got no answer, and so uses the budget already
 		j.verdict.work = workCreate
+	default:
+		j.sunset()
+	}
+}
+
+// sunset lets the old pod of a node that is no longer wanted go.
+func (j *judgement) sunset() {
+	switch {
 	case j.isUp(j.oldestOld):
 		j.verdict.work = workSunset
-	case available:
+	case j.isAvailable(j.oldestOld):
 		j.remove(j.oldestOld, ReasonSunset)
 	default:
 		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
