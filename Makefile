@@ -44,9 +44,11 @@ down: ## Stop the cluster and remove it from this machine.
 test: deps build ## Run every test.
 	@hack/test.sh
 
+NODES ?= 1000
+
 .PHONY: bench
-bench: build ## Measure with simulated nodes and print a table.
-	@$(GO) run ./test/scale
+bench: build ## Measure with simulated nodes and print a table (NODES=1000,5000).
+	@$(GO) run ./test/scale -nodes $(NODES)
 
 SEED   ?= 1
 ROUNDS ?= 20
