@@ -357,8 +357,8 @@ func (n *node) sweep(ctx context.Context) {
 		return
 	case <-n.pods.startedC:
 	}
-	n.devices.Sweep(n.pods.has)
-	err := errors.Join(n.volumes.Sweep(ctx, n.pods.has), n.runtime.Sweep(n.pods.has))
+	n.devices.Sweep(n.pods.remains)
+	err := errors.Join(n.volumes.Sweep(ctx, n.pods.remains), n.runtime.Sweep(n.pods.remains))
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Could not clear up after pods of an earlier run")
 	}

@@ -59,7 +59,7 @@ func (n *node) sweepDrivers(ctx context.Context) {
 	case <-n.pods.startedC:
 	}
 	for {
-		err := n.drivers.Sweep(ctx, n.pods.has)
+		err := n.drivers.Sweep(ctx, n.pods.remains)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

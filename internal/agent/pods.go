@@ -175,6 +175,14 @@ func (p *pods) has(uid types.UID) bool {
 	return ok
 }
 
+// remains says whether the pod has a worker, or had something in the runtime at the last look. What it uses is not to be taken from it.
+func (p *pods) remains(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.workers[uid]
+	return ok || slices.ContainsFunc(p.listed, func(ref cri.PodRef) bool { return ref.UID == uid })
+}
+
 // RuntimeFailed says so once, until the runtime can be read again.
 func (p *pods) RuntimeFailed(err error) {
 	p.mu.Lock()

@@ -194,6 +194,9 @@ func TestOrphanIsRemovedAtTheSecondLook(t *testing.T) {
 	if p.has("old") {
 		t.Error("a pod was taken for an orphan at the first look")
 	}
+	if !p.remains("old") || p.remains("older") {
+		t.Errorf("before the second look, what is cleared away is not what was left by pods that the runtime has no more: %t, %t", p.remains("old"), p.remains("older"))
+	}
 	p.RuntimeListed(list)
 	r.await(t, "kill c", "stop s", "remove c", "remove s", "clean old")
 }
