@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -23,6 +24,9 @@ import (
 
 // dataFile holds, beside a volume, what is needed to give it back.
 const dataFile = "vol_data.json"
+
+// newFile is dataFile while it is written.
+const newFile = dataFile + ".new"
 
 // volumeData is the content of dataFile, as the kubelet's.
 type volumeData struct {
@@ -175,8 +179,28 @@ func write(dir string, data volumeData) error {
 		return fmt.Errorf("note whose volume it is: %w", err)
 	}
 	file := filepath.Join(dir, dataFile)
-	if err := errors.Join(os.WriteFile(file+".new", text, 0o600), os.Rename(file+".new", file)); err != nil {
+	if was, err := os.ReadFile(file); err == nil && bytes.Equal(was, text) {
+		return nil
+	}
+	if err := replaceFile(file, text); err != nil {
 		return fmt.Errorf("note whose volume it is: %w", err)
+	}
+	return nil
+}
+
+// replaceFile puts the content where the file is, or leaves what is there. An agent that dies meanwhile leaves newFile.
+func replaceFile(path string, content []byte) error {
+	fresh := filepath.Join(filepath.Dir(path), newFile)
+	f, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(fresh, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(fresh))
 	}
 	return nil
 }
@@ -213,7 +237,7 @@ func (d *Drivers) giveBack(ctx context.Context, uid types.UID, volume string) er
 	dir := filepath.Dir(target)
 	text, err := os.ReadFile(filepath.Join(dir, dataFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.Remove(dir) // nothing was asked of a driver
+		return removeEach(filepath.Join(dir, newFile), dir) // nothing was asked of a driver
 	}
 	if err != nil {
 		return err
@@ -233,7 +257,12 @@ func (d *Drivers) giveBack(ctx context.Context, uid types.UID, volume string) er
 		return err
 	}
 	// Never deeper: what is still mounted there is not this node's to delete.
-	for _, path := range []string{target, filepath.Join(dir, dataFile), dir} {
+	return removeEach(target, filepath.Join(dir, newFile), filepath.Join(dir, dataFile), dir)
+}
+
+// removeEach removes files and empty folders up to the first that it cannot.
+func removeEach(paths ...string) error {
+	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
