@@ -137,6 +137,13 @@ func decode(raw []byte) (checkpointData, error) {
 
 func (m *Manager) checkpointPath() string { return filepath.Join(m.cfg.Dir, checkpointName) }
 
+// saveNow brings the checkpoint up to date before anybody relies on it.
+func (m *Manager) saveNow() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.save()
+}
+
 // save brings the checkpoint up to date. The caller holds mu.
 func (m *Manager) save() error {
 	raw, err := encode(m.ledger)

@@ -51,6 +51,9 @@ func (m *Manager) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	if len(grants) == 0 {
 		return Options{}, nil
 	}
+	if err := m.saveNow(); err != nil { // the last time may have failed
+		return Options{}, err
+	}
 	var out Options
 	for i := range grants {
 		if err := m.prepare(ctx, &grants[i]); err != nil {
@@ -68,8 +71,8 @@ func (m *Manager) missing(pod *corev1.Pod, needs []ledger.Need) []ledger.Need {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.DeleteFunc(needs, func(n ledger.Need) bool {
-		_, has := m.ledger.Get(pod.UID, n.Container, n.Resource)
-		return has
+		g, has := m.ledger.Get(pod.UID, n.Container, n.Resource)
+		return has && g.Answer != nil
 	})
 }
 

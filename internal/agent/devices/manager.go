@@ -140,9 +140,7 @@ func (m *Manager) allocate(ctx context.Context, pod *corev1.Pod, needs []ledger.
 			return err
 		}
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.save()
+	return m.saveNow()
 }
 
 // give sees to it that the container has what it needs. The devices are the pod's while the plugin is asked.
@@ -165,11 +163,13 @@ func (m *Manager) give(ctx context.Context, pod *corev1.Pod, n ledger.Need) erro
 	grant := ledger.Grant{Pod: pod.UID, Container: n.Container, Resource: n.Resource, Devices: choice.Pick(preferred)}
 	m.ledger.Put(grant)
 	m.mu.Unlock()
-	if grant.Answer, err = p.allocate(ctx, grant.Devices); err != nil {
-		return err
-	}
+	grant.Answer, err = p.allocate(ctx, grant.Devices)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err != nil {
+		m.ledger.Drop(grant)
+		return err
+	}
 	m.ledger.Put(grant)
 	return nil
 }

@@ -218,6 +218,43 @@ func TestAPodsDevices(t *testing.T) {
 	}
 }
 
+// The pod came before its resource was a device plugin's, so its container asks when it starts.
+func TestAContainerNeverStartsWithoutItsDevices(t *testing.T) {
+	b := newBench(t, t.TempDir())
+	p := &testPlugin{refuse: errors.New("broken glass")}
+	b.with(p, "w0")
+	pod := podOf("one", "1")
+	for range 2 {
+		if options, err := b.Container(t.Context(), pod, &pod.Spec.Containers[0]); err == nil || !strings.Contains(err.Error(), "broken glass") {
+			t.Fatalf("the plugin refuses, and the container gets %+v, %v", options, err)
+		}
+	}
+	if held := b.Held("one"); len(held) != 0 {
+		t.Errorf("the pod has %v, which it was refused", held)
+	}
+	p.refuse = nil
+	if err := os.Remove(b.checkpointPath()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(b.checkpointPath(), 0o700); err != nil { // nothing can be saved
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := b.Container(t.Context(), pod, &pod.Spec.Containers[0]); err == nil || !strings.Contains(err.Error(), "write down which devices pods have") {
+			t.Fatalf("a container that nobody will know to have its devices: %v", err)
+		}
+	}
+	if err := os.Remove(b.checkpointPath()); err != nil {
+		t.Fatal(err)
+	}
+	if options, err := b.Container(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || fmt.Sprint(options.Env) != "[{WIDGETS w0}]" {
+		t.Errorf("the container gets %+v, %v", options, err)
+	}
+	if saved, err := os.ReadFile(b.checkpointPath()); err != nil || !strings.Contains(string(saved), `"PodUID":"one"`) {
+		t.Errorf("saved is %s, %v", saved, err)
+	}
+}
+
 func TestThePluginGoesAway(t *testing.T) {
 	b := newBench(t, t.TempDir())
 	p := &testPlugin{}

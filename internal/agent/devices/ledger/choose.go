@@ -58,11 +58,15 @@ type Choice struct {
 	Amount     int
 }
 
-// Choose says what the pod's container can be given. The error says to the user why it cannot be given what it needs.
+// Choose says what the pod's container can be given. A grant that the plugin did not confirm is none, and given up. The error says to
+// the user why the container cannot be given what it needs.
 func (l *Ledger) Choose(pod types.UID, n Need) (Choice, error) {
 	r := l.resources[n.Resource]
 	if had, ok := l.Get(pod, n.Container, n.Resource); ok {
-		return l.again(r, pod, n, had)
+		if had.Answer != nil {
+			return l.again(r, pod, n, had)
+		}
+		l.Drop(had)
 	}
 	switch {
 	case r == nil || r.devices == nil || !r.lost.IsZero():

@@ -25,7 +25,7 @@ type Grant struct {
 	Container, Resource string
 	// Devices are in the order in which they were given.
 	Devices []string
-	// Answer is what the plugin said about how to use them, as it came.
+	// Answer is what the plugin said about how to use them, as it came; nil while it has not said anything.
 	Answer []byte
 }
 
@@ -189,6 +189,9 @@ func (l *Ledger) Free(pod types.UID) bool {
 	}
 	return len(grants) > 0
 }
+
+// Drop takes back one grant.
+func (l *Ledger) Drop(g Grant) { l.drop(g.key()) }
 
 // Get is what the container has of the resource.
 func (l *Ledger) Get(pod types.UID, container, resource string) (Grant, bool) {

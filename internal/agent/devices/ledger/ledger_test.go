@@ -35,6 +35,13 @@ func has(pod, container string, ids ...string) Grant {
 	return Grant{Pod: types.UID(pod), Container: container, Resource: widget, Devices: ids, Answer: []byte{}}
 }
 
+// promised is a grant that the plugin did not confirm.
+func promised(pod, container string, ids ...string) Grant {
+	g := has(pod, container, ids...)
+	g.Answer = nil
+	return g
+}
+
 func TestChoose(t *testing.T) {
 	need := func(amount int, reusable ...string) Need {
 		return Need{Container: "c", Resource: widget, Amount: amount, Reusable: reusable}
@@ -64,6 +71,7 @@ func TestChoose(t *testing.T) {
 			need(1, "init"), "w2", ""},
 		{"no more than is needed is had again", func() *Ledger { return listed(3) }, []Grant{has("pod", "init", "w0", "w1")}, need(1, "init"), "w0", ""},
 		{"given before", func() *Ledger { return listed(3) }, []Grant{has("pod", "c", "w1")}, need(1), "", ""},
+		{"promised before, and never confirmed", func() *Ledger { return listed(1) }, []Grant{promised("pod", "c", "w0")}, need(1), "w0", ""},
 		{"given before, and the plugin is still to come", New, []Grant{has("pod", "c", "w1")}, need(1), "", ""},
 		{"given before, and now sick", func() *Ledger { return listed(1, "w1") }, []Grant{has("pod", "c", "w1")}, need(1), "",
 			"previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/widget"},
@@ -208,7 +216,7 @@ func admit(t *rapid.T, l *Ledger, pod types.UID) bool {
 				t.Fatalf("device %s is given and not healthy", id)
 			}
 		}
-		l.Put(Grant{Pod: pod, Container: n.Container, Resource: widget, Devices: ids})
+		l.Put(Grant{Pod: pod, Container: n.Container, Resource: widget, Devices: ids, Answer: []byte{}})
 	}
 	return true
 }
