@@ -11,11 +11,14 @@ import (
 
 	csiapi "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 )
 
@@ -156,6 +159,42 @@ func TestAVolumeThatAPodAsksFor(t *testing.T) {
 	}
 	if err := again.TearDown(t.Context(), "one"); err != nil {
 		t.Errorf("a pod without volumes: %v", err)
+	}
+}
+
+// Tokens go where the driver looks for them, and nowhere else: what it is told of a volume ends up in logs.
+func TestTokensGoWhereTheDriverWants(t *testing.T) {
+	for _, test := range []struct{ inSecrets, ownSecret bool }{{false, true}, {true, true}, {true, false}} {
+		o := object(storagev1.VolumeLifecycleEphemeral)
+		o.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault"}}
+		o.Spec.ServiceAccountTokenInSecrets = ptr.To(test.inSecrets)
+		d, driver := newDrivers(t, o), &testDriver{id: "id-1"}
+		d.cfg.Client.(*fake.Clientset).PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			request := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenRequest)
+			return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: "for-" + request.Spec.Audiences[0]}}, nil
+		})
+		if err := d.Register(t.Context(), name, driver.start(t), []string{"1.0.0"}); err != nil {
+			t.Fatal(err)
+		}
+		pod := podWith("one")
+		if !test.ownSecret {
+			pod.Spec.Volumes[0].CSI.NodePublishSecretRef = nil
+		}
+		if err := d.SetUp(t.Context(), pod, &pod.Spec.Volumes[0]); err != nil {
+			t.Fatal(err)
+		}
+		const key, want = "csi.storage.k8s.io/serviceAccount.tokens", `{"vault":{"token":"for-vault","expirationTimestamp":null}}`
+		r := driver.publish[0]
+		there, elsewhere := r.VolumeContext, r.Secrets
+		if test.inSecrets {
+			there, elsewhere = r.Secrets, r.VolumeContext
+		}
+		if _, twice := elsewhere[key]; there[key] != want || twice {
+			t.Errorf("%+v: the driver is told %v, with secrets %v", test, r.VolumeContext, r.Secrets)
+		}
+		if (r.Secrets["key"] == "value") != test.ownSecret {
+			t.Errorf("%+v: the secrets are %v", test, r.Secrets)
+		}
 	}
 }
 

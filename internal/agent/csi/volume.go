@@ -68,11 +68,15 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	}
 	defer conn.conn.Close()
 	told := attributes(pod, source, wishes)
-	if err := d.addTokens(ctx, pod, wishes, told); err != nil {
-		return err
-	}
 	secrets, err := d.secrets(ctx, pod, source)
 	if err != nil {
+		return err
+	}
+	tokensTo := told
+	if is(wishes.ServiceAccountTokenInSecrets) {
+		tokensTo = secrets
+	}
+	if err := d.addTokens(ctx, pod, wishes, tokensTo); err != nil {
 		return err
 	}
 	data := volumeData{source.Driver, handle(pod.UID, volume.Name), volume.Name, d.cfg.NodeName, string(storagev1.VolumeLifecycleEphemeral)}
@@ -129,8 +133,11 @@ func attributes(pod *corev1.Pod, source *corev1.CSIVolumeSource, wishes *storage
 
 func is(wish *bool) bool { return wish != nil && *wish }
 
+// tokensKey is where a driver finds the tokens of the pod's account.
+const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
+
 // addTokens adds tokens of the pod's account for whom the driver speaks to.
-func (d *Drivers) addTokens(ctx context.Context, pod *corev1.Pod, wishes *storagev1.CSIDriverSpec, told map[string]string) error {
+func (d *Drivers) addTokens(ctx context.Context, pod *corev1.Pod, wishes *storagev1.CSIDriverSpec, to map[string]string) error {
 	if len(wishes.TokenRequests) == 0 {
 		return nil
 	}
@@ -151,13 +158,14 @@ func (d *Drivers) addTokens(ctx context.Context, pod *corev1.Pod, wishes *storag
 	if err != nil {
 		return fmt.Errorf("pass on tokens: %w", err)
 	}
-	told["csi.storage.k8s.io/serviceAccount.tokens"] = string(text)
+	to[tokensKey] = string(text)
 	return nil
 }
 
+// secrets is what the pod says that the driver may know; never nil without an error.
 func (d *Drivers) secrets(ctx context.Context, pod *corev1.Pod, source *corev1.CSIVolumeSource) (map[string]string, error) {
 	if source.NodePublishSecretRef == nil {
-		return nil, nil
+		return map[string]string{}, nil
 	}
 	secret, err := d.cfg.Client.CoreV1().Secrets(pod.Namespace).Get(ctx, source.NodePublishSecretRef.Name, metav1.GetOptions{})
 	if err != nil {
