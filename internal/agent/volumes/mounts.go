@@ -19,7 +19,7 @@ type Mount struct {
 	ContainerPath string
 	// HostPath is the file or directory of this node to mount there.
 	HostPath string
-	// ReadOnly is true when the container asked for it and for content that the node writes (config maps and the like).
+	// ReadOnly is true when the container or the volume asked for it and for content that the node writes (config maps and the like).
 	ReadOnly bool
 	// Propagation is None when the container doesn't say.
 	Propagation corev1.MountPropagationMode
@@ -56,7 +56,7 @@ func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int)
 	}
 	mount := Mount{
 		Name: from.Name, ContainerPath: from.MountPath, HostPath: m.path(pod, volume),
-		ReadOnly:    from.ReadOnly || isContent(volume),
+		ReadOnly:    from.ReadOnly || isContent(volume) || volume.CSI != nil && volume.CSI.ReadOnly != nil && *volume.CSI.ReadOnly,
 		Propagation: corev1.MountPropagationNone,
 	}
 	if !path.IsAbs(mount.ContainerPath) {
