@@ -1,6 +1,7 @@
 package csi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -14,6 +15,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,12 +31,13 @@ const name = "secrets.example.com"
 type testDriver struct {
 	csiapi.UnimplementedNodeServer
 	id      string
+	segment string // in place of example.com/zone
 	publish []*csiapi.NodePublishVolumeRequest
 	refuse  error
 }
 
 func (d *testDriver) NodeGetInfo(context.Context, *csiapi.NodeGetInfoRequest) (*csiapi.NodeGetInfoResponse, error) {
-	return &csiapi.NodeGetInfoResponse{NodeId: d.id, MaxVolumesPerNode: 3, AccessibleTopology: &csiapi.Topology{Segments: map[string]string{"example.com/zone": "z1"}}}, nil
+	return &csiapi.NodeGetInfoResponse{NodeId: d.id, MaxVolumesPerNode: 3, AccessibleTopology: &csiapi.Topology{Segments: map[string]string{cmp.Or(d.segment, "example.com/zone"): "z1"}}}, nil
 }
 
 func (d *testDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePublishVolumeRequest) (*csiapi.NodePublishVolumeResponse, error) {
@@ -117,6 +121,71 @@ func TestADriverComesAndGoes(t *testing.T) {
 	driver.id = ""
 	if err := d.Register(t.Context(), name, socket, []string{"1.0.0"}); err == nil || !strings.Contains(err.Error(), "no ID for the node") {
 		t.Errorf("a driver without an ID: %v", err)
+	}
+}
+
+// refuseChanges has the API refuse, as it does, another entry in place of one of the same name.
+func refuseChanges(d *Drivers) {
+	client := d.cfg.Client.(*fake.Clientset)
+	client.PrependReactor("update", "csinodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		object, err := client.Tracker().Get(action.GetResource(), "", "n1")
+		if err != nil {
+			return true, nil, err
+		}
+		for _, was := range object.(*storagev1.CSINode).Spec.Drivers {
+			for _, is := range action.(clienttesting.UpdateAction).GetObject().(*storagev1.CSINode).Spec.Drivers {
+				if is.Name == was.Name && !equality.Semantic.DeepEqual(is, was) {
+					return true, nil, apierrors.NewInvalid(storagev1.SchemeGroupVersion.WithKind("CSINode").GroupKind(), "n1", nil)
+				}
+			}
+		}
+		return false, nil, nil
+	})
+}
+
+func TestADriverComesBackDifferent(t *testing.T) {
+	d, driver, other := newDrivers(t), &testDriver{id: "id-1"}, &testDriver{id: "id-o"}
+	refuseChanges(d)
+	socket := driver.start(t)
+	if err := d.Register(t.Context(), "other.example.com", other.start(t), []string{"1.0.0"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ id, segment, want string }{
+		{"id-1", "", `id-1 [example.com/zone] 3; u1 {"other.example.com":"id-o","secrets.example.com":"id-1"} z1`},
+		{"id-1", "example.com/rack", `id-1 [example.com/rack] 3; u1 {"other.example.com":"id-o","secrets.example.com":"id-1"} z1`},
+		{"id-2", "example.com/rack", `id-2 [example.com/rack] 3; u1 {"other.example.com":"id-o","secrets.example.com":"id-2"} z1`},
+	} {
+		driver.id, driver.segment = test.id, test.segment
+		if err := d.Register(t.Context(), name, socket, []string{"1.0.0"}); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := state(t, d), "other.example.com id-o [example.com/zone] 3; secrets.example.com "+test.want; got != want {
+			t.Errorf("the API says %s, want %s", got, want)
+		}
+	}
+}
+
+// The labels of a node may be the administrator's or another driver's.
+func TestADriverMayNotMoveTheNode(t *testing.T) {
+	d, driver := newDrivers(t), &testDriver{id: "id-1"}
+	nodes := d.cfg.Client.CoreV1().Nodes()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", Labels: map[string]string{"example.com/zone": "z9"}}}
+	if _, err := nodes.Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `detected topology value collision: driver reported "example.com/zone":"z1" but existing label is "example.com/zone":"z9"`
+	if err := d.Register(t.Context(), name, driver.start(t), []string{"1.0.0"}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	node, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if node.Labels["example.com/zone"] != "z9" || node.Annotations[nodeIDAnnotation] != "" {
+		t.Errorf("the node has labels %v and annotations %v", node.Labels, node.Annotations)
+	}
+	if _, err := d.find(name); err == nil {
+		t.Error("the driver is registered all the same")
 	}
 }
 

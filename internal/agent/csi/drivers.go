@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,8 +152,8 @@ func (d *Drivers) updateNode(ctx context.Context, change func(*storagev1.CSINode
 		change(n)
 		_, err = nodes.Update(ctx, n, metav1.UpdateOptions{})
 		if apierrors.IsInvalid(err) {
-			// A driver that calls the node something else now: its old entry must go first.
-			return d.replaceNode(ctx, n)
+			// A driver that calls the node, or where it is, something else now: its old entry must go first.
+			return d.replaceNode(ctx, change)
 		}
 		return err
 	})
@@ -175,22 +176,25 @@ func (d *Drivers) createNode(ctx context.Context, change func(*storagev1.CSINode
 	return err
 }
 
-// replaceNode writes the changed list in two steps: first without the entries that are different, then with them.
-func (d *Drivers) replaceNode(ctx context.Context, changed *storagev1.CSINode) error {
+// replaceNode makes the change in two steps: first the entries go that it makes different, then it is made.
+func (d *Drivers) replaceNode(ctx context.Context, change func(*storagev1.CSINode)) error {
 	nodes := d.cfg.Client.StorageV1().CSINodes()
-	now, err := nodes.Get(ctx, d.cfg.NodeName, metav1.GetOptions{})
+	n, err := nodes.Get(ctx, d.cfg.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	now.Spec.Drivers = slices.DeleteFunc(now.Spec.Drivers, func(was storagev1.CSINodeDriver) bool {
-		return slices.ContainsFunc(changed.Spec.Drivers, func(is storagev1.CSINodeDriver) bool { return is.Name == was.Name && is.NodeID != was.NodeID })
+	changed := n.DeepCopy()
+	change(changed)
+	n.Spec.Drivers = slices.DeleteFunc(n.Spec.Drivers, func(was storagev1.CSINodeDriver) bool {
+		return slices.ContainsFunc(changed.Spec.Drivers, func(is storagev1.CSINodeDriver) bool {
+			return is.Name == was.Name && !equality.Semantic.DeepEqual(is, was)
+		})
 	})
-	now, err = nodes.Update(ctx, now, metav1.UpdateOptions{})
-	if err != nil {
+	if n, err = nodes.Update(ctx, n, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
-	now.Spec.Drivers = changed.Spec.Drivers
-	_, err = nodes.Update(ctx, now, metav1.UpdateOptions{})
+	change(n)
+	_, err = nodes.Update(ctx, n, metav1.UpdateOptions{})
 	return err
 }
 
@@ -206,7 +210,12 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 			return fmt.Errorf("annotation %s of node %s: %w", nodeIDAnnotation, node.Name, err)
 		}
 	}
-	if ids[name] == info.GetNodeId() && holds(node.Labels, info.GetAccessibleTopology().GetSegments()) {
+	segments := info.GetAccessibleTopology().GetSegments()
+	missing, err := compare(node.Labels, segments)
+	if err != nil {
+		return fmt.Errorf("tell of storage driver %s on node %s: %w", name, node.Name, err)
+	}
+	if ids[name] == info.GetNodeId() && !missing {
 		return nil
 	}
 	if delete(ids, name); info != nil {
@@ -221,7 +230,7 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 		value = string(text)
 	}
 	metadata := map[string]any{"annotations": map[string]any{nodeIDAnnotation: value}}
-	if segments := info.GetAccessibleTopology().GetSegments(); len(segments) > 0 {
+	if missing {
 		metadata["labels"] = segments
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
@@ -234,11 +243,15 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 	return nil
 }
 
-func holds(have, want map[string]string) bool {
-	for name, value := range want {
-		if have[name] != value {
-			return false
+// compare says whether labels are missing that a driver's topology asks for. One with another value is an error: others rely on it.
+func compare(labels, topology map[string]string) (missing bool, err error) {
+	for _, key := range slices.Sorted(maps.Keys(topology)) {
+		switch is, ok := labels[key]; {
+		case !ok:
+			missing = true
+		case is != topology[key]:
+			return false, fmt.Errorf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", key, topology[key], key, is)
 		}
 	}
-	return true
+	return missing, nil
 }
