@@ -94,6 +94,7 @@ func byNode(l *ledger.Ledger, g *ledger.Grant) map[int64][]string {
 // load reads the checkpoint; a node that has none starts with empty books.
 func (m *Manager) load() error {
 	raw, err := os.ReadFile(m.checkpointPath())
+	m.forgot = true
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -115,6 +116,7 @@ func (m *Manager) load() error {
 		}
 		m.ledger.Put(g)
 	}
+	m.forgot = false
 	return nil
 }
 

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,8 @@ type Manager struct {
 	cfg Config
 	// broken is why nothing is known about what pods have; nil if it is known.
 	broken error
+	// forgot says that nobody knows either which resources the node had.
+	forgot bool
 
 	mu      sync.Mutex
 	ledger  *ledger.Ledger
@@ -50,6 +53,24 @@ func New(cfg Config) *Manager {
 
 // Problem is why no device can be given to a pod; nil if devices can be.
 func (m *Manager) Problem() error { return m.broken }
+
+// Forgot says that nothing is known of an earlier life of the agent: what others heard of the node's devices then is not true any more.
+func (m *Manager) Forgot() bool { return m.forgot }
+
+// Remember notes that the others know by now: another life of the agent begins with what there is from now on. What cannot be read
+// stays, and stays forgotten.
+func (m *Manager) Remember() {
+	if m.broken != nil {
+		return
+	}
+	err := os.MkdirAll(m.cfg.Dir, 0o750)
+	if err == nil {
+		err = m.saveNow()
+	}
+	if err != nil {
+		klog.Background().Error(err, "Could not save which devices are there")
+	}
+}
 
 // Provides says whether the resource is one of device plugins.
 func (m *Manager) Provides(name corev1.ResourceName) bool {

@@ -274,6 +274,13 @@ func TestThePluginGoesAway(t *testing.T) {
 func TestTheAgentStartsAnew(t *testing.T) {
 	dir := t.TempDir()
 	first := newBench(t, dir)
+	if !first.Forgot() {
+		t.Error("a node without a checkpoint knows its devices")
+	}
+	first.Remember()
+	if New(first.cfg).Forgot() {
+		t.Error("it is not remembered that what was forgotten was told")
+	}
 	first.with(&testPlugin{}, "w0", "w1")
 	pod := podOf("one", "1")
 	if err := first.Admit(t.Context(), pod); err != nil {
@@ -317,6 +324,9 @@ func TestABrokenCheckpointStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := newBench(t, dir)
+			if b.Remember(); !b.Forgot() {
+				t.Error("the devices of before are known")
+			}
 			pod := podOf("one", "1")
 			_, starting := b.Container(t.Context(), pod, &pod.Spec.Containers[0])
 			for what, err := range map[string]error{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
@@ -31,6 +32,8 @@ type facts struct {
 	pressures []corev1.NodeConditionType
 	// devices and usableDevices are the resources of device plugins.
 	devices, usableDevices corev1.ResourceList
+	// forgotten says that what the Node says of resources in a domain of their own is of plugins that nobody knows any more.
+	forgotten bool
 	// shuttingDown says that the node ends its pods.
 	shuttingDown bool
 	network      *Condition // nil while nothing is to be said about it
@@ -40,7 +43,7 @@ type facts struct {
 func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeStatus {
 	status := *old.DeepCopy()
 	status.Addresses = addresses(c.NodeIPs, c.Hostname)
-	status.Capacity = withForeign(f.machine.capacity, old.Capacity)
+	status.Capacity = withForeign(f.machine.capacity, old.Capacity, f.forgotten)
 	maps.Copy(status.Capacity, f.devices)
 	status.Allocatable = c.allocatable(status.Capacity)
 	maps.Copy(status.Allocatable, f.usableDevices)
@@ -67,13 +70,18 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 	return status
 }
 
-// withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their own.
-func withForeign(own, old corev1.ResourceList) corev1.ResourceList {
+// withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their own. With
+// forgotten it has none of those outside Kubernetes' domain until somebody says so anew.
+func withForeign(own, old corev1.ResourceList, forgotten bool) corev1.ResourceList {
 	out := own.DeepCopy()
 	for name, amount := range old {
-		if _, ok := out[name]; !ok && strings.Contains(string(name), "/") {
-			out[name] = amount
+		if _, ok := out[name]; ok || !strings.Contains(string(name), "/") {
+			continue
 		}
+		if forgotten && !strings.Contains(string(name), "kubernetes.io/") {
+			amount = resource.Quantity{Format: amount.Format}
+		}
+		out[name] = amount
 	}
 	return out
 }

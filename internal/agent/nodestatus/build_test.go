@@ -253,6 +253,11 @@ func TestResourcesOfOthers(t *testing.T) {
 			t.Errorf("got %v, want %v", *list, want)
 		}
 	}
+	f.forgotten, old.Capacity["kubernetes.io/foreign"] = true, amount(5)
+	want := corev1.ResourceList{"memory": amount(4), "example.com/by-hand": amount(0), "example.com/widget": amount(3), "kubernetes.io/foreign": amount(5)}
+	if got := build(Config{}, old, f, time.Unix(1, 0)); !equality.Semantic.DeepEqual(got.Capacity, want) {
+		t.Errorf("of a life that is forgotten remain %v, want %v", got.Capacity, want)
+	}
 	if len(f.machine.capacity) != 1 {
 		t.Error("the machine's facts were changed")
 	}

@@ -37,6 +37,10 @@ type Config struct {
 	Network func() (Condition, bool)
 	// Devices counts what device plugins offer: how much there is of each resource, and how much of that pods can have; nil for none.
 	Devices func() (capacity, allocatable corev1.ResourceList)
+	// DevicesForgotten says that nobody knows which devices the node had in an earlier life: the first status sets the amounts of
+	// resources that the Node has of then to zero. DevicesReset is told once that is written; nil for nobody.
+	DevicesForgotten bool
+	DevicesReset     func()
 	// Images lists the images on this node; nil reports none.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 

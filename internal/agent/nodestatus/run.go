@@ -209,6 +209,7 @@ func (r *Reporter) update(ctx context.Context) (ok bool) {
 // write brings the status on the server up to date. Somebody else's write in between is no reason to wait.
 func (r *Reporter) write(ctx context.Context, f facts) error {
 	nodes := r.cfg.Client.CoreV1().Nodes()
+	f.forgotten = r.restarted && r.cfg.DevicesForgotten
 	options := metav1.GetOptions{ResourceVersion: "0"} // a copy that the server has in memory will do, first
 	for try := 1; ; try++ {
 		node, err := nodes.Get(ctx, r.cfg.NodeName, options)
@@ -236,6 +237,9 @@ func (r *Reporter) write(ctx context.Context, f facts) error {
 			r.event(e)
 		}
 		r.restarted = false
+		if f.forgotten && r.cfg.DevicesReset != nil {
+			r.cfg.DevicesReset()
+		}
 		return nil
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -237,5 +238,44 @@ func TestNewChecksItsConfig(t *testing.T) {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+func TestDevicesOfAForgottenLifeAreResetOnce(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	const widget = "example.com/widget"
+	for _, forgotten := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
+				Capacity: corev1.ResourceList{widget: resource.MustParse("4")}, Allocatable: corev1.ResourceList{widget: resource.MustParse("4")}}}
+			s, told := start(t, root, dataDir, node), 0
+			s.reporter.cfg.DevicesForgotten, s.reporter.cfg.DevicesReset = forgotten, func() { told++ }
+			check := func(when, want string, wantTold int) {
+				t.Helper()
+				status := s.node(t).Status
+				c, a := status.Capacity[widget], status.Allocatable[widget]
+				if c.String() != want || a.String() != want || told != wantTold {
+					t.Errorf("forgotten %t, %s: %s and %s, told %d times; want %s, %d times", forgotten, when, &c, &a, told, want, wantTold)
+				}
+			}
+			s.run(t)
+			if forgotten {
+				check("at first", "0", 1)
+			} else {
+				check("at first", "4", 0)
+			}
+			node = s.node(t).DeepCopy()
+			node.Status.Capacity[widget] = resource.MustParse("7")
+			if _, err := s.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * lookEvery)
+			if forgotten {
+				check("after somebody said so by hand", "7", 1)
+			} else {
+				check("after somebody said so by hand", "7", 0)
+			}
+			s.stop(t)
+		})
 	}
 }
