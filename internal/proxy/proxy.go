@@ -211,6 +211,7 @@ func (p *Proxy) check(ctx context.Context) error {
 	if !intact {
 		klog.FromContext(ctx).Info("Somebody else changed the rules of services; writing them again")
 		p.whole = true
+		p.progress.news()
 	}
 	return nil
 }
@@ -239,12 +240,13 @@ func (p *Proxy) sync(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// The rules are up to date, whatever becomes of the flows.
+	p.progress.done()
 	n, err := p.filter.Forget(p.flows)
 	if err != nil {
 		return err
 	}
 	p.flows = nil
-	p.progress.done()
 	if len(services) > 0 {
 		klog.FromContext(ctx).V(2).Info("Services lead elsewhere", "services", len(services), "chains", len(d.Chains), "elements", len(d.Add)+len(d.Delete), "forgotten", n)
 	}

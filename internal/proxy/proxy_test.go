@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/everynode/everynode/internal/proxy/ruleset"
 )
@@ -28,6 +30,9 @@ type journal struct {
 	fail   chan error
 	intact bool
 	empty  bool
+	// forgotten is what was last to be forgotten, and keeps why that fails.
+	forgotten []ruleset.Flow
+	keeps     error
 }
 
 func (j *journal) note(t told) error {
@@ -51,9 +56,13 @@ func (j *journal) Replace(_ context.Context, node ruleset.Node, whole ruleset.Ta
 	return j.note(told{whole: true, pods: len(node.Pods), elements: keys(whole.Elements)})
 }
 
-func (j *journal) Intact(context.Context) (bool, error)  { return j.intact, nil }
-func (j *journal) Empty(context.Context) (bool, error)   { return j.empty, nil }
-func (j *journal) Forget(_ []ruleset.Flow) (uint, error) { return 0, nil }
+func (j *journal) Intact(context.Context) (bool, error) { return j.intact, nil }
+func (j *journal) Empty(context.Context) (bool, error)  { return j.empty, nil }
+
+func (j *journal) Forget(flows []ruleset.Flow) (uint, error) {
+	j.forgotten = slices.Clone(flows)
+	return 0, j.keeps
+}
 
 // keys lists the addresses of Services among elements.
 func keys(elements map[ruleset.Key]string) (out []string) {
@@ -167,5 +176,70 @@ func TestWithoutTheAPI(t *testing.T) {
 			factory.Start(ctx.Done())
 			filter.expect(t, "once it answers", told{whole: true, elements: []string{"10.96.0.1"}})
 		})
+	}
+}
+
+// still is a proxy whose caches tell nothing, on a clock that stands.
+func still(t *testing.T, filter *journal, known *Known) (*Proxy, *testclock.FakeClock) {
+	t.Helper()
+	clock := testclock.NewFakeClock(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC))
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
+	p, err := newProxy(Config{
+		NodeName: "node", Services: factory.Core().V1().Services().Informer(), Known: known, Clock: clock,
+		EndpointSlices: factory.Discovery().V1().EndpointSlices().Informer(), Nodes: factory.Core().V1().Nodes().Informer(),
+	}, filter, ruleset.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, clock
+}
+
+// TestRulesThatAreLost: while they cannot be written again the node is unwell.
+func TestRulesThatAreLost(t *testing.T) {
+	filter := &journal{told: make(chan told, 10), fail: make(chan error, 1)}
+	p, clock := still(t, filter, nil)
+	ctx := t.Context()
+	if err := p.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.check(ctx); err != nil {
+		t.Fatal(err)
+	}
+	filter.fail <- errors.New("no")
+	if err := p.sync(ctx); err == nil {
+		t.Fatal("that rules cannot be written is no error")
+	}
+	clock.Step(late)
+	if p.progress.state().keepsUp {
+		t.Error("without rules the node is well")
+	}
+	if err := p.sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !p.progress.state().keepsUp {
+		t.Error("with all rules written again the node is unwell")
+	}
+}
+
+// TestFlowsThatStay: they are tried again, and the node is well with its rules written.
+func TestFlowsThatStay(t *testing.T) {
+	filter := &journal{told: make(chan told, 10), fail: make(chan error, 1), intact: true, keeps: errors.New("no")}
+	p, clock := still(t, filter, nil)
+	svc := service("dns", "10.96.0.10")
+	svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP
+	p.tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
+	p.progress.news()
+	for range 2 {
+		filter.forgotten = nil
+		if err := p.sync(t.Context()); !errors.Is(err, filter.keeps) {
+			t.Fatalf("a sync ends with %v, want %v", err, filter.keeps)
+		}
+		if len(filter.forgotten) != 1 {
+			t.Errorf("it forgets %v, want the flows of the service", filter.forgotten)
+		}
+		clock.Step(late)
+		if !p.progress.state().keepsUp {
+			t.Error("the node is unwell for flows that stay")
+		}
 	}
 }
