@@ -76,11 +76,16 @@ func (m *Manager) missing(pod *corev1.Pod, needs []ledger.Need) []ledger.Need {
 	})
 }
 
+// prepare has the plugin do what it must. Devices of an earlier life are not used before their plugin came again: after the node started
+// anew, it may have to make them first.
 func (m *Manager) prepare(ctx context.Context, g *ledger.Grant) error {
 	m.mu.Lock()
 	p := m.plugins[g.Resource]
 	m.mu.Unlock()
-	if p == nil || !p.options.GetPreStartRequired() {
+	if p == nil {
+		return fmt.Errorf("the device plugin of %s has not registered yet", g.Resource)
+	}
+	if !p.options.GetPreStartRequired() {
 		return nil
 	}
 	if err := p.prepare(ctx, g.Devices); err != nil {

@@ -293,10 +293,14 @@ func TestTheAgentStartsAnew(t *testing.T) {
 	if err := b.Admit(t.Context(), podOf("two", "1")); fmt.Sprint(err) != "cannot allocate unregistered device example.com/widget" {
 		t.Errorf("a pod that comes before its plugin: %v", err)
 	}
-	if options, err := b.Container(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || fmt.Sprint(options.Env) != "[{WIDGETS w0}]" {
-		t.Errorf("a container that starts before its plugin gets %v, %v; want what it had", options, err)
+	if _, err := b.Container(t.Context(), pod, &pod.Spec.Containers[0]); fmt.Sprint(err) != "the device plugin of example.com/widget has not registered yet" {
+		t.Errorf("a container that starts before its plugin: %v", err)
 	}
-	b.with(&testPlugin{}, "w0", "w1")
+	p := &testPlugin{}
+	b.with(p, "w0", "w1")
+	if options, err := b.Container(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || fmt.Sprint(options.Env) != "[{WIDGETS w0}]" || len(p.prepared) != 1 {
+		t.Errorf("the container gets %v, %v, and prepared were %v; want what it had", options, err, p.prepared)
+	}
 	if _, err := os.Stat(filepath.Join(dir, socketName)); err != nil {
 		t.Error(err)
 	}
