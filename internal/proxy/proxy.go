@@ -47,14 +47,6 @@ type Config struct {
 	Clock clock.WithTicker
 }
 
-// Known is what a node knew in an earlier run.
-type Known struct {
-	// Node is nil if it is not known.
-	Node           *corev1.Node
-	Services       []*corev1.Service
-	EndpointSlices []*discoveryv1.EndpointSlice
-}
-
 // packetFilter is what this package changes on the machine; nftables.Filter is one.
 type packetFilter interface {
 	Change(ctx context.Context, d ruleset.Delta) error
@@ -84,6 +76,8 @@ type Proxy struct {
 	state *ruleset.State
 	whole bool
 	flows []ruleset.Flow
+	// recalled is what was known before; nil for nothing, and once the caches are told.
+	recalled *recollection
 }
 
 // New finds the machine's packet filter and sets the kernel up for Services.
@@ -110,11 +104,16 @@ func newProxy(config Config, filter packetFilter, node ruleset.Node) (*Proxy, er
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	progress := &progress{clock: config.Clock}
-	return &Proxy{
+	known, progress := config.Known, &progress{clock: config.Clock}
+	config.Known = nil // it may be large
+	p := &Proxy{
 		config: config, filter: filter, checks: newHealthChecks(progress), progress: progress, metrics: newMetrics(), tracker: changes.New(config.NodeName), node: node,
 		wake: make(chan struct{}, 1), state: ruleset.New(node), whole: true,
-	}, nil
+	}
+	if known != nil {
+		p.recalled = p.recollect(known)
+	}
+	return p, nil
 }
 
 // Run keeps the rules until ctx ends.
@@ -126,13 +125,11 @@ func (p *Proxy) Run(ctx context.Context) error {
 	defer p.checks.close()
 	go servePages(ctx, p.config.Clock, p.config.HealthAddress, p.healthPages())
 	go servePages(ctx, p.config.Clock, p.config.MetricsAddress, p.metrics.pages())
-	if err := p.recall(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "Services lead nowhere before the API server answers")
-	}
 	// With half of the Services known, rules that are there from before would vanish.
-	if !cache.WaitForCacheSync(ctx.Done(), told...) {
+	if !p.await(ctx, told) {
 		return nil
 	}
+	p.recalled = nil // it is of no use later, and may be large
 	check := p.config.Clock.NewTicker(checkEvery)
 	defer check.Stop()
 	for {
@@ -167,39 +164,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 		case <-p.config.Clock.After(rest):
 		}
 	}
-}
-
-// recall makes Services lead where they did when the node last knew, if there are no
-// rules at all: the machine was started anew, perhaps without a control plane. Rules
-// that are there from before say more than what was remembered.
-func (p *Proxy) recall(ctx context.Context) error {
-	known := p.config.Known
-	p.config.Known = nil // it is of no use later, and may be large
-	if known == nil {
-		return nil
-	}
-	if empty, err := p.filter.Empty(ctx); err != nil || !empty {
-		return err
-	}
-	tracker, node := changes.New(p.config.NodeName), p.node
-	if known.Node != nil {
-		tracker.Node(known.Node)
-		node.Pods = tracker.Pods()
-	}
-	for _, svc := range known.Services {
-		tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
-	}
-	for _, slice := range known.EndpointSlices {
-		tracker.Slice(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}, slice)
-	}
-	state := ruleset.New(node)
-	services := tracker.All()
-	state.Update(services)
-	if err := p.filter.Replace(ctx, node, state.Whole()); err != nil {
-		return err
-	}
-	klog.FromContext(ctx).Info("Until the API server answers, services lead where they did before", "services", len(services))
-	return nil
 }
 
 // check has all rules written again if they are not as they were left.

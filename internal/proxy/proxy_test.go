@@ -243,3 +243,22 @@ func TestFlowsThatStay(t *testing.T) {
 		}
 	}
 }
+
+// TestRecallAgain: until the API answers, what the node knew is written as often as
+// there are no rules, and also after it could not be.
+func TestRecallAgain(t *testing.T) {
+	filter := &journal{told: make(chan told, 10), fail: make(chan error, 1), empty: true}
+	p, clock := still(t, filter, &Known{Services: []*corev1.Service{service("a", "10.96.0.1")}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	filter.fail <- errors.New("no")
+	go func() { ended <- p.Run(ctx) }()
+	for _, when := range []string{"at the start", "after it failed", "after somebody emptied the packet filter"} {
+		filter.expect(t, when, told{whole: true, elements: []string{"10.96.0.1"}})
+		clock.Step(checkEvery)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("the end: %v", err)
+	}
+}

@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/proxy/changes"
+	"github.com/everynode/everynode/internal/proxy/ruleset"
+)
+
+// Known is what a node knew in an earlier run.
+type Known struct {
+	// Node is nil if it is not known.
+	Node           *corev1.Node
+	Services       []*corev1.Service
+	EndpointSlices []*discoveryv1.EndpointSlice
+}
+
+// recollection is where Services led when the node last knew.
+type recollection struct {
+	node     ruleset.Node
+	services []changes.Service
+	state    *ruleset.State
+}
+
+func (p *Proxy) recollect(known *Known) *recollection {
+	tracker, node := changes.New(p.config.NodeName), p.node
+	if known.Node != nil {
+		tracker.Node(known.Node)
+		node.Pods = tracker.Pods()
+	}
+	for _, svc := range known.Services {
+		tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
+	}
+	for _, slice := range known.EndpointSlices {
+		tracker.Slice(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}, slice)
+	}
+	r := &recollection{node: node, services: tracker.All(), state: ruleset.New(node)}
+	r.state.Update(r.services)
+	return r
+}
+
+// await waits until the caches are told, and sees to it meanwhile that Services lead
+// where the node last knew. It is false if ctx ended.
+func (p *Proxy) await(ctx context.Context, told []cache.InformerSynced) bool {
+	synced := make(chan bool, 1)
+	go func() { synced <- cache.WaitForCacheSync(ctx.Done(), told...) }()
+	check := p.config.Clock.NewTicker(checkEvery)
+	defer check.Stop()
+	for {
+		if err := p.recall(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Services lead nowhere before the API server answers; trying again", "in", checkEvery)
+		}
+		select {
+		case ok := <-synced:
+			return ok
+		case <-check.C():
+		}
+	}
+}
+
+// recall makes Services lead where they did when the node last knew, if there are no
+// rules at all: the machine was started anew, perhaps without a control plane. Rules
+// that are there from before say more than what was remembered.
+func (p *Proxy) recall(ctx context.Context) error {
+	if p.recalled == nil {
+		return nil
+	}
+	if empty, err := p.filter.Empty(ctx); err != nil || !empty {
+		return err
+	}
+	if err := p.filter.Replace(ctx, p.recalled.node, p.recalled.state.Whole()); err != nil {
+		return err
+	}
+	klog.FromContext(ctx).Info("Until the API server answers, services lead where they did before", "services", len(p.recalled.services))
+	return nil
+}
