@@ -15,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -169,11 +168,10 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	return cfg, nil
 }
 
-// newClient returns a client with a stream of its own for its watches. Client and
-// member speak without a network and so without its buffers: when very many watches
-// of one stream end at once, each waits for the other to listen, for ever.
+// newClient returns a client with a stream of its own for its watches, so that
+// what one resource's watches ask for is no work for those of others.
 func (s *Server) newClient() *etcdkube.Client {
-	client := &etcdkube.Client{Client: v3client.New(s.etcd.Server)}
+	client := &etcdkube.Client{Client: inProcess(s.etcd.Server)}
 	client.Kubernetes = client
 	s.mu.Lock()
 	defer s.mu.Unlock()
