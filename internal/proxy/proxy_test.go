@@ -3,16 +3,19 @@ package proxy
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/proxy/ruleset"
 )
@@ -260,5 +263,32 @@ func TestRecallAgain(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("the end: %v", err)
+	}
+}
+
+// TestRecallWithoutOwnPods: the node's own pods are dead when it recalls them.
+func TestRecallWithoutOwnPods(t *testing.T) {
+	endpoint := func(node, address string) discoveryv1.Endpoint {
+		return discoveryv1.Endpoint{NodeName: &node, Addresses: []string{address}}
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "a-1", Labels: map[string]string{discoveryv1.LabelServiceName: "a"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To(""), Port: ptr.To[int32](8080)}},
+		Endpoints: []discoveryv1.Endpoint{
+			endpoint("node", "10.244.0.7"), endpoint("node", "10.0.0.1"), endpoint("other", "10.244.1.7"),
+			{Addresses: []string{"10.9.0.1"}},
+		},
+	}
+	p, _ := still(t, &journal{}, &Known{
+		Node:     &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.0.0/24"}}},
+		Services: []*corev1.Service{service("a", "10.96.0.1")}, EndpointSlices: []*discoveryv1.EndpointSlice{slice},
+	})
+	want := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:8080"), netip.MustParseAddrPort("10.9.0.1:8080"), netip.MustParseAddrPort("10.244.1.7:8080")}
+	if got := p.recalled.services[0].Ports[0].Cluster; !slices.Equal(got, want) {
+		t.Errorf("the service led to %v, want %v", got, want)
+	}
+	if len(slice.Endpoints) != 4 || slice.Endpoints[0].Addresses[0] != "10.244.0.7" {
+		t.Error("what was known is changed")
 	}
 }

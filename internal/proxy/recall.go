@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -38,11 +40,28 @@ func (p *Proxy) recollect(known *Known) *recollection {
 		tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
 	}
 	for _, slice := range known.EndpointSlices {
-		tracker.Slice(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}, slice)
+		tracker.Slice(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}, p.alive(slice, node.Pods))
 	}
 	r := &recollection{node: node, services: tracker.All(), state: ruleset.New(node)}
 	r.state.Update(r.services)
 	return r
+}
+
+// alive is a slice without the endpoints that are pods in the node's own network: they
+// ended with the machine, and their addresses are given to other pods. What uses the
+// network of the node keeps its address.
+func (p *Proxy) alive(slice *discoveryv1.EndpointSlice, pods []netip.Prefix) *discoveryv1.EndpointSlice {
+	out := *slice
+	out.Endpoints = slices.DeleteFunc(slices.Clone(slice.Endpoints), func(e discoveryv1.Endpoint) bool {
+		if e.NodeName == nil || *e.NodeName != p.config.NodeName {
+			return false
+		}
+		return slices.ContainsFunc(e.Addresses, func(text string) bool {
+			ip, err := netip.ParseAddr(text)
+			return err == nil && slices.ContainsFunc(pods, func(n netip.Prefix) bool { return n.Contains(ip) })
+		})
+	})
+	return &out
 }
 
 // await waits until the caches are told, and sees to it meanwhile that Services lead
