@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,7 +77,8 @@ type Proxy struct {
 	state *ruleset.State
 	whole bool
 	flows []ruleset.Flow
-	// recalled is what was known before; nil for nothing, and once the caches are told.
+	// recalled is what was known before; nil for nothing, and once the first sync took
+	// from it which Services are gone.
 	recalled *recollection
 }
 
@@ -129,7 +131,6 @@ func (p *Proxy) Run(ctx context.Context) error {
 	if !p.await(ctx, told) {
 		return nil
 	}
-	p.recalled = nil // it is of no use later, and may be large
 	check := p.config.Clock.NewTicker(checkEvery)
 	defer check.Stop()
 	for {
@@ -192,7 +193,7 @@ func (p *Proxy) sync(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	d := p.state.Update(services)
-	p.flows = append(p.flows, d.Flows...)
+	p.flows = slices.Concat(p.flows, d.Flows, p.gone(services))
 	p.checks.update(ctx, services)
 	var err error
 	if p.whole {

@@ -292,3 +292,36 @@ func TestRecallWithoutOwnPods(t *testing.T) {
 		t.Error("what was known is changed")
 	}
 }
+
+// TestFlowsOfWhatIsGone: where a Service went away before the API answered, flows are
+// forgotten once the rules are written.
+func TestFlowsOfWhatIsGone(t *testing.T) {
+	udp := func(name, ip string) *corev1.Service {
+		svc := service(name, ip)
+		svc.Spec.Ports[0].Protocol = corev1.ProtocolUDP
+		return svc
+	}
+	filter := &journal{told: make(chan told, 10), fail: make(chan error, 1), empty: true}
+	p, _ := still(t, filter, &Known{Services: []*corev1.Service{udp("moved", "10.96.0.1"), udp("old", "10.96.0.2"), udp("stays", "10.96.0.3")}})
+	if err := p.recall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, svc := range []*corev1.Service{udp("moved", "10.96.0.4"), udp("stays", "10.96.0.3")} {
+		p.tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
+	}
+	filter.fail <- errors.New("no")
+	if err := p.sync(t.Context()); err == nil || filter.forgotten != nil {
+		t.Fatalf("when rules cannot be written it says %v and forgets %v, want an error and nothing", err, filter.forgotten)
+	}
+	if err := p.sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, flow := range filter.forgotten {
+		got = append(got, flow.To.String())
+	}
+	slices.Sort(got)
+	if want := []string{"10.96.0.1", "10.96.0.2", "10.96.0.3", "10.96.0.4"}; !slices.Equal(slices.Compact(got), want) {
+		t.Errorf("it forgets flows to %v, want %v", got, want)
+	}
+}

@@ -99,3 +99,23 @@ func (p *Proxy) recall(ctx context.Context) error {
 	klog.FromContext(ctx).Info("Until the API server answers, services lead where they did before", "services", len(p.recalled.services))
 	return nil
 }
+
+// gone are the flows of frontends that were known before and are no more, now that
+// services are all there are. Afterwards what was known is dropped.
+func (p *Proxy) gone(services []changes.Service) (out []ruleset.Flow) {
+	if p.recalled == nil {
+		return nil
+	}
+	now, there := slices.Clone(services), map[types.NamespacedName]bool{}
+	for _, svc := range services {
+		there[svc.Name] = true
+	}
+	for _, old := range p.recalled.services {
+		if !there[old.Name] {
+			now = append(now, changes.Service{Name: old.Name})
+		}
+	}
+	out = p.recalled.state.Update(now).Flows
+	p.recalled = nil
+	return out
+}
