@@ -58,7 +58,8 @@ func clusterLogs(dataDir string) []string {
 // enough to cut the file. What it writes between the end of the copy and the cut is lost. Pods may write to a node's folder
 // of logs, so no link is followed out of it.
 func boundLog(path string, limit int64) (err error) {
-	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() <= limit {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() <= limit {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -88,8 +89,11 @@ func boundLog(path string, limit int64) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(old, log); err != nil {
-		return errors.Join(err, old.Close())
+	// Of one that grew while nobody looked its end is kept.
+	_, err = io.Copy(old, io.NewSectionReader(log, max(0, info.Size()-2*limit), 4*limit))
+	if err = errors.Join(err, old.Close()); err != nil {
+		// On a full disk the old file goes: it is the log that fills it.
+		err = errors.Join(err, dir.Remove(name+oldLog))
 	}
-	return errors.Join(old.Close(), log.Truncate(0))
+	return errors.Join(err, log.Truncate(0))
 }

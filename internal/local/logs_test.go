@@ -33,6 +33,7 @@ func TestLogsAreBounded(t *testing.T) {
 		{"67890A", "", "1234567890A"},
 		{"b", "b", "1234567890A"},
 		{"cdefghijkl", "", "bcdefghijkl"},
+		{strings.Repeat("m", 100) + "ABCDEFGHIJKLMNOPQRST", "", "ABCDEFGHIJKLMNOPQRST"},
 	} {
 		if _, err := writer.WriteString(step.writes); err != nil {
 			t.Fatal(err)

@@ -40,6 +40,7 @@ func TestOfProgram(t *testing.T) {
 		{"code and constants, but no variables and no other file", example, 0x401000, []mapping{text, constants}},
 		{"the last address of the code", example, 0x35aafff, []mapping{text, constants}},
 		{"code with a breakpoint", strings.Replace(example, "Anonymous:             0 kB", "Anonymous:             4 kB", 1), 0x401000, []mapping{constants}},
+		{"code with a breakpoint that is swapped out", strings.Replace(example, "Anonymous:             0 kB", "Anonymous:             0 kB\nSwap:                  4 kB", 1), 0x401000, []mapping{constants}},
 		{"shared with other processes", strings.Replace(example, "r--p 031ab000", "r--s 031ab000", 1), 0x401000, []mapping{text}},
 		{"code that comes from no file", example, 0x7ffc00000000, nil},
 		{"an address that is not mapped", example, 1, nil},

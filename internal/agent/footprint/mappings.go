@@ -25,16 +25,17 @@ func parse(smaps io.Reader) ([]mapping, error) {
 	var out []mapping
 	lines := bufio.NewScanner(smaps)
 	lines.Buffer(nil, 64<<10) // a line ends in a path
-	changed := []byte("Anonymous:")
+	// What was changed and is not in memory now is counted apart.
+	changed, away := []byte("Anonymous:"), []byte("Swap:")
 	for lines.Scan() {
 		line := lines.Bytes()
 		switch first, rest, _ := bytes.Cut(line, []byte(" ")); {
-		case bytes.Equal(first, changed) && len(out) > 0:
+		case (bytes.Equal(first, changed) || bytes.Equal(first, away)) && len(out) > 0:
 			kb, err := strconv.ParseInt(string(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte(" kB"))), 10, 64)
 			if err != nil {
 				return nil, fmt.Errorf("size %q: %w", line, err)
 			}
-			out[len(out)-1].changed = kb
+			out[len(out)-1].changed += kb
 		case !bytes.HasSuffix(first, []byte(":")):
 			m, err := parseRange(line, out)
 			if err != nil {

@@ -115,13 +115,18 @@ func (id *Identity) authority(ctx context.Context) (*x509.Certificate, error) {
 		return stored, nil
 	}
 	token, err := ParseToken(id.cfg.Token)
+	joined := stored != nil && id.store.has(clientFile)
+	if err != nil && joined {
+		klog.FromContext(ctx).Error(err, "The join token is not used: the node has joined before")
+		return stored, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	switch joined := id.store.has(clientFile); {
+	switch {
 	case stored != nil && pki.HashOf(stored) == token.CAHash:
 		return stored, nil
-	case stored != nil && joined:
+	case joined:
 		return nil, fmt.Errorf("%s belongs to another cluster than the join token: remove it to join that cluster", id.store.dir)
 	}
 	data, err := fetchAuthority(ctx, id.server, token.CAHash, id.cfg.Patience, id.cfg.Clock)

@@ -336,6 +336,11 @@ func TestStoredIdentity(t *testing.T) {
 			remove(t, dir, clientFile)
 			cfg.Token, cfg.Server = other.token(), other.URL
 		}, ""},
+		{"a mangled token", func(_ *testing.T, _ string, cfg *Config) { cfg.Token = "abc123" }, ""},
+		{"a mangled token, but never joined", func(t *testing.T, dir string, cfg *Config) {
+			remove(t, dir, clientFile)
+			cfg.Token = "abc123"
+		}, "join token: expected three parts"},
 		{"no client certificate", func(t *testing.T, dir string, _ *Config) { remove(t, dir, clientFile) }, ""},
 		{"half a client certificate", func(t *testing.T, dir string, _ *Config) { truncate(t, dir, clientFile) }, "is not usable; remove it and join again"},
 		{"half a CA", func(t *testing.T, dir string, _ *Config) { truncate(t, dir, caFile) }, "holds no certificate; remove it"},
