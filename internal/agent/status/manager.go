@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -202,7 +203,9 @@ func (m *Manager) write(ctx context.Context, uid types.UID) error {
 }
 
 func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodStatus) error {
-	got, err := m.writer.PatchStatus(ctx, pod, &before, &after)
+	sent := after
+	sent.Conditions = merged(before.Conditions, after.Conditions)
+	got, err := m.writer.PatchStatus(ctx, pod, &before, &sent)
 	if err != nil {
 		return fmt.Errorf("patch the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -228,6 +231,36 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 		m.queue.Add(pod.UID)
 	}
 	return nil
+}
+
+// merged are the conditions to write: the node's own as after has them, and those of
+// others as the API has them, though after was made when they were not there yet.
+func merged(before, after []corev1.PodCondition) []corev1.PodCondition {
+	out := slices.Clone(after)
+	for _, c := range before {
+		if own(c) {
+			continue
+		}
+		i := slices.IndexFunc(out, func(o corev1.PodCondition) bool { return o.Type == c.Type })
+		switch {
+		case i < 0:
+			out = append(out, c)
+		case !own(out[i]):
+			out[i] = c
+		}
+	}
+	return out
+}
+
+// own says whether it is the node that sets this condition.
+func own(c corev1.PodCondition) bool {
+	switch c.Type {
+	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers:
+		return true
+	case corev1.DisruptionTarget:
+		return c.Reason == corev1.PodReasonTerminationByKubelet // others name other reasons
+	}
+	return false
 }
 
 // overruled says whether the pod's readiness is not what it was to be: a patch has only

@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +24,10 @@ type writer struct {
 	patched []corev1.PodStatus
 	deleted []Pod
 	calls   chan string
-	// overrule is how many answers say that somebody else made the pod unready.
+	// overrule is how many answers say that somebody else made the pod unready, and has
+	// set these conditions.
 	overrule int
+	others   []corev1.PodCondition
 }
 
 func newWriter() *writer { return &writer{calls: make(chan string, 100)} }
@@ -55,7 +58,9 @@ func (w *writer) PatchStatus(_ context.Context, _ Pod, _, after *corev1.PodStatu
 	version := metav1.ObjectMeta{ResourceVersion: strconv.Itoa(10 * len(w.patched))}
 	if w.overrule > 0 {
 		w.overrule--
-		return &corev1.Pod{ObjectMeta: version, Status: readiness(corev1.ConditionFalse)}, nil
+		meddled := readiness(corev1.ConditionFalse)
+		meddled.Conditions = append(meddled.Conditions, w.others...)
+		return &corev1.Pod{ObjectMeta: version, Status: meddled}, nil
 	}
 	return &corev1.Pod{ObjectMeta: version, Status: *after}, nil
 }
@@ -199,6 +204,34 @@ func TestMeddlingDuringAWrite(t *testing.T) {
 	m.Set(testPod(), readiness(corev1.ConditionTrue))
 	w.await(t, "patch")
 	w.await(t, "patch")
+}
+
+// TestConditionsOfOthers: they stay as the API has them, also where the status to write
+// was made without knowing of them, and nothing more is written for that.
+func TestConditionsOfOthers(t *testing.T) {
+	condition := func(kind corev1.PodConditionType, s corev1.ConditionStatus, reason string) corev1.PodCondition {
+		return corev1.PodCondition{Type: kind, Status: s, Reason: reason}
+	}
+	gate, second := condition("example.com/gate", corev1.ConditionTrue, ""), condition("example.com/second", corev1.ConditionTrue, "")
+	evicted := condition(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI")
+	w := newWriter()
+	w.overrule, w.others = 1, []corev1.PodCondition{gate, second, evicted, condition(corev1.PodInitialized, corev1.ConditionTrue, "")}
+	m := start(t, w)
+	wanted := readiness(corev1.ConditionTrue)
+	wanted.Conditions = append(wanted.Conditions, condition("example.com/second", corev1.ConditionFalse, ""))
+	m.Set(testPod(), wanted)
+	w.await(t, "patch")
+	w.await(t, "patch")
+	m.Delete(testPod(), nil)
+	w.await(t, "delete")
+	want := []corev1.PodCondition{wanted.Conditions[0], second, gate, evicted}
+	if got := w.patched[1].Conditions; !reflect.DeepEqual(got, want) {
+		t.Errorf("written %v, want the node's own conditions and those of others %v", got, want)
+	}
+	terminated := condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet)
+	if got := merged([]corev1.PodCondition{evicted}, []corev1.PodCondition{terminated}); len(got) != 1 || got[0] != terminated {
+		t.Errorf("of a pod that the node terminates is written %v, want %v", got, terminated)
+	}
 }
 
 func TestFailedWriteIsTriedAgain(t *testing.T) {
