@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	csiapi "github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/moby/sys/mountinfo"
@@ -20,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 )
 
 // dataFile holds, beside a volume, what is needed to give it back.
@@ -36,6 +38,9 @@ type volumeData struct {
 	NodeName            string `json:"nodeName"`
 	VolumeLifecycleMode string `json:"volumeLifecycleMode"`
 }
+
+// apiTimeout is how long the API has to answer all that is asked for one volume.
+const apiTimeout = 30 * time.Second
 
 func (d *Drivers) podDir(uid types.UID) string {
 	return filepath.Join(d.cfg.PodsDir, string(uid), "volumes", "kubernetes.io~csi")
@@ -55,12 +60,17 @@ func handle(uid types.UID, volume string) string {
 // again and again.
 func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	source := volume.CSI
-	wishes, err := d.wishes(ctx, source.Driver)
+	asking, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	wishes, err := d.wishes(asking, source.Driver)
+	if mounted, unsure := mountinfo.Mounted(d.Path(pod.UID, volume.Name)); unsure == nil && mounted && (err != nil || !is(wishes.RequiresRepublish)) {
+		if err != nil { // nothing is wrong with the volume
+			klog.FromContext(ctx).Error(err, "Could not learn whether a storage driver wants to be called again", "pod", klog.KObj(pod), "volume", volume.Name)
+		}
+		return nil
+	}
 	if err != nil {
 		return err
-	}
-	if mounted, err := mountinfo.Mounted(d.Path(pod.UID, volume.Name)); err == nil && mounted && !is(wishes.RequiresRepublish) {
-		return nil
 	}
 	conn, err := d.find(source.Driver)
 	if err != nil {
@@ -68,7 +78,7 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	}
 	defer conn.conn.Close()
 	told := attributes(pod, source, wishes)
-	secrets, err := d.secrets(ctx, pod, source)
+	secrets, err := d.secrets(asking, pod, source)
 	if err != nil {
 		return err
 	}
@@ -76,16 +86,24 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	if is(wishes.ServiceAccountTokenInSecrets) {
 		tokensTo = secrets
 	}
-	if err := d.addTokens(ctx, pod, wishes, tokensTo); err != nil {
+	if err := d.addTokens(asking, pod, wishes, tokensTo); err != nil {
 		return err
 	}
 	data := volumeData{source.Driver, handle(pod.UID, volume.Name), volume.Name, d.cfg.NodeName, string(storagev1.VolumeLifecycleEphemeral)}
-	dir := filepath.Dir(d.Path(pod.UID, volume.Name))
-	if err := write(dir, data); err != nil {
+	target := d.Path(pod.UID, volume.Name)
+	if err := write(filepath.Dir(target), data); err != nil {
 		return err
 	}
+	calling, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = conn.NodePublishVolume(calling, publication(data.VolumeHandle, target, source, told, secrets))
+	return err
+}
+
+// publication asks for the volume of the ID at target.
+func publication(id, target string, source *corev1.CSIVolumeSource, told, secrets map[string]string) *csiapi.NodePublishVolumeRequest {
 	request := &csiapi.NodePublishVolumeRequest{
-		VolumeId: data.VolumeHandle, TargetPath: d.Path(pod.UID, volume.Name), Secrets: secrets,
+		VolumeId: id, TargetPath: target, Secrets: secrets,
 		Readonly: source.ReadOnly != nil && *source.ReadOnly, VolumeContext: told,
 		VolumeCapability: &csiapi.VolumeCapability{
 			AccessMode: &csiapi.VolumeCapability_AccessMode{Mode: csiapi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
@@ -95,10 +113,7 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	if source.FSType != nil {
 		request.VolumeCapability.GetMount().FsType = *source.FSType
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	_, err = conn.NodePublishVolume(ctx, request)
-	return err
+	return request
 }
 
 // wishes reads how the driver wants to be treated, and whether it makes volumes that pods ask for themselves.

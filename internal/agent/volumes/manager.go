@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,7 +53,8 @@ type Config struct {
 	Env func(pod *corev1.Pod, container *corev1.Container) ([]env.Var, error)
 	// RefreshPeriod is the time between two looks at changing content; the default is a minute.
 	RefreshPeriod time.Duration
-	// OnRefreshError is told when content could not be brought up to date; the old content stays. May be nil.
+	// OnRefreshError is told when content could not be brought up to date; the old content stays. It is called
+	// for several pods at once. May be nil.
 	OnRefreshError func(pod *corev1.Pod, err error)
 	// Clock tells the time; the default is the real one.
 	Clock clock.WithTicker
@@ -62,6 +64,9 @@ type Config struct {
 type Manager struct {
 	cfg    Config
 	tokens *tokenCache
+
+	// refreshing counts the pods whose drivers are asked to bring volumes up to date.
+	refreshing sync.WaitGroup
 
 	mu   sync.Mutex
 	pods map[types.UID]*podState
@@ -119,7 +124,7 @@ func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, volume *core
 		return setUpHostPath(volume.HostPath)
 	case volume.EmptyDir != nil:
 		return m.setUpEmptyDir(pod, volume)
-	case volume.CSI != nil && m.cfg.Drivers != nil:
+	case m.isDrivers(volume):
 		return m.cfg.Drivers.SetUp(ctx, pod, volume)
 	case isContent(volume):
 		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
@@ -182,6 +187,7 @@ func (m *Manager) Sweep(ctx context.Context, live func(podUID types.UID) bool) e
 
 // Run keeps the changing content of all pods up to date until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
+	defer m.refreshing.Wait()
 	wait.JitterUntilWithContext(ctx, m.refresh, m.cfg.RefreshPeriod, 0.5, true)
 	return nil
 }
@@ -202,26 +208,48 @@ func (m *Manager) refresh(ctx context.Context) {
 	}
 }
 
+// refreshPod passes over a pod that somebody works on: what that is may wait for long for a storage driver.
 func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reader) {
-	state.mu.Lock()
-	defer state.mu.Unlock()
-	if state.pod == nil {
+	if !state.mu.TryLock() {
 		return
 	}
-	for i := range state.pod.Spec.Volumes {
-		volume := &state.pod.Spec.Volumes[i]
-		var err error
-		switch {
-		case volume.CSI != nil && m.cfg.Drivers != nil:
-			err = m.cfg.Drivers.SetUp(ctx, state.pod, volume)
-		case isContent(volume):
-			err = m.setUpContent(ctx, state.pod, volume, objects)
+	pod := state.pod
+	if pod == nil {
+		state.mu.Unlock()
+		return
+	}
+	m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
+		return m.setUpContent(ctx, pod, volume, objects)
+	})
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return m.isDrivers(&volume) }) {
+		state.mu.Unlock()
+		return
+	}
+	// A driver that hangs holds up its own pod only, which stays locked meanwhile.
+	m.refreshing.Go(func() {
+		defer state.mu.Unlock()
+		m.refreshVolumes(ctx, pod, m.isDrivers, func(volume *corev1.Volume) error {
+			return m.cfg.Drivers.SetUp(ctx, pod, volume)
+		})
+	})
+}
+
+func (m *Manager) isDrivers(volume *corev1.Volume) bool {
+	return volume.CSI != nil && m.cfg.Drivers != nil
+}
+
+// refreshVolumes sets up those volumes of the pod that are of the kind, and tells of errors.
+func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func(*corev1.Volume) bool, setUp func(*corev1.Volume) error) {
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if !kind(volume) {
+			continue
 		}
-		if err != nil && ctx.Err() == nil {
+		if err := setUp(volume); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
-			klog.FromContext(ctx).Error(err, "Volume keeps its old content", "pod", klog.KObj(state.pod), "volume", volume.Name)
+			klog.FromContext(ctx).Error(err, "Volume keeps its old content", "pod", klog.KObj(pod), "volume", volume.Name)
 			if m.cfg.OnRefreshError != nil {
-				m.cfg.OnRefreshError(state.pod, err)
+				m.cfg.OnRefreshError(pod, err)
 			}
 		}
 	}
