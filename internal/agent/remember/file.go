@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -113,9 +114,30 @@ func encode(known *Known, out io.Writer) error {
 	return buffered.Flush()
 }
 
+// unfinished is what the names of files begin with that are still being written.
+func unfinished(path string) string { return "." + filepath.Base(path) + "-" }
+
+// clearUnfinished removes what a process left that was killed while it wrote.
+func clearUnfinished(path string) error {
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("clear what was left half written: %w", err)
+	}
+	var failed []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), unfinished(path)) && e.Type().IsRegular() {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				failed = append(failed, fmt.Errorf("clear what was left half written: %w", err))
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
 // replace puts known where the file is, or leaves what is there.
 func replace(path string, known *Known) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	f, err := os.CreateTemp(filepath.Dir(path), unfinished(path))
 	if err != nil {
 		return err
 	}

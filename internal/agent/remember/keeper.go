@@ -44,11 +44,13 @@ type Keeper struct {
 }
 
 // NewKeeper returns a keeper of the file at that path and what the file holds, nil if
-// nothing. The error says why the file could not be used; the keeper works all the
-// same, and puts that file aside when it has a better one.
+// nothing. The error says why the file could not be used, or what an earlier process left
+// half written could not be removed; the keeper works all the same, and puts a broken
+// file aside when it has a better one.
 func NewKeeper(path, nodeName string, sources Sources, clk clock.WithTicker) (*Keeper, *Known, error) {
 	known, err := Read(path)
-	return &Keeper{path: path, nodeName: nodeName, sources: sources, clock: clk, broken: err != nil, news: make(chan struct{}, 1)}, known, err
+	k := &Keeper{path: path, nodeName: nodeName, sources: sources, clock: clk, broken: err != nil, news: make(chan struct{}, 1)}
+	return k, known, errors.Join(err, clearUnfinished(path))
 }
 
 // Run keeps the file up to date until ctx ends, and does so a last time then.

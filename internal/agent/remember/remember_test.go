@@ -63,6 +63,34 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// TestUnfinished: what a process left that was killed while it wrote is removed.
+func TestUnfinished(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, name := range []string{".file-123", ".file-456", ".other-1", "file"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(`{"objects":0}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, known, err := NewKeeper(path, "n", Sources{}, testclock.NewFakeClock(time.Now())); known == nil || err != nil {
+		t.Fatalf("it knows %v, %v, want what is in the file", known, err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{".other-1", "file"}; !reflect.DeepEqual(left, want) {
+		t.Errorf("there are %v, want %v", left, want)
+	}
+	if _, _, err := NewKeeper(filepath.Join(dir, "missing", "file"), "n", Sources{}, testclock.NewFakeClock(time.Now())); err != nil {
+		t.Errorf("without the directory: %v", err)
+	}
+}
+
 // TestKeeper follows the API, not too often, and puts a broken file aside.
 func TestKeeper(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
@@ -135,7 +163,7 @@ func services(t *testing.T, path string, clock *testclock.FakeClock, want ...str
 	eventually(t, func() bool {
 		clock.Step(gather)
 		got, err := Read(path)
-		if err != nil {
+		if err != nil || got == nil { // the broken one is aside, and none there yet
 			return false
 		}
 		have := map[string]bool{}
