@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -55,11 +56,15 @@ func NewKeeper(path, nodeName string, sources Sources, clk clock.WithTicker) (*K
 
 // Run keeps the file up to date until ctx ends, and does so a last time then.
 func (k *Keeper) Run(ctx context.Context) error {
-	told := []cache.InformerSynced{k.sources.Nodes.HasSynced}
-	for _, informer := range []cache.SharedIndexInformer{k.sources.Services, k.sources.EndpointSlices, k.sources.Namespaces} {
-		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { k.note() }, UpdateFunc: func(any, any) { k.note() }, DeleteFunc: func(any) { k.note() },
-		})
+	all := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { k.note() }, UpdateFunc: func(any, any) { k.note() }, DeleteFunc: func(any) { k.note() },
+	}
+	var told []cache.InformerSynced
+	for _, source := range []struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{{k.sources.Nodes, k.nodeHandler()}, {k.sources.Services, all}, {k.sources.EndpointSlices, all}, {k.sources.Namespaces, all}} {
+		registration, err := source.informer.AddEventHandler(source.handler)
 		if err != nil {
 			return fmt.Errorf("watch what is to be remembered: %w", err)
 		}
@@ -84,6 +89,33 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		pause = max(rest, restful*k.clock.Since(began))
 	}
+}
+
+// nodeHandler notes when what is remembered of the own node changes: the rest, such as
+// its heartbeat, changes all the time.
+func (k *Keeper) nodeHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if k.remembered(obj) != nil {
+				k.note()
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			if !equality.Semantic.DeepEqual(k.remembered(old), k.remembered(obj)) {
+				k.note()
+			}
+		},
+	}
+}
+
+// remembered is what is kept of a node, which is what Services depend on; nil if it is
+// not the own one.
+func (k *Keeper) remembered(obj any) *corev1.Node {
+	node, ok := obj.(*corev1.Node)
+	if !ok || node.Name != k.nodeName {
+		return nil
+	}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs}}
 }
 
 func (k *Keeper) note() {
@@ -113,9 +145,8 @@ func (k *Keeper) known() *Known {
 		Namespaces:     listed[*corev1.Namespace](k.sources.Namespaces),
 	}
 	for _, node := range listed[*corev1.Node](k.sources.Nodes) {
-		if node.Name == k.nodeName {
-			// What Services depend on.
-			known.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs}}
+		if own := k.remembered(node); own != nil {
+			known.Node = own
 		}
 	}
 	return known

@@ -91,6 +91,41 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// TestNewsOfTheNode: only what is remembered of the own node is a reason to write.
+func TestNewsOfTheNode(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := some().Node.DeepCopy()
+		change(n)
+		return n
+	}
+	same := func(*corev1.Node) {}
+	foreign := func(n *corev1.Node) { n.Name = "other" }
+	for what, c := range map[string]struct {
+		old, now *corev1.Node
+		want     bool
+	}{
+		"it appears":         {nil, node(same), true},
+		"another appears":    {nil, node(foreign), false},
+		"its heartbeat":      {node(same), node(func(n *corev1.Node) { n.ResourceVersion, n.Annotations = "7", map[string]string{"a": "b"} }), false},
+		"it got a network":   {node(func(n *corev1.Node) { n.Spec.PodCIDRs = nil }), node(same), true},
+		"it got a zone":      {node(same), node(func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelTopologyZone: "z"} }), true},
+		"another's networks": {node(foreign), node(func(n *corev1.Node) { n.Name, n.Spec.PodCIDRs = "other", nil }), false},
+	} {
+		k, _, err := NewKeeper(filepath.Join(t.TempDir(), "file"), "n", Sources{}, testclock.NewFakeClock(time.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.old == nil {
+			k.nodeHandler().OnAdd(c.now, false)
+		} else {
+			k.nodeHandler().OnUpdate(c.old, c.now)
+		}
+		if got := len(k.news) > 0; got != c.want {
+			t.Errorf("%s: it is noted: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
 // TestKeeper follows the API, not too often, and puts a broken file aside.
 func TestKeeper(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
@@ -137,6 +172,17 @@ func TestKeeper(t *testing.T) {
 		t.Error("it writes again before it has rested")
 	}
 	services(t, path, clock, "second", "web")
+
+	labelled := all.Node.DeepCopy()
+	labelled.Labels = map[string]string{corev1.LabelTopologyZone: "z"}
+	if _, err := client.CoreV1().Nodes().Update(ctx, labelled, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool {
+		clock.Step(gather)
+		got, err := Read(path)
+		return err == nil && got.Node != nil && got.Node.Labels[corev1.LabelTopologyZone] == "z"
+	}, "the node's zone is not written")
 
 	// What is not written yet is at the end.
 	create("third")
