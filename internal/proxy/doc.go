@@ -9,5 +9,6 @@
 // the start, after an error, and when somebody else emptied the packet filter. What
 // was applied stays when the process ends: Services work on while an agent restarts,
 // and nothing is changed before all that the API has is known. Where there are no
-// rules, as after a start of the machine, what the node knew before serves until then.
+// rules, as after a start of the machine, what the node knew before serves until then,
+// without its own pods, which ended.
 package proxy
