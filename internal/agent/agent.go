@@ -325,7 +325,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	start("refresh volumes", n.volumes.Run)
 	start("serve device plugins", n.devices.Run)
-	start("watch plugins", n.plugins.Run)
+	start("watch plugins", quiet(n.plugins.Run))
 	start("tell of pods' devices", n.resources.Run)
 	start("give back volumes", quiet(n.sweepDrivers))
 	start("report pods", quiet(n.statuses.Run))

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 )
 
 func TestPlan(t *testing.T) {
@@ -114,21 +116,28 @@ func next(t *testing.T, from <-chan string, want string) {
 	}
 }
 
+// run runs the watcher until the test ends.
+func run(t *testing.T, w *Watcher) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
 func TestPluginsComeAndGo(t *testing.T) {
 	dir := t.TempDir()
 	h := &handler{calls: make(chan string, 100)}
 	early := &registrar{info: registerapi.PluginInfo{Type: "CSIPlugin", Name: "early", Endpoint: "/csi/csi.sock", SupportedVersions: []string{"1.0.0"}}}
 	stopEarly := early.start(t, filepath.Join(dir, "early.sock"))
 	w := New(Config{Dir: dir, Handlers: map[string]Handler{"CSIPlugin": h}, Clock: clock.RealClock{}})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	run(t, w)
 	next(t, h.calls, "register early at csi.sock, [1.0.0]")
 	next(t, early.told, "true ")
 
@@ -162,16 +171,62 @@ func TestAPluginIsTriedAgain(t *testing.T) {
 	w := New(Config{Dir: dir, Handlers: map[string]Handler{"CSIPlugin": h}, Clock: clock.RealClock{}})
 	r := &registrar{info: registerapi.PluginInfo{Type: "CSIPlugin", Name: "x"}}
 	r.start(t, filepath.Join(dir, "x.sock"))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	run(t, w)
 	next(t, r.told, "false plugin registration failed with err: not yet")
 	h.mu.Lock()
 	h.refuse = nil
 	h.mu.Unlock()
 	next(t, h.calls, "register x at x.sock, []")
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+}
+
+func TestTheFolderIsMadeAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "registry")
+	h := &handler{calls: make(chan string, 100)}
+	run(t, New(Config{Dir: dir, Handlers: map[string]Handler{"CSIPlugin": h}, Clock: clock.RealClock{}}))
+	awaitFolder(t, dir)
+	for range 3 {
+		r := &registrar{info: registerapi.PluginInfo{Type: "CSIPlugin", Name: "x"}}
+		stop := r.start(t, filepath.Join(dir, "x.sock"))
+		next(t, h.calls, "register x at x.sock, []")
+		next(t, r.told, "true ")
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		next(t, h.calls, "deregister x")
+		awaitFolder(t, dir)
+		stop()
 	}
+}
+
+func awaitFolder(t *testing.T, dir string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(dir); err == nil {
+			return
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAFolderThatCannotBeWatchedIsLookedThrough(t *testing.T) {
+	dir := t.TempDir()
+	h := &handler{calls: make(chan string, 100)}
+	now := testclock.NewFakeClock(time.Unix(1e9, 0))
+	w := New(Config{Dir: dir, Handlers: map[string]Handler{"CSIPlugin": h}, Clock: now})
+	w.newNotify = func() (*fsnotify.Watcher, error) { return nil, errors.New("too many open files") }
+	run(t, w)
+	awaitPause := func() {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !now.HasWaiters(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it does not wait")
+			}
+		}
+	}
+	awaitPause()
+	r := &registrar{info: registerapi.PluginInfo{Type: "CSIPlugin", Name: "x"}}
+	r.start(t, filepath.Join(dir, "x.sock"))
+	now.Step(lookAgain)
+	next(t, h.calls, "register x at x.sock, []")
 }

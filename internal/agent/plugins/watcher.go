@@ -19,8 +19,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// callTimeout is how long a plugin has to answer.
-const callTimeout = 10 * time.Second
+const (
+	// callTimeout is how long a plugin has to answer.
+	callTimeout = 10 * time.Second
+	// lookAgain is after how long the folder is looked through again that cannot be watched.
+	lookAgain = 5 * time.Second
+)
 
 // Handler takes the plugins of one type. Its methods are called one after the other.
 type Handler interface {
@@ -46,48 +50,76 @@ type plugin struct{ kind, name string }
 type Watcher struct {
 	cfg  Config
 	have map[string]*known
+	// newNotify begins to watch files.
+	newNotify func() (*fsnotify.Watcher, error)
 }
 
 // New returns a watcher; Run does the work.
-func New(cfg Config) *Watcher { return &Watcher{cfg: cfg, have: map[string]*known{}} }
+func New(cfg Config) *Watcher {
+	return &Watcher{cfg: cfg, have: map[string]*known{}, newNotify: fsnotify.NewWatcher}
+}
 
-// Run takes plugins until ctx ends.
-func (w *Watcher) Run(ctx context.Context) error {
-	if err := os.MkdirAll(w.cfg.Dir, 0o750); err != nil {
-		return fmt.Errorf("make the folder of plugins: %w", err)
-	}
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch the folder of plugins: %w", err)
-	}
-	defer notify.Close()
-	for {
-		seen, err := look(notify, w.cfg.Dir)
-		if err != nil {
-			return err
+// Run takes plugins until ctx ends. Whatever is wrong with the folder, it goes on trying.
+func (w *Watcher) Run(ctx context.Context) {
+	var notify *fsnotify.Watcher
+	var events chan fsnotify.Event
+	var errs chan error
+	defer func() {
+		if notify != nil {
+			_ = notify.Close()
 		}
-		wait := w.round(ctx, seen)
+	}()
+	said := ""
+	for {
+		var blind error
+		if notify == nil {
+			if notify, blind = w.newNotify(); blind == nil {
+				events, errs = notify.Events, notify.Errors
+			}
+		}
+		wait := time.Duration(-1)
+		seen, err := look(notify, w.cfg.Dir)
+		if seen != nil {
+			wait = w.round(ctx, seen)
+		}
+		if err = errors.Join(blind, err); err != nil && (wait < 0 || wait > lookAgain) {
+			wait = lookAgain
+		}
+		said = tell(ctx, said, err)
 		var later <-chan time.Time
 		if wait >= 0 {
 			later = w.cfg.Clock.After(wait)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-later:
-		case _, ok := <-notify.Events:
-			if !ok {
-				return nil
-			}
-		case err := <-notify.Errors:
+		case <-events:
+		case err := <-errs:
 			klog.FromContext(ctx).Info("The folder of plugins is looked through again", "because", err)
 		}
 	}
 }
 
-// look lists the sockets in the folder and those below it, and watches all of these.
+// tell logs what is wrong unless that was said before, and returns what was said.
+func tell(ctx context.Context, said string, err error) string {
+	if err == nil {
+		return ""
+	}
+	if err.Error() != said {
+		klog.FromContext(ctx).Error(err, "The folder of plugins cannot be watched, it is looked through now and then", "every", lookAgain)
+	}
+	return err.Error()
+}
+
+// look makes the folder if it is not there, lists the sockets in it and those below it, and watches all of these. The list is nil if
+// the folder cannot be read; an error together with a list says that it cannot be watched.
 func look(notify *fsnotify.Watcher, dir string) (map[string]socket, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the folder of plugins: %w", err)
+	}
 	seen := map[string]socket{}
+	var blind error
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && path != dir:
@@ -97,9 +129,12 @@ func look(notify *fsnotify.Watcher, dir string) (map[string]socket, error) {
 		case path != dir && strings.HasPrefix(e.Name(), "."):
 			return skip(e)
 		case e.IsDir():
+			if notify == nil {
+				return nil
+			}
 			// Before its content is read, so that nothing comes unnoticed.
-			if err := notify.Add(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+			if err := notify.Add(path); err != nil && (path == dir || !errors.Is(err, fs.ErrNotExist)) {
+				blind = fmt.Errorf("watch the folder of plugins %s: %w", path, err)
 			}
 		case e.Type() == fs.ModeSocket:
 			info, err := e.Info()
@@ -115,7 +150,7 @@ func look(notify *fsnotify.Watcher, dir string) (map[string]socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for plugins in %s: %w", dir, err)
 	}
-	return seen, nil
+	return seen, blind
 }
 
 func skip(e fs.DirEntry) error {
