@@ -23,6 +23,8 @@ type known struct {
 	socket socket
 	// taken is the plugin behind it, nil while it could not be taken.
 	taken *plugin
+	// untold says that the plugin was taken and does not know it yet.
+	untold bool
 	// tries is how often it could not be, next when to try again.
 	tries int
 	next  time.Time
@@ -42,7 +44,7 @@ func plan(have map[string]*known, seen map[string]socket, now time.Time) (forget
 		switch {
 		case k == nil || k.socket != seen[path]:
 			try = append(try, path)
-		case k.taken != nil:
+		case k.taken != nil && !k.untold:
 		case !now.Before(k.next):
 			try = append(try, path)
 		case wait < 0 || k.next.Sub(now) < wait:

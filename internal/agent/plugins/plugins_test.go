@@ -59,6 +59,8 @@ type registrar struct {
 	registerapi.UnimplementedRegistrationServer
 	info registerapi.PluginInfo
 	told chan string
+	// deaf is how often it does not take the answer.
+	deaf int
 }
 
 func (r *registrar) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
@@ -67,6 +69,9 @@ func (r *registrar) GetInfo(context.Context, *registerapi.InfoRequest) (*registe
 
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	r.told <- fmt.Sprint(s.PluginRegistered, " ", s.Error)
+	if r.deaf--; r.deaf >= 0 {
+		return nil, errors.New("not now")
+	}
 	return &registerapi.RegistrationStatusResponse{}, nil
 }
 
@@ -229,4 +234,17 @@ func TestAFolderThatCannotBeWatchedIsLookedThrough(t *testing.T) {
 	r.start(t, filepath.Join(dir, "x.sock"))
 	now.Step(lookAgain)
 	next(t, h.calls, "register x at x.sock, []")
+}
+
+func TestAPluginThatWasTakenIsOnlyToldAgain(t *testing.T) {
+	dir := t.TempDir()
+	h := &handler{calls: make(chan string, 100)}
+	r := &registrar{info: registerapi.PluginInfo{Type: "CSIPlugin", Name: "x"}, deaf: 1}
+	stop := r.start(t, filepath.Join(dir, "x.sock"))
+	run(t, New(Config{Dir: dir, Handlers: map[string]Handler{"CSIPlugin": h}, Clock: clock.RealClock{}}))
+	next(t, h.calls, "register x at x.sock, []")
+	next(t, r.told, "true ")
+	next(t, r.told, "true ")
+	stop()
+	next(t, h.calls, "deregister x")
 }

@@ -22,7 +22,7 @@ import (
 const (
 	// callTimeout is how long a plugin has to answer.
 	callTimeout = 10 * time.Second
-	// lookAgain is after how long the folder is looked through again that cannot be watched.
+	// lookAgain is after how long the folder is looked through again when nothing happens.
 	lookAgain = 5 * time.Second
 )
 
@@ -82,18 +82,15 @@ func (w *Watcher) Run(ctx context.Context) {
 		if seen != nil {
 			wait = w.round(ctx, seen)
 		}
-		if err = errors.Join(blind, err); err != nil && (wait < 0 || wait > lookAgain) {
+		said = tell(ctx, said, errors.Join(blind, err))
+		// Even a good watch is lost without a word when its folder goes at the wrong moment.
+		if wait < 0 || wait > lookAgain {
 			wait = lookAgain
-		}
-		said = tell(ctx, said, err)
-		var later <-chan time.Time
-		if wait >= 0 {
-			later = w.cfg.Clock.After(wait)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-later:
+		case <-w.cfg.Clock.After(wait):
 		case <-events:
 		case err := <-errs:
 			klog.FromContext(ctx).Info("The folder of plugins is looked through again", "because", err)
@@ -179,14 +176,12 @@ func (w *Watcher) round(ctx context.Context, seen map[string]socket) time.Durati
 			k = &known{socket: seen[path]}
 			w.have[path] = k
 		}
-		p, err := w.register(ctx, path)
-		if err != nil {
+		if err := w.register(ctx, path, k); err != nil {
 			k.failed(w.cfg.Clock.Now())
-			klog.FromContext(ctx).Info("A plugin could not be taken, will try again", "socket", path, "err", err)
+			klog.FromContext(ctx).Info("A plugin could not be taken or told so, will try again", "socket", path, "err", err)
 			continue
 		}
-		k.taken = p
-		klog.FromContext(ctx).Info("A plugin came", "type", p.kind, "name", p.name, "socket", path)
+		klog.FromContext(ctx).Info("A plugin came", "type", k.taken.kind, "name", k.taken.name, "socket", path)
 	}
 	_, _, wait := plan(w.have, seen, w.cfg.Clock.Now())
 	return wait
@@ -202,21 +197,25 @@ func (w *Watcher) elsewhere(p plugin) bool {
 	return false
 }
 
-// register asks the plugin who it is, hands it over to who takes such, and tells it how that went.
-func (w *Watcher) register(ctx context.Context, path string) (*plugin, error) {
+// register asks the plugin who it is, hands it over to who takes such, and tells it how that went. One that was taken is only told.
+func (w *Watcher) register(ctx context.Context, path string, k *known) error {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, fmt.Errorf("connect to the plugin: %w", err)
+		return fmt.Errorf("connect to the plugin: %w", err)
 	}
 	defer conn.Close()
 	client := registerapi.NewRegistrationClient(conn)
-	short, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	info, err := client.GetInfo(short, &registerapi.InfoRequest{})
-	if err != nil {
-		return nil, fmt.Errorf("ask the plugin who it is: %w", err)
+	if k.taken == nil {
+		short, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		info, askErr := client.GetInfo(short, &registerapi.InfoRequest{})
+		if askErr != nil {
+			return fmt.Errorf("ask the plugin who it is: %w", askErr)
+		}
+		if err = w.take(ctx, info, path); err == nil {
+			k.taken, k.untold = &plugin{kind: info.Type, name: info.Name}, true
+		}
 	}
-	err = w.take(ctx, info, path)
 	answer := &registerapi.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
 		answer.Error = "plugin registration failed with err: " + err.Error()
@@ -225,12 +224,10 @@ func (w *Watcher) register(ctx context.Context, path string) (*plugin, error) {
 	defer done()
 	if _, tellErr := client.NotifyRegistrationStatus(told, answer); tellErr != nil {
 		// A registrar that ends because it is not taken need not answer.
-		err = errors.Join(err, fmt.Errorf("tell the plugin how its registration went: %w", tellErr))
+		return errors.Join(err, fmt.Errorf("tell the plugin how its registration went: %w", tellErr))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &plugin{kind: info.Type, name: info.Name}, nil
+	k.untold = false
+	return err
 }
 
 func (w *Watcher) take(ctx context.Context, info *registerapi.PluginInfo, path string) error {
