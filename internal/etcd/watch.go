@@ -23,7 +23,7 @@ func inProcess(member *etcdserver.EtcdServer) *clientv3.Client {
 // watcher hides the values of contexts: the streams of watches print theirs, while others change them.
 type watcher struct{ clientv3.Watcher }
 
-type plainContext struct{ context.Context }
+type plainContext struct{ context.Context } //nolint:containedctx // It is that context.
 
 func (plainContext) String() string { return "watch" }
 

@@ -126,12 +126,9 @@ func look(notify *fsnotify.Watcher, dir string) (map[string]socket, error) {
 		case path != dir && strings.HasPrefix(e.Name(), "."):
 			return skip(e)
 		case e.IsDir():
-			if notify == nil {
-				return nil
-			}
 			// Before its content is read, so that nothing comes unnoticed.
-			if err := notify.Add(path); err != nil && (path == dir || !errors.Is(err, fs.ErrNotExist)) {
-				blind = fmt.Errorf("watch the folder of plugins %s: %w", path, err)
+			if err := watch(notify, path); err != nil && (path == dir || !errors.Is(err, fs.ErrNotExist)) {
+				blind = err
 			}
 		case e.Type() == fs.ModeSocket:
 			info, err := e.Info()
@@ -148,6 +145,17 @@ func look(notify *fsnotify.Watcher, dir string) (map[string]socket, error) {
 		return nil, fmt.Errorf("look for plugins in %s: %w", dir, err)
 	}
 	return seen, blind
+}
+
+// watch begins to watch a folder; without notify there is nothing to do.
+func watch(notify *fsnotify.Watcher, path string) error {
+	if notify == nil {
+		return nil
+	}
+	if err := notify.Add(path); err != nil {
+		return fmt.Errorf("watch the folder of plugins %s: %w", path, err)
+	}
+	return nil
 }
 
 func skip(e fs.DirEntry) error {
