@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // Phase says how far a cluster is.
@@ -111,17 +113,7 @@ func (s *State) save() error {
 
 // writeFile replaces a file atomically and durably.
 func writeFile(path string, content []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := wholefile.Write(path, mode, wholefile.Bytes(content)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/devices/ledger"
+	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // checkpointName is the file's name in the folder of device plugins. Its form is the kubelet's, which some plugins and monitors read.
@@ -152,25 +153,9 @@ func (m *Manager) save() error {
 	if err != nil || bytes.Equal(raw, m.saved) {
 		return err
 	}
-	if err := replaceFile(m.checkpointPath(), raw); err != nil {
+	if err := wholefile.Write(m.checkpointPath(), 0o600, wholefile.Bytes(raw)); err != nil {
 		return fmt.Errorf("write down which devices pods have: %w", err)
 	}
 	m.saved = raw
-	return nil
-}
-
-// replaceFile puts the content where the file is, or leaves what is there.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // The files in <DataDir>/pki.
@@ -29,17 +31,7 @@ func (s store) write(name string, data []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("make key directory: %w", err)
 	}
-	file, err := os.CreateTemp(s.dir, "."+name+"-")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", s.path(name), err)
-	}
-	// After a rename there is nothing to remove; after an error the half-written file must not stay.
-	defer func() { _ = os.Remove(file.Name()) }()
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", s.path(name), err)
-	}
-	if err := os.Rename(file.Name(), s.path(name)); err != nil {
+	if err := wholefile.Write(s.path(name), 0o600, wholefile.Bytes(data)); err != nil {
 		return fmt.Errorf("write %s: %w", s.path(name), err)
 	}
 	return nil

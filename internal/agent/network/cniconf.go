@@ -2,11 +2,12 @@ package network
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+
+	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // confName is the file in the CNI configuration folder; runtimes use the first
@@ -73,17 +74,7 @@ func writeConf(dir string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(content) {
 		return nil
 	}
-	f, err := os.CreateTemp(dir, "."+confName+".*.tmp")
-	if err != nil {
-		return fmt.Errorf("write CNI configuration: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := wholefile.Write(path, 0o644, wholefile.Bytes(content)); err != nil {
 		return fmt.Errorf("write CNI configuration: %w", err)
 	}
 	return nil

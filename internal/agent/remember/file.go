@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // Known is what a node knows of Services.
@@ -114,9 +116,6 @@ func encode(known *Known, out io.Writer) error {
 	return buffered.Flush()
 }
 
-// unfinished is what the names of files begin with that are still being written.
-func unfinished(path string) string { return "." + filepath.Base(path) + "-" }
-
 // clearUnfinished removes what a process left that was killed while it wrote.
 func clearUnfinished(path string) error {
 	dir := filepath.Dir(path)
@@ -126,7 +125,7 @@ func clearUnfinished(path string) error {
 	}
 	var failed []error
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), unfinished(path)) && e.Type().IsRegular() {
+		if strings.HasPrefix(e.Name(), wholefile.Unfinished(path)) && e.Type().IsRegular() {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				failed = append(failed, fmt.Errorf("clear what was left half written: %w", err))
 			}
@@ -137,16 +136,5 @@ func clearUnfinished(path string) error {
 
 // replace puts known where the file is, or leaves what is there.
 func replace(path string, known *Known) error {
-	f, err := os.CreateTemp(filepath.Dir(path), unfinished(path))
-	if err != nil {
-		return err
-	}
-	err = errors.Join(encode(known, f), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
+	return wholefile.Write(path, 0o600, func(w io.Writer) error { return encode(known, w) })
 }
