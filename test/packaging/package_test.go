@@ -49,12 +49,32 @@ func makePackage(t *testing.T) string {
 	if _, err := os.Stat("../../bin/everynode"); err != nil {
 		t.Skip("bin/everynode is not built; run: make build")
 	}
-	dir := t.TempDir()
-	out, err := exec.Command("../../hack/package.sh", "v1.2.3-rc.1", dir).CombinedOutput()
+	cmd := exec.Command("../../hack/package.sh", "v1.2.3-rc.1", t.TempDir())
+	var complaint strings.Builder
+	// The go command tells there what it downloads, too.
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("make the package: %v\n%s", err, out)
+		t.Fatalf("make the package: %v\n%s", err, &complaint)
 	}
 	return strings.TrimSpace(string(out))
+}
+
+// On a machine that has built nothing yet, the go command tells what it downloads.
+func TestThePackageIsAllThatIsNamed(t *testing.T) {
+	real, err := exec.LookPath("go")
+	if err != nil {
+		t.Skip("no go command here")
+	}
+	dir := t.TempDir()
+	talkative := "#!/bin/sh\necho 'go: downloading example.com/tool v1.0.0' >&2\nexec " + real + ` "$@"` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(talkative), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if deb := makePackage(t); filepath.Ext(deb) != ".deb" || strings.ContainsAny(deb, " \n") {
+		t.Errorf("the package is said to be %q", deb)
+	}
 }
 
 func TestLifeOfThePackage(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -41,7 +42,9 @@ func newReport(out, log io.Writer) *report {
 func (r *report) line(raw []byte) {
 	var e event
 	if raw[0] != '{' || json.Unmarshal(raw, &e) != nil || e.Action == "" {
-		r.stray = append(r.stray, string(raw))
+		if !bytes.HasPrefix(raw, []byte("go: downloading ")) {
+			r.stray = append(r.stray, string(raw))
+		}
 		fmt.Fprintf(r.log, "%s", raw)
 		return
 	}

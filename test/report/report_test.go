@@ -74,6 +74,13 @@ func TestReport(t *testing.T) {
 			none:     []string{"said nothing"},
 		},
 		{
+			name:     "a machine that has built nothing yet",
+			in:       strings.Repeat("go: downloading example.com/m v1.0.0\n", 60) + "go: no such module\n" + output("p", "TestA", "wrong") + ended("fail", "p", "TestA") + ended("fail", "p", ""),
+			shown:    "FAIL  p  1.2s\n",
+			failures: []string{"wrong\n", "go: no such module"},
+			none:     []string{"downloading"},
+		},
+		{
 			name:     "the go command cannot begin",
 			in:       "go: no such module\n",
 			failures: []string{"go: no such module"},
