@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -21,9 +22,16 @@ type PodRef struct {
 	Namespace, Name string
 }
 
+// podLook is how a pod was at a look. The states themselves are kept: two changes at once can cancel out in any sum.
 type podLook struct {
-	ref  PodRef
-	look uint64
+	ref PodRef
+	// sandboxes and containers are the states by ID.
+	sandboxes  map[string]runtimeapi.PodSandboxState
+	containers map[string]runtimeapi.ContainerState
+}
+
+func (p podLook) same(other podLook) bool {
+	return maps.Equal(p.sandboxes, other.sandboxes) && maps.Equal(p.containers, other.containers)
 }
 
 // Watcher hears of changes in the runtime. Its methods are called from one goroutine and must not block.
@@ -67,7 +75,7 @@ func (r *Runtime) Watch(ctx context.Context, w Watcher) {
 
 func compare(last, now map[types.UID]podLook, changed func(types.UID)) {
 	for uid, p := range now {
-		if old, ok := last[uid]; !ok || old.look != p.look {
+		if old, ok := last[uid]; !ok || !p.same(old) {
 			changed(uid)
 		}
 	}
@@ -86,7 +94,7 @@ func refs(pods map[types.UID]podLook) []PodRef {
 	return out
 }
 
-// look lists everything and sums up each pod's IDs and states, in whatever order they come.
+// look lists everything, by pod.
 func (r *Runtime) look(ctx context.Context) (map[types.UID]podLook, error) {
 	sandboxes, err := r.service.ListPodSandbox(ctx, nil)
 	if err != nil {
@@ -98,33 +106,32 @@ func (r *Runtime) look(ctx context.Context) (map[types.UID]podLook, error) {
 	}
 	out := make(map[types.UID]podLook, len(sandboxes))
 	alive := make(map[string]struct{}, len(sandboxes)+len(containers))
-	add := func(labels map[string]string, id string, state int32) {
+	podOf := func(labels map[string]string, id string) (podLook, bool) {
 		alive[id] = struct{}{}
 		uid := types.UID(labels[labelPodUID])
 		if uid == "" {
-			return // not a pod's
+			return podLook{}, false // not a pod's
 		}
-		p := out[uid]
-		p.ref = PodRef{UID: uid, Namespace: labels[labelPodNamespace], Name: labels[labelPodName]}
-		p.look += mix(id, state)
-		out[uid] = p
+		if _, ok := out[uid]; !ok {
+			out[uid] = podLook{
+				ref:       PodRef{UID: uid, Namespace: labels[labelPodNamespace], Name: labels[labelPodName]},
+				sandboxes: map[string]runtimeapi.PodSandboxState{}, containers: map[string]runtimeapi.ContainerState{},
+			}
+		}
+		return out[uid], true
 	}
 	for _, s := range sandboxes {
-		add(s.Labels, s.Id, int32(s.State)+100)
+		if pod, ok := podOf(s.Labels, s.Id); ok {
+			pod.sandboxes[s.Id] = s.State
+		}
 	}
 	for _, c := range containers {
-		add(c.Labels, c.Id, int32(c.State))
+		if pod, ok := podOf(c.Labels, c.Id); ok {
+			pod.containers[c.Id] = c.State
+		}
 	}
 	r.forget(alive)
 	return out, nil
-}
-
-func mix(id string, state int32) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(id) {
-		h = (h ^ uint64(id[i])) * 1099511628211
-	}
-	return (h ^ uint64(state)) * 1099511628211
 }
 
 // forget drops what is remembered of containers and sandboxes that are no more.
