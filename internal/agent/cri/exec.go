@@ -9,16 +9,27 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	criclient "k8s.io/cri-client/pkg"
 	utilexec "k8s.io/utils/exec"
 )
 
+// lateError is a command that did not end in time. It is a context.DeadlineExceeded, whatever the client of the runtime
+// makes of the runtime's answer.
+type lateError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (lateError) Is(target error) bool { return target == context.DeadlineExceeded }
+
 // ExecSync runs a command in a container and waits for it, for no longer than timeout; 0 means as long as ctx lasts.
-// The error is set if the command could not be run or did not end in time, not if it failed.
+// The error is set if the command could not be run, and context.DeadlineExceeded if it did not end in time; not if it failed.
 func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error) {
 	stdout, stderr, err = r.service.ExecSync(ctx, containerID, cmd, timeout)
 	var exit utilexec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
 		return stdout, stderr, int32(exit.ExitStatus()), nil
+	}
+	if errors.Is(err, criclient.ErrCommandTimedOut) {
+		err = lateError{err}
 	}
 	return stdout, stderr, 0, err
 }
