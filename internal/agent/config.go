@@ -71,6 +71,9 @@ type Config struct {
 	ResolvConf string
 	// ForeignServices leaves it to somebody else that Services lead to their endpoints, such as a service proxy's daemon.
 	ForeignServices bool
+	// ServiceCIDR is the network that addresses of Services are from; packets to those that no Service has are dropped. The default
+	// is to let them go.
+	ServiceCIDR netip.Prefix
 	// ProxyHealthAddress and ProxyMetricsAddress are where the health and the metrics of the service proxy are served, HOST:PORT;
 	// nowhere if they are empty.
 	ProxyHealthAddress, ProxyMetricsAddress string

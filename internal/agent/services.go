@@ -33,7 +33,7 @@ func (a *Agent) newServices(s *sources, known *remember.Known) (*proxy.Proxy, er
 	if a.cfg.ForeignServices {
 		return nil, nil
 	}
-	config := proxy.Config{NodeName: a.cfg.NodeName, Services: s.services, EndpointSlices: s.slices, Nodes: s.node, Clock: a.clk,
+	config := proxy.Config{NodeName: a.cfg.NodeName, Services: s.services, EndpointSlices: s.slices, Nodes: s.node, Clock: a.clk, ServiceNetwork: a.cfg.ServiceCIDR,
 		HealthAddress: a.cfg.ProxyHealthAddress, MetricsAddress: a.cfg.ProxyMetricsAddress}
 	if known != nil {
 		config.Known = &proxy.Known{Node: known.Node, Services: known.Services, EndpointSlices: known.EndpointSlices}

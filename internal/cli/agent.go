@@ -85,7 +85,7 @@ only the first time; after that the node has a certificate of its own.`,
 }
 
 // connections say who connects pods: to each other, to Services, and to names.
-type connections struct{ network, services, names string }
+type connections struct{ network, services, names, serviceCIDR string }
 
 func (n *connections) addFlags(cmd *cobra.Command, c *agent.Config) {
 	f := cmd.Flags()
@@ -93,6 +93,7 @@ func (n *connections) addFlags(cmd *cobra.Command, c *agent.Config) {
 	f.StringVar(&n.services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
 	f.StringVar(&c.ProxyHealthAddress, "proxy-healthz-bind-address", "0.0.0.0:10256", "where load balancers ask for the health of the service proxy; empty for nowhere")
 	f.StringVar(&c.ProxyMetricsAddress, "proxy-metrics-bind-address", "127.0.0.1:10249", "where the metrics of the service proxy are served; empty for nowhere")
+	f.StringVar(&n.serviceCIDR, "service-cidr", "10.96.0.0/16", "the server's --service-cidr: packets to addresses in it that no Service has are dropped; empty lets them go")
 	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
 	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")
 	f.StringVar(&n.names, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")
@@ -109,6 +110,11 @@ func (n *connections) apply(c *agent.Config) (err error) {
 	for flag, address := range map[string]string{"proxy-healthz-bind-address": c.ProxyHealthAddress, "proxy-metrics-bind-address": c.ProxyMetricsAddress} {
 		if _, err := netip.ParseAddrPort(address); address != "" && err != nil {
 			return fmt.Errorf("--%s %q is not of the form IP:PORT", flag, address)
+		}
+	}
+	if n.serviceCIDR != "" {
+		if c.ServiceCIDR, err = netip.ParsePrefix(n.serviceCIDR); err != nil {
+			return fmt.Errorf("--service-cidr %q is not a network such as 10.96.0.0/16", n.serviceCIDR)
 		}
 	}
 	for _, choice := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/proxy/changes"
 )
 
-// healthChecks answer load balancers that ask whether this node has endpoints of a
+// healthChecks answer load balancers that ask whether this node has ready endpoints of a
 // Service whose traffic stays on the node: 200 with some, 503 without, and when the
 // rules do not keep up.
 type healthChecks struct {
@@ -59,6 +59,9 @@ func (h *healthChecks) update(ctx context.Context, services []changes.Service) {
 		}
 		endpoints := map[string]bool{}
 		for _, p := range svc.Ports {
+			if p.LocalEnds {
+				continue // they serve whom a balancer still sends, but it should send nobody more
+			}
 			for _, e := range p.Local {
 				endpoints[e.Addr().String()] = true
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func onNode(t *testing.T, detour bool) *running {
 		empty := func() cache.SharedIndexInformer {
 			return cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Service{}, 0, nil)
 		}
-		r.proxy, err = newProxy(Config{NodeName: "node", Services: empty(), EndpointSlices: empty(), Nodes: empty()}, filter, ruleset.Node{Detour: detour})
+		r.proxy, err = newProxy(Config{NodeName: "node", ServiceNetwork: netip.MustParsePrefix("10.96.0.0/16"), Services: empty(), EndpointSlices: empty(), Nodes: empty()}, filter, ruleset.Node{Detour: detour})
 		return err
 	}))
 	if without && !detour {
@@ -290,35 +291,100 @@ func TestAffinity(t *testing.T) {
 	}
 }
 
+// TestNobodysAddress: a packet to an address of Services that none has does not leave the node, whoever sits at its default route.
+func TestNobodysAddress(t *testing.T) {
+	r := onNode(t, false)
+	must(t, r.c.do(func() error { return up("lo", "10.96.9.9/32") }))
+	r.c.serve(t, "10.96.9.9:80")
+	r.set(aService(), "a")
+	r.expect(r.b, "tcp", "10.96.9.9:80", "c 10.244.1.3") // nobody says that the network is the cluster's
+	api := aService()
+	api.Name, api.Spec.ClusterIP, api.Spec.ClusterIPs = "kubernetes", "10.96.0.1", nil
+	api.Spec.Type, api.Spec.Ports[0].NodePort, api.Spec.Ports[1].NodePort = corev1.ServiceTypeClusterIP, 0, 0
+	r.proxy.tracker.Service(kubernetes, api)
+	r.sync()
+	for _, from := range []*place{r.b, r.node, r.outside} {
+		r.expect(from, "tcp", "10.96.9.9:80", "nothing")
+	}
+	r.expect(r.b, "udp", "10.96.9.9:80", "nothing")
+	r.expect(r.node, "udp", "10.96.9.9:80", "refused") // the kernel tells the sender itself
+	r.expect(r.b, "tcp", clusterTCP, "a 10.244.1.3")
+	r.expect(r.b, "tcp", "10.96.0.1:80", "refused")
+	api.Spec.ClusterIP = "10.97.0.1"
+	r.proxy.tracker.Service(kubernetes, api)
+	r.sync()
+	r.expect(r.b, "tcp", "10.96.9.9:80", "c 10.244.1.3")
+}
+
+// TestUDPFollowsThePort: a client that keeps sending is led on when its endpoint gets another port at the same address.
+func TestUDPFollowsThePort(t *testing.T) {
+	r := onNode(t, false)
+	moved := &place{name: "moved", ns: r.a.ns}
+	moved.serve(t, addresses["a"]+":9090")
+	to := func(port int32) {
+		slice := aSlice("a")
+		slice.Ports[1].Port = &port
+		r.proxy.tracker.Service(web, aService())
+		r.proxy.tracker.Slice(types.NamespacedName{Namespace: web.Namespace, Name: "web-1"}, slice)
+		r.sync()
+	}
+	for name, address := range map[string]string{"cluster address": clusterUDP, "node port": nodeUDP} {
+		to(8080)
+		client := newClient(t, r.outside, address)
+		for _, step := range []struct {
+			port int32
+			want string
+		}{{8080, "a"}, {9090, "moved"}, {8080, "a"}} {
+			to(step.port)
+			if got := client.ask(); got != step.want {
+				t.Errorf("%s: %q answers, want %s", name, got, step.want)
+			}
+		}
+	}
+}
+
+// client sends from one port of UDP.
+type client struct {
+	conn  net.Conn
+	asked int
+}
+
+func newClient(t *testing.T, from *place, address string) *client {
+	t.Helper()
+	c := &client{}
+	must(t, from.do(func() (err error) {
+		c.conn, err = net.Dial("udp", address)
+		return err
+	}))
+	t.Cleanup(func() { _ = c.conn.Close() })
+	return c
+}
+
+// ask returns who answers.
+func (c *client) ask() string {
+	for deadline := time.Now().Add(patience); ; {
+		c.asked++
+		line, err := talk(c.conn, fmt.Sprintf("%d: ", c.asked), time.Second)
+		if err == nil || time.Now().After(deadline) {
+			host, _, _ := strings.Cut(line, " ")
+			return host
+		}
+	}
+}
+
 // TestUDPFollows: a client that keeps sending from one port is led on when its
 // endpoint goes, and when the first one comes.
 func TestUDPFollows(t *testing.T) {
 	r := onNode(t, false)
 	for name, address := range map[string]string{"cluster address": clusterUDP, "node port": nodeUDP} {
 		r.set(aService(), "a")
-		var conn net.Conn
-		must(t, r.outside.do(func() (err error) {
-			conn, err = net.Dial("udp", address)
-			return err
-		}))
-		asked := 0
-		answer := func() string {
-			for deadline := time.Now().Add(patience); ; {
-				asked++
-				line, err := talk(conn, fmt.Sprintf("%d: ", asked), time.Second)
-				if err == nil || time.Now().After(deadline) {
-					host, _, _ := strings.Cut(line, " ")
-					return host
-				}
-			}
-		}
+		client := newClient(t, r.outside, address)
 		for _, pod := range []string{"a", "c", "b"} {
 			r.set(aService(), pod)
-			if got := answer(); got != pod {
+			if got := client.ask(); got != pod {
 				t.Errorf("%s: %q answers, want %s", name, got, pod)
 			}
 		}
-		_ = conn.Close()
 	}
 }
 
@@ -382,6 +448,12 @@ func TestLoadBalancer(t *testing.T) {
 	r.expect(r.outside, "tcp", "203.0.113.7:80", "a 10.0.0.9")
 	if got := healthy(); got != "HTTP/1.0 200 OK" {
 		t.Errorf("with an endpoint the node says %q", got)
+	}
+	// An endpoint that ends is for those who are sent here all the same; nobody should be.
+	r.set(balanced("10.0.0.0/24"), "~a", "c")
+	r.expect(r.outside, "tcp", "203.0.113.7:80", "a 10.0.0.9")
+	if got := healthy(); got != "HTTP/1.0 503 Service Unavailable" {
+		t.Errorf("with an endpoint that ends the node says %q", got)
 	}
 	r.set(balanced("192.0.2.0/24"), "c")
 	r.expect(r.outside, "tcp", "203.0.113.7:80", "nothing")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,9 @@ type Config struct {
 	// Services, EndpointSlices and Nodes are caches that somebody else runs; that of the
 	// nodes needs only this one. Required.
 	Services, EndpointSlices, Nodes cache.SharedIndexInformer
+	// ServiceNetwork is the network that addresses of Services are from. Packets to addresses in it that no Service has are
+	// dropped, if it is the cluster's; the default is to let them go.
+	ServiceNetwork netip.Prefix
 	// Known is what the node knew in an earlier run; nil for nothing.
 	Known *Known
 	// HealthAddress is where load balancers ask for the node's health, MetricsAddress
@@ -186,6 +190,9 @@ func (p *Proxy) sync(ctx context.Context) error {
 	p.mu.Lock()
 	p.progress.take()
 	services := p.tracker.Take()
+	if network := p.serviceNetwork(p.tracker); network != p.node.Services {
+		p.node.Services, p.whole = network, true
+	}
 	if p.moved {
 		p.moved, p.whole = false, true
 		p.node.Pods = p.tracker.Pods()
@@ -216,6 +223,18 @@ func (p *Proxy) sync(ctx context.Context) error {
 		klog.FromContext(ctx).V(2).Info("Services lead elsewhere", "services", len(services), "chains", len(d.Chains), "elements", len(d.Add)+len(d.Delete), "forgotten", n)
 	}
 	return nil
+}
+
+// kubernetes is the Service of the API server, which every cluster has.
+var kubernetes = types.NamespacedName{Namespace: "default", Name: "kubernetes"}
+
+// serviceNetwork is the configured network if the API server's Service is in it, and else none: the network would be another's,
+// and packets to it somebody's.
+func (p *Proxy) serviceNetwork(t *changes.Tracker) netip.Prefix {
+	if ip := t.ClusterIP(kubernetes); ip.IsValid() && p.config.ServiceNetwork.Contains(ip) {
+		return p.config.ServiceNetwork.Masked()
+	}
+	return netip.Prefix{}
 }
 
 // follow has everything noted that the caches tell.

@@ -39,6 +39,7 @@ func (p *Proxy) recollect(known *Known) *recollection {
 	for _, svc := range known.Services {
 		tracker.Service(types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}, svc)
 	}
+	node.Services = p.serviceNetwork(tracker)
 	for _, slice := range known.EndpointSlices {
 		tracker.Slice(types.NamespacedName{Namespace: slice.Namespace, Name: slice.Name}, p.alive(slice, node.Pods))
 	}

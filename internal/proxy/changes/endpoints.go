@@ -76,7 +76,9 @@ func (p *Port) choose(all []candidate) {
 	p.Anywhere = len(ready)+len(ending) > 0
 	p.Cluster = targets(firstOf(hinted(ready), ending))
 	isLocal := func(c candidate) bool { return c.local }
-	p.Local = targets(firstOf(filter(ready, isLocal), filter(ending, isLocal)))
+	readyHere := filter(ready, isLocal)
+	p.Local = targets(firstOf(readyHere, filter(ending, isLocal)))
+	p.LocalEnds = len(p.Local) > 0 && len(readyHere) == 0
 }
 
 // hinted are the endpoints for this node or else this zone, if every endpoint has

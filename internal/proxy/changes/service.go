@@ -37,6 +37,8 @@ type Port struct {
 	InternalLocal, ExternalLocal bool
 	// Cluster and Local are the endpoints to use, in the whole cluster and on this node, sorted.
 	Cluster, Local []netip.AddrPort
+	// LocalEnds says that none of Local is ready: they are ending, and only the last resort.
+	LocalEnds bool
 	// Anywhere says that there is an endpoint, though perhaps none that may be used here.
 	Anywhere bool
 }

@@ -52,7 +52,7 @@ func (t *Tracker) Service(name types.NamespacedName, svc *corev1.Service) {
 func (t *Tracker) Slice(name types.NamespacedName, s *discoveryv1.EndpointSlice) {
 	before, known := t.owner[name]
 	var now types.NamespacedName
-	if s != nil && s.AddressType == discoveryv1.AddressTypeIPv4 {
+	if s != nil && s.AddressType == discoveryv1.AddressTypeIPv4 && !headless(s) {
 		now = types.NamespacedName{Namespace: name.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
 	}
 	if known && before != now {
@@ -71,6 +71,20 @@ func (t *Tracker) Slice(name types.NamespacedName, s *discoveryv1.EndpointSlice)
 	}
 	t.slices[now][name.Name], t.owner[name] = s, now
 	t.touch(now)
+}
+
+// headless says that the slice is only for names: whoever made it wants nothing forwarded to it.
+func headless(s *discoveryv1.EndpointSlice) bool {
+	_, labelled := s.Labels[corev1.IsHeadlessService]
+	return labelled
+}
+
+// ClusterIP is the address of a Service that is forwarded; the zero address if there is none.
+func (t *Tracker) ClusterIP(name types.NamespacedName) netip.Addr {
+	if f := t.services[name]; len(f.ports) > 0 {
+		return f.ports[0].ClusterIP
+	}
+	return netip.Addr{}
 }
 
 func (t *Tracker) touch(service types.NamespacedName) {

@@ -66,7 +66,7 @@ func (s *stale) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	for _, f := range s.flows {
 		here := f.To == to || !f.To.IsValid() && s.own[to]
 		if here && f.Port == flow.Forward.DstPort {
-			return !slices.Contains(f.Endpoints, answers)
+			return !slices.Contains(f.Endpoints, netip.AddrPortFrom(answers, flow.Reverse.SrcPort))
 		}
 	}
 	return false

@@ -89,6 +89,10 @@ func Base(node Node) map[string][]string {
 		// The kernel sends few of the messages that refuse other protocols.
 		"refuse": {"meta l4proto tcp reject with tcp reset", "reject"},
 	}
+	if node.Services.IsValid() {
+		// Nobody has this address, so nobody outside should get packets to it.
+		base["dead"] = append(base["dead"], fmt.Sprintf("ip daddr %s drop", node.Services))
+	}
 	if len(node.Pods) > 0 {
 		// Who is neither a pod of this node nor the node itself would not take an
 		// answer from an endpoint that it did not ask.

@@ -17,7 +17,7 @@ type Flow struct {
 	To   netip.Addr
 	Port uint16
 	// Endpoints are where flows may lead.
-	Endpoints []netip.Addr
+	Endpoints []netip.AddrPort
 }
 
 type flowKey struct {
@@ -26,17 +26,14 @@ type flowKey struct {
 }
 
 // flowsOf are the UDP frontends of a Service with their endpoints.
-func flowsOf(svc changes.Service) map[flowKey][]netip.Addr {
-	out := map[flowKey][]netip.Addr{}
+func flowsOf(svc changes.Service) map[flowKey][]netip.AddrPort {
+	out := map[flowKey][]netip.AddrPort{}
 	for _, p := range svc.Ports {
 		if p.Protocol != corev1.ProtocolUDP {
 			continue
 		}
-		var endpoints []netip.Addr
-		for _, e := range slices.Concat(p.Cluster, p.Local) {
-			endpoints = append(endpoints, e.Addr())
-		}
-		slices.SortFunc(endpoints, netip.Addr.Compare)
+		endpoints := slices.Concat(p.Cluster, p.Local)
+		slices.SortFunc(endpoints, netip.AddrPort.Compare)
 		endpoints = slices.Compact(endpoints)
 		for _, ip := range slices.Concat([]netip.Addr{p.ClusterIP}, p.ExternalIPs, p.Balancers) {
 			out[flowKey{ip, p.Port}] = endpoints
@@ -50,10 +47,10 @@ func flowsOf(svc changes.Service) map[flowKey][]netip.Addr {
 
 // outdated are the flows to look through when frontends become others: new ones, which
 // may have led nowhere, those that lost an endpoint, and those that are gone.
-func outdated(old, now map[flowKey][]netip.Addr) (out []Flow) {
+func outdated(old, now map[flowKey][]netip.AddrPort) (out []Flow) {
 	for k, endpoints := range now {
 		before, known := old[k]
-		lost := slices.ContainsFunc(before, func(ip netip.Addr) bool { return !slices.Contains(endpoints, ip) })
+		lost := slices.ContainsFunc(before, func(e netip.AddrPort) bool { return !slices.Contains(endpoints, e) })
 		if !known || lost || len(before) == 0 && len(endpoints) > 0 {
 			out = append(out, Flow{To: k.to, Port: k.port, Endpoints: endpoints})
 		}

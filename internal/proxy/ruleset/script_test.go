@@ -136,9 +136,9 @@ func show(d ruleset.Delta) string {
 	return b.String()
 }
 
-func texts(list []netip.Addr) (out []string) {
-	for _, ip := range list {
-		out = append(out, ip.String())
+func texts(list []netip.AddrPort) (out []string) {
+	for _, e := range list {
+		out = append(out, e.String())
 	}
 	return out
 }

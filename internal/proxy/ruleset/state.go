@@ -18,6 +18,8 @@ type Node struct {
 	// Detour says that answers between two pods of the node do not pass the packet
 	// filter by themselves, so that they must be sent to the node to be translated back.
 	Detour bool
+	// Services is the network that addresses of Services are from; none if it is not known.
+	Services netip.Prefix
 }
 
 // claim is what a Service wants of an element.
@@ -28,12 +30,12 @@ type State struct {
 	node     Node
 	services map[types.NamespacedName]Table
 	claims   map[Key][]claim // sorted by owner; the first holds
-	flows    map[types.NamespacedName]map[flowKey][]netip.Addr
+	flows    map[types.NamespacedName]map[flowKey][]netip.AddrPort
 }
 
 // New makes the rules of a node without Services.
 func New(node Node) *State {
-	return &State{node: node, services: map[types.NamespacedName]Table{}, claims: map[Key][]claim{}, flows: map[types.NamespacedName]map[flowKey][]netip.Addr{}}
+	return &State{node: node, services: map[types.NamespacedName]Table{}, claims: map[Key][]claim{}, flows: map[types.NamespacedName]map[flowKey][]netip.AddrPort{}}
 }
 
 // Update takes where Services lead now, each once, and answers with what changes.
