@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,9 +19,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/util/compatibility"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
@@ -31,21 +27,20 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
 	"github.com/everynode/everynode/internal/apiserver/openapi"
+	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/pki"
 )
 
-// watchGrace is how long a server that stops waits for its watches to end. Without
-// it they are not even told, and a single `kubectl get -w` holds the server up.
-const watchGrace = 2 * time.Second
-
 // inProcessHost is the host of in-process requests; nothing resolves it.
 const inProcessHost = "https://everynode.invalid"
 
 // Config is what an API server needs from its surroundings.
 type Config struct {
+	// Options are what the operator has set; the zero value is the defaults.
+	Options options.Completed
 	// PKI holds the cluster's CA, the serving certificate and the keys.
 	PKI *pki.Bundle
 	// Listener takes the TLS connections of clients.
@@ -53,9 +48,9 @@ type Config struct {
 	// AdvertiseAddress is where pods and nodes reach the server.
 	AdvertiseAddress net.IP
 	AdvertisePort    int
-	// OpenStorage opens the embedded database. When nil, EtcdEndpoints are used.
-	OpenStorage   StorageOpener
-	EtcdEndpoints []string
+	// OpenStorage opens the embedded database. When nil, the etcd servers of the
+	// options are used.
+	OpenStorage StorageOpener
 	// ServiceCIDR is where the addresses of Services come from.
 	ServiceCIDR *net.IPNet
 }
@@ -75,10 +70,16 @@ func New(cfg Config) (*Server, error) {
 	if cfg.PKI == nil || cfg.Listener == nil {
 		return nil, errors.New("an API server needs certificates and a listener")
 	}
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
 	kinds := registry.Kinds()
 	types := scheme.New(kinds)
 	s := &Server{transport: newInProcess(), kinds: kinds}
-	generic := genericConfig(types)
+	generic, err := genericConfig(cfg, types)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.secure(generic, cfg); err != nil {
 		return nil, err
 	}
@@ -87,6 +88,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("make the in-process client: %w", err)
 	}
 	s.informers = informers.NewSharedInformerFactory(client, 0)
+	if err := cfg.Options.Features.ApplyTo(generic, client, s.informers); err != nil {
+		return nil, fmt.Errorf("apply the options of features: %w", err)
+	}
 	security, err := newSecurity(cfg, client, s.informers)
 	if err != nil {
 		return nil, err
@@ -98,9 +102,7 @@ func New(cfg Config) (*Server, error) {
 	if err := admit(generic, client, s.loopback, s.informers, security); err != nil {
 		return nil, err
 	}
-	backend := storagebackend.NewDefaultConfig(storagePrefix, nil)
-	backend.Transport.ServerList = cfg.EtcdEndpoints
-	generic.RESTOptionsGetter = &storageOptions{types: types, tracker: generic.StorageObjectCountTracker, backend: *backend, open: cfg.OpenStorage}
+	generic.RESTOptionsGetter = &storageOptions{types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, open: cfg.OpenStorage}
 
 	s.generic, err = generic.Complete(s.informers).New("everynode", genericapiserver.NewEmptyDelegateWithCustomHandler(http.NotFoundHandler()))
 	if err != nil {
@@ -134,38 +136,44 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func genericConfig(types *scheme.Set) *genericapiserver.Config {
+// complete fills in what tests leave out.
+func (c *Config) complete() (err error) {
+	if c.Options == (options.Completed{}) {
+		c.Options, err = options.New().Complete()
+	}
+	return err
+}
+
+func genericConfig(cfg Config, types *scheme.Set) (*genericapiserver.Config, error) {
 	c := genericapiserver.NewConfig(types.Codecs)
-	c.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	c.FeatureGate = utilfeature.DefaultFeatureGate
+	if err := cfg.Options.ApplyTo(c); err != nil {
+		return nil, err
+	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
-	c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight = 2000, 1000
-	c.ShutdownWatchTerminationGracePeriod = watchGrace
 	refuseNonsense(c, types)
 	namer := apiopenapi.NewDefinitionNamer(types.Public)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title = "Everynode"
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIV3Config.Info.Title = "Everynode"
-	return c
+	return c, nil
 }
 
 // secure sets up TLS for the network and the in-process way for ourselves.
 func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
-	certFile, keyFile := cfg.PKI.ServingFiles()
-	serving, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving", certFile, keyFile)
-	if err != nil {
-		return fmt.Errorf("load the serving certificate: %w", err)
+	serving := *cfg.Options.Serving
+	serving.Listener = cfg.Listener
+	serving.ServerCert.CertKey.CertFile, serving.ServerCert.CertKey.KeyFile = cfg.PKI.ServingFiles()
+	if err := serving.ApplyTo(&c.SecureServing); err != nil {
+		return fmt.Errorf("set up serving: %w", err)
 	}
 	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", cfg.PKI.CAPEM())
 	if err != nil {
 		return fmt.Errorf("load the client CA: %w", err)
 	}
-	c.SecureServing = &genericapiserver.SecureServingInfo{
-		Listener: cfg.Listener, Cert: serving, ClientCA: clientCA, HTTP2MaxStreamsPerConnection: 1000,
-	}
+	c.SecureServing.ClientCA = clientCA
 	c.PublicAddress = cfg.AdvertiseAddress
 	c.ExternalAddress = cfg.Listener.Addr().String()
 	s.loopback = &restclient.Config{

@@ -1,12 +1,11 @@
 package apiserver
 
 import (
-	"time"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
@@ -17,9 +16,6 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
 
-// storagePrefix is the root of all keys, the same as kube-apiserver's.
-const storagePrefix = "/registry"
-
 // StorageOpener opens the database's storage of one resource.
 type StorageOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error)
 
@@ -27,7 +23,7 @@ type StorageOpener func(c *storagebackend.ConfigForResource, newObject, newList 
 type storageOptions struct {
 	types   *scheme.Set
 	tracker flowcontrolrequest.StorageObjectCountTracker
-	backend storagebackend.Config
+	etcd    *genericoptions.EtcdOptions
 	// open is nil when the database is reached over the network.
 	open StorageOpener
 }
@@ -46,7 +42,7 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, _ runtime
 	}
 	info, _ := runtime.SerializerInfoForMediaType(o.types.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	internal := schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal}
-	cfg := o.backend.ForResource(resource)
+	cfg := o.etcd.StorageConfig.ForResource(resource)
 	cfg.Codec = o.types.Codecs.CodecForVersions(info.Serializer, o.types.Codecs.UniversalDeserializer(), version, internal)
 	cfg.EncodeVersioner = version
 	prefix := resource.Resource
@@ -55,8 +51,8 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, _ runtime
 	}
 	return generic.RESTOptions{
 		StorageConfig: cfg, Decorator: o.decorator(!uncached[resource]), ResourcePrefix: prefix,
-		EnableGarbageCollection: true, DeleteCollectionWorkers: 16,
-		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: time.Minute,
+		EnableGarbageCollection: o.etcd.EnableGarbageCollection, DeleteCollectionWorkers: o.etcd.DeleteCollectionWorkers,
+		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: o.etcd.StorageConfig.CountMetricPollPeriod,
 	}, nil
 }
 

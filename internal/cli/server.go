@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/server"
 )
 
@@ -47,7 +48,7 @@ with "everynode agent" and a token from "everynode token create".`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Listen, "listen", o.Listen, "address of the API as host:port; may be given more than once")
 	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")
-	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "URLs of an etcd cluster to use instead of the embedded one")
+	addAPIFlags(cmd, o.API)
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
@@ -55,4 +56,22 @@ with "everynode agent" and a token from "everynode token create".`,
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd
+}
+
+// addAPIFlags binds what may be set about the API server, under kube-apiserver's names.
+func addAPIFlags(cmd *cobra.Command, o *options.Options) {
+	f, etcd := cmd.Flags(), &o.Etcd.StorageConfig.Transport
+	run := o.Run
+	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time")
+	f.IntVar(&run.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", run.MaxMutatingRequestsInFlight, "how many writing requests are served at a time")
+	f.DurationVar(&run.RequestTimeout, "request-timeout", run.RequestTimeout, "how long a request may take, unless it is a watch or a stream")
+	f.IntVar(&run.MinRequestTimeout, "min-request-timeout", run.MinRequestTimeout, "seconds that a watch is held open at least; each gets a random time from this to twice as much")
+	f.Float64Var(&run.GoawayChance, "goaway-chance", run.GoawayChance, "the chance, up to 0.02, that a request makes its client connect anew, so that clients spread over several servers")
+	f.DurationVar(&run.ShutdownDelayDuration, "shutdown-delay-duration", run.ShutdownDelayDuration, "how long a server that stops goes on serving, while /readyz says that it will not; for balancers of load")
+	f.BoolVar(&o.Features.EnableProfiling, "profiling", o.Features.EnableProfiling, "serve profiles of this process at /debug/pprof/, to administrators")
+	f.StringVar(&o.Serving.MinTLSVersion, "tls-min-version", "", "the oldest version of TLS that is spoken: VersionTLS12, which is the default, or VersionTLS13")
+	f.StringSliceVar(&o.Serving.CipherSuites, "tls-cipher-suites", nil, "names of the cipher suites for TLS 1.2, as Go has them (default: Go's own choice)")
+	f.StringSliceVar(&etcd.ServerList, "etcd-servers", nil, "URLs of an etcd cluster to use instead of the embedded one")
+	f.StringSliceVar(&etcd.ServerList, "etcd-endpoints", nil, "the old name of --etcd-servers")
+	_ = f.MarkDeprecated("etcd-endpoints", "use --etcd-servers") // It fails for flags that do not exist only.
 }

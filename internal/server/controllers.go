@@ -55,7 +55,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 	options := managerOptions(ctx)
 	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }
 	// Several servers can share an etcd cluster; then one of them works.
-	options.LeaderElection = len(s.options.EtcdEndpoints) > 0
+	options.LeaderElection = !s.settings.Embedded()
 	options.LeaderElectionNamespace, options.LeaderElectionID = "kube-system", "everynode-controllers"
 	c.manager, err = ctrl.NewManager(c.config, options)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
@@ -37,8 +38,8 @@ type Options struct {
 	// AdvertiseAddress is where pods and nodes reach the API; by default the first
 	// listen address that is not loopback, else the first.
 	AdvertiseAddress string
-	// EtcdEndpoints are the URLs of an etcd cluster to use instead of the embedded one.
-	EtcdEndpoints []string
+	// API is what may be set about the API server, and where it keeps its objects.
+	API *options.Options
 	// ServiceCIDR is where Service addresses come from, ClusterCIDR where pod
 	// addresses do. An empty ClusterCIDR means 10.244.0.0/16, or a network with room
 	// for thousands of nodes when there are simulated ones.
@@ -62,12 +63,13 @@ type Options struct {
 
 // Defaults returns the options of a server that nobody has told anything.
 func Defaults() Options {
-	return Options{Listen: []string{"127.0.0.1:6443"}, ServiceCIDR: "10.96.0.0/16"}
+	return Options{Listen: []string{"127.0.0.1:6443"}, ServiceCIDR: "10.96.0.0/16", API: options.New()}
 }
 
 // Server is a control plane.
 type Server struct {
 	options  Options
+	settings options.Completed
 	unlock   func()
 	listener net.Listener
 	pki      *pki.Bundle
@@ -105,6 +107,9 @@ func (s *Server) open() (err error) {
 	}
 	if len(o.Listen) == 0 {
 		return errors.New("no listen address is given")
+	}
+	if s.settings, err = o.API.Complete(); err != nil {
+		return err
 	}
 	forgetDir, err := datadir.Make(o.DataDir, 0o700)
 	if err != nil {
@@ -227,9 +232,9 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	config := apiserver.Config{PKI: s.pki, Listener: s.listener, EtcdEndpoints: s.options.EtcdEndpoints, ServiceCIDR: s.service}
+	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
-	if len(s.options.EtcdEndpoints) == 0 {
+	if s.settings.Embedded() {
 		database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
 		if err != nil {
 			if ctx.Err() != nil {

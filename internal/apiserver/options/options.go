@@ -1,0 +1,122 @@
+// Package options is what an operator may set about the API server: the structs
+// of the API server's library with our defaults, checked as a whole before
+// anything starts. Flags are bound to their fields by package cli.
+package options
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
+)
+
+// storagePrefix is the root of all keys, the same as kube-apiserver's.
+const storagePrefix = "/registry"
+
+// watchGrace is how long a server that stops waits for its watches to end. Without
+// it they are not even told, and a single `kubectl get -w` holds the server up.
+const watchGrace = 2 * time.Second
+
+// Options are what may be set about the API server. New gives those of a server
+// that nobody has told anything.
+type Options struct {
+	// Run are limits and times of requests.
+	Run *genericoptions.ServerRunOptions
+	// Serving is how TLS is spoken; the listener and its certificate are added by
+	// the server.
+	Serving *genericoptions.SecureServingOptions
+	// Features are profiling, and priority and fairness.
+	Features *genericoptions.FeatureOptions
+	// Etcd is where objects are kept, and how. Without servers it is the database
+	// in this process.
+	Etcd *genericoptions.EtcdOptions
+}
+
+// New returns the defaults.
+func New() *Options {
+	o := &Options{
+		Run:      genericoptions.NewServerRunOptionsForComponent(basecompatibility.DefaultKubeComponent, globals()),
+		Serving:  genericoptions.NewSecureServingOptions(),
+		Features: genericoptions.NewFeatureOptions(),
+		Etcd:     genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(storagePrefix, nil)),
+	}
+	o.Run.MaxRequestsInFlight, o.Run.MaxMutatingRequestsInFlight = 2000, 1000
+	o.Run.ShutdownWatchTerminationGracePeriod = watchGrace
+	o.Serving.HTTP2MaxStreamsPerConnection = 1000
+	o.Features.EnablePriorityAndFairness = false
+	o.Etcd.DeleteCollectionWorkers = 16
+	return o
+}
+
+// globals is the library's registry of versions and feature gates. They belong to
+// the process, however many servers it runs.
+var globals = sync.OnceValue(func() basecompatibility.ComponentGlobalsRegistry {
+	registry := basecompatibility.NewComponentGlobalsRegistry()
+	err := registry.Register(basecompatibility.DefaultKubeComponent, compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultMutableFeatureGate)
+	if err == nil {
+		err = registry.Set()
+	}
+	if err != nil {
+		panic(fmt.Sprintf("register the version of the API: %v", err)) // The library's own defaults do not fit each other.
+	}
+	return registry
+})
+
+// Completed are options that were checked. Only Complete makes them.
+type Completed struct{ *completed }
+
+type completed struct{ Options }
+
+// Complete checks the options and fills in what follows from them. The error says
+// in one line which values are good.
+func (o *Options) Complete() (Completed, error) {
+	if err := utilerrors.NewAggregate(o.validate()); err != nil {
+		return Completed{}, err
+	}
+	return Completed{&completed{Options: *o}}, nil
+}
+
+func (o *Options) validate() (errs []error) {
+	errs = append(errs, o.Run.Validate()...)
+	errs = append(errs, o.Serving.Validate()...)
+	errs = append(errs, o.validateTLS()...)
+	errs = append(errs, o.Features.Validate()...)
+	// The library knows no etcd without an address.
+	etcd := *o.Etcd
+	if o.Embedded() {
+		etcd.StorageConfig.Transport.ServerList = []string{"embedded"}
+	}
+	return append(errs, etcd.Validate()...)
+}
+
+// validateTLS refuses versions that are broken, which the library would still speak.
+func (o *Options) validateTLS() (errs []error) {
+	if v := o.Serving.MinTLSVersion; v != "" && v != "VersionTLS12" && v != "VersionTLS13" {
+		errs = append(errs, fmt.Errorf("--tls-min-version %q: give VersionTLS12 or VersionTLS13", v))
+	}
+	if _, err := cliflag.TLSCipherSuites(o.Serving.CipherSuites); err != nil {
+		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w; the names are %s", err, strings.Join(cliflag.PreferredTLSCipherNames(), ", ")))
+	}
+	return errs
+}
+
+// Embedded says whether objects are kept in the database of this process.
+func (o *Options) Embedded() bool { return len(o.Etcd.StorageConfig.Transport.ServerList) == 0 }
+
+// ApplyTo sets what needs nothing but the options. The listener and fairness need
+// more, and are the server's to apply.
+func (c Completed) ApplyTo(config *genericapiserver.Config) error {
+	if err := c.Run.ApplyTo(config); err != nil {
+		return fmt.Errorf("apply the options of requests: %w", err)
+	}
+	return nil
+}

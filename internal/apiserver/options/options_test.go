@@ -1,0 +1,50 @@
+package options
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+func TestDefaults(t *testing.T) {
+	o, err := New().Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := genericapiserver.NewConfig(serializer.CodecFactory{})
+	if err := o.ApplyTo(c); err != nil {
+		t.Fatal(err)
+	}
+	if c.MaxRequestsInFlight != 2000 || c.MaxMutatingRequestsInFlight != 1000 || c.ShutdownWatchTerminationGracePeriod != 2*time.Second {
+		t.Errorf("limits are %d and %d, the grace of watches %v", c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.ShutdownWatchTerminationGracePeriod)
+	}
+	if c.EffectiveVersion == nil || c.FeatureGate == nil {
+		t.Error("there is no version or no feature gate")
+	}
+	if !o.Embedded() || o.Etcd.StorageConfig.Prefix != "/registry" {
+		t.Errorf("objects are kept in %v below %q", o.Etcd.StorageConfig.Transport.ServerList, o.Etcd.StorageConfig.Prefix)
+	}
+}
+
+// Every refusal is one line that names the flag.
+func TestRefusals(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		"--max-requests-inflight":   func(o *Options) { o.Run.MaxRequestsInFlight = -1 },
+		"--goaway-chance":           func(o *Options) { o.Run.GoawayChance = 0.5 },
+		"--request-timeout":         func(o *Options) { o.Run.RequestTimeout = -time.Second },
+		"--min-request-timeout":     func(o *Options) { o.Run.MinRequestTimeout = -1 },
+		"--tls-min-version":         func(o *Options) { o.Serving.MinTLSVersion = "VersionTLS11" },
+		"--tls-cipher-suites":       func(o *Options) { o.Serving.CipherSuites = []string{"ROT13"} },
+		"--shutdown-delay-duration": func(o *Options) { o.Run.ShutdownDelayDuration = -time.Second },
+	} {
+		o := New()
+		change(o)
+		_, err := o.Complete()
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %v, want one line about %s", err, want)
+		}
+	}
+}
