@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -228,7 +229,8 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return nil, err
 	}
 	if !a.cfg.ForeignNetwork {
-		n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check})
+		n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
+			APIServers: func() []netip.AddrPort { return append(n.sources.apiServers(), addressOf(a.cfg.Server)...) }})
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,10 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"net/url"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
@@ -45,4 +49,37 @@ func (a *Agent) networkCondition(n *node) func() (nodestatus.Condition, bool) {
 		}
 		return nodestatus.Condition{OK: true, Reason: "PodNetworkReady", Message: "the paths to the pods of other nodes are there"}, state.Known
 	}
+}
+
+// apiServers is where the control plane says that it answers: behind the service kubernetes.
+func (s *sources) apiServers() (out []netip.AddrPort) {
+	obj, ok, err := s.slices.GetStore().GetByKey("default/kubernetes")
+	slice, is := obj.(*discoveryv1.EndpointSlice)
+	if err != nil || !ok || !is {
+		return nil
+	}
+	for _, e := range slice.Endpoints {
+		for _, text := range e.Addresses {
+			ip, err := netip.ParseAddr(text)
+			for _, port := range slice.Ports {
+				if err == nil && port.Port != nil {
+					out = append(out, netip.AddrPortFrom(ip, uint16(*port.Port)))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// addressOf is the address in the API server's URL, none if that has a name.
+func addressOf(server string) []netip.AddrPort {
+	parsed, err := url.Parse(server)
+	if err != nil {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(parsed.Host)
+	if err != nil {
+		return nil
+	}
+	return []netip.AddrPort{at}
 }

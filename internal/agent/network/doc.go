@@ -8,6 +8,7 @@
 // gateway) where that is on a link of this machine, else a VXLAN tunnel. Pods and
 // nodes reach each other unmasqueraded.
 //
+//	bounds    pure: which networks and addresses nodes may claim
 //	peers     pure: what nodes say -> paths and networks, one node at a time
 //	ways      pure: the machine's own routes -> which nodes are on its links
 //	cniconf   pod network -> CNI configuration

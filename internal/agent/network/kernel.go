@@ -21,6 +21,10 @@ const routeProtocol netlink.RouteProtocol = 0x45
 // next hops: a tunnel or a point-to-point link has none.
 const ethernetAddress = 6
 
+// errNextHop means that no machine can be reached at the address that a node gives out:
+// it is one of this machine, or the broadcast address of a link.
+var errNextHop = errors.New("no packet can be handed to that address")
+
 // kernel is what this package changes on the machine.
 type kernel interface {
 	// ways returns the machine's own routes.
@@ -130,6 +134,11 @@ func (machine) addPath(p path) error {
 		route.SetFlag(netlink.FLAG_ONLINK)
 	}
 	if err := netlink.RouteReplace(route); err != nil {
+		for _, bad := range []error{unix.EINVAL, unix.ENETUNREACH, unix.EHOSTUNREACH} {
+			if errors.Is(err, bad) {
+				err = errors.Join(errNextHop, err)
+			}
+		}
 		return fmt.Errorf("add route to %s via %s: %w", p.to, p.via, err)
 	}
 	if p.tunnel {

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -55,6 +56,9 @@ func TestMachineKeepsRoutesAndRules(t *testing.T) {
 			t.Error(err)
 			return
 		}
+		if err := m.addPath(path{to: netip.MustParsePrefix("10.244.9.0/24"), via: netip.MustParseAddr("10.0.0.255")}); !errors.Is(err, errNextHop) {
+			t.Errorf("a path by a broadcast address: %v", err)
+		}
 		to, via := netip.MustParsePrefix("10.244.1.0/24"), netip.MustParseAddr("10.0.0.2")
 		for _, hop := range []netip.Addr{netip.MustParseAddr("10.0.0.3"), via} {
 			if err := m.addPath(path{to: to, via: hop}); err != nil {
@@ -70,17 +74,21 @@ func TestMachineKeepsRoutesAndRules(t *testing.T) {
 				t.Errorf("removing a path, also one that is not there: %v", err)
 			}
 		}
-		pods, node := netip.MustParsePrefix("10.244.0.0/24"), netip.MustParsePrefix("10.0.0.2/32")
+		base := rules{
+			pods: netip.MustParsePrefix("10.244.0.0/24"), cluster: netip.MustParsePrefix("10.244.0.0/16"), nodes: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+			servers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.9:6443")},
+		}
+		other := netip.MustParseAddr("10.0.0.3")
 		for _, rules := range []string{
-			wholeRuleset(pods, []netip.Prefix{pods}), wholeRuleset(pods, []netip.Prefix{pods}),
-			changedRuleset([]netip.Prefix{node, to}, nil), changedRuleset(nil, []netip.Prefix{to}),
+			wholeRuleset(base), wholeRuleset(base),
+			changedRuleset([]netip.Addr{via, other}, nil), changedRuleset(nil, []netip.Addr{other}),
 		} {
 			if err := m.applyRules(t.Context(), rules); err != nil {
 				t.Errorf("%v, for:\n%s", err, rules)
 			}
 		}
 		out, err := exec.Command("nft", "list", "table", "ip", table).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "10.0.0.2") || strings.Contains(string(out), "10.244.1.0") {
+		if err != nil || !strings.Contains(string(out), "10.0.0.2") || strings.Contains(string(out), "10.0.0.3") {
 			t.Errorf("the table is (%v):\n%s", err, out)
 		}
 	})

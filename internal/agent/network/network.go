@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/node"
 )
 
 // DefaultConfDir is where container runtimes look for the CNI configuration.
@@ -26,6 +28,8 @@ const DefaultConfDir = "/etc/cni/net.d"
 const (
 	repairEvery = time.Minute
 	retryAfter  = 2 * time.Second
+	// maxTold is how many refused nodes a line of the log names.
+	maxTold = 10
 )
 
 // Config says what a node's network works with.
@@ -36,6 +40,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Mode says how packets get to the pods of other nodes; Auto if empty.
 	Mode Mode
+	// APIServers is where the API server answers; nil for nowhere that is known.
+	APIServers func() []netip.AddrPort
 	// Changed is called when State has changed; nil for nobody.
 	Changed func()
 	// ConfDir is where the CNI configuration goes; DefaultConfDir if empty.
@@ -49,6 +55,8 @@ type Network struct {
 
 	mu      sync.Mutex
 	pending map[string]facts
+	// told is what the control plane told this node of pod networks.
+	told node.PodNetworks
 	// moved says that routes of the machine have changed.
 	moved bool
 	state State
@@ -60,8 +68,14 @@ type Network struct {
 	whole bool
 	// tunnel is this node's end of tunnels as it was made last.
 	tunnel tunnel
-	// missing are the nodes that cannot be reached, as they were logged last.
-	missing []string
+	// servers is where the API server answers, as the rules have it.
+	servers []netip.AddrPort
+	// unusable are the paths that the kernel refuses because of where they lead.
+	unusable map[netip.Prefix]error
+	// missing are the nodes that cannot be reached, refused is what was not taken from nodes, problem what is wrong with
+	// what this node says of itself, all as they were logged last.
+	missing, refused []string
+	problem          string
 }
 
 // State is how the network of the node is.
@@ -100,7 +114,7 @@ func New(config Config) (*Network, error) {
 func newNetwork(config Config, k kernel) *Network {
 	return &Network{
 		config: config, kernel: k, pending: map[string]facts{}, wake: make(chan struct{}, 1),
-		peers: newPeers(config.NodeName, config.Mode), whole: true,
+		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{},
 	}
 }
 
@@ -128,7 +142,7 @@ func (n *Network) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		n.conclude(err)
+		n.conclude(errors.Join(err, n.peers.problem()))
 		if err != nil {
 			klog.FromContext(ctx).Error(err, "The network of the node is not as it should be; trying again", "in", retryAfter)
 			retry = time.After(retryAfter)
@@ -163,7 +177,7 @@ func (n *Network) follow(ctx context.Context) {
 // conclude keeps what became of a sync. Before the node has a pod network there is
 // nothing to say.
 func (n *Network) conclude(err error) {
-	if err == nil && !n.ownPods().IsValid() {
+	if err == nil && !n.peers.ownPods().IsValid() {
 		return
 	}
 	n.mu.Lock()
@@ -189,12 +203,16 @@ func (n *Network) watch() (informer cache.SharedIndexInformer, told cache.Inform
 	// Ten thousand nodes with their images and managed fields would be a burden
 	// on every one of them.
 	err = informer.SetTransform(func(obj any) (any, error) {
-		if node, ok := obj.(*corev1.Node); ok {
-			return &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion},
-				Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR},
-				Status:     corev1.NodeStatus{Addresses: node.Status.Addresses},
-			}, nil
+		if o, ok := obj.(*corev1.Node); ok {
+			kept := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp},
+				Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR},
+				Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
+			}
+			if o.Name == n.config.NodeName {
+				kept.Annotations = o.Annotations
+			}
+			return kept, nil
 		}
 		return obj, nil
 	})
@@ -217,16 +235,21 @@ func (n *Network) note(obj any, gone bool) {
 	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
-	node, ok := obj.(*corev1.Node)
+	object, ok := obj.(*corev1.Node)
 	if !ok {
 		return
 	}
 	var now facts
 	if !gone {
-		now = factsOf(node)
+		now = factsOf(object)
 	}
 	n.mu.Lock()
-	n.pending[node.Name] = now
+	n.pending[object.Name] = now
+	// Only what the control plane wrote on this very node counts. It is kept when the node is deleted: it will be written
+	// on the next one.
+	if told, ok := node.PodNetworksOf(object); ok && object.Name == n.config.NodeName {
+		n.told = told
+	}
 	n.mu.Unlock()
 	n.poke()
 }
@@ -239,9 +262,21 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 	n.pending = map[string]facts{}
 	complete = complete || n.moved
 	n.moved = false
+	limits := bounds{PodNetworks: n.told}
 	n.mu.Unlock()
 	var failures []error
 	var changes []delta
+	servers := n.apiServers()
+	for _, s := range servers {
+		limits.kept = append(limits.kept, s.Addr())
+	}
+	if !slices.Equal(servers, n.servers) {
+		n.servers, n.whole = servers, true
+	}
+	if !n.peers.bounds.equal(limits) {
+		changes = append(changes, n.peers.rebound(limits))
+		n.whole = true
+	}
 	if complete {
 		ways, err := n.kernel.ways()
 		failures = append(failures, err)
@@ -249,21 +284,30 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 			changes = append(changes, n.peers.rewire(ways))
 		}
 	}
-	var rules string
+	var commands string
 	for _, name := range slices.Sorted(maps.Keys(pending)) {
 		d := n.peers.update(name, pending[name])
 		if d.empty() {
 			continue
 		}
 		changes = append(changes, d)
-		rules += changedRuleset(d.joined, d.parted)
+		commands += changedRuleset(d.joined, d.parted)
 		if d.ownPods.IsValid() {
 			n.whole = true
 		}
 	}
-	failures = append(failures, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, rules), n.configure())
-	n.tellMissing(ctx)
+	failures = append(failures, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, commands), n.configure())
+	n.tell(ctx)
 	return errors.Join(failures...)
+}
+
+func (n *Network) apiServers() []netip.AddrPort {
+	if n.config.APIServers == nil {
+		return nil
+	}
+	servers := n.config.APIServers()
+	slices.SortFunc(servers, netip.AddrPort.Compare)
+	return slices.Compact(servers)
 }
 
 // applyPaths brings the tunnel and the paths up to date: the tunnel before the
@@ -305,35 +349,56 @@ func (n *Network) applyDelta(ctx context.Context, d delta) error {
 	for _, to := range d.gone {
 		logger.V(2).Info("Removing path", "to", to)
 		failures = append(failures, n.kernel.removePath(to))
+		delete(n.unusable, to)
 	}
 	for _, p := range d.paths {
 		logger.V(2).Info("Adding path", "to", p.to, "via", p.via, "tunnel", p.tunnel)
-		failures = append(failures, n.kernel.addPath(p))
+		err := n.kernel.addPath(p)
+		if errors.Is(err, errNextHop) {
+			n.unusable[p.to] = err
+			continue // It is the other node's address that is wrong, not this node.
+		}
+		delete(n.unusable, p.to)
+		failures = append(failures, err)
 	}
 	return errors.Join(failures...)
 }
 
-// tellMissing logs, when it changes, to which nodes there is no path.
-func (n *Network) tellMissing(ctx context.Context) {
+// tell logs, when it changes, which nodes' pods cannot be reached, and why.
+func (n *Network) tell(ctx context.Context) {
+	logger := klog.FromContext(ctx)
 	missing := n.peers.unreachable()
 	slices.Sort(missing)
 	if len(missing) > 0 && !slices.Equal(missing, n.missing) {
-		klog.FromContext(ctx).Info("Nodes are not on a link of this one, and their pods cannot be reached by host gateway", "nodes", missing)
+		logger.Info("Nodes are not on a link of this one, and their pods cannot be reached by host gateway", "nodes", missing)
 	}
-	n.missing = missing
+	refused := n.peers.refused()
+	for _, err := range n.unusable {
+		refused = append(refused, err.Error())
+	}
+	slices.Sort(refused)
+	if len(refused) > 0 && !slices.Equal(refused, n.refused) {
+		logger.Info("Nodes say of themselves what cannot be, and are left out", "count", len(refused), "what", refused[:min(len(refused), maxTold)])
+	}
+	problem := ""
+	if err := n.peers.problem(); err != nil {
+		problem = err.Error()
+	}
+	if problem != "" && problem != n.problem {
+		logger.Info("This node's pods cannot be connected", "because", problem)
+	}
+	n.missing, n.refused, n.problem = missing, refused, problem
 }
-
-// ownPods is the node's own pod network, invalid until it has one.
-func (n *Network) ownPods() netip.Prefix { return n.peers.nodes[n.config.NodeName].pods }
 
 // applyRules applies the changes, or all rules if changes are not enough.
 func (n *Network) applyRules(ctx context.Context, changes string) error {
-	if !n.ownPods().IsValid() {
+	pods := n.peers.ownPods()
+	if !pods.IsValid() {
 		return nil // without pods there is nothing to masquerade
 	}
 	commands := changes
 	if n.whole {
-		commands = wholeRuleset(n.ownPods(), slices.Collect(maps.Keys(n.peers.networks)))
+		commands = wholeRuleset(rules{pods: pods, cluster: n.peers.bounds.Cluster, nodes: slices.Collect(maps.Keys(n.peers.addresses)), servers: n.servers})
 	}
 	if commands == "" {
 		return nil
@@ -346,10 +411,10 @@ func (n *Network) applyRules(ctx context.Context, changes string) error {
 // configure tells the container runtime about the node's pod network. It comes
 // last: from then on pods start.
 func (n *Network) configure() error {
-	if !n.ownPods().IsValid() {
+	if !n.peers.ownPods().IsValid() {
 		return nil
 	}
-	config, err := cniConfig(n.ownPods(), n.peers.mtu())
+	config, err := cniConfig(n.peers.ownPods(), n.peers.mtu())
 	if err != nil {
 		return err
 	}

@@ -19,10 +19,21 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/klog/v2/ktesting"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/node"
 )
 
-func node(name, pods, ip string) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: pods}}
+// testNetworks is the cluster's network in these tests.
+var testNetworks = node.PodNetworks{Cluster: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}
+
+func testPeers(mode Mode) *peers {
+	p := newPeers("me", mode)
+	p.rebound(bounds{PodNetworks: testNetworks})
+	return p
+}
+
+func aNode(name, pods, ip string) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: testNetworks.Annotations()}, Spec: corev1.NodeSpec{PodCIDR: pods}}
 	if ip != "" {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: ip}}
 	}
@@ -60,7 +71,7 @@ func oneLink() ways {
 }
 
 func TestPeersFollowNodes(t *testing.T) {
-	p := newPeers("me", Auto)
+	p := testPeers(Auto)
 	p.rewire(oneLink())
 	for _, step := range []struct {
 		name string
@@ -68,19 +79,19 @@ func TestPeersFollowNodes(t *testing.T) {
 		gone bool
 		want string
 	}{
-		{"a node joins without a pod network", node("a", "", "10.0.0.1"), false, "+10.0.0.1/32"},
-		{"it gets one", node("a", "10.244.1.0/24", "10.0.0.1"), false, "+10.244.1.0/24, path 10.244.1.0/24 via 10.0.0.1"},
-		{"its heartbeat changes nothing", node("a", "10.244.1.0/24", "10.0.0.1"), false, ""},
-		{"it moves to another address", node("a", "10.244.1.0/24", "10.0.0.9"), false, "+10.0.0.9/32, -10.0.0.1/32, path 10.244.1.0/24 via 10.0.0.9"},
-		{"a node behind the router has to wait for a tunnel", node("far", "10.244.7.0/24", "10.1.0.1"), false, "+10.1.0.1/32, +10.244.7.0/24"},
-		{"this node needs no path to itself, and can have tunnels now", node("me", "10.244.0.0/24", "10.0.0.2"), false, "+10.0.0.2/32, +10.244.0.0/24, own 10.244.0.0/24, path 10.244.7.0/24 in a tunnel to 10.1.0.1"},
-		{"a node moves from the router's other side to this link", node("far", "10.244.7.0/24", "10.0.0.7"), false, "+10.0.0.7/32, -10.1.0.1/32, path 10.244.7.0/24 via 10.0.0.7"},
-		{"a pod network without an address has no path", node("b", "10.244.2.0/24", ""), false, "+10.244.2.0/24"},
-		{"with the address it has one", node("b", "10.244.2.0/24", "10.0.0.3"), false, "+10.0.0.3/32, path 10.244.2.0/24 via 10.0.0.3"},
-		{"a new node takes over a network before its owner is known to be gone", node("c", "10.244.1.0/24", "10.0.0.4"), false, "+10.0.0.4/32, path 10.244.1.0/24 via 10.0.0.4"},
-		{"then the old owner leaves, and takes only its address", node("a", "", ""), true, "-10.0.0.9/32"},
-		{"a node leaves", node("b", "", ""), true, "-10.0.0.3/32, -10.244.2.0/24, no path 10.244.2.0/24"},
-		{"a nonsense network is none", node("d", "nonsense", ""), false, ""},
+		{"a node joins without a pod network", aNode("a", "", "10.0.0.1"), false, "+10.0.0.1"},
+		{"it gets one", aNode("a", "10.244.1.0/24", "10.0.0.1"), false, "path 10.244.1.0/24 via 10.0.0.1"},
+		{"its heartbeat changes nothing", aNode("a", "10.244.1.0/24", "10.0.0.1"), false, ""},
+		{"it moves to another address", aNode("a", "10.244.1.0/24", "10.0.0.9"), false, "+10.0.0.9, -10.0.0.1, path 10.244.1.0/24 via 10.0.0.9"},
+		{"a node behind the router has to wait for a tunnel", aNode("far", "10.244.7.0/24", "10.1.0.1"), false, "+10.1.0.1"},
+		{"this node needs no path to itself, and can have tunnels now", aNode("me", "10.244.0.0/24", "10.0.0.2"), false, "+10.0.0.2, own 10.244.0.0/24, path 10.244.7.0/24 in a tunnel to 10.1.0.1"},
+		{"a node moves from the router's other side to this link", aNode("far", "10.244.7.0/24", "10.0.0.7"), false, "+10.0.0.7, -10.1.0.1, path 10.244.7.0/24 via 10.0.0.7"},
+		{"a pod network without an address has no path", aNode("b", "10.244.2.0/24", ""), false, ""},
+		{"with the address it has one", aNode("b", "10.244.2.0/24", "10.0.0.3"), false, "+10.0.0.3, path 10.244.2.0/24 via 10.0.0.3"},
+		{"a new node cannot take a network from its owner", aNode("c", "10.244.1.0/24", "10.0.0.4"), false, "+10.0.0.4"},
+		{"it gets it when the owner is gone", aNode("a", "", ""), true, "-10.0.0.9, path 10.244.1.0/24 via 10.0.0.4"},
+		{"a node leaves", aNode("b", "", ""), true, "-10.0.0.3, no path 10.244.2.0/24"},
+		{"a nonsense network is none", aNode("d", "nonsense", ""), false, ""},
 	} {
 		now := factsOf(step.node)
 		if step.gone {
@@ -105,7 +116,7 @@ func TestPeersFollowNodes(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	near, far := node("near", "10.244.1.0/24", "10.0.0.1"), node("far", "10.244.2.0/24", "10.1.0.1")
+	near, far := aNode("near", "10.244.1.0/24", "10.0.0.1"), aNode("far", "10.244.2.0/24", "10.1.0.1")
 	end := tunnel{local: netip.MustParseAddr("10.0.0.2"), address: netip.MustParseAddr("10.244.0.0"), mtu: 8950}
 	for _, c := range []struct {
 		mode    Mode
@@ -121,9 +132,9 @@ func TestModes(t *testing.T) {
 		{VXLAN, nil, 0, end, 8950, nil}, // others may be first to know of this node
 		{HostGateway, []*corev1.Node{near, far}, 0, tunnel{}, 9000, []string{"far"}},
 	} {
-		p := newPeers("me", c.mode)
+		p := testPeers(c.mode)
 		p.rewire(oneLink())
-		for _, n := range append(c.nodes, node("me", "10.244.0.0/24", "10.0.0.2")) {
+		for _, n := range append(c.nodes, aNode("me", "10.244.0.0/24", "10.0.0.2")) {
 			p.update(n.Name, factsOf(n))
 		}
 		if p.tunnels != c.tunnels || p.tunnel() != c.end || p.mtu() != c.mtu || !slices.Equal(p.unreachable(), c.missing) {
@@ -138,7 +149,7 @@ func TestPathsFollowAnyHistory(t *testing.T) {
 	prefixes := rapid.SampledFrom([]string{"", "10.244.1.0/24", "10.244.2.0/24", "10.244.3.0/24"})
 	addresses := rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2", "10.1.0.1"})
 	rapid.Check(t, func(t *rapid.T) {
-		p := newPeers("me", rapid.SampledFrom([]Mode{Auto, HostGateway, VXLAN}).Draw(t, "mode"))
+		p := testPeers(rapid.SampledFrom([]Mode{Auto, HostGateway, VXLAN}).Draw(t, "mode"))
 		have := map[netip.Prefix]path{}
 		apply := func(d delta) {
 			for _, to := range d.gone {
@@ -154,7 +165,7 @@ func TestPathsFollowAnyHistory(t *testing.T) {
 				continue
 			}
 			name := rapid.SampledFrom([]string{"me", "a", "b", "c"}).Draw(t, "node")
-			apply(p.update(name, factsOf(node(name, prefixes.Draw(t, "pods"), addresses.Draw(t, "ip")))))
+			apply(p.update(name, factsOf(aNode(name, prefixes.Draw(t, "pods"), addresses.Draw(t, "ip")))))
 		}
 		if d := p.repair(have); !d.empty() {
 			t.Errorf("what is there differs from what should be: %s", describe(d))
@@ -200,17 +211,18 @@ func TestCNIConfig(t *testing.T) {
 }
 
 func TestRulesets(t *testing.T) {
-	prefixes := func(all ...string) []netip.Prefix {
-		var list []netip.Prefix
+	addresses := func(all ...string) []netip.Addr {
+		var list []netip.Addr
 		for _, p := range all {
-			list = append(list, netip.MustParsePrefix(p))
+			list = append(list, netip.MustParseAddr(p))
 		}
 		return list
 	}
-	whole := wholeRuleset(netip.MustParsePrefix("10.244.0.0/24"), prefixes("10.244.1.0/24", "10.0.0.1/32"))
+	whole := wholeRuleset(rules{pods: netip.MustParsePrefix("10.244.0.0/24"), cluster: testNetworks.Cluster, nodes: addresses("10.0.0.2", "10.0.0.1"),
+		servers: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.9:6443"), netip.MustParseAddrPort("[fd00::1]:6443")}})
 	for _, want := range []string{
-		"delete table ip everynode-pods\n", "ip saddr 10.244.0.0/24 ip daddr != @cluster",
-		"add element ip everynode-pods cluster { 10.0.0.1, 10.244.1.0/24 }\n",
+		"delete table ip everynode-pods\n", "ip saddr 10.244.0.0/24 ip daddr != 10.244.0.0/16 ip daddr != @nodes",
+		"add element ip everynode-pods nodes { 10.0.0.1, 10.0.0.2 }\n", "ip daddr 10.0.0.9 tcp dport 6443 masquerade",
 	} {
 		if !strings.Contains(whole, want) {
 			t.Errorf("whole ruleset lacks %q:\n%s", want, whole)
@@ -219,8 +231,8 @@ func TestRulesets(t *testing.T) {
 	if got := changedRuleset(nil, nil); got != "" {
 		t.Errorf("no change gives commands: %q", got)
 	}
-	want := "add element ip everynode-pods cluster { 10.0.0.2 }\ndelete element ip everynode-pods cluster { 10.244.1.0/24 }\n"
-	if got := changedRuleset(prefixes("10.0.0.2/32"), prefixes("10.244.1.0/24")); got != want {
+	want := "add element ip everynode-pods nodes { 10.0.0.2 }\ndelete element ip everynode-pods nodes { 10.0.0.3 }\n"
+	if got := changedRuleset(addresses("10.0.0.2"), addresses("10.0.0.3")); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -281,9 +293,9 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 	k := newFakeKernel()
 	k.broken = errors.New("not now")
 	n := newNetwork(Config{NodeName: "me", Mode: Auto, ConfDir: filepath.Join(t.TempDir(), "net.d")}, k)
-	n.note(node("me", "10.244.0.0/24", "10.0.0.1"), false)
-	n.note(node("a", "10.244.1.0/24", "10.0.0.2"), false)
-	n.note(node("far", "10.244.2.0/24", "10.1.0.2"), false)
+	n.note(aNode("me", "10.244.0.0/24", "10.0.0.1"), false)
+	n.note(aNode("a", "10.244.1.0/24", "10.0.0.2"), false)
+	n.note(aNode("far", "10.244.2.0/24", "10.1.0.2"), false)
 	if err := n.sync(ctx, true); err == nil {
 		t.Fatal("a kernel that refuses is no failure")
 	}
@@ -298,12 +310,12 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 	if rules := <-k.applied; !strings.HasPrefix(rules, "table ip everynode-pods {}") {
 		t.Errorf("after a failure the rules were not made afresh: %s", rules)
 	}
-	n.note(node("a", "10.244.1.0/24", "10.0.0.2"), true)
-	n.note(node("far", "10.244.2.0/24", "10.1.0.2"), true)
+	n.note(aNode("a", "10.244.1.0/24", "10.0.0.2"), true)
+	n.note(aNode("far", "10.244.2.0/24", "10.1.0.2"), true)
 	if err := n.sync(ctx, false); err != nil {
 		t.Fatal(err)
 	}
-	if rules := <-k.applied; rules != "delete element ip everynode-pods cluster { 10.0.0.2, 10.244.1.0/24 }\ndelete element ip everynode-pods cluster { 10.1.0.2, 10.244.2.0/24 }\n" {
+	if rules := <-k.applied; rules != "delete element ip everynode-pods nodes { 10.0.0.2 }\ndelete element ip everynode-pods nodes { 10.1.0.2 }\n" {
 		t.Errorf("a node that left changed the rules by %q", rules)
 	}
 	if len(k.have) != 0 || k.end != (tunnel{}) {
@@ -314,7 +326,7 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 func TestRunConfiguresWhenTheNodeGetsItsNetwork(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
-	client := fake.NewClientset(node("me", "", "10.0.0.1"))
+	client := fake.NewClientset(aNode("me", "", "10.0.0.1"))
 	k := newFakeKernel()
 	dir := filepath.Join(t.TempDir(), "net.d")
 	n := newNetwork(Config{NodeName: "me", Mode: Auto, Client: client, ConfDir: dir}, k)
@@ -326,7 +338,7 @@ func TestRunConfiguresWhenTheNodeGetsItsNetwork(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 	}()
-	if _, err := client.CoreV1().Nodes().Update(ctx, node("me", "10.244.7.0/24", "10.0.0.1"), metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Update(ctx, aNode("me", "10.244.7.0/24", "10.0.0.1"), metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	select {

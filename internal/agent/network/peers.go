@@ -1,30 +1,43 @@
 package network
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/node"
 )
 
-// facts is what matters here about a node. Either part may be unknown yet.
+// facts is what matters here of what a node says. Either part may be unknown yet.
 type facts struct {
-	pods netip.Prefix
+	age  node.Age
+	pods string
 	ip   netip.Addr
 }
 
 // factsOf reads a node; IPv4 only.
-func factsOf(node *corev1.Node) facts {
-	var f facts
-	if prefix, err := netip.ParsePrefix(node.Spec.PodCIDR); err == nil && prefix.Addr().Is4() {
-		f.pods = prefix.Masked()
-	}
-	for _, a := range node.Status.Addresses {
+func factsOf(n *corev1.Node) facts {
+	f := facts{age: node.AgeOf(n), pods: n.Spec.PodCIDR}
+	for _, a := range n.Status.Addresses {
 		if ip, err := netip.ParseAddr(a.Address); a.Type == corev1.NodeInternalIP && err == nil && ip.Is4() {
 			f.ip = ip
 			break
 		}
 	}
 	return f
+}
+
+// member is a node with what is left of its facts by the bounds.
+type member struct {
+	said facts
+	pods netip.Prefix
+	ip   netip.Addr
+	// refused says why something is not left; nil if all is.
+	refused error
 }
 
 // path leads to the pods of another node, whose address is via: as the next hop
@@ -39,85 +52,261 @@ type path struct {
 type delta struct {
 	paths   []path         // to add or replace
 	gone    []netip.Prefix // networks whose paths to remove
-	joined  []netip.Prefix // networks that now belong to the cluster
-	parted  []netip.Prefix // networks that no longer do
+	joined  []netip.Addr   // addresses that are now of nodes
+	parted  []netip.Addr   // addresses that no longer are
 	ownPods netip.Prefix   // set when the node itself got its pod network
+}
+
+// before is how things were that an event touched, each as it was at first.
+type before struct {
+	paths   map[netip.Prefix]path
+	present map[netip.Addr]bool
+	ownPods netip.Prefix
+}
+
+// since is what changed, in all.
+func (p *peers) since(b before) (d delta) {
+	for network, old := range b.paths {
+		switch now := p.networks[network].path; now {
+		case old:
+		case path{}:
+			d.gone = append(d.gone, network)
+		default:
+			d.paths = append(d.paths, now)
+		}
+	}
+	for ip, was := range b.present {
+		switch is := p.addresses[ip] > 0; {
+		case is && !was:
+			d.joined = append(d.joined, ip)
+		case was && !is:
+			d.parted = append(d.parted, ip)
+		}
+	}
+	if own := p.ownPods(); own != b.ownPods {
+		d.ownPods = own
+	}
+	return d
+}
+
+func (p *peers) begin() before {
+	return before{paths: map[netip.Prefix]path{}, present: map[netip.Addr]bool{}, ownPods: p.ownPods()}
 }
 
 func (d delta) empty() bool {
 	return len(d.paths)+len(d.gone)+len(d.joined)+len(d.parted) == 0 && !d.ownPods.IsValid()
 }
 
-// owned is a network, the node that claims it, that node's address, and the path
-// there, which is zero for none.
+// owned is a network, the node that has it, that node's address, and the path there,
+// which is zero for none.
 type owned struct {
 	owner string
 	via   netip.Addr
 	path  path
 }
 
-// peers is what all nodes say, and what follows from it. When two nodes claim
-// one network (a node was deleted and another got its network, and the news
-// come in the other order) the later claim counts.
+// peers is what all nodes say, what is left of it by the bounds, and what follows. A
+// network that several nodes claim belongs to the oldest of them, for every node alike.
 type peers struct {
-	self     string
-	mode     Mode
-	ways     ways
-	nodes    map[string]facts
-	networks map[netip.Prefix]owned // pod networks, and node addresses as /32
-	tunnels  int                    // how many networks have a tunnel as their path
+	self      string
+	mode      Mode
+	bounds    bounds
+	ways      ways
+	nodes     map[string]member
+	claims    map[netip.Prefix][]string // who claims a network; mostly one
+	networks  map[netip.Prefix]owned
+	addresses map[netip.Addr]int // of how many nodes each is
+	tunnels   int                // how many networks have a tunnel as their path
 }
 
 func newPeers(self string, mode Mode) *peers {
-	return &peers{self: self, mode: mode, nodes: map[string]facts{}, networks: map[netip.Prefix]owned{}}
+	return &peers{self: self, mode: mode, nodes: map[string]member{}, claims: map[netip.Prefix][]string{},
+		networks: map[netip.Prefix]owned{}, addresses: map[netip.Addr]int{}}
+}
+
+// rebound judges everything anew by other bounds. The addresses of nodes and the own
+// network may be others afterwards.
+func (p *peers) rebound(now bounds) delta {
+	next := newPeers(p.self, p.mode)
+	next.bounds, next.ways = now, p.ways
+	// This node first: what others may say depends on it.
+	for _, name := range append([]string{p.self}, slices.Collect(maps.Keys(p.nodes))...) {
+		next.update(name, p.nodes[name].said)
+	}
+	have := make(map[netip.Prefix]path, len(p.networks))
+	for network, o := range p.networks {
+		if o.path != (path{}) {
+			have[network] = o.path
+		}
+	}
+	*p = *next
+	return p.repair(have)
+}
+
+// judge keeps what the bounds allow of what a node says. Without bounds that is nothing:
+// a path that nobody vouches for is worse than none.
+func (p *peers) judge(name string, said facts) member {
+	m := member{said: said}
+	if !p.bounds.known() {
+		return m
+	}
+	var podsErr, ipErr error
+	if said.pods != "" {
+		m.pods, podsErr = p.bounds.checkPods(said.pods)
+	}
+	if said.ip.IsValid() {
+		ipErr = p.bounds.checkIP(said.ip)
+		if ipErr == nil && name != p.self && said.ip == p.nodes[p.self].ip {
+			ipErr = fmt.Errorf("the address %s is that of node %s", said.ip, p.self)
+		}
+		if ipErr == nil {
+			m.ip = said.ip
+		}
+	}
+	m.refused = errors.Join(podsErr, ipErr)
+	return m
 }
 
 // update takes what a node says now; zero facts for a node that is gone.
-func (p *peers) update(name string, now facts) delta {
-	before := p.nodes[name]
-	var d delta
-	if before == now {
-		return d
+func (p *peers) update(name string, said facts) delta {
+	old := p.nodes[name]
+	if old.said == said {
+		return delta{}
 	}
-	if now == (facts{}) {
+	b := p.begin()
+	now := p.judge(name, said)
+	if said == (facts{}) {
 		delete(p.nodes, name)
 	} else {
 		p.nodes[name] = now
 	}
-	beforeNetworks, nowNetworks := p.claims(name, before), p.claims(name, now)
-	for network := range beforeNetworks {
-		if _, still := nowNetworks[network]; !still && p.networks[network].owner == name {
-			d.parted = append(d.parted, network)
-			p.put(&d, network, owned{})
-		}
+	p.move(b, old.ip, now.ip)
+	p.claim(name, old.pods, now.pods)
+	p.settle(b, old.pods)
+	p.settle(b, now.pods)
+	if name == p.self && old.ip != now.ip {
+		p.rejudge(b)
 	}
-	for network, via := range nowNetworks {
-		if _, known := p.networks[network]; !known {
-			d.joined = append(d.joined, network)
-		}
-		p.put(&d, network, owned{owner: name, via: via, path: p.pathTo(network, via)})
+	if name == p.self || p.ownPods() != b.ownPods {
+		p.choose(b) // A tunnel needs to know where this end is.
 	}
-	if name == p.self {
-		if now.pods != before.pods {
-			d.ownPods = now.pods
-		}
-		p.choose(&d) // A tunnel needs to know where this end is.
-	}
-	return d
+	return p.since(b)
 }
 
-// put sets what is known of a network, nothing if nobody owns it, and notes what
-// that means for its path.
-func (p *peers) put(d *delta, network netip.Prefix, now owned) {
-	before := p.networks[network].path
-	switch {
-	case before == now.path:
-	case now.path == (path{}):
-		d.gone = append(d.gone, network)
-	default:
-		d.paths = append(d.paths, now.path)
+// rejudge looks again at the other nodes: this one has another address.
+func (p *peers) rejudge(b before) {
+	for name, m := range p.nodes {
+		now := p.judge(name, m.said)
+		if name == p.self || now.ip == m.ip {
+			continue
+		}
+		p.nodes[name] = now
+		p.move(b, m.ip, now.ip)
+		p.settle(b, now.pods)
 	}
-	if before.tunnel {
+}
+
+// move notes that a node has another address, or the first, or none any more. An
+// address that several nodes have stays until the last of them leaves it.
+func (p *peers) move(b before, from, to netip.Addr) {
+	for ip, by := range map[netip.Addr]int{from: -1, to: 1} {
+		if !ip.IsValid() || from == to {
+			continue
+		}
+		if _, touched := b.present[ip]; !touched {
+			b.present[ip] = p.addresses[ip] > 0
+		}
+		if p.addresses[ip] += by; p.addresses[ip] == 0 {
+			delete(p.addresses, ip)
+		}
+	}
+}
+
+// claim moves a node from those who claim one network to those who claim another.
+func (p *peers) claim(name string, before, now netip.Prefix) {
+	if before == now {
+		return
+	}
+	if left := slices.DeleteFunc(p.claims[before], func(who string) bool { return who == name }); len(left) > 0 {
+		p.claims[before] = left
+	} else {
+		delete(p.claims, before)
+	}
+	if now.IsValid() {
+		p.claims[now] = append(p.claims[now], name)
+	}
+}
+
+// settle says whose a network is: the oldest node's that claims it.
+func (p *peers) settle(b before, network netip.Prefix) {
+	if !network.IsValid() {
+		return
+	}
+	oldest := ""
+	for _, name := range p.claims[network] {
+		if oldest == "" || p.nodes[name].said.age.Before(p.nodes[oldest].said.age) {
+			oldest = name
+		}
+	}
+	if oldest == "" {
+		p.put(b, network, owned{})
+		return
+	}
+	via := p.nodes[oldest].ip
+	if oldest == p.self {
+		via = netip.Addr{}
+	}
+	p.put(b, network, owned{owner: oldest, via: via, path: p.pathTo(network, via)})
+}
+
+// ownPods is this node's own pod network, invalid until it has one that is its own.
+func (p *peers) ownPods() netip.Prefix {
+	if pods := p.nodes[p.self].pods; pods.IsValid() && p.networks[pods].owner == p.self {
+		return pods
+	}
+	return netip.Prefix{}
+}
+
+// problem says what is wrong with what this node says of itself; nil for nothing, or
+// nothing yet.
+func (p *peers) problem() error {
+	me := p.nodes[p.self]
+	switch {
+	case me.said.pods == "":
+		return nil
+	case !p.bounds.known():
+		return fmt.Errorf("the control plane has not told node %s of which network its pod network %s is a part", p.self, me.said.pods)
+	case me.refused != nil:
+		return fmt.Errorf("node %s: %w", p.self, me.refused)
+	case !p.ownPods().IsValid():
+		return fmt.Errorf("the pod network %s is that of node %s, which is older; delete node %s so that it gets its own", me.pods, p.networks[me.pods].owner, p.self)
+	}
+	return nil
+}
+
+// refused says of other nodes what was not taken from them, in order of their names.
+func (p *peers) refused() (all []string) {
+	for name, m := range p.nodes {
+		owner := p.networks[m.pods].owner
+		switch {
+		case name == p.self:
+		case m.refused != nil:
+			all = append(all, fmt.Sprintf("%s: %v", name, m.refused))
+		case m.pods.IsValid() && owner != name:
+			all = append(all, fmt.Sprintf("%s: the pod network %s is that of %s", name, m.pods, owner))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// put sets what is known of a network, nothing if nobody owns it.
+func (p *peers) put(b before, network netip.Prefix, now owned) {
+	old := p.networks[network].path
+	if _, touched := b.paths[network]; !touched {
+		b.paths[network] = old
+	}
+	if old.tunnel {
 		p.tunnels--
 	}
 	if now.path.tunnel {
@@ -128,23 +317,6 @@ func (p *peers) put(d *delta, network netip.Prefix, now owned) {
 	} else {
 		p.networks[network] = now
 	}
-}
-
-// claims maps the networks of a node to that node's address where a path must
-// lead there, invalid for none.
-func (p *peers) claims(name string, f facts) map[netip.Prefix]netip.Addr {
-	claims := map[netip.Prefix]netip.Addr{}
-	if f.pods.IsValid() {
-		via := f.ip
-		if name == p.self {
-			via = netip.Addr{}
-		}
-		claims[f.pods] = via
-	}
-	if f.ip.IsValid() {
-		claims[netip.PrefixFrom(f.ip, 32)] = netip.Addr{}
-	}
-	return claims
 }
 
 // pathTo chooses the path to a network behind a node; zero for none.
@@ -163,26 +335,25 @@ func (p *peers) pathTo(network netip.Prefix, via netip.Addr) path {
 
 // tunnelled says whether this node knows where its end of a tunnel is.
 func (p *peers) tunnelled() bool {
-	me := p.nodes[p.self]
-	return me.pods.IsValid() && me.ip.IsValid()
+	return p.ownPods().IsValid() && p.nodes[p.self].ip.IsValid()
 }
 
 // rewire takes the machine's own ways, and chooses all paths anew if they changed.
 func (p *peers) rewire(now ways) delta {
-	var d delta
 	if p.ways.equal(now) {
-		return d
+		return delta{}
 	}
+	b := p.begin()
 	p.ways = now
-	p.choose(&d)
-	return d
+	p.choose(b)
+	return p.since(b)
 }
 
 // choose chooses all paths anew.
-func (p *peers) choose(d *delta) {
+func (p *peers) choose(b before) {
 	for network, o := range p.networks {
 		o.path = p.pathTo(network, o.via)
-		p.put(d, network, o)
+		p.put(b, network, o)
 	}
 }
 
@@ -234,8 +405,8 @@ func (p *peers) tunnel() tunnel {
 	if !p.tunnelled() || p.tunnels == 0 && p.mode != VXLAN {
 		return tunnel{}
 	}
-	me := p.nodes[p.self]
-	return tunnel{local: me.ip, address: me.pods.Addr(), mtu: max(p.ways.mtu(me.ip)-tunnelOverhead, 0)}
+	ip := p.nodes[p.self].ip
+	return tunnel{local: ip, address: p.ownPods().Addr(), mtu: max(p.ways.mtu(ip)-tunnelOverhead, 0)}
 }
 
 // mtu is the largest packet, in bytes, that a pod may send so that it reaches all

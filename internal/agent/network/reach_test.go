@@ -163,7 +163,7 @@ func cluster(t *testing.T, mode Mode, addresses ...string) []*machineBox {
 		router.plug("link"+link, n.box, ip+"/24", "10.0."+link+".254")
 		n.bridge(bridge, fmt.Sprintf("10.244.%d.1/24", i))
 		n.plug(bridge, n.pod, n.podIP+"/24", fmt.Sprintf("10.244.%d.1", i))
-		n.object = node(n.name, fmt.Sprintf("10.244.%d.0/24", i), ip)
+		n.object = aNode(n.name, fmt.Sprintf("10.244.%d.0/24", i), ip)
 		n.start(mode)
 		nodes = append(nodes, n)
 	}
@@ -252,7 +252,7 @@ func (n *machineBox) kinds(nodes []*machineBox) string {
 	n.do(func() (err error) { have, err = n.net.kernel.paths(); return err })
 	var out []string
 	for _, o := range nodes {
-		p, ok := have[factsOf(o.object).pods]
+		p, ok := have[netip.MustParsePrefix(o.object.Spec.PodCIDR)]
 		switch {
 		case o == n && !ok:
 			out = append(out, "self")

@@ -10,11 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/internal/node"
 )
 
 // api is everything that the controller writes.
 type api interface {
-	SetPodCIDR(ctx context.Context, node *corev1.Node, block netip.Prefix) error
+	// SetPodCIDR gives the node its pod network, none if that is invalid, and tells it what the network is a part of.
+	SetPodCIDR(ctx context.Context, node *corev1.Node, block netip.Prefix, of node.PodNetworks) error
 }
 
 // clientAPI is the api over client-go.
@@ -23,14 +26,15 @@ type clientAPI struct{ client kubernetes.Interface }
 type object map[string]any
 
 // SetPodCIDR implements api. The API server refuses to change a pod network once it is set.
-func (a clientAPI) SetPodCIDR(ctx context.Context, node *corev1.Node, block netip.Prefix) error {
-	body, err := json.Marshal(object{
-		"metadata": object{"uid": node.UID},
-		"spec":     object{"podCIDR": block.String(), "podCIDRs": []string{block.String()}},
-	})
+func (a clientAPI) SetPodCIDR(ctx context.Context, n *corev1.Node, block netip.Prefix, of node.PodNetworks) error {
+	change := object{"metadata": object{"uid": n.UID, "annotations": of.Annotations()}}
+	if block.IsValid() {
+		change["spec"] = object{"podCIDR": block.String(), "podCIDRs": []string{block.String()}}
+	}
+	body, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode pod network: %w", err)
 	}
-	_, err = a.client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	_, err = a.client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	return err
 }

@@ -1,4 +1,10 @@
-// Package nodeipam gives every node its own part of the cluster's pod network.
+// Package nodeipam gives every node its own part of the cluster's pod network, and
+// tells the node what it is a part of.
+//
+// A node object that brings a pod network along keeps it, since it cannot be changed,
+// but it counts only if it is a part like those given here and no other node has it.
+// Otherwise the node is told by an event, nothing is reserved for it, and agents make no
+// path to it by the same rule.
 package nodeipam
 
 import (
@@ -6,11 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/internal/controller/nodeipam/plan"
+	"github.com/everynode/everynode/internal/node"
 )
 
 // Recorder tells users what happened to an object. A record.EventRecorder is one.
@@ -53,30 +62,44 @@ func Add(mgr manager.Manager, cfg Config) error {
 		WithEventFilter(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-				return before.UID != after.UID || before.Spec.PodCIDR != after.Spec.PodCIDR
+				return before.UID != after.UID || before.Spec.PodCIDR != after.Spec.PodCIDR || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
+					told(before) != told(after)
 			},
 		}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8}).
 		Complete(r)
 }
 
-// holder is a node with the blocks that are its own.
+// told is what the node knows of pod networks.
+func told(n *corev1.Node) node.PodNetworks {
+	networks, _ := node.PodNetworksOf(n)
+	return networks
+}
+
+// holder is a node with the block that is its own.
 type holder struct {
-	uid    string
-	blocks []netip.Prefix
+	uid   types.UID
+	block netip.Prefix
+}
+
+// claimant is a node with a block that it wants and another has.
+type claimant struct {
+	holder
+	age node.Age
 }
 
 type reconciler struct {
-	cfg    Config
-	reader client.Reader
-	api    api
+	cfg      Config
+	networks node.PodNetworks
+	reader   client.Reader
+	api      api
 
 	mu      sync.Mutex // guards all below
 	started bool
 	blocks  *plan.Blocks
 	holders map[string]holder // by node name
-	// shared is set once two nodes were found to hold the same block.
-	shared bool
+	// refused are the nodes that brought a block along that another one has.
+	refused map[string]claimant
 }
 
 func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
@@ -93,38 +116,47 @@ func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node ipam: %w", err)
 	}
-	return &reconciler{cfg: cfg, reader: reader, api: clientAPI{cfg.Client}, blocks: blocks, holders: map[string]holder{}}, nil
+	return &reconciler{
+		cfg: cfg, networks: node.PodNetworks{Cluster: blocks.Network(), NodeBits: cfg.NodeBits}, reader: reader, api: clientAPI{cfg.Client},
+		blocks: blocks, holders: map[string]holder{}, refused: map[string]claimant{},
+	}, nil
 }
 
-// Reconcile gives the node a block if it has none, and frees those of a node that is gone.
+// Reconcile gives the node a block if it has none, and frees that of a node that is gone.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if err := r.start(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	var node corev1.Node
-	if err := r.reader.Get(ctx, request.NamespacedName, &node); err != nil {
+	var n corev1.Node
+	if err := r.reader.Get(ctx, request.NamespacedName, &n); err != nil {
 		if !apierrors.IsNotFound(err) {
 			return reconcile.Result{}, fmt.Errorf("read node %s: %w", request.Name, err)
 		}
 		r.release(request.Name)
 		return reconcile.Result{}, nil
 	}
-	block, assign, err := r.claim(ctx, &node)
+	block, err := r.claim(&n)
 	switch {
 	case errors.Is(err, plan.ErrFull):
 		// Nothing to retry with until a node goes: the controller's back-off is soon enough.
-		r.event(&node, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", node.Name)
-		return reconcile.Result{}, fmt.Errorf("give node %s a part of %s: %w", node.Name, r.blocks.Network(), err)
-	case err != nil || !assign:
-		return reconcile.Result{}, err
+		r.event(&n, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", n.Name)
+		return reconcile.Result{}, fmt.Errorf("give node %s a part of %s: %w", n.Name, r.blocks.Network(), err)
+	case err != nil:
+		// Its pod network cannot be changed any more: whoever made the node must make it anew.
+		r.event(&n, corev1.EventTypeWarning, "CIDRNotAccepted", "%v; delete node %s so that it is given one", err, n.Name)
 	}
-	if err := r.api.SetPodCIDR(ctx, &node, block); err != nil {
+	if !block.IsValid() && told(&n) == r.networks {
+		return reconcile.Result{}, nil
+	}
+	if err := r.api.SetPodCIDR(ctx, &n, block, r.networks); err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil // its deletion follows and frees the block
 		}
-		return reconcile.Result{}, fmt.Errorf("give node %s the pod network %s: %w", node.Name, block, err)
+		return reconcile.Result{}, fmt.Errorf("give node %s a part of the pod network %s: %w", n.Name, r.networks.Cluster, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Assigned pod network", "node", node.Name, "podCIDR", block)
+	if block.IsValid() {
+		klog.FromContext(ctx).V(2).Info("Assigned pod network", "node", n.Name, "podCIDR", block)
+	}
 	return reconcile.Result{}, nil
 }
 
@@ -140,90 +172,105 @@ func (r *reconciler) start(ctx context.Context) error {
 	if err := r.reader.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+	// The oldest first: of two that claim the same it is the one that has it.
+	slices.SortFunc(nodes.Items, func(a, b corev1.Node) int {
+		if node.AgeOf(&a).Before(node.AgeOf(&b)) {
+			return -1
+		}
+		return 1
+	})
 	for i := range nodes.Items {
-		r.hold(ctx, &nodes.Items[i])
+		if nodes.Items[i].Spec.PodCIDR != "" {
+			// Each node is reconciled too, and told of what is wrong then.
+			_ = r.hold(&nodes.Items[i])
+		}
 	}
 	r.started = true
 	return nil
 }
 
-// claim returns the block to write for the node; false if it has its own already.
+// claim returns the block to write for the node, invalid if it has one by its own
+// account; the error says why that does not count, or that there is none to give.
 // A block once claimed stays the node's, so that a failed write is repeated with the same.
-func (r *reconciler) claim(ctx context.Context, node *corev1.Node) (netip.Prefix, bool, error) {
+func (r *reconciler) claim(n *corev1.Node) (netip.Prefix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h, ok := r.holders[node.Name]; ok && h.uid != string(node.UID) {
-		r.releaseLocked(node.Name)
+	if h, ok := r.holders[n.Name]; ok && h.uid != n.UID {
+		r.releaseLocked(n.Name)
 	}
-	if node.Spec.PodCIDR != "" {
-		r.hold(ctx, node)
-		return netip.Prefix{}, false, nil
+	if c, ok := r.refused[n.Name]; ok && c.uid != n.UID {
+		delete(r.refused, n.Name)
 	}
-	if h, ok := r.holders[node.Name]; ok {
-		return h.blocks[0], true, nil
+	if n.Spec.PodCIDR != "" {
+		return netip.Prefix{}, r.hold(n)
+	}
+	if h, ok := r.holders[n.Name]; ok {
+		return h.block, nil
 	}
 	block, err := r.blocks.Take()
 	if err != nil {
-		return netip.Prefix{}, false, err
+		return netip.Prefix{}, err
 	}
-	r.holders[node.Name] = holder{uid: string(node.UID), blocks: []netip.Prefix{block}}
-	return block, true, nil
+	r.holders[n.Name] = holder{n.UID, block}
+	return block, nil
 }
 
-// hold notes the blocks that the node has by its own account.
-func (r *reconciler) hold(ctx context.Context, node *corev1.Node) {
-	cidrs := node.Spec.PodCIDRs
-	if len(cidrs) == 0 && node.Spec.PodCIDR != "" {
-		cidrs = []string{node.Spec.PodCIDR}
+// hold notes the block that the node has by its own account. The error says why it does
+// not count. Whatever a node claims, no more than one block is taken for it.
+func (r *reconciler) hold(n *corev1.Node) error {
+	block, err := r.networks.Part(n.Spec.PodCIDR)
+	if err == nil && len(n.Spec.PodCIDRs) > 1 {
+		err = fmt.Errorf("the pod networks %v are more than one", n.Spec.PodCIDRs)
 	}
-	var blocks []netip.Prefix
-	for _, text := range cidrs {
-		block, err := netip.ParsePrefix(text)
-		if err != nil {
-			klog.FromContext(ctx).Info("Node has an invalid pod network", "node", node.Name, "podCIDR", text)
-			continue
-		}
-		blocks = append(blocks, block)
+	if err != nil {
+		return err
 	}
-	if len(blocks) == 0 {
-		return
+	before, held := r.holders[n.Name]
+	if held && before.block == block {
+		return nil
 	}
-	before := r.holders[node.Name]
-	for _, old := range before.blocks {
-		r.blocks.Release(old)
+	if !r.blocks.Occupy(block) {
+		r.refused[n.Name] = claimant{holder{n.UID, block}, node.AgeOf(n)}
+		return fmt.Errorf("the pod network %s is another node's", block)
 	}
-	for _, block := range blocks {
-		if !r.blocks.Occupy(block) && r.blocks.Network().Overlaps(block) {
-			r.shared = true
-			klog.FromContext(ctx).Info("Two nodes have overlapping pod networks", "node", node.Name, "podCIDR", block)
-		}
+	if held {
+		r.blocks.Release(before.block)
 	}
-	r.holders[node.Name] = holder{uid: string(node.UID), blocks: blocks}
+	delete(r.refused, n.Name)
+	r.holders[n.Name] = holder{n.UID, block}
+	return nil
 }
 
 func (r *reconciler) release(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	delete(r.refused, name)
 	r.releaseLocked(name)
 }
 
+// releaseLocked frees the node's block, or passes it to the oldest that was refused it.
 func (r *reconciler) releaseLocked(name string) {
-	for _, block := range r.holders[name].blocks {
-		r.blocks.Release(block)
-	}
-	delete(r.holders, name)
-	if !r.shared {
+	h, ok := r.holders[name]
+	if !ok {
 		return
 	}
-	for _, h := range r.holders { // another node may hold what was just freed
-		for _, block := range h.blocks {
-			r.blocks.Occupy(block)
+	delete(r.holders, name)
+	next := ""
+	for other, c := range r.refused {
+		if c.block == h.block && (next == "" || c.age.Before(r.refused[next].age)) {
+			next = other
 		}
 	}
+	if next == "" {
+		r.blocks.Release(h.block)
+		return
+	}
+	r.holders[next] = r.refused[next].holder
+	delete(r.refused, next)
 }
 
-func (r *reconciler) event(node *corev1.Node, kind, reason, format string, args ...any) {
+func (r *reconciler) event(n *corev1.Node, kind, reason, format string, args ...any) {
 	if r.cfg.Events != nil {
-		r.cfg.Events.Eventf(node, kind, reason, format, args...)
+		r.cfg.Events.Eventf(n, kind, reason, format, args...)
 	}
 }

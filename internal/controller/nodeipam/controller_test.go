@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/everynode/everynode/internal/node"
 )
 
 // cluster is the nodes as cache and API server hold them.
@@ -44,12 +48,17 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, _ ...client.Li
 }
 
 // SetPodCIDR implements api.
-func (c *cluster) SetPodCIDR(_ context.Context, node *corev1.Node, block netip.Prefix) error {
+func (c *cluster) SetPodCIDR(_ context.Context, n *corev1.Node, block netip.Prefix, of node.PodNetworks) error {
 	if err := c.fail; err != nil {
 		c.fail = nil
 		return err
 	}
-	c.add(node.Name, string(node.UID), block.String())
+	changed := n.DeepCopy()
+	changed.Annotations = of.Annotations()
+	if block.IsValid() {
+		changed.Spec.PodCIDR, changed.Spec.PodCIDRs = block.String(), []string{block.String()}
+	}
+	c.nodes[n.Name] = changed
 	return nil
 }
 
@@ -167,5 +176,75 @@ func TestBlockHeldTwiceStaysTaken(t *testing.T) {
 	c.add("d", "4", "")
 	if err := reconcileNode("d"); err == nil {
 		t.Errorf("node d got %s, which b still has", c.nodes["d"].Spec.PodCIDR)
+	}
+}
+
+func TestWhatANodeBringsAlongCountsOnlyIfItIsAPart(t *testing.T) {
+	for _, tc := range []struct{ name, cidr, want string }{
+		{"everything", "0.0.0.0/0", "is not a /24 of the cluster's network 10.0.0.0/22"},
+		{"the whole cluster's network", "10.0.0.0/22", "is not a /24 of"},
+		{"half a part", "10.0.1.0/25", "is not a /24 of"},
+		{"an address of somebody", "192.168.0.10/32", "is not a /24 of"},
+		{"a network elsewhere", "192.168.0.0/24", "is not a /24 of"},
+		{"another node's", "10.0.0.0/24", "is another node's"},
+		{"a free part", "10.0.1.0/24", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, reconcileNode := newCluster(t, "10.0.0.0/22")
+			c.add("old", "1", "")
+			if err := reconcileNode("old"); err != nil {
+				t.Fatal(err)
+			}
+			c.add("bad", "2", tc.cidr)
+			if err := reconcileNode("bad"); err != nil {
+				t.Fatal(err)
+			}
+			c.expect(t, "old", "10.0.0.0/24")
+			c.expect(t, "bad", tc.cidr)
+			if tc.want == "" && len(c.events) > 0 || tc.want != "" && (len(c.events) != 1 || !strings.Contains(c.events[0], tc.want) || !strings.HasPrefix(c.events[0], "CIDRNotAccepted: ")) {
+				t.Errorf("events %q, want one that says %q", c.events, tc.want)
+			}
+			// Nothing but one part is ever taken by it.
+			for i := range 2 {
+				name := fmt.Sprint("more", i)
+				c.add(name, name, "")
+				if err := reconcileNode(name); err != nil {
+					t.Errorf("a node that claims %s leaves nothing for others: %v", tc.cidr, err)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryNodeIsToldOfTheClustersNetwork(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/22")
+	c.add("new", "1", "")
+	c.add("old", "2", "10.0.0.0/24")
+	c.add("lied to", "3", "10.0.3.0/24")
+	c.nodes["lied to"].Annotations = map[string]string{node.ClusterCIDRAnnotation: "0.0.0.0/0", node.NodeMaskSizeAnnotation: "0"}
+	for name := range c.nodes {
+		if err := reconcileNode(name); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := node.PodNetworksOf(c.nodes[name]); got.Cluster.String() != "10.0.0.0/22" || got.NodeBits != 24 {
+			t.Errorf("node %s was told %v", name, got)
+		}
+	}
+	c.expect(t, "old", "10.0.0.0/24")
+}
+
+func TestTheOldestOfTwoHasABlockAfterARestart(t *testing.T) {
+	for range 20 { // nodes come in any order
+		c, reconcileNode := newCluster(t, "10.0.0.0/23")
+		c.add("thief", "1", "10.0.0.0/24")
+		c.add("z-owner", "2", "10.0.0.0/24")
+		c.nodes["thief"].CreationTimestamp = metav1.NewTime(time.Unix(200, 0))
+		c.nodes["z-owner"].CreationTimestamp = metav1.NewTime(time.Unix(100, 0))
+		if err := errors.Join(reconcileNode("z-owner"), reconcileNode("thief")); err != nil {
+			t.Fatal(err)
+		}
+		if want := "CIDRNotAccepted: the pod network 10.0.0.0/24 is another node's; delete node thief so that it is given one"; !slices.Equal(c.events, []string{want}) {
+			t.Fatalf("events %q, want %q", c.events, want)
+		}
 	}
 }
