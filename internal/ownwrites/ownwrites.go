@@ -23,11 +23,21 @@ const forget = 5 * time.Minute
 type Log[T metav1.Object] struct {
 	clock clock.PassiveClock
 
-	mu      sync.Mutex // guards all below
-	owners  map[types.UID]map[types.UID]entry[T]
-	holder  map[types.UID]types.UID // object to owner
-	writing int
-	gone    map[types.UID]bool // objects that left the cache while something was written
+	mu     sync.Mutex // guards all below
+	owners map[types.UID]map[types.UID]entry[T]
+	holder map[types.UID]types.UID // object to owner
+	// Writes are numbered. Those from first to last are under way, but for those in ended.
+	first, last uint64
+	ended       map[uint64]bool
+	// gone are the objects that left the cache while something was written, with the last write that may still tell
+	// of them; leaving has them in the order in which they left.
+	gone    map[types.UID]uint64
+	leaving []leaver
+}
+
+type leaver struct {
+	object types.UID
+	last   uint64
 }
 
 type entry[T metav1.Object] struct {
@@ -39,20 +49,44 @@ type entry[T metav1.Object] struct {
 
 // New returns an empty log.
 func New[T metav1.Object](c clock.PassiveClock) *Log[T] {
-	return &Log[T]{clock: c, owners: map[types.UID]map[types.UID]entry[T]{}, holder: map[types.UID]types.UID{}, gone: map[types.UID]bool{}}
+	return &Log[T]{
+		clock: c, owners: map[types.UID]map[types.UID]entry[T]{}, holder: map[types.UID]types.UID{},
+		first: 1, ended: map[uint64]bool{}, gone: map[types.UID]uint64{},
+	}
 }
 
 // Begin says that a write is under way. The returned function ends that.
 func (l *Log[T]) Begin() func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writing++
+	l.last++
+	number := l.last
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.writing--; l.writing == 0 {
-			clear(l.gone)
+		l.end(number)
+	}
+}
+
+// end drops what no write that is still under way can tell of.
+func (l *Log[T]) end(number uint64) {
+	l.ended[number] = true
+	for l.ended[l.first] {
+		delete(l.ended, l.first)
+		l.first++
+	}
+	settled := 0
+	for _, left := range l.leaving {
+		if left.last >= l.first {
+			break
 		}
+		if l.gone[left.object] == left.last {
+			delete(l.gone, left.object)
+		}
+		settled++
+	}
+	if l.leaving = l.leaving[settled:]; len(l.leaving) == 0 {
+		l.leaving = nil
 	}
 }
 
@@ -75,7 +109,7 @@ func (l *Log[T]) put(owner types.UID, e entry[T]) {
 	uid := e.object.GetUID()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone[uid] {
+	if _, left := l.gone[uid]; left {
 		return // the news overtook the answer
 	}
 	if before, known := l.owners[owner][uid]; known {
@@ -91,8 +125,9 @@ func (l *Log[T]) put(owner types.UID, e entry[T]) {
 func (l *Log[T]) Gone(object types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.writing > 0 {
-		l.gone[object] = true
+	if l.first <= l.last {
+		l.gone[object] = l.last
+		l.leaving = append(l.leaving, leaver{object, l.last})
 	}
 	l.drop(l.holder[object], object)
 }

@@ -2,6 +2,7 @@ package ownwrites
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -119,5 +120,49 @@ func TestNothingIsKept(t *testing.T) {
 	end()
 	if len(l.owners)+len(l.holder)+len(l.gone) != 0 {
 		t.Errorf("left over: owners %v, holders %v, gone %v", l.owners, l.holder, l.gone)
+	}
+}
+
+// TestOverlappingWritesKeepNothing has a write under way at every moment, but no write for long.
+func TestOverlappingWritesKeepNothing(t *testing.T) {
+	l := New[*corev1.Pod](testingclock.NewFakePassiveClock(time.Unix(1000, 0)))
+	end := l.Begin()
+	for i := range 1000 {
+		next := l.Begin()
+		l.Gone(types.UID(strconv.Itoa(i)))
+		end()
+		end = next
+		if len(l.gone) > 2 {
+			t.Fatalf("%d objects that are gone are kept with 1 write under way", len(l.gone))
+		}
+	}
+	end()
+	if len(l.gone)+len(l.leaving)+len(l.ended) != 0 {
+		t.Errorf("left over: gone %v, leaving %v, ended %v", l.gone, l.leaving, l.ended)
+	}
+}
+
+// TestAnotherWriteEndsFirst: a short write must not make the log forget what a longer one has yet to be told.
+func TestAnotherWriteEndsFirst(t *testing.T) {
+	for _, other := range []string{"began before", "began after"} {
+		l := New[*corev1.Pod](testingclock.NewFakePassiveClock(time.Unix(1000, 0)))
+		short, long := l.Begin(), l.Begin()
+		if other == "began after" {
+			short, long = long, short
+		}
+		l.Gone("b")
+		later := l.Begin()
+		l.Gone("b") // told twice
+		short()
+		l.Created("owner", pod("b@5"))
+		long()
+		l.Created("owner", pod("b@5"))
+		later()
+		if got := overlay(l); got != "" {
+			t.Errorf("the other %s: the log shows %q, which is gone", other, got)
+		}
+		if len(l.gone)+len(l.leaving)+len(l.ended) != 0 {
+			t.Errorf("the other %s: left over: gone %v, leaving %v, ended %v", other, l.gone, l.leaving, l.ended)
+		}
 	}
 }
