@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 // Writer is what the scheduler does to the API.
@@ -141,7 +141,7 @@ type attempt struct {
 }
 
 // bind writes the binding of an assumed pod; a failure goes to the inbox.
-func (b *binder) bind(pod *cache.Pod, nodeName string, a attempt) {
+func (b *binder) bind(pod *fit.Pod, nodeName string, a attempt) {
 	b.add(&b.bindings, func(ctx context.Context) {
 		err := b.writer.Bind(ctx, pod.Object, nodeName)
 		now := b.clock.Now()
@@ -159,7 +159,7 @@ func (b *binder) bind(pod *cache.Pod, nodeName string, a attempt) {
 
 // report writes the condition PodScheduled=False with reason and message, the nomination unless it is nil, and the event
 // that goes with them. What the pod has already is not written.
-func (b *binder) report(pod *cache.Pod, reason, text string, nominated *string) {
+func (b *binder) report(pod *fit.Pod, reason, text string, nominated *string) {
 	b.events.failedScheduling(pod.Object, text)
 	var status StatusPatch
 	if condition, changed := notScheduled(pod.Object, reason, text, b.events.now()); changed {

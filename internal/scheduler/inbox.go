@@ -3,9 +3,12 @@ package scheduler
 import (
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/internal/fit"
 )
 
 type kind uint8
@@ -83,6 +86,8 @@ func handler(b *inbox, of kind) toolscache.ResourceEventHandler {
 			// A deletion and a new object of the same name can reach an informer as one update.
 			if before, ok := old.(metav1.Object); ok && before.GetUID() != obj.(metav1.Object).GetUID() {
 				b.putObject(of, old, true)
+			} else if movesNothing(old, obj) {
+				return
 			}
 			b.putObject(of, obj, false)
 		},
@@ -93,6 +98,21 @@ func handler(b *inbox, of kind) toolscache.ResourceEventHandler {
 			b.putObject(of, obj, true)
 		},
 	}
+}
+
+// movesNothing reports whether a newer object says nothing that the loop does not know from the older one: most updates
+// are a node's sign of life, or the status of a pod that has its node.
+func movesNothing(old, obj any) bool {
+	switch obj := obj.(type) {
+	case *corev1.Pod:
+		before, ok := old.(*corev1.Pod)
+		return ok && obj.Spec.NodeName != "" && obj.Spec.NodeName == before.Spec.NodeName &&
+			terminal(obj) == terminal(before) && fit.SamePod(before, obj)
+	case *corev1.Node:
+		before, ok := old.(*corev1.Node)
+		return ok && fit.SameNode(before, obj)
+	}
+	return false
 }
 
 func (b *inbox) putObject(of kind, obj any, deleted bool) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
 )
@@ -25,7 +25,7 @@ type loop struct {
 	clock  clock.WithTicker
 
 	queue     *queue.Queue
-	cache     *cache.Cache
+	cluster   *fit.Cluster
 	nominated *placement.Nominations
 	placer    *placement.Placer
 	budgets   map[types.UID]placement.Budget
@@ -35,9 +35,9 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 	return &loop{
 		inbox: inbox, binder: binder, events: events, clock: config.Clock,
 		queue:     queue.New(config.Queue),
-		cache:     cache.New(),
+		cluster:   fit.NewCluster(),
 		nominated: placement.NewNominations(),
-		placer:    placement.New(DefaultRules(), config.Seed),
+		placer:    placement.New(config.Seed),
 		budgets:   map[types.UID]placement.Budget{},
 	}
 }
@@ -80,9 +80,9 @@ func (l *loop) drain(ctx context.Context) {
 			l.onBudget(ctx, m.object.(*policyv1.PodDisruptionBudget), m.deleted)
 		case kindNamespace:
 			if m.deleted {
-				l.cache.DeleteNamespace(m.object.GetName())
+				l.cluster.DeleteNamespace(m.object.GetName())
 			} else {
-				l.cache.SetNamespace(m.object.GetName(), m.object.GetLabels())
+				l.cluster.SetNamespace(m.object.GetName(), m.object.GetLabels())
 			}
 		case kindOutcome:
 			l.onFailedBinding(ctx, m)
@@ -94,10 +94,10 @@ func (l *loop) drain(ctx context.Context) {
 
 func (l *loop) onNode(node *corev1.Node, deleted bool) {
 	if deleted {
-		l.cache.DeleteNode(node.Name)
+		l.cluster.DeleteNode(node.Name)
 		return
 	}
-	l.queue.Changed(node.Name, l.cache.SetNode(node), l.clock.Now())
+	l.queue.Changed(node.Name, l.cluster.SetNode(node), l.clock.Now())
 }
 
 func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
@@ -105,14 +105,14 @@ func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
 	case deleted || terminal(pod):
 		l.queue.Delete(pod.UID)
 		l.release(pod)
-		l.freed(l.cache.DeletePod(pod.UID))
+		l.freed(l.cluster.DeletePod(pod.UID))
 	case pod.Spec.NodeName != "":
 		l.queue.Delete(pod.UID)
 		l.nominated.Delete(pod.UID)
-		known := l.cache.Holds(pod.UID)
-		l.freed(l.cache.SetPod(pod))
+		known := l.cluster.Holds(pod.UID)
+		l.freed(l.cluster.SetPod(pod))
 		if !known {
-			l.queue.Changed(pod.Spec.NodeName, cache.PodAdded, l.clock.Now())
+			l.queue.Changed(pod.Spec.NodeName, fit.PodAdded, l.clock.Now())
 		}
 	case !ours(pod):
 		l.queue.Delete(pod.UID)
@@ -124,7 +124,7 @@ func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
 
 // waiting takes over the state of a pod that needs a node.
 func (l *loop) waiting(pod *corev1.Pod) {
-	facts := cache.NewPod(pod)
+	facts := fit.NewPod(pod)
 	known := l.queue.Get(pod.UID)
 	changed := known != nil && !equality.Semantic.DeepEqual(known.Object.Spec, pod.Spec)
 	// What was decided here stands until the API says something new: the write may still be under way.
@@ -147,13 +147,13 @@ func (l *loop) release(pod *corev1.Pod) {
 // freed tells the waiting pods that the node has room again; "" is no node.
 func (l *loop) freed(nodeName string) {
 	if nodeName != "" {
-		l.queue.Changed(nodeName, cache.PodRemoved, l.clock.Now())
+		l.queue.Changed(nodeName, fit.PodRemoved, l.clock.Now())
 	}
 }
 
 // onFailedBinding puts a pod back that was assumed on a node but could not be bound.
 func (l *loop) onFailedBinding(ctx context.Context, m message) {
-	l.freed(l.cache.Forget(m.uid))
+	l.freed(l.cluster.Forget(m.uid))
 	pod := l.queue.Get(m.uid)
 	if pod == nil {
 		return
@@ -168,18 +168,18 @@ func (l *loop) onFailedBinding(ctx context.Context, m message) {
 }
 
 // schedule places one pod, or parks it and says why.
-func (l *loop) schedule(ctx context.Context, pod *cache.Pod) {
+func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 	logger := klog.FromContext(ctx)
-	view := placement.View{Cache: l.cache, Nominated: l.nominated}
+	view := placement.View{Cluster: l.cluster, Nominated: l.nominated}
 	try := attempt{begins: l.clock.Now()}
 	try.number, try.known = l.queue.History(pod.UID)
 	result := l.placer.Place(pod, view)
 	l.binder.metrics.algorithmSeconds.Observe(l.clock.Since(try.begins).Seconds())
 	if result.Node != "" {
 		logger.V(4).Info("Placed pod", "pod", klog.KObj(pod.Object), "node", result.Node)
-		l.cache.Assume(pod, result.Node)
+		l.cluster.Assume(pod, result.Node)
 		l.nominated.Delete(pod.UID)
-		l.queue.Changed(result.Node, cache.PodAdded, l.clock.Now())
+		l.queue.Changed(result.Node, fit.PodAdded, l.clock.Now())
 		l.binder.bind(pod, result.Node, try)
 		return
 	}

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
 )
 
 // park puts a pod aside that fits no node, says why, and lets lesser pods make room for it if that helps.
-func (l *loop) park(ctx context.Context, pod *cache.Pod, diagnosis *placement.Diagnosis, view placement.View) {
+func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diagnosis, view placement.View) {
 	view.Budgets = l.budgetList()
 	preemption := l.placer.Preempt(pod, diagnosis, view)
 	text := diagnosis.Message(preemption.Message)
@@ -38,8 +38,8 @@ func (l *loop) park(ctx context.Context, pod *cache.Pod, diagnosis *placement.Di
 
 // keptNomination is the nomination to write for a pod that preempts nothing now: what it has while victims are still
 // leaving its node, else none.
-func (l *loop) keptNomination(pod *cache.Pod, diagnosis *placement.Diagnosis) *string {
-	if l.placer.Awaits(pod, diagnosis, placement.View{Cache: l.cache, Nominated: l.nominated}) {
+func (l *loop) keptNomination(pod *fit.Pod, diagnosis *placement.Diagnosis) *string {
+	if l.placer.Awaits(pod, diagnosis, placement.View{Cluster: l.cluster, Nominated: l.nominated}) {
 		return nil
 	}
 	l.release(pod.Object)
@@ -84,24 +84,27 @@ func (l *loop) budgetList() placement.Budgets {
 }
 
 // preempt removes the victims for pod: each gets the condition that says why, and is deleted gracefully.
-func (b *binder) preempt(pod *cache.Pod, nodeName string, victims []*cache.Pod) {
+func (b *binder) preempt(pod *fit.Pod, nodeName string, victims []*fit.Pod) {
 	victims = slices.Clone(victims)
 	b.add(&b.others, func(ctx context.Context) {
 		for _, victim := range victims {
-			if err := b.evict(ctx, pod, victim.Object); err != nil {
-				klog.FromContext(ctx).Error(err, "Could not preempt pod", "victim", klog.KObj(victim.Object), "pod", klog.KObj(pod.Object))
+			object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: victim.Namespace, Name: victim.Name, UID: victim.UID, Generation: victim.Generation,
+			}}
+			if err := b.evict(ctx, pod, victim, object); err != nil {
+				klog.FromContext(ctx).Error(err, "Could not preempt pod", "victim", klog.KObj(object), "pod", klog.KObj(pod.Object))
 				b.inbox.put(message{kind: kindPreemption, uid: pod.UID})
 				return
 			}
-			klog.FromContext(ctx).V(2).Info("Preempted pod", "victim", klog.KObj(victim.Object), "pod", klog.KObj(pod.Object), "node", nodeName)
-			b.events.preempted(victim.Object, pod.UID, nodeName)
+			klog.FromContext(ctx).V(2).Info("Preempted pod", "victim", klog.KObj(object), "pod", klog.KObj(pod.Object), "node", nodeName)
+			b.events.preempted(object, pod.UID, nodeName)
 		}
 	})
 }
 
-// evict removes one victim. One that is leaving already, or gone, is no failure.
-func (b *binder) evict(ctx context.Context, pod *cache.Pod, victim *corev1.Pod) error {
-	if victim.DeletionTimestamp != nil {
+// evict removes one victim, of which object has what names it. One that is leaving already, or gone, is no failure.
+func (b *binder) evict(ctx context.Context, pod, victim *fit.Pod, object *corev1.Pod) error {
+	if victim.Terminating {
 		return nil
 	}
 	condition := corev1.PodCondition{
@@ -109,14 +112,14 @@ func (b *binder) evict(ctx context.Context, pod *cache.Pod, victim *corev1.Pod) 
 		Message:            pod.Object.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
 		ObservedGeneration: victim.Generation, LastTransitionTime: b.events.now(),
 	}
-	if err := b.writer.PatchStatus(ctx, victim, StatusPatch{Conditions: []corev1.PodCondition{condition}}); err != nil {
+	if err := b.writer.PatchStatus(ctx, object, StatusPatch{Conditions: []corev1.PodCondition{condition}}); err != nil {
 		return ignoreGone(err)
 	}
-	return ignoreGone(b.writer.Delete(ctx, victim))
+	return ignoreGone(b.writer.Delete(ctx, object))
 }
 
 // nominate writes the node that the pod waits for.
-func (b *binder) nominate(pod *cache.Pod, nodeName string) {
+func (b *binder) nominate(pod *fit.Pod, nodeName string) {
 	b.add(&b.others, func(ctx context.Context) {
 		b.patch(ctx, pod.Object, StatusPatch{NominatedNodeName: &nodeName})
 	})

@@ -114,11 +114,10 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 // pure lists the packages that only decide.
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
-	switch name {
-	case "matrix", "history", "plan", "podworker", "graph", "health", "queue", "placement", "changes", "ruleset", "eviction", "imagegc", "ledger", "deadline", "zone":
-		return true
-	}
-	return path == "internal/scheduler/cache" || under(path, "internal/scheduler/plugins")
+	return slices.Contains([]string{
+		"matrix", "history", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
+		"eviction", "imagegc", "ledger", "deadline", "zone",
+	}, name)
 }
 
 // impure is what a pure package must not know.

@@ -3,7 +3,7 @@ package placement
 import (
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 // Budget is a PodDisruptionBudget: how many of the pods it selects may be removed now.
@@ -20,7 +20,7 @@ type Budgets []Budget
 
 // split divides pods, given most important first, into those whose removal would break a budget and the others, keeping
 // the order. Each pod that may be removed uses its budgets up.
-func (b Budgets) split(pods []*cache.Pod) (protected, free []*cache.Pod) {
+func (b Budgets) split(pods []*fit.Pod) (protected, free []*fit.Pod) {
 	left := make([]int, len(b))
 	for i := range b {
 		left[i] = b[i].Allowed
@@ -44,7 +44,7 @@ func (b Budgets) split(pods []*cache.Pod) (protected, free []*cache.Pod) {
 	return protected, free
 }
 
-func (b *Budget) covers(pod *cache.Pod) bool {
-	return b.Namespace == pod.Object.Namespace && len(pod.Object.Labels) > 0 && !b.Selector.Empty() &&
-		!b.Disrupted[pod.Object.Name] && b.Selector.Matches(labels.Set(pod.Object.Labels))
+func (b *Budget) covers(pod *fit.Pod) bool {
+	return b.Namespace == pod.Namespace && len(pod.Labels) > 0 && !b.Selector.Empty() &&
+		!b.Disrupted[pod.Name] && b.Selector.Matches(labels.Set(pod.Labels))
 }

@@ -5,8 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
-	"github.com/everynode/everynode/internal/scheduler/plugins"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 // NoNodes is the message when there is no node at all.
@@ -15,9 +14,12 @@ const NoNodes = "no nodes available to schedule pods"
 // Failure is why one node does not fit.
 type Failure struct {
 	Node    string
-	Verdict plugins.Verdict
+	Reasons []fit.Reason // of the first rule that it fails
+}
 
-	filter int
+// Hopeless reports whether removing pods from the node would not help.
+func (f *Failure) Hopeless() bool {
+	return slices.ContainsFunc(f.Reasons, func(r fit.Reason) bool { return r.Hopeless })
 }
 
 // Diagnosis explains why a pod fits on no node.
@@ -29,12 +31,20 @@ type Diagnosis struct {
 	// Narrowed are the only nodes that the pod names; nil if it names none.
 	Narrowed []string
 	// HelpedBy is the set of changes that may help.
-	HelpedBy cache.Change
-
-	narrowedBy string
+	HelpedBy fit.Change
 }
 
-func (d *Diagnosis) add(failure Failure) { d.Failures = append(d.Failures, failure) }
+func (d *Diagnosis) add(node string, reasons []fit.Reason) {
+	d.Failures = append(d.Failures, Failure{node, reasons})
+}
+
+// findHelp fills in which changes may help: those of the rules that failed, and a new node.
+func (d *Diagnosis) findHelp() {
+	d.HelpedBy = fit.NodeAdded
+	for _, failure := range d.Failures {
+		d.HelpedBy |= failure.Reasons[0].Rule.HelpedBy()
+	}
+}
 
 // Message is the text for the pod's event and condition. afterwards, if not empty, tells what preemption found.
 func (d *Diagnosis) Message(afterwards string) string {
@@ -46,12 +56,12 @@ func (d *Diagnosis) Message(afterwards string) string {
 	}
 	counts := map[string]int{}
 	for _, failure := range d.Failures {
-		for _, reason := range failure.Verdict.Reasons {
-			counts[reason]++
+		for _, reason := range failure.Reasons {
+			counts[reason.Text]++
 		}
 	}
 	if rest := d.Total - len(d.Failures); d.Narrowed != nil && rest > 0 {
-		counts[fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", d.narrowedBy)] += rest
+		counts[fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", fit.NodeAffinity)] += rest
 	}
 	return aggregate(d.Total, counts, "", afterwards)
 }

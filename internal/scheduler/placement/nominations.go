@@ -6,13 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 // Nominations remembers which pods wait for which node to be freed for them. Call NewNominations.
 type Nominations struct {
 	nodeOf  map[types.UID]string
-	byNode  map[string]map[types.UID]*cache.Pod
+	byNode  map[string]map[types.UID]*fit.Pod
 	victims map[types.UID][]types.UID // by the pod they leave for
 }
 
@@ -20,14 +20,14 @@ type Nominations struct {
 func NewNominations() *Nominations {
 	return &Nominations{
 		nodeOf:  map[types.UID]string{},
-		byNode:  map[string]map[types.UID]*cache.Pod{},
+		byNode:  map[string]map[types.UID]*fit.Pod{},
 		victims: map[types.UID][]types.UID{},
 	}
 }
 
 // Set nominates the pod to the node; "" takes its nomination away. The victims it waits for are kept if the node is the
 // same.
-func (n *Nominations) Set(pod *cache.Pod, nodeName string) {
+func (n *Nominations) Set(pod *fit.Pod, nodeName string) {
 	victims := n.victims[pod.UID]
 	if n.nodeOf[pod.UID] != nodeName {
 		victims = nil
@@ -36,7 +36,7 @@ func (n *Nominations) Set(pod *cache.Pod, nodeName string) {
 }
 
 // Preempt nominates the pod to the node that the victims are about to leave.
-func (n *Nominations) Preempt(pod *cache.Pod, nodeName string, victims []*cache.Pod) {
+func (n *Nominations) Preempt(pod *fit.Pod, nodeName string, victims []*fit.Pod) {
 	uids := make([]types.UID, len(victims))
 	for i, victim := range victims {
 		uids[i] = victim.UID
@@ -44,7 +44,7 @@ func (n *Nominations) Preempt(pod *cache.Pod, nodeName string, victims []*cache.
 	n.set(pod, nodeName, uids)
 }
 
-func (n *Nominations) set(pod *cache.Pod, nodeName string, victims []types.UID) {
+func (n *Nominations) set(pod *fit.Pod, nodeName string, victims []types.UID) {
 	n.Delete(pod.UID)
 	if nodeName == "" {
 		return
@@ -54,7 +54,7 @@ func (n *Nominations) set(pod *cache.Pod, nodeName string, victims []types.UID) 
 		n.victims[pod.UID] = victims
 	}
 	if n.byNode[nodeName] == nil {
-		n.byNode[nodeName] = map[types.UID]*cache.Pod{}
+		n.byNode[nodeName] = map[types.UID]*fit.Pod{}
 	}
 	n.byNode[nodeName][pod.UID] = pod
 }
@@ -76,33 +76,33 @@ func (n *Nominations) Delete(uid types.UID) {
 func (n *Nominations) Node(uid types.UID) string { return n.nodeOf[uid] }
 
 // awaits reports whether the pod waits for this other pod to leave.
-func (n *Nominations) awaits(uid types.UID, other *cache.Pod) bool {
+func (n *Nominations) awaits(uid types.UID, other *fit.Pod) bool {
 	return slices.Contains(n.victims[uid], other.UID)
 }
 
 // on returns the other pods nominated to the node that are at least as important as pod, in a fixed order.
-func (n *Nominations) on(nodeName string, pod *cache.Pod) []*cache.Pod {
+func (n *Nominations) on(nodeName string, pod *fit.Pod) []*fit.Pod {
 	if n == nil || len(n.byNode[nodeName]) == 0 {
 		return nil
 	}
-	var promised []*cache.Pod
+	var promised []*fit.Pod
 	for uid, other := range n.byNode[nodeName] {
 		if uid != pod.UID && other.Priority >= pod.Priority {
 			promised = append(promised, other)
 		}
 	}
-	slices.SortFunc(promised, func(a, b *cache.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(promised, func(a, b *fit.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return promised
 }
 
 // lesser returns the pods nominated to the node that are less important than pod.
-func (n *Nominations) lesser(nodeName string, pod *cache.Pod) []*cache.Pod {
-	var lesser []*cache.Pod
+func (n *Nominations) lesser(nodeName string, pod *fit.Pod) []*fit.Pod {
+	var lesser []*fit.Pod
 	for _, other := range n.byNode[nodeName] {
 		if other.Priority < pod.Priority {
 			lesser = append(lesser, other)
 		}
 	}
-	slices.SortFunc(lesser, func(a, b *cache.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(lesser, func(a, b *fit.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return lesser
 }

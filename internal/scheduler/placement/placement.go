@@ -1,37 +1,26 @@
 package placement
 
 import (
-	"fmt"
 	"hash/fnv"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
-	"github.com/everynode/everynode/internal/scheduler/plugins"
+	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/scheduler/score"
 )
-
-// Rules are the rules of placement, in the order in which they are asked.
-type Rules struct {
-	Narrowers []plugins.Narrower
-	Filters   []plugins.Filter
-	Scorers   []plugins.Scorer
-}
 
 // Placer places pods one after another. Call New.
 type Placer struct {
-	rules  Rules
 	seed   uint64
 	cursor int // where the next search over all nodes starts
 }
 
 // New returns a Placer. Equal seeds and inputs give equal placements.
-func New(rules Rules, seed uint64) *Placer {
-	return &Placer{rules: rules, seed: seed}
-}
+func New(seed uint64) *Placer { return &Placer{seed: seed} }
 
 // View is what a placement looks at.
 type View struct {
-	Cache *cache.Cache
+	Cluster *fit.Cluster
 	// Nominated holds the pods that wait for victims to leave; their room is not given away to lesser pods.
 	Nominated *Nominations
 	Budgets   Budgets
@@ -46,26 +35,26 @@ type Result struct {
 }
 
 // Place chooses a node for pod.
-func (p *Placer) Place(pod *cache.Pod, view View) Result {
-	diagnosis := Diagnosis{Total: len(view.Cache.Nodes())}
-	candidates, search := p.candidates(pod, view, &diagnosis)
-	checks := p.prepare(pod, view)
-	if node := p.nominated(pod, checks, view); node != "" {
+func (p *Placer) Place(pod *fit.Pod, view View) Result {
+	diagnosis := Diagnosis{Total: len(view.Cluster.Nodes())}
+	candidates, search := candidates(pod, view, &diagnosis)
+	question := view.Cluster.Ask(pod)
+	if node := nominated(pod, question, view); node != "" {
 		return Result{Node: node}
 	}
 	enough := len(candidates)
 	if search {
 		enough = nodesToFind(len(candidates))
 	}
-	var feasible []*cache.Node
+	var feasible []*fit.Node
 	visited := 0
 	for ; visited < len(candidates) && len(feasible) < enough; visited++ {
 		node := candidates[visited]
 		if search {
 			node = candidates[(p.cursor+visited)%len(candidates)]
 		}
-		if failure, ok := p.check(pod, node, checks, view); !ok {
-			diagnosis.add(failure)
+		if reasons := check(pod, node, nil, question, view); len(reasons) > 0 {
+			diagnosis.add(node.Name, reasons)
 			continue
 		}
 		feasible = append(feasible, node)
@@ -74,99 +63,58 @@ func (p *Placer) Place(pod *cache.Pod, view View) Result {
 		p.cursor = (p.cursor + visited) % len(candidates)
 	}
 	if len(feasible) == 0 {
-		p.helpers(&diagnosis)
+		diagnosis.findHelp()
 		return Result{Diagnosis: diagnosis}
 	}
 	return Result{Node: p.best(pod, feasible, view).Name, Diagnosis: diagnosis}
 }
 
 // candidates returns the nodes to look at, and whether they are all nodes.
-func (p *Placer) candidates(pod *cache.Pod, view View, diagnosis *Diagnosis) ([]*cache.Node, bool) {
-	for _, narrower := range p.rules.Narrowers {
-		names, narrowed := narrower.Nodes(pod)
-		if !narrowed {
-			continue
-		}
-		diagnosis.Narrowed = append([]string{}, names...)
-		diagnosis.narrowedBy = narrower.Name
-		var nodes []*cache.Node
-		for _, name := range names {
-			if node := view.Cache.Node(name); node != nil {
-				nodes = append(nodes, node)
-			}
-		}
-		return nodes, false
+func candidates(pod *fit.Pod, view View, diagnosis *Diagnosis) ([]*fit.Node, bool) {
+	names, named := fit.NamedNodes(pod)
+	if !named {
+		return view.Cluster.Nodes(), true
 	}
-	return view.Cache.Nodes(), true
-}
-
-func (p *Placer) prepare(pod *cache.Pod, view View) []plugins.Check {
-	checks := make([]plugins.Check, len(p.rules.Filters))
-	for i := range p.rules.Filters {
-		checks[i] = p.rules.Filters[i].Prepare(pod, view.Cache)
+	diagnosis.Narrowed = append([]string{}, names...)
+	var nodes []*fit.Node
+	for _, name := range names {
+		if node := view.Cluster.Node(name); node != nil {
+			nodes = append(nodes, node)
+		}
 	}
-	return checks
+	return nodes, false
 }
 
 // nominated returns the node for which the pod has preempted others, if it fits there now: it was promised to it.
-func (p *Placer) nominated(pod *cache.Pod, checks []plugins.Check, view View) string {
+func nominated(pod *fit.Pod, question *fit.Question, view View) string {
 	name := pod.Object.Status.NominatedNodeName
 	if name == "" {
 		return ""
 	}
-	node := view.Cache.Node(name)
-	if node == nil {
-		return ""
-	}
-	if _, ok := p.check(pod, node, checks, view); !ok {
+	node := view.Cluster.Node(name)
+	if node == nil || len(check(pod, node, nil, question, view)) > 0 {
 		return ""
 	}
 	return name
 }
 
-// check asks the filters about one node. Pods nominated to it that are not less important than pod count as there.
-func (p *Placer) check(pod *cache.Pod, node *cache.Node, checks []plugins.Check, view View) (Failure, bool) {
+// check asks whether a pod fits on a node that some pods have left. Pods nominated to it that are not less important than
+// pod count as there; it must fit without them too, for they may never come.
+func check(pod *fit.Pod, node *fit.Node, left []*fit.Pod, question *fit.Question, view View) []fit.Reason {
 	if promised := view.Nominated.on(node.Name, pod); len(promised) > 0 {
-		node = node.With(promised, nil)
-	}
-	return runChecks(node, checks)
-}
-
-func runChecks(node *cache.Node, checks []plugins.Check) (Failure, bool) {
-	for i, check := range checks {
-		if check == nil {
-			continue
-		}
-		if verdict := check(node); !verdict.Passed() {
-			return Failure{Node: node.Name, Verdict: verdict, filter: i}, false
+		if reasons := question.First(node, fit.Trial{Added: promised, Removed: left}); len(reasons) > 0 {
+			return reasons
 		}
 	}
-	return Failure{}, true
-}
-
-// helpers fills in which changes may help: those of the rules that failed, and a new node.
-func (p *Placer) helpers(diagnosis *Diagnosis) {
-	diagnosis.HelpedBy = cache.NodeAdded
-	for _, failure := range diagnosis.Failures {
-		diagnosis.HelpedBy |= p.rules.Filters[failure.filter].HelpedBy
-	}
+	return question.First(node, fit.Trial{Removed: left})
 }
 
 // best ranks the nodes and returns the first.
-func (p *Placer) best(pod *cache.Pod, nodes []*cache.Node, view View) *cache.Node {
+func (p *Placer) best(pod *fit.Pod, nodes []*fit.Node, view View) *fit.Node {
 	if len(nodes) == 1 {
 		return nodes[0]
 	}
-	total := make([]int64, len(nodes))
-	for _, scorer := range p.rules.Scorers {
-		scores := scorer.Prepare(pod, nodes, view.Cache)
-		if scores != nil && len(scores) != len(nodes) {
-			panic(fmt.Sprintf("scorer %s gave %d scores for %d nodes", scorer.Name, len(scores), len(nodes)))
-		}
-		for i, score := range scores {
-			total[i] += score * scorer.Weight
-		}
-	}
+	total := score.Nodes(pod, nodes, view.Cluster)
 	best := 0
 	for i := 1; i < len(nodes); i++ {
 		if total[i] > total[best] || total[i] == total[best] && p.rank(pod.UID, nodes[i].Name) < p.rank(pod.UID, nodes[best].Name) {

@@ -12,39 +12,38 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/everynode/everynode/internal/scheduler"
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 )
 
-// world is a cache with the real rules over it.
+// world is a cluster with what is promised in it.
 type world struct {
-	cache     *cache.Cache
+	cluster   *fit.Cluster
 	nominated *placement.Nominations
 	placer    *placement.Placer
 	budgets   placement.Budgets
 }
 
 func newWorld(seed uint64, nodes ...*corev1.Node) *world {
-	w := &world{cache: cache.New(), nominated: placement.NewNominations(), placer: placement.New(scheduler.DefaultRules(), seed)}
+	w := &world{cluster: fit.NewCluster(), nominated: placement.NewNominations(), placer: placement.New(seed)}
 	for _, node := range nodes {
-		w.cache.SetNode(node)
+		w.cluster.SetNode(node)
 	}
 	return w
 }
 
 func (w *world) view() placement.View {
-	return placement.View{Cache: w.cache, Nominated: w.nominated, Budgets: w.budgets}
+	return placement.View{Cluster: w.cluster, Nominated: w.nominated, Budgets: w.budgets}
 }
 
 func (w *world) place(pod *corev1.Pod) placement.Result {
-	return w.placer.Place(cache.NewPod(pod), w.view())
+	return w.placer.Place(fit.NewPod(pod), w.view())
 }
 
 // run puts a pod on a node that it fits or not.
 func (w *world) run(nodeName string, pod *corev1.Pod) {
 	pod.Spec.NodeName = nodeName
-	w.cache.SetPod(pod)
+	w.cluster.SetPod(pod)
 }
 
 // preempt asks for victims for a pod that fits nowhere.
@@ -54,14 +53,14 @@ func (w *world) preempt(t testing.TB, pod *corev1.Pod) (placement.Preemption, st
 	if result.Node != "" {
 		t.Fatalf("pod %s fits on %s, want a pod that fits nowhere", pod.Name, result.Node)
 	}
-	preemption := w.placer.Preempt(cache.NewPod(pod), &result.Diagnosis, w.view())
+	preemption := w.placer.Preempt(fit.NewPod(pod), &result.Diagnosis, w.view())
 	return preemption, result.Diagnosis.Message(preemption.Message)
 }
 
 func victims(preemption placement.Preemption) []string {
 	var names []string
 	for _, victim := range preemption.Victims {
-		names = append(names, victim.Object.Name)
+		names = append(names, victim.Name)
 	}
 	return names
 }
@@ -87,11 +86,14 @@ func pod(name, cpu string, priority int32) *corev1.Pod {
 }
 
 func pinned(p *corev1.Pod, nodeName string) *corev1.Pod {
-	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+	if p.Spec.Affinity == nil {
+		p.Spec.Affinity = &corev1.Affinity{}
+	}
+	p.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
 		}}},
-	}}
+	}
 	return p
 }
 
@@ -173,7 +175,7 @@ func TestEqualSeedsPlaceAlikeAndNodesShareThePods(t *testing.T) {
 func TestSearchOverManyNodesGivesAllTheirTurn(t *testing.T) {
 	w := newWorld(0)
 	for i := range 1000 {
-		w.cache.SetNode(node(fmt.Sprintf("n%d", i), "1"))
+		w.cluster.SetNode(node(fmt.Sprintf("n%d", i), "1"))
 	}
 	used := map[string]bool{}
 	for i := range 1000 {
@@ -183,14 +185,14 @@ func TestSearchOverManyNodesGivesAllTheirTurn(t *testing.T) {
 			t.Fatalf("pod %d went to %q, want a node that is still free", i, result.Node)
 		}
 		used[result.Node] = true
-		w.cache.Assume(cache.NewPod(p), result.Node)
+		w.cluster.Assume(fit.NewPod(p), result.Node)
 	}
 }
 
 func TestSearchStartsWhereTheLastOneStopped(t *testing.T) {
 	w := newWorld(0)
 	for i := range 1000 {
-		w.cache.SetNode(node(fmt.Sprintf("n%03d", i), "1"))
+		w.cluster.SetNode(node(fmt.Sprintf("n%03d", i), "1"))
 	}
 	thirds := map[byte]int{}
 	for i := range 30 {
@@ -204,7 +206,7 @@ func TestSearchStartsWhereTheLastOneStopped(t *testing.T) {
 func TestNominatedRoomIsKept(t *testing.T) {
 	w := newWorld(0, node("a", "2"))
 	important := pod("important", "2", 10)
-	w.nominated.Set(cache.NewPod(important), "a")
+	w.nominated.Set(fit.NewPod(important), "a")
 	if result := w.place(pod("lesser", "1", 5)); result.Node != "" {
 		t.Errorf("a lesser pod took the room of a nominated one on %s", result.Node)
 	}
@@ -212,7 +214,7 @@ func TestNominatedRoomIsKept(t *testing.T) {
 		t.Errorf("a more important pod is kept out by a nomination: %+v", result.Diagnosis)
 	}
 	important.Status.NominatedNodeName = "a"
-	w.cache.SetNode(node("b", "9"))
+	w.cluster.SetNode(node("b", "9"))
 	if result := w.place(important); result.Node != "a" {
 		t.Errorf("the nominated pod went to %q, want its node a though b has more room", result.Node)
 	}
@@ -278,6 +280,107 @@ func TestPreemptsAsLittleAsPossible(t *testing.T) {
 	})
 }
 
+// TestPreemptionLooksAtWhoIsLeft: what the rules about other pods count must be without the victims.
+func TestPreemptionLooksAtWhoIsLeft(t *testing.T) {
+	zoned := func(name string) *corev1.Node {
+		n := node(name, "9")
+		n.Labels = map[string]string{"zone": name}
+		return n
+	}
+	web := func(name string, priority int32) *corev1.Pod {
+		p := pod(name, "1", priority)
+		p.Labels = map[string]string{"app": "web"}
+		return p
+	}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: selector}
+	awayFromWeb := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+	spread := func(p *corev1.Pod) *corev1.Pod {
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector,
+		}}
+		return p
+	}
+	t.Run("spread", func(t *testing.T) {
+		// Zone b is as empty as may be, but has no room; in zone a two of three must leave.
+		w := newWorld(0, zoned("a"), zoned("b"))
+		for i := range 3 {
+			w.run("a", web(fmt.Sprintf("low%d", i), int32(i)))
+		}
+		w.run("b", pod("peer", "9", 9))
+		w.run("b", web("web-b", 9))
+		got, _ := w.preempt(t, spread(web("p", 9)))
+		if got.Node != "a" || !slices.Equal(victims(got), []string{"low1", "low0"}) {
+			t.Errorf("preempts %v on %q, want the two least on a", victims(got), got.Node)
+		}
+	})
+	t.Run("spread, where the victims are what makes it even", func(t *testing.T) {
+		// Whoever leaves a makes a the emptiest part, but not by less than before.
+		w := newWorld(0, zoned("a"), zoned("b"))
+		w.run("a", web("low", 1))
+		w.run("b", web("web-b", 9))
+		full := pod("full", "9", 9)
+		w.run("b", full)
+		w.run("a", pod("bystander", "8", 9))
+		got, _ := w.preempt(t, spread(web("p", 9)))
+		if got.Node != "a" || !slices.Equal(victims(got), []string{"low"}) {
+			t.Errorf("preempts %v on %q, want low on a", victims(got), got.Node)
+		}
+	})
+	t.Run("anti-affinity", func(t *testing.T) {
+		w := newWorld(0, zoned("a"))
+		w.run("a", web("low", 1))
+		w.run("a", pod("bystander", "1", 1))
+		p := pod("p", "1", 9)
+		p.Spec.Affinity = awayFromWeb
+		got, _ := w.preempt(t, p)
+		if !slices.Equal(victims(got), []string{"low"}) {
+			t.Errorf("preempts %v, want only the one that the pod does not want near it", victims(got))
+		}
+	})
+	t.Run("anti-affinity of the victim", func(t *testing.T) {
+		w := newWorld(0, zoned("a"))
+		low := pod("low", "1", 1)
+		low.Spec.Affinity = awayFromWeb
+		w.run("a", low)
+		w.run("a", pod("bystander", "1", 1))
+		got, _ := w.preempt(t, web("p", 9))
+		if !slices.Equal(victims(got), []string{"low"}) {
+			t.Errorf("preempts %v, want only the one that does not want the pod near it", victims(got))
+		}
+	})
+	t.Run("the pod that it wants to be near is no victim", func(t *testing.T) {
+		w := newWorld(0, zoned("a"))
+		w.run("a", web("low", 1))
+		w.run("a", pod("full", "8", 2))
+		p := pod("p", "1", 9)
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+		if got, text := w.preempt(t, p); got.Node != "" {
+			t.Errorf("preempts %v on %s (%s), want nobody: without low the pod cannot run there", victims(got), got.Node, text)
+		}
+	})
+}
+
+// TestNotNearAPodThatMayNeverCome: a nominated pod keeps its room, but nobody can rely on it.
+func TestNotNearAPodThatMayNeverCome(t *testing.T) {
+	n := node("a", "9")
+	n.Labels = map[string]string{"zone": "a"}
+	w := newWorld(0, n)
+	promised := pod("promised", "1", 9)
+	w.nominated.Set(fit.NewPod(promised), "a")
+	p := pod("p", "1", 1)
+	p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+		{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: promised.Labels}},
+	}}}
+	if result := w.place(p); result.Node != "" {
+		t.Error("a pod was placed near one that is not there yet")
+	}
+	w.run("a", promised)
+	if result := w.place(p); result.Node != "a" {
+		t.Errorf("a pod does not fit near the one that came: %v", result.Diagnosis)
+	}
+}
+
 func TestPreemptionSparesBudgets(t *testing.T) {
 	w := newWorld(0, node("a", "1"), node("b", "1"))
 	w.run("a", pod("guarded", "1", 1))
@@ -303,7 +406,7 @@ func TestWaitsForVictimsInsteadOfTakingMore(t *testing.T) {
 	w.run("a", pod("low2", "1", 1))
 	p := pod("p", "1", 9)
 	first, _ := w.preempt(t, p)
-	w.nominated.Preempt(cache.NewPod(p), first.Node, first.Victims)
+	w.nominated.Preempt(fit.NewPod(p), first.Node, first.Victims)
 	second, text := w.preempt(t, p)
 	if second.Node != "" {
 		t.Errorf("preempts %v while %v is still leaving", victims(second), victims(first))
@@ -324,7 +427,7 @@ func TestPlacementsAndPreemptionsHold(t *testing.T) {
 		for i := range rapid.IntRange(1, 4).Draw(t, "nodes") {
 			name := fmt.Sprintf("n%d", i)
 			free[name] = rapid.Int64Range(1, 6).Draw(t, "cpu")
-			w.cache.SetNode(node(name, fmt.Sprint(free[name])))
+			w.cluster.SetNode(node(name, fmt.Sprint(free[name])))
 			on[name] = map[string]running{}
 		}
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
@@ -345,7 +448,7 @@ func TestPlacementsAndPreemptionsHold(t *testing.T) {
 					t.Fatalf("pod %s of %d was not placed though node %s has %d free", name, cpu, nodeName, room)
 				}
 			}
-			preemption := w.placer.Preempt(cache.NewPod(p), &result.Diagnosis, w.view())
+			preemption := w.placer.Preempt(fit.NewPod(p), &result.Diagnosis, w.view())
 			if preemption.Node == "" {
 				for nodeName, pods := range on {
 					room := free[nodeName]
@@ -385,16 +488,16 @@ func BenchmarkPinnedPod(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
 			w := newWorld(0)
 			for i := range nodes {
-				w.cache.SetNode(node(fmt.Sprintf("n%d", i), "64"))
+				w.cluster.SetNode(node(fmt.Sprintf("n%d", i), "64"))
 			}
 			p := pinned(pod("daemon", "100m", 0), fmt.Sprintf("n%d", nodes/2))
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: "Exists"}, {Key: corev1.TaintNodeUnschedulable, Operator: "Exists"}}
-			facts := cache.NewPod(p)
+			facts := fit.NewPod(p)
 			b.ReportAllocs()
 			for b.Loop() {
 				result := w.placer.Place(facts, w.view())
-				w.cache.Assume(facts, result.Node)
-				w.cache.Forget(facts.UID)
+				w.cluster.Assume(facts, result.Node)
+				w.cluster.Forget(facts.UID)
 			}
 		})
 	}
@@ -405,9 +508,9 @@ func BenchmarkAnyNode(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
 			w := newWorld(0)
 			for i := range nodes {
-				w.cache.SetNode(node(fmt.Sprintf("n%d", i), "64"))
+				w.cluster.SetNode(node(fmt.Sprintf("n%d", i), "64"))
 			}
-			facts := cache.NewPod(pod("web", "100m", 0))
+			facts := fit.NewPod(pod("web", "100m", 0))
 			b.ReportAllocs()
 			for b.Loop() {
 				w.placer.Place(facts, w.view())

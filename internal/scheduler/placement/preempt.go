@@ -8,8 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
-	"github.com/everynode/everynode/internal/scheduler/plugins"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 const (
@@ -25,15 +24,15 @@ const (
 type Preemption struct {
 	// Node is "" if preemption does not help; Message then says why.
 	Node    string
-	Victims []*cache.Pod
+	Victims []*fit.Pod
 	// Displaced are the less important pods nominated to the node, which lose that.
-	Displaced []*cache.Pod
+	Displaced []*fit.Pod
 	Message   string
 }
 
 // Preempt looks for the pods whose removal lets pod fit, given why it does not fit as things are. Victims have a lower
 // priority than pod, as few and as unimportant as possible.
-func (p *Placer) Preempt(pod *cache.Pod, diagnosis *Diagnosis, view View) Preemption {
+func (p *Placer) Preempt(pod *fit.Pod, diagnosis *Diagnosis, view View) Preemption {
 	if policy := pod.Object.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return Preemption{Message: "preemption: not eligible due to preemptionPolicy=Never."}
 	}
@@ -43,17 +42,18 @@ func (p *Placer) Preempt(pod *cache.Pod, diagnosis *Diagnosis, view View) Preemp
 	if diagnosis.Total == 0 {
 		return Preemption{}
 	}
-	checks := p.prepare(pod, view)
+	question := view.Cluster.Ask(pod)
 	enough := max(minCandidates, diagnosis.Total/10)
 	var candidates []candidate
 	counts := map[string]int{}
 	tried := 0
-	for _, failure := range diagnosis.Failures {
-		if failure.Verdict.Hopeless {
+	for i := range diagnosis.Failures {
+		failure := &diagnosis.Failures[i]
+		if failure.Hopeless() {
 			continue
 		}
 		tried++
-		found, reasons := p.victims(pod, view.Cache.Node(failure.Node), checks, view)
+		found, reasons := victims(pod, view.Cluster.Node(failure.Node), question, view)
 		for _, reason := range reasons {
 			counts[reason]++
 		}
@@ -75,19 +75,20 @@ func (p *Placer) Preempt(pod *cache.Pod, diagnosis *Diagnosis, view View) Preemp
 
 // Awaits reports whether the pod has preempted already and a victim is still leaving: then it must wait, not take
 // another one. A nominated node that became hopeless is given up.
-func (p *Placer) Awaits(pod *cache.Pod, diagnosis *Diagnosis, view View) bool {
+func (p *Placer) Awaits(pod *fit.Pod, diagnosis *Diagnosis, view View) bool {
 	name := view.Nominated.Node(pod.UID)
-	node := view.Cache.Node(name)
+	node := view.Cluster.Node(name)
 	if name == "" || node == nil {
 		return false
 	}
-	for _, failure := range diagnosis.Failures {
-		if failure.Node == name && failure.Verdict.Hopeless {
+	for i := range diagnosis.Failures {
+		failure := &diagnosis.Failures[i]
+		if failure.Node == name && failure.Hopeless() {
 			return false
 		}
 	}
 	for _, other := range node.Pods {
-		if view.Nominated.awaits(pod.UID, other) || other.Priority < pod.Priority && other.Terminating() {
+		if view.Nominated.awaits(pod.UID, other) || other.Priority < pod.Priority && other.Terminating {
 			return true
 		}
 	}
@@ -96,7 +97,7 @@ func (p *Placer) Awaits(pod *cache.Pod, diagnosis *Diagnosis, view View) bool {
 
 type candidate struct {
 	node    string
-	victims []*cache.Pod // most important first
+	victims []*fit.Pod // most important first
 	// violations counts the victims whose removal breaks a disruption budget.
 	violations int
 }
@@ -104,8 +105,8 @@ type candidate struct {
 // victims chooses the victims on one node, or returns the reasons why removing pods there does not help. It takes away
 // all lesser pods and puts back, the most important first, those beside which the pod still fits; those protected by a
 // disruption budget are put back before the others.
-func (p *Placer) victims(pod *cache.Pod, node *cache.Node, checks []plugins.Check, view View) (candidate, []string) {
-	var lesser []*cache.Pod
+func victims(pod *fit.Pod, node *fit.Node, question *fit.Question, view View) (candidate, []string) {
+	var lesser []*fit.Pod
 	for _, other := range node.Pods {
 		if other.Priority < pod.Priority {
 			lesser = append(lesser, other)
@@ -114,18 +115,21 @@ func (p *Placer) victims(pod *cache.Pod, node *cache.Node, checks []plugins.Chec
 	if len(lesser) == 0 {
 		return candidate{}, []string{noVictims}
 	}
-	promised := view.Nominated.on(node.Name, pod)
-	if failure, ok := runChecks(node.With(promised, lesser), checks); !ok {
-		return candidate{}, failure.Verdict.Reasons
+	if failed := check(pod, node, lesser, question, view); len(failed) > 0 {
+		reasons := make([]string, len(failed))
+		for i := range failed {
+			reasons[i] = failed[i].Text
+		}
+		return candidate{}, reasons
 	}
 	slices.SortFunc(lesser, compareImportance)
 	protected, free := view.Budgets.split(lesser)
 	found := candidate{node: node.Name}
 	removed := slices.Concat(protected, free)
-	putBack := func(pods []*cache.Pod) (gone int) {
+	putBack := func(pods []*fit.Pod) (gone int) {
 		for _, other := range pods {
-			trial := slices.DeleteFunc(slices.Clone(removed), func(p *cache.Pod) bool { return p == other })
-			if _, ok := runChecks(node.With(promised, trial), checks); ok {
+			trial := slices.DeleteFunc(slices.Clone(removed), func(p *fit.Pod) bool { return p == other })
+			if len(check(pod, node, trial, question, view)) == 0 {
 				removed = trial
 				continue
 			}
@@ -141,7 +145,7 @@ func (p *Placer) victims(pod *cache.Pod, node *cache.Node, checks []plugins.Chec
 }
 
 // compareImportance orders by priority, highest first, then by running time, longest first.
-func compareImportance(a, b *cache.Pod) int {
+func compareImportance(a, b *fit.Pod) int {
 	if order := cmp.Compare(b.Priority, a.Priority); order != 0 {
 		return order
 	}
@@ -152,11 +156,11 @@ func compareImportance(a, b *cache.Pod) int {
 }
 
 // started is when the pod began to run. One that has not is younger than all that have.
-func started(pod *cache.Pod) time.Time {
-	if pod.Object.Status.StartTime == nil {
+func started(pod *fit.Pod) time.Time {
+	if pod.Started.IsZero() {
 		return time.Unix(1<<40, 0)
 	}
-	return pod.Object.Status.StartTime.Time
+	return pod.Started
 }
 
 // compareCandidates puts first the node where preemption does the least harm: fewest broken budgets, then the lowest

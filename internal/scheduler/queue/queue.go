@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 // Config sets the queue's delays. Zero fields take the defaults.
@@ -24,7 +24,7 @@ type Config struct {
 // Wait says what may help a parked pod.
 type Wait struct {
 	// For is the set of changes that may help.
-	For cache.Change
+	For fit.Change
 	// Nodes limits those changes to these nodes; nil means any node.
 	Nodes []string
 }
@@ -51,7 +51,7 @@ const (
 )
 
 type item struct {
-	pod      *cache.Pod
+	pod      *fit.Pod
 	place    place
 	index    int // in its heap
 	attempts int
@@ -82,7 +82,7 @@ func New(config Config) *Queue {
 
 // Add puts a pod in, or takes over its newer object. A pod that is waiting after a failure is tried anew when
 // specChanged says that what scheduling looks at is different; its back-off still holds.
-func (q *Queue) Add(pod *cache.Pod, specChanged bool, now time.Time) {
+func (q *Queue) Add(pod *fit.Pod, specChanged bool, now time.Time) {
 	known := q.items[pod.UID]
 	if known == nil {
 		known = &item{entered: now}
@@ -101,7 +101,7 @@ func (q *Queue) Add(pod *cache.Pod, specChanged bool, now time.Time) {
 }
 
 // Get returns the queue's object of a pod, also while it is being scheduled; nil if the pod is not known.
-func (q *Queue) Get(uid types.UID) *cache.Pod {
+func (q *Queue) Get(uid types.UID) *fit.Pod {
 	if known := q.items[uid]; known != nil {
 		return known.pod
 	}
@@ -126,7 +126,7 @@ func (q *Queue) Delete(uid types.UID) {
 
 // Pop takes the next pod to schedule out, nil if none is due. The pod stays known until Delete; Retry or Park put it
 // back.
-func (q *Queue) Pop(now time.Time) *cache.Pod {
+func (q *Queue) Pop(now time.Time) *fit.Pod {
 	q.expire(now)
 	if q.active.Len() == 0 {
 		return nil
@@ -166,7 +166,7 @@ func (q *Queue) Park(uid types.UID, wait Wait, now time.Time) {
 }
 
 // Changed tells of a change of one node; pods parked for such a change are tried again.
-func (q *Queue) Changed(nodeName string, change cache.Change, now time.Time) {
+func (q *Queue) Changed(nodeName string, change fit.Change, now time.Time) {
 	if change == 0 {
 		return
 	}

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/scheduler/cache"
+	"github.com/everynode/everynode/internal/fit"
 )
 
 // changes are the names of the changes in the scripts.
-var changes = map[string]cache.Change{
-	"added": cache.NodeAdded, "allocatable": cache.AllocatableChanged, "labels": cache.LabelsChanged,
-	"taints": cache.TaintsChanged, "pod-removed": cache.PodRemoved,
+var changes = map[string]fit.Change{
+	"added": fit.NodeAdded, "allocatable": fit.AllocatableChanged, "labels": fit.LabelsChanged,
+	"taints": fit.TaintsChanged, "pod-removed": fit.PodRemoved,
 }
 
 // script is a queue with a clock that only the script moves.
@@ -89,7 +89,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 	}
 }
 
-func makePod(t *testing.T, d *datadriven.TestData) *cache.Pod {
+func makePod(t *testing.T, d *datadriven.TestData) *fit.Pod {
 	t.Helper()
 	name := d.CmdArgs[0].Key
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
@@ -103,7 +103,7 @@ func makePod(t *testing.T, d *datadriven.TestData) *cache.Pod {
 		priority := int32(value)
 		pod.Spec.Priority = &priority
 	}
-	return cache.NewPod(pod)
+	return fit.NewPod(pod)
 }
 
 func parseWait(t *testing.T, d *datadriven.TestData) Wait {
@@ -128,11 +128,11 @@ func TestParkedPodsPinnedElsewhereAreNotTouched(t *testing.T) {
 	const pods = 1000
 	for i := range pods {
 		name := strconv.Itoa(i)
-		q.Add(cache.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}), false, now)
-		q.Park(q.Pop(now).UID, Wait{For: cache.PodRemoved, Nodes: []string{"node-" + name}}, now)
+		q.Add(fit.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}), false, now)
+		q.Park(q.Pop(now).UID, Wait{For: fit.PodRemoved, Nodes: []string{"node-" + name}}, now)
 	}
 	later := now.Add(time.Minute)
-	q.Changed("node-7", cache.PodRemoved, later)
+	q.Changed("node-7", fit.PodRemoved, later)
 	if active, _, parked := q.Lengths(); active != 1 || parked != pods-1 {
 		t.Errorf("%d pods are active and %d parked after a change of one node, want 1 and %d", active, parked, pods-1)
 	}

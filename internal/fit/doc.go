@@ -1,0 +1,25 @@
+// Package fit says whether a pod fits on a node, and if not, all reasons why: taints, affinity, host ports, room, disks,
+// even spreading, and what other pods want near them or not. The scheduler decides by it, and whoever wants to know
+// beforehand what it would decide.
+//
+//	Cluster: nodes, pods, namespaces, as events tell of them
+//	   Ask(pod) -> Question
+//	       First(node, trial) -> the reasons of the first rule that the node fails, which is what users see
+//	       All(node, trial)   -> every reason
+//
+// A Trial asks what would be if some pods came to the node and others left it.
+//
+// A Cluster keeps, for every node, the sums that decide: what it offers, what its pods ask for, which host ports are
+// taken. Of pods and nodes it keeps only what the rules need, not the objects. It is incremental: an event costs the pod
+// or node that it is about, never a walk over the others. Rules about other pods read counts by part of the cluster that
+// are kept the same way, so a question about one node costs the same in a cluster of ten nodes and of fifty thousand. The
+// exception is even spreading of a pod that does not name its node, which counts all nodes once for each question.
+//
+// It is pure: no clock, lock or client; one goroutine owns a Cluster. Events may come in any order (a pod before its
+// node, a node deleted before its pods); the answers depend only on the latest state of each object.
+//
+// A pod that was given a node but whose binding is not yet seen in the API is assumed: it counts like a bound one until
+// it is confirmed by SetPod, moved by SetPod, or taken back by Forget or DeletePod.
+//
+// Volumes that a pod has by a claim are not looked at.
+package fit

@@ -1,0 +1,96 @@
+package fit
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+)
+
+// Pod is what the rules need to know of a pod, computed once. It is never changed after NewPod.
+type Pod struct {
+	// Object is the API object, shared and read only, of a pod that waits for a node. A Cluster does not keep it: of a
+	// pod that has its node nobody asks for more than what follows.
+	Object     *corev1.Pod
+	Namespace  string
+	Name       string
+	UID        types.UID
+	Generation int64
+	Labels     map[string]string
+	// Controller is the UID of the object that manages the pod, "" for none.
+	Controller types.UID
+	// Priority is the admitted priority, 0 when none was given.
+	Priority    int32
+	Terminating bool
+	// Started is when the pod began to run; zero if it has not.
+	Started time.Time
+	// Requests is what the pod asks for; Comparable the same with gaps filled, for comparing nodes.
+	Requests   Resources
+	Comparable Resources
+	HostPorts  []HostPort
+
+	disks []disk
+	// repels are the pods that it does not want near it. If readable is false one of these terms cannot be read.
+	repels   []*Term
+	readable bool
+}
+
+// NewPod computes the facts of a pod.
+func NewPod(object *corev1.Pod) *Pod {
+	p := &Pod{
+		Object:    object,
+		Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation,
+		Labels:      object.Labels,
+		Controller:  controller(object),
+		Priority:    schedulinghelpers.PodPriority(object),
+		Terminating: object.DeletionTimestamp != nil,
+		Started:     started(object),
+		Requests:    podRequests(&object.Spec, FromList),
+		Comparable:  podRequests(&object.Spec, withDefaults),
+		HostPorts:   hostPorts(&object.Spec),
+		disks:       disks(&object.Spec),
+	}
+	p.repels, p.readable = parseAll(requiredAntiAffinity(&object.Spec), object.Namespace)
+	return p
+}
+
+// String is namespace/name, for messages and dumps.
+func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
+
+// SamePod reports whether two objects of one pod on one node say the same to the rules. The spec counts as unchanged
+// while the generation is.
+func SamePod(a, b *corev1.Pod) bool {
+	return a.Generation != 0 && a.Generation == b.Generation && (a.DeletionTimestamp != nil) == (b.DeletionTimestamp != nil) &&
+		controller(a) == controller(b) && started(a).Equal(started(b)) && maps.Equal(a.Labels, b.Labels)
+}
+
+func controller(object *corev1.Pod) types.UID {
+	if ref := metav1.GetControllerOfNoCopy(object); ref != nil {
+		return ref.UID
+	}
+	return ""
+}
+
+func started(object *corev1.Pod) time.Time {
+	if object.Status.StartTime == nil {
+		return time.Time{}
+	}
+	return object.Status.StartTime.Time
+}
+
+func requiredAntiAffinity(spec *corev1.PodSpec) []corev1.PodAffinityTerm {
+	if spec.Affinity == nil || spec.Affinity.PodAntiAffinity == nil {
+		return nil
+	}
+	return spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+func requiredAffinity(spec *corev1.PodSpec) []corev1.PodAffinityTerm {
+	if spec.Affinity == nil || spec.Affinity.PodAffinity == nil {
+		return nil
+	}
+	return spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}

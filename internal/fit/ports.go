@@ -1,0 +1,87 @@
+package fit
+
+import corev1 "k8s.io/api/core/v1"
+
+// anyIP is the address that stands for all of a node's addresses.
+const anyIP = "0.0.0.0"
+
+// HostPort is one port of the node that a pod takes.
+type HostPort struct {
+	Protocol corev1.Protocol
+	IP       string
+	Port     int32
+}
+
+type protocolPort struct {
+	protocol corev1.Protocol
+	port     int32
+}
+
+// HostPorts counts the holders of each host port of one node. Two pods may hold the same port when someone bound them
+// past the scheduler, hence a count.
+type HostPorts struct {
+	holders map[protocolPort]map[string]int
+}
+
+// Conflicts reports whether port cannot be taken beside what is taken: same protocol and number, and the same address
+// or either on all addresses.
+func (p *HostPorts) Conflicts(port HostPort) bool {
+	byIP := p.holders[protocolPort{port.Protocol, port.Port}]
+	if len(byIP) == 0 {
+		return false
+	}
+	return port.IP == anyIP || byIP[anyIP] > 0 || byIP[port.IP] > 0
+}
+
+func (p *HostPorts) add(port HostPort) {
+	key := protocolPort{port.Protocol, port.Port}
+	if p.holders == nil {
+		p.holders = make(map[protocolPort]map[string]int)
+	}
+	if p.holders[key] == nil {
+		p.holders[key] = make(map[string]int, 1)
+	}
+	p.holders[key][port.IP]++
+}
+
+func (p *HostPorts) remove(port HostPort) {
+	key := protocolPort{port.Protocol, port.Port}
+	byIP := p.holders[key]
+	if byIP[port.IP]--; byIP[port.IP] == 0 {
+		delete(byIP, port.IP)
+	}
+	if len(byIP) == 0 {
+		delete(p.holders, key)
+	}
+}
+
+// hostPorts lists the ports of the node that the pod's containers and sidecars take.
+func hostPorts(spec *corev1.PodSpec) []HostPort {
+	var ports []HostPort
+	for i := range spec.Containers {
+		ports = appendHostPorts(ports, &spec.Containers[i])
+	}
+	for i := range spec.InitContainers {
+		if isSidecar(&spec.InitContainers[i]) {
+			ports = appendHostPorts(ports, &spec.InitContainers[i])
+		}
+	}
+	return ports
+}
+
+func appendHostPorts(ports []HostPort, container *corev1.Container) []HostPort {
+	for _, port := range container.Ports {
+		if port.HostPort <= 0 {
+			continue
+		}
+		taken := HostPort{Protocol: port.Protocol, IP: port.HostIP, Port: port.HostPort}
+		if taken.Protocol == "" {
+			taken.Protocol = corev1.ProtocolTCP
+		}
+		if taken.IP == "" {
+			taken.IP = anyIP
+		}
+		ports = append(ports, taken)
+	}
+	return ports
+}
