@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -101,6 +102,7 @@ func (w truth) on(name string) (on []*corev1.Pod) {
 			on = append(on, p)
 		}
 	}
+	slices.SortFunc(on, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	return on
 }
 
@@ -351,7 +353,11 @@ func TestAnswersEqualTheTruth(t *testing.T) {
 							removed, trial.Removed = append(removed, w.pods[uid]), append(trial.Removed, NewPod(w.pods[uid]))
 						}
 					}
-					compareAnswers(t, question, c.Node(name), trial, w.with(name, []*corev1.Pod{other}, removed).reasons(asked, name))
+					added := []*corev1.Pod{other}
+					if on := w.on(name); len(on) > 0 && rapid.Bool().Draw(t, "comes again") {
+						added, trial.Added = append(added, on[0]), append(trial.Added, NewPod(on[0]))
+					}
+					compareAnswers(t, question, c.Node(name), trial, w.with(name, added, removed).reasons(asked, name))
 				}
 			},
 		})
