@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
@@ -29,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/registry"
+	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/pki"
@@ -51,6 +53,8 @@ type Config struct {
 	// OpenStorage opens the embedded database. When nil, the etcd servers of the
 	// options are used.
 	OpenStorage StorageOpener
+	// OpenReserving opens, in either, the storage of kinds that give out addresses.
+	OpenReserving ReservingOpener
 	// ServiceCIDR is where the addresses of Services come from.
 	ServiceCIDR *net.IPNet
 }
@@ -102,7 +106,11 @@ func New(cfg Config) (*Server, error) {
 	if err := admit(generic, client, s.loopback, s.informers, security); err != nil {
 		return nil, err
 	}
-	generic.RESTOptionsGetter = &storageOptions{types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, open: cfg.OpenStorage}
+	storages := &storageOptions{
+		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, open: cfg.OpenStorage,
+		openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
+	}
+	generic.RESTOptionsGetter = storages
 
 	s.generic, err = generic.Complete(s.informers).New("everynode", genericapiserver.NewEmptyDelegateWithCustomHandler(http.NotFoundHandler()))
 	if err != nil {
@@ -113,6 +121,7 @@ func New(cfg Config) (*Server, error) {
 		NodeClientTLS: cfg.PKI.NodeClientTLS(), ServiceCIDR: cfg.ServiceCIDR,
 		Tokens: security.Token, Audiences: security.audiences, Authorizer: generic.Authorization.Authorizer,
 		Rules: security.rules, ServiceAccountTokens: authn.NewTokenREST(security.issuer),
+		Client: client, Reservations: func(r schema.GroupResource) service.Reservations { return storages.reservations[r] },
 	}
 	served, err := registry.Install(s.generic, kinds, installation)
 	if err != nil {

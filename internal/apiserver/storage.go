@@ -13,11 +13,20 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
 
 // StorageOpener opens the database's storage of one resource.
 type StorageOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error)
+
+// ReservingOpener opens the storage of a resource whose objects hold names that no other
+// object of the resource may hold. What it returns also knows who holds them.
+type ReservingOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error)
+
+// reserving are the resources whose objects hold names.
+var reserving = map[schema.GroupResource]func(runtime.Object) (holder string, names []string){{Resource: "services"}: service.Holds}
 
 // storageOptions answers, for each resource, how it is encoded and where it is kept.
 type storageOptions struct {
@@ -25,7 +34,10 @@ type storageOptions struct {
 	tracker flowcontrolrequest.StorageObjectCountTracker
 	etcd    *genericoptions.EtcdOptions
 	// open is nil when the database is reached over the network.
-	open StorageOpener
+	open          StorageOpener
+	openReserving ReservingOpener
+	// reservations are what the storages of such resources know, once they are open.
+	reservations map[schema.GroupResource]service.Reservations
 }
 
 var _ generic.RESTOptionsGetter = (*storageOptions)(nil)
@@ -50,16 +62,26 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, _ runtime
 		prefix = resource.Group + "/" + resource.Resource
 	}
 	return generic.RESTOptions{
-		StorageConfig: cfg, Decorator: o.decorator(!uncached[resource]), ResourcePrefix: prefix,
+		StorageConfig: cfg, Decorator: o.decorator(resource), ResourcePrefix: prefix,
 		EnableGarbageCollection: o.etcd.EnableGarbageCollection, DeleteCollectionWorkers: o.etcd.DeleteCollectionWorkers,
 		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: o.etcd.StorageConfig.CountMetricPollPeriod,
 	}, nil
 }
 
-func (o *storageOptions) decorator(cached bool) generic.StorageDecorator {
+func (o *storageOptions) decorator(resource schema.GroupResource) generic.StorageDecorator {
+	cached := !uncached[resource]
+	holds := reserving[resource]
 	switch {
+	case holds != nil:
+		return opened(cached, func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string) (storage.Interface, error) {
+			opened, err := o.openReserving(c, newObject, newList, prefix, holds)
+			if r, ok := opened.(service.Reservations); ok {
+				o.reservations[resource] = r
+			}
+			return opened, err
+		})
 	case o.open != nil:
-		return o.embedded(cached)
+		return opened(cached, o.open)
 	case cached:
 		return genericregistry.StorageWithCacher()
 	default:
@@ -67,12 +89,13 @@ func (o *storageOptions) decorator(cached bool) generic.StorageDecorator {
 	}
 }
 
-// embedded opens the storage in process, with the library's watch cache on top.
-func (o *storageOptions) embedded(cached bool) generic.StorageDecorator {
+// opened has a storage that is opened by a function of ours, with the library's watch
+// cache on top.
+func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 	return func(c *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		raw, err := o.open(c, newObject, newList, prefix)
+		raw, err := open(c, newObject, newList, prefix)
 		if err != nil || !cached {
 			return raw, func() {}, err
 		}

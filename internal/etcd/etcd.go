@@ -147,7 +147,7 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.NoFsync
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
-	cfg.QuotaBackendBytes = 8 << 30
+	cfg.QuotaBackendBytes, cfg.MaxTxnOps = 8<<30, maxTxnOps
 	// A single member elects itself; short ticks only make it start sooner.
 	cfg.TickMs, cfg.ElectionMs = 20, 200
 	// Nobody connects: the API server calls the member in process.
@@ -181,13 +181,23 @@ func (s *Server) newClient() *etcdkube.Client {
 
 // Open returns the storage of one resource.
 func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
+	return open(s.newClient(), c, newObject, newList, resourcePrefix)
+}
+
+func open(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
 	versioner := storage.APIObjectVersioner{}
-	opened, err := etcd3.New(s.newClient(), noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
+	opened, err := etcd3.New(client, noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
 		identity.NewEncryptCheckTransformer(), c.LeaseManagerConfig, etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
 	}
 	return opened, nil
+}
+
+// OpenReserving returns the storage of a resource whose objects hold names, a *Reserving.
+func (s *Server) OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
+	return openReserving(s.newClient(), c, newObject, newList, resourcePrefix, holds)
 }
 
 // noCompactor tells the storage layer that it need not track compactions: the

@@ -232,7 +232,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer s.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service}
+	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service, OpenReserving: etcd.OpenReservingAt}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
 	if s.settings.Embedded() {
 		database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
@@ -243,7 +243,7 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 		s.etcd = database
-		config.OpenStorage = database.Open
+		config.OpenStorage, config.OpenReserving = database.Open, database.OpenReserving
 	}
 	var err error
 	if s.api, err = apiserver.New(config); err != nil {

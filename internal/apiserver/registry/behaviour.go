@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"maps"
 	"slices"
 
@@ -20,8 +21,12 @@ import (
 
 var eventsVersion = eventsv1.SchemeGroupVersion
 
-// addBehaviour adds what some kinds do besides being stored.
-func addBehaviour(built storages, d Dependencies) error {
+// start is what a kind does once the server answers.
+type start func(context.Context) error
+
+// addBehaviour adds what some kinds do besides being stored. It returns what is to be
+// started, by the name under which readiness tells of it.
+func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
 	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}]
 	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.NodeClientTLS)
@@ -42,7 +47,11 @@ func addBehaviour(built storages, d Dependencies) error {
 	}
 	certificatesigningrequest.Extend(built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}])
 	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
-	return service.Extend(built[core("services")], d.ServiceCIDR)
+	addresses, err := service.Extend(built[core("services")], d.Reservations(core("services")), d.Client, d.ServiceCIDR)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]start{"everynode/service-addresses": addresses.Start}, nil
 }
 
 // review is a resource that answers questions and stores nothing.

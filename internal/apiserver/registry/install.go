@@ -13,7 +13,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -32,6 +34,11 @@ type Dependencies struct {
 	Rules         authorizer.RuleResolver
 	// ServiceAccountTokens makes the token subresource of service accounts.
 	ServiceAccountTokens rest.Storage
+	// Client reaches the server itself.
+	Client kubernetes.Interface
+	// Reservations is what the database knows of the names that the objects of an
+	// open storage hold.
+	Reservations func(schema.GroupResource) service.Reservations
 }
 
 // storages is every built kind by resource.
@@ -50,8 +57,14 @@ func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definit
 		}
 		built[kind.GroupVersionResource().GroupResource()] = s
 	}
-	if err := addBehaviour(built, d); err != nil {
+	starts, err := addBehaviour(built, d)
+	if err != nil {
 		return nil, err
+	}
+	for name, start := range starts {
+		if err := server.AddPostStartHook(name, func(c genericapiserver.PostStartHookContext) error { return start(c.Context) }); err != nil {
+			return nil, fmt.Errorf("add the start hook %s: %w", name, err)
+		}
 	}
 	paths := Served{}
 	var order []schema.GroupVersion

@@ -4,108 +4,174 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"net"
 	"net/netip"
-	"sync"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/util/dryrun"
 
-	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
 )
 
-// Node ports are given out from this range, as in Kubernetes.
-const (
-	firstNodePort = 30000
-	lastNodePort  = 32767
-)
+// reservedAddresses is how many addresses are given out last.
+const reservedAddresses = 16
 
-// allocator gives Services their addresses and node ports. It looks at the
-// stored Services each time, under a lock that is held until the new one is
-// stored: Services are few and change seldom, and there is nothing to repair
-// after a crash.
+// Reservations is what the database knows of who holds which name. The storage of
+// Services takes and gives back the names of each Service in the transaction that
+// writes it; see Holds.
+type Reservations interface {
+	// Holders returns who holds the names; those that are free are missing.
+	Holders(ctx context.Context, names ...string) (map[string]string, error)
+	// AllHolders returns who holds which of the names that begin so.
+	AllHolders(ctx context.Context, beginning string) (map[string]string, error)
+	// Repair makes what is written agree with the objects, as assign decides.
+	Repair(ctx context.Context, assign func(objects []runtime.Object, holders map[string]string) map[string]runtime.Object) error
+}
+
+// Holds says who a Service is, and which names it holds: its addresses and node ports.
+func Holds(obj runtime.Object) (holder string, names []string) {
+	s := obj.(*corev1.Service)
+	return plan.Holder(s), plan.Names(s)
+}
+
+// allocator chooses addresses and node ports for Services. It promises nothing: the
+// write that follows takes what was chosen, and is refused if somebody was quicker.
 type allocator struct {
-	mu    sync.Mutex
-	store *genericregistry.Store
-	cidr  netip.Prefix
+	reservations Reservations
+	cidr         netip.Prefix
+	// checked is closed when what is written agrees with the Services that there are.
+	checked <-chan struct{}
 }
 
-// Extend makes the storage allocate addresses from the CIDR.
-func Extend(s *resource.Storage, cidr *net.IPNet) error {
-	prefix, err := netip.ParsePrefix(cidr.String())
-	if err != nil {
-		return fmt.Errorf("read the service CIDR %s: %w", cidr, err)
-	}
-	a := &allocator{store: s.Store, cidr: prefix.Masked()}
-	s.Store.BeginCreate = func(ctx context.Context, obj runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
-		return a.begin(ctx, obj.(*corev1.Service), nil)
-	}
-	s.Store.BeginUpdate = func(ctx context.Context, obj, old runtime.Object, _ *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
-		return a.begin(ctx, obj.(*corev1.Service), old.(*corev1.Service))
-	}
-	return nil
+func (a *allocator) beginCreate(ctx context.Context, obj runtime.Object, o *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+	return a.begin(ctx, obj.(*corev1.Service), nil, dryrun.IsDryRun(o.DryRun))
 }
 
-func (a *allocator) begin(ctx context.Context, svc, old *corev1.Service) (genericregistry.FinishFunc, error) {
-	a.mu.Lock()
-	finish := func(context.Context, bool) { a.mu.Unlock() }
+func (a *allocator) beginUpdate(ctx context.Context, obj, old runtime.Object, o *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+	return a.begin(ctx, obj.(*corev1.Service), old.(*corev1.Service), dryrun.IsDryRun(o.DryRun))
+}
+
+func (a *allocator) begin(ctx context.Context, svc, old *corev1.Service, dry bool) (genericregistry.FinishFunc, error) {
+	select {
+	case <-a.checked:
+	case <-ctx.Done():
+		return nil, apierrors.NewServiceUnavailable("the addresses of the existing Services are still being checked; try again")
+	}
 	if old != nil {
 		keepAllocated(svc, old)
+		keepPorts(svc, old)
 	}
-	taken, err := a.taken(ctx, svc)
-	if err == nil {
-		err = a.assign(svc, old, taken)
-	}
+	u, err := a.taken(ctx, svc, old)
 	if err != nil {
-		a.mu.Unlock()
+		return nil, apierrors.NewInternalError(err)
+	}
+	u.anyPort = dry
+	if err := a.assign(svc, u); err != nil {
 		return nil, err
 	}
-	return finish, nil
+	return func(context.Context, bool) {}, nil
 }
 
-// used is what the other Services hold. A node port belongs to one Service, which
-// may have it for several protocols.
+// used is what others hold. A node port belongs to one Service, which may have it for
+// several protocols.
 type used struct {
-	addresses map[netip.Addr]string
-	ports     map[int32]string
+	addresses map[netip.Addr]bool
+	ports     map[int32]bool
+	// mine are the ports that the Service has already.
+	mine map[int32]bool
+	// anyPort leaves open whether a port is in the range, as a dry run does.
+	anyPort bool
 }
 
-func (a *allocator) taken(ctx context.Context, svc *corev1.Service) (used, error) {
-	u := used{addresses: map[netip.Addr]string{}, ports: map[int32]string{}}
-	list, err := a.store.List(withoutNamespace(ctx), &metainternalversion.ListOptions{})
-	if err != nil {
-		return u, fmt.Errorf("list services: %w", err)
+// taken finds out what others hold of that which matters for the Service.
+func (a *allocator) taken(ctx context.Context, svc, old *corev1.Service) (used, error) {
+	own := map[string]bool{}
+	if old != nil {
+		for _, name := range plan.Names(old) {
+			own[name] = true
+		}
 	}
-	for i := range list.(*corev1.ServiceList).Items {
-		other := &list.(*corev1.ServiceList).Items[i]
-		if other.Namespace == svc.Namespace && other.Name == svc.Name {
+	var asked []string
+	for _, name := range namesOf(svc) {
+		if !own[name] {
+			asked = append(asked, name)
+		}
+	}
+	held, err := a.reservations.Holders(ctx, asked...)
+	if err != nil {
+		return used{}, err
+	}
+	for beginning, wanted := range map[string]bool{plan.Addresses: needsAddress(svc), plan.NodePorts: needsPorts(svc)} {
+		if !wanted {
 			continue
 		}
-		name := other.Namespace + "/" + other.Name
-		for _, text := range other.Spec.ClusterIPs {
-			if ip, err := netip.ParseAddr(text); err == nil {
-				u.addresses[ip] = name
-			}
+		all, err := a.reservations.AllHolders(ctx, beginning)
+		if err != nil {
+			return used{}, err
 		}
-		for _, p := range other.Spec.Ports {
-			if p.NodePort != 0 {
-				u.ports[p.NodePort] = name
-			}
+		maps.Copy(held, all)
+	}
+	u := used{addresses: map[netip.Addr]bool{}, ports: map[int32]bool{}, mine: map[int32]bool{}}
+	for name, holder := range held {
+		// One that has the same name exists, and that is what is wrong then.
+		if own[name] || strings.HasPrefix(holder, svc.Namespace+"/"+svc.Name+"/") {
+			continue
 		}
-		if other.Spec.HealthCheckNodePort != 0 {
-			u.ports[other.Spec.HealthCheckNodePort] = name
+		if ip, port := plan.Parse(name); ip.IsValid() {
+			u.addresses[ip] = true
+		} else {
+			u.ports[port] = true
+		}
+	}
+	for name := range own {
+		if _, port := plan.Parse(name); port != 0 {
+			u.mine[port] = true
 		}
 	}
 	return u, nil
 }
 
-func (a *allocator) assign(svc, old *corev1.Service, u used) error {
+// namesOf are the names of a Service that may not repeat its address in the list yet.
+func namesOf(svc *corev1.Service) []string {
+	if len(svc.Spec.ClusterIPs) > 0 || svc.Spec.ClusterIP == "" {
+		return plan.Names(svc)
+	}
+	listed := *svc
+	listed.Spec.ClusterIPs = []string{svc.Spec.ClusterIP}
+	return plan.Names(&listed)
+}
+
+func needsAddress(svc *corev1.Service) bool {
+	return hasAddress(svc) && svc.Spec.ClusterIP == "" && len(svc.Spec.ClusterIPs) == 0
+}
+
+// needsPorts says whether a Service gets node ports that it does not name.
+func needsPorts(svc *corev1.Service) bool {
+	if !hasAddress(svc) {
+		return false
+	}
+	for i := range svc.Spec.Ports {
+		if publishes(svc) && svc.Spec.Ports[i].NodePort == 0 {
+			return true
+		}
+	}
+	return needsHealthCheck(svc) && svc.Spec.HealthCheckNodePort == 0
+}
+
+// publishes says whether each port of a Service has a node port.
+func publishes(svc *corev1.Service) bool {
+	return svc.Spec.Type == corev1.ServiceTypeNodePort ||
+		svc.Spec.Type == corev1.ServiceTypeLoadBalancer && (svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
+}
+
+func (a *allocator) assign(svc *corev1.Service, u used) error {
 	if svc.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -127,10 +193,10 @@ func (a *allocator) assign(svc, old *corev1.Service, u used) error {
 	if len(svc.Spec.IPFamilies) == 0 {
 		svc.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
-	if err := assignNodePorts(svc, old, u); err != nil {
+	if err := assignNodePorts(svc, u); err != nil {
 		return err
 	}
-	return assignHealthCheck(svc, old, u)
+	return assignHealthCheck(svc, u)
 }
 
 // checkFamilies refuses what needs addresses of a family that there are none of.
@@ -160,9 +226,9 @@ func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
 		return nil // Validation has its own words for this.
 	}
 	if svc.Spec.ClusterIP == "" {
-		ip, err := a.free(u)
-		if err != nil {
-			return apierrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP: %w", err))
+		ip, ok := a.free(u)
+		if !ok {
+			return apierrors.NewInternalError(errors.New("failed to allocate a serviceIP: range is full"))
 		}
 		svc.Spec.ClusterIP = ip.String()
 		return nil
@@ -174,7 +240,7 @@ func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
 		return nil // Validation has its own words for this.
 	case !a.cidr.Contains(ip):
 		problem = fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, ip, a.cidr)
-	case u.addresses[ip] != "":
+	case u.addresses[ip]:
 		problem = fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip)
 	default:
 		return nil
@@ -182,25 +248,26 @@ func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
 	return invalid(svc, field.Invalid(path, []string{svc.Spec.ClusterIP}, problem))
 }
 
-// free picks a random free address, leaving the first ones, which clusters use
-// for the API server and DNS, to those who ask for them by number.
-func (a *allocator) free(u used) (netip.Addr, error) {
+// free picks a random free address. The first ones, which clusters use for the API
+// server and DNS, come last, so that they are there for those who ask for them.
+func (a *allocator) free(u used) (netip.Addr, bool) {
 	size := 1 << min(a.cidr.Addr().BitLen()-a.cidr.Bits(), 16)
-	const reserved = 16
-	if size > 4*reserved {
-		start := rand.IntN(size - reserved - 1)
-		for i := range size - reserved - 1 {
-			if ip := nth(a.cidr.Addr(), reserved+(start+i)%(size-reserved-1)); u.addresses[ip] == "" {
-				return ip, nil
-			}
+	first := 1
+	if size > 4*reservedAddresses {
+		first = reservedAddresses
+	}
+	last := size - 2 // The last one of a network is for broadcasts.
+	for i, start := 0, rand.IntN(max(last-first+1, 1)); i <= last-first; i++ {
+		if ip := nth(a.cidr.Addr(), first+(start+i)%(last-first+1)); !u.addresses[ip] {
+			return ip, true
 		}
 	}
-	for i := 1; i < min(size-1, reserved); i++ {
-		if ip := nth(a.cidr.Addr(), i); u.addresses[ip] == "" {
-			return ip, nil
+	for i := 1; i < first; i++ {
+		if ip := nth(a.cidr.Addr(), i); !u.addresses[ip] {
+			return ip, true
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("range is full: %s", a.cidr)
+	return netip.Addr{}, false
 }
 
 func nth(base netip.Addr, n int) netip.Addr {
@@ -214,30 +281,26 @@ func nth(base netip.Addr, n int) netip.Addr {
 	return ip
 }
 
-func assignNodePorts(svc, old *corev1.Service, u used) error {
-	wants := svc.Spec.Type == corev1.ServiceTypeNodePort ||
-		svc.Spec.Type == corev1.ServiceTypeLoadBalancer && (svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
-	name := svc.Namespace + "/" + svc.Name
+func assignNodePorts(svc *corev1.Service, u used) error {
+	chosen := map[int32]bool{}
 	// Those that are asked for come before those that may be any.
 	for i := range svc.Spec.Ports {
 		p := &svc.Spec.Ports[i]
-		if wants && p.NodePort == 0 && old != nil {
-			p.NodePort = previousNodePort(old, p)
-		}
 		if p.NodePort == 0 {
 			continue
 		}
-		if problem := u.objection(p.NodePort, name); problem != "" {
+		if problem := u.objection(p.NodePort); problem != "" {
 			return invalid(svc, field.Invalid(field.NewPath("spec", "ports").Index(i).Child("nodePort"), p.NodePort, problem))
 		}
-		u.ports[p.NodePort] = name
+		chosen[p.NodePort] = true
 	}
+	maps.Copy(u.ports, chosen)
 	for i := range svc.Spec.Ports {
-		if p := &svc.Spec.Ports[i]; wants && p.NodePort == 0 {
+		if p := &svc.Spec.Ports[i]; publishes(svc) && p.NodePort == 0 {
 			if p.NodePort = freePort(u); p.NodePort == 0 {
 				return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
 			}
-			u.ports[p.NodePort] = name
+			u.ports[p.NodePort] = true
 		}
 	}
 	return nil
@@ -245,20 +308,17 @@ func assignNodePorts(svc, old *corev1.Service, u used) error {
 
 // assignHealthCheck gives a Service the port at which nodes say whether they have
 // endpoints of it.
-func assignHealthCheck(svc, old *corev1.Service, u used) error {
+func assignHealthCheck(svc *corev1.Service, u used) error {
 	if !needsHealthCheck(svc) {
 		return nil
 	}
-	if svc.Spec.HealthCheckNodePort == 0 && old != nil && needsHealthCheck(old) {
-		svc.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
-	}
-	switch port := svc.Spec.HealthCheckNodePort; port {
-	case 0:
+	switch port := svc.Spec.HealthCheckNodePort; {
+	case port == 0:
 		if svc.Spec.HealthCheckNodePort = freePort(u); svc.Spec.HealthCheckNodePort == 0 {
 			return apierrors.NewInternalError(errors.New("failed to allocate a HealthCheck NodePort: range is full"))
 		}
 	default:
-		if problem := u.objection(port, ""); problem != "" {
+		if problem := u.objection(port); problem != "" {
 			return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %s", port, problem))
 		}
 	}
@@ -266,17 +326,31 @@ func assignHealthCheck(svc, old *corev1.Service, u used) error {
 }
 
 // objection says why a node port cannot be given to a Service, or nothing.
-func (u used) objection(port int32, name string) string {
+func (u used) objection(port int32) string {
 	switch {
-	case u.ports[port] != "" && u.ports[port] != name:
+	case u.ports[port]:
 		return "provided port is already allocated"
-	case port < firstNodePort || port > lastNodePort:
-		return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)
+	case u.mine[port] || u.anyPort:
+		return ""
+	case port < plan.FirstNodePort || port > plan.LastNodePort:
+		return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", plan.FirstNodePort, plan.LastNodePort)
 	}
 	return ""
 }
 
-// previousNodePort keeps a port's node port when an update leaves it out.
+// keepPorts gives a changed Service the node ports of the old one that the client did
+// not repeat.
+func keepPorts(svc, old *corev1.Service) {
+	for i := range svc.Spec.Ports {
+		if p := &svc.Spec.Ports[i]; publishes(svc) && p.NodePort == 0 {
+			p.NodePort = previousNodePort(old, p)
+		}
+	}
+	if needsHealthCheck(svc) && needsHealthCheck(old) && svc.Spec.HealthCheckNodePort == 0 {
+		svc.Spec.HealthCheckNodePort = old.Spec.HealthCheckNodePort
+	}
+}
+
 func previousNodePort(old *corev1.Service, p *corev1.ServicePort) int32 {
 	for _, o := range old.Spec.Ports {
 		if o.Port == p.Port && o.Protocol == p.Protocol {
@@ -288,10 +362,10 @@ func previousNodePort(old *corev1.Service, p *corev1.ServicePort) int32 {
 
 // freePort is a random port that nobody has, 0 when there is none.
 func freePort(u used) int32 {
-	const size = lastNodePort - firstNodePort + 1
+	const size = plan.LastNodePort - plan.FirstNodePort + 1
 	start := rand.Int32N(size)
 	for i := range int32(size) {
-		if port := firstNodePort + (start+i)%size; u.ports[port] == "" {
+		if port := plan.FirstNodePort + (start+i)%size; !u.ports[port] && !u.mine[port] {
 			return port
 		}
 	}

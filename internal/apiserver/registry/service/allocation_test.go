@@ -1,24 +1,59 @@
 package service
 
 import (
+	"context"
+	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
 )
 
 // given assigns what a Service needs beside what others hold, and returns the error's text.
 func given(s, old *corev1.Service, ports ...int32) string {
-	u := used{addresses: map[netip.Addr]string{netip.MustParseAddr("10.96.0.9"): "default/other"}, ports: map[int32]string{}}
+	held := written{plan.AddressName(netip.MustParseAddr("10.96.0.9")): "default/other/uid"}
 	for _, p := range ports {
-		u.ports[p] = "default/other"
+		held[plan.NodePortName(p)] = "default/other/uid"
 	}
-	a := &allocator{cidr: netip.MustParsePrefix("10.96.0.0/24")}
-	if err := a.assign(s, old, u); err != nil {
+	checked := make(chan struct{})
+	close(checked)
+	a := &allocator{cidr: netip.MustParsePrefix("10.96.0.0/24"), reservations: held, checked: checked}
+	if _, err := a.begin(context.Background(), s, old, false); err != nil {
 		return err.Error()
 	}
 	return ""
+}
+
+// written is a database in which it is written who holds what.
+type written map[string]string
+
+func (w written) Holders(_ context.Context, names ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range names {
+		if w[name] != "" {
+			out[name] = w[name]
+		}
+	}
+	return out, nil
+}
+
+func (w written) AllHolders(_ context.Context, beginning string) (map[string]string, error) {
+	out := map[string]string{}
+	for name, holder := range w {
+		if strings.HasPrefix(name, beginning) {
+			out[name] = holder
+		}
+	}
+	return out, nil
+}
+
+func (written) Repair(context.Context, func([]runtime.Object, map[string]string) map[string]runtime.Object) error {
+	return errors.New("nothing is repaired here")
 }
 
 func TestNodePortsBelongToOneService(t *testing.T) {
@@ -34,8 +69,8 @@ func TestNodePortsBelongToOneService(t *testing.T) {
 		t.Errorf("one number for two protocols: %q", got)
 	}
 	// One that may be any does not take one that is asked for further on.
-	all := make([]int32, 0, lastNodePort-firstNodePort)
-	for p := int32(firstNodePort); p <= lastNodePort; p++ {
+	all := make([]int32, 0, plan.LastNodePort-plan.FirstNodePort)
+	for p := int32(plan.FirstNodePort); p <= plan.LastNodePort; p++ {
 		if p != 30007 && p != 30008 {
 			all = append(all, p)
 		}
@@ -56,7 +91,7 @@ func TestHealthCheckPort(t *testing.T) {
 		t.Errorf("policy Cluster: port %d, %q; want none", s.Spec.HealthCheckNodePort, got)
 	}
 	s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	if got := given(s, nil); got != "" || s.Spec.HealthCheckNodePort < firstNodePort || s.Spec.HealthCheckNodePort == s.Spec.Ports[0].NodePort {
+	if got := given(s, nil); got != "" || s.Spec.HealthCheckNodePort < plan.FirstNodePort || s.Spec.HealthCheckNodePort == s.Spec.Ports[0].NodePort {
 		t.Errorf("policy Local: port %d beside node port %d, %q", s.Spec.HealthCheckNodePort, s.Spec.Ports[0].NodePort, got)
 	}
 	again := s.DeepCopy()

@@ -1,0 +1,232 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+// Holds says who an object is, and which names it holds, each once. No two objects
+// of a resource may hold one name at a time.
+type Holds func(obj runtime.Object) (holder string, names []string)
+
+// reservedPrefix is where it is written who holds which name, below the prefix of all
+// keys. Nothing else is there.
+const reservedPrefix = "/ranges/"
+
+// maxTxnOps is how many operations the embedded database takes in one transaction: a
+// Service may take every node port that there is.
+const maxTxnOps = 4096
+
+// TakenError says that a write was refused because a name belongs to another object.
+type TakenError struct{ Name, Holder string }
+
+// Error implements error.
+func (e *TakenError) Error() string { return fmt.Sprintf("%s is held by %s", e.Name, e.Holder) }
+
+// Taken marks the error for those who cannot import this package.
+func (e *TakenError) Taken() (name, holder string) { return e.Name, e.Holder }
+
+// Reserving is the storage of a resource whose objects hold names. Each write of an
+// object takes the names that it holds from then on, and gives back those that it
+// held before, in the transaction that writes the object: what holds for the object
+// holds for its names, however many servers write and wherever one of them dies.
+type Reserving struct {
+	storage.Interface
+	holds  Holds
+	client *clientv3.Client
+	// prefix is below which names are. The storage finds the objects below objects,
+	// which is the key objectsKey of the database.
+	prefix, objects, objectsKey string
+	newList                     func() runtime.Object
+}
+
+// change is what a write does to names. It travels in the write's context, since the
+// layer between decodes and encodes but knows of one key only.
+type change struct {
+	holder     string
+	take, give []string
+}
+
+type changeKey struct{}
+
+func (r *Reserving) context(ctx context.Context) (context.Context, *change) {
+	c := &change{}
+	return context.WithValue(ctx, changeKey{}, c), c
+}
+
+// between sets what it takes to come from one object to another; nil is none.
+func (c *change) between(holds Holds, before *held, after runtime.Object) {
+	*c = change{}
+	now := held{}
+	if after != nil {
+		now = heldBy(holds, after)
+		c.holder = now.holder
+	}
+	if before == nil {
+		before = &held{}
+	} else if c.holder == "" {
+		c.holder = before.holder
+	}
+	c.take, c.give = without(now.names, before.names), without(before.names, now.names)
+}
+
+// held is what one object holds.
+type held struct {
+	holder string
+	names  []string
+}
+
+func heldBy(holds Holds, obj runtime.Object) held {
+	holder, names := holds(obj)
+	return held{holder, names}
+}
+
+func without(names, others []string) (out []string) {
+	skip := make(map[string]bool, len(others))
+	for _, n := range others {
+		skip[n] = true
+	}
+	for _, n := range names {
+		if !skip[n] {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Create implements storage.Interface.
+func (r *Reserving) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	ctx, c := r.context(ctx)
+	c.between(r.holds, nil, obj)
+	return r.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (r *Reserving) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object) error {
+	ctx, c := r.context(ctx)
+	return r.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, func(old runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		// The function may change the object that it is given.
+		before := heldBy(r.holds, old)
+		changed, ttl, err := try(old, meta)
+		if err == nil {
+			c.between(r.holds, &before, changed)
+		}
+		return changed, ttl, err
+	}, cached)
+}
+
+// Delete implements storage.Interface.
+func (r *Reserving) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
+	ctx, c := r.context(ctx)
+	return r.Interface.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+		before := heldBy(r.holds, obj)
+		c.between(r.holds, &before, nil)
+		return validate(ctx, obj)
+	}, cached, options)
+}
+
+// reservingClient adds to the transaction of an object those of its names.
+type reservingClient struct {
+	*etcdkube.Client
+	prefix string
+}
+
+var _ etcdkube.Interface = reservingClient{}
+
+// OptimisticPut implements kubernetes.Interface.
+func (k reservingClient) OptimisticPut(ctx context.Context, key string, value []byte, revision int64, options etcdkube.PutOptions) (resp etcdkube.PutResponse, err error) {
+	c, _ := ctx.Value(changeKey{}).(*change)
+	if c == nil || len(c.take)+len(c.give) == 0 {
+		return k.Client.OptimisticPut(ctx, key, value, revision, options)
+	}
+	outcome, err := k.commit(ctx, key, revision, c, clientv3.OpPut(key, string(value), clientv3.WithLease(options.LeaseID)))
+	if err != nil {
+		return resp, err
+	}
+	return etcdkube.PutResponse{KV: outcome.current, Succeeded: outcome.succeeded, Revision: outcome.revision}, nil
+}
+
+// OptimisticDelete implements kubernetes.Interface.
+func (k reservingClient) OptimisticDelete(ctx context.Context, key string, revision int64, options etcdkube.DeleteOptions) (resp etcdkube.DeleteResponse, err error) {
+	c, _ := ctx.Value(changeKey{}).(*change)
+	if c == nil || len(c.give) == 0 {
+		return k.Client.OptimisticDelete(ctx, key, revision, options)
+	}
+	outcome, err := k.commit(ctx, key, revision, c, clientv3.OpDelete(key))
+	if err != nil {
+		return resp, err
+	}
+	return etcdkube.DeleteResponse{KV: outcome.current, Succeeded: outcome.succeeded, Revision: outcome.revision}, nil
+}
+
+// outcome is what became of a transaction.
+type outcome struct {
+	succeeded bool
+	revision  int64
+	// current is the object as it is, where it is another than was expected.
+	current *mvccpb.KeyValue
+}
+
+// commit writes the object together with its names. It fails with TakenError if the
+// object is as expected, but somebody else holds a name.
+func (k reservingClient) commit(ctx context.Context, key string, revision int64, c *change, write clientv3.Op) (outcome, error) {
+	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}
+	writes, reads := []clientv3.Op{write}, []clientv3.Op{clientv3.OpGet(key)}
+	for _, name := range c.take {
+		record := k.prefix + name
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(record), "=", 0))
+		writes = append(writes, clientv3.OpPut(record, c.holder))
+		reads = append(reads, clientv3.OpGet(record))
+	}
+	for _, name := range c.give {
+		record := k.prefix + name
+		// Two that held one name before names were written down: the record is one's only.
+		mine := clientv3.Compare(clientv3.Value(record), "=", c.holder)
+		writes = append(writes, clientv3.OpTxn([]clientv3.Cmp{mine}, []clientv3.Op{clientv3.OpDelete(record)}, nil))
+	}
+	answer, err := k.KV.Txn(ctx).If(conditions...).Then(writes...).Else(reads...).Commit()
+	if err != nil {
+		return outcome{}, err
+	}
+	out := outcome{succeeded: answer.Succeeded, revision: answer.Header.Revision}
+	if answer.Succeeded {
+		return out, nil
+	}
+	found := make([]*mvccpb.KeyValue, len(reads))
+	for i, r := range answer.Responses {
+		if kvs := r.GetResponseRange().GetKvs(); len(kvs) == 1 {
+			found[i] = kvs[0]
+		}
+	}
+	if found[0].GetModRevision() != revision {
+		out.current = found[0]
+		return out, nil
+	}
+	for i, name := range c.take {
+		if taken := found[i+1]; taken != nil {
+			return out, &TakenError{Name: name, Holder: string(taken.Value)}
+		}
+	}
+	return out, errors.New("the database refused a write without a reason")
+}
+
+func openReserving(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string, holds Holds) (*Reserving, error) {
+	r := &Reserving{
+		holds: holds, client: client.Client, newList: newList,
+		prefix: c.Prefix + reservedPrefix, objects: resourcePrefix, objectsKey: c.Prefix + resourcePrefix,
+	}
+	client.Kubernetes = reservingClient{&etcdkube.Client{Client: client.Client}, r.prefix}
+	var err error
+	r.Interface, err = open(client, c, newObject, newList, resourcePrefix)
+	return r, err
+}
