@@ -57,6 +57,8 @@ type CreatePod struct {
 	// that a repetition meets its own pod and does not make a twin.
 	PodName string
 	Reason  Reason
+	// again says that the last creation on the node failed.
+	again bool
 }
 
 // Why is the reason for the action.

@@ -121,6 +121,18 @@ func (b *failureBackoff) next(generation int64, now time.Time, cfg *Config) {
 	b.generation, b.at = generation, now
 }
 
+// setback spaces the tries of what keeps failing in one cell, and has the other
+// cells go first.
+type setback struct {
+	failures int
+	until    time.Time // no try before that
+}
+
+func (s *setback) failed(now time.Time, cfg *Config) {
+	s.failures++
+	s.until = now.Add(backoff(cfg.RetryDelay, cfg.MaxRetryDelay, s.failures))
+}
+
 // creation is a pod on its way: from the moment its action leaves Ready until it
 // is both answered and seen. Names can return, so the answer's UID decides which
 // pod it is.
@@ -150,15 +162,15 @@ type cell struct {
 
 	creating    creation
 	nameAttempt int
+	setback     setback // of creations
 	// unanswered is the name of a pod whose creation got no answer. It may
 	// exist, so the next try must meet it.
 	unanswered      string
 	unansweredUntil time.Time
 	predecessor     types.UID // the last pod that left
 
-	failures       failureBackoff
-	deleteFailures int
-	retryAt        time.Time // no deletion before that
+	failures  failureBackoff
+	deletions setback
 
 	told   string // why the node cannot take the pod, as last told
 	untold bool   // whether the row has it on its list

@@ -30,24 +30,33 @@ func (m *Matrix) done(a Action, o Outcome, pod types.UID) {
 }
 
 func (m *Matrix) created(r *row, a *CreatePod, o Outcome, pod types.UID) {
-	r.creates = max(0, r.creates-1)
+	p := r.paceOf(a)
+	p.end(m.now)
+	c := r.cells[a.Node]
+	if c != nil && c.creating.name == a.PodName && !c.creating.answered {
+		m.answer(c, o, pod)
+		m.refresh(c)
+	}
+	m.adjust(r, p, o)
+}
+
+// adjust has a success raise the pace and a failure begin the slow start anew,
+// after a pause. Cells that keep failing are tried the less often the more there
+// are: together they cost as much as one.
+func (m *Matrix) adjust(r *row, p *pace, o Outcome) {
 	switch o {
 	case OK:
-		r.createFailures = 0
-		r.window = min(r.window+1, m.cfg.BurstReplicas)
+		p.window, p.until = min(p.window+1, m.cfg.BurstReplicas), time.Time{}
 	case Failed, Unknown, Gone:
-		r.window = 1
-		if !r.createRetryAt.After(m.now) {
-			r.createFailures++
-			r.createRetryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, r.createFailures))
+		p.window = 1
+		if p.until.After(m.now) {
+			return
+		}
+		p.until = m.now.Add(m.cfg.RetryDelay)
+		if p == &r.again {
+			p.until = m.now.Add(min(m.cfg.RetryDelay*time.Duration(max(1, r.totals.troubled)), m.cfg.MaxRetryDelay))
 		}
 	}
-	c := r.cells[a.Node]
-	if c == nil || c.creating.name != a.PodName || c.creating.answered {
-		return
-	}
-	m.answer(c, o, pod)
-	m.refresh(c)
 }
 
 // answer settles the cell's creation in flight.
@@ -55,6 +64,7 @@ func (m *Matrix) answer(c *cell, o Outcome, pod types.UID) {
 	name := c.creating.name
 	switch o {
 	case OK:
+		c.setback = setback{}
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 		if m.pods[pod] != nil || c.predecessor == pod {
 			c.creating = creation{}
@@ -64,9 +74,13 @@ func (m *Matrix) answer(c *cell, o Outcome, pod types.UID) {
 		return
 	case Unknown:
 		c.unanswered, c.unansweredUntil = name, m.now.Add(m.cfg.ExpectationsTimeout)
+		c.setback.failed(m.now, &m.cfg)
+	case Failed, Gone:
+		c.setback.failed(m.now, &m.cfg)
 	case NameTaken:
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 		c.nameAttempt++
+		c.setback.failed(m.now, &m.cfg)
 	}
 	c.creating = creation{}
 }
@@ -79,14 +93,13 @@ func (m *Matrix) deleted(r *row, a *DeletePod, o Outcome) {
 	}
 	c := p.cell
 	if o != Failed && o != Unknown {
-		c.deleteFailures, p.unsureUntil = 0, time.Time{}
+		c.deletions, p.unsureUntil = setback{}, time.Time{}
 		return
 	}
 	p.doomedUntil = time.Time{}
 	if o == Unknown && !p.info.Terminating {
 		p.unsureUntil = m.now.Add(m.cfg.ExpectationsTimeout)
 	}
-	c.deleteFailures++
-	c.retryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, c.deleteFailures))
+	c.deletions.failed(m.now, &m.cfg)
 	m.refresh(c)
 }

@@ -11,6 +11,8 @@ type tally struct {
 	outdated int32
 
 	rolloutUnavailable, rolloutSurging, rolloutAvailable int32
+	// troubled are wanted cells whose last creation failed.
+	troubled int32
 }
 
 func (t *tally) add(o *tally, sign int32) {
@@ -24,12 +26,15 @@ func (t *tally) add(o *tally, sign int32) {
 	t.rolloutUnavailable += sign * o.rolloutUnavailable
 	t.rolloutSurging += sign * o.rolloutSurging
 	t.rolloutAvailable += sign * o.rolloutAvailable
+	t.troubled += sign * o.troubled
 }
 
 // verdict is all that follows from the present facts of one cell.
 type verdict struct {
 	phase Phase
 	work  work
+	// rank orders the cells that want the same work: how often it failed.
+	rank  int
 	tally tally
 	// wake is when the verdict may change by time alone; zero means never.
 	wake time.Time
@@ -166,6 +171,9 @@ func (j *judgement) countStatus() {
 		return
 	}
 	t.desired = 1
+	if j.cell.setback.failures > 0 {
+		t.troubled = 1
+	}
 	if j.mapped == 0 {
 		return
 	}
@@ -392,8 +400,8 @@ func (j *judgement) remove(p *trackedPod, why Reason) {
 	j.removals = append(j.removals, removal{p, why})
 }
 
-// settleWork lets removals go first, holds deletions back after a failed one,
-// and holds everything back while a pod is being adopted.
+// settleWork lets removals go first, holds back what failed lately, and
+// everything while a pod is being adopted.
 func (j *judgement) settleWork() {
 	if j.adopting {
 		j.verdict.work, j.removals = workNone, nil
@@ -402,9 +410,16 @@ func (j *judgement) settleWork() {
 	if len(j.removals) > 0 {
 		j.verdict.work = workRemove
 	}
-	deletes := j.verdict.work == workRemove || j.verdict.work == workReplace || j.verdict.work == workSunset
-	if deletes && j.cell.retryAt.After(j.now) {
-		j.wakeAt(j.cell.retryAt)
+	failed := &j.cell.deletions
+	switch j.verdict.work {
+	case workNone:
+		return
+	case workCreate, workSurge:
+		failed = &j.cell.setback
+	}
+	j.verdict.rank = failed.failures
+	if failed.until.After(j.now) {
+		j.wakeAt(failed.until)
 		j.verdict.work, j.removals = workNone, nil
 	}
 }

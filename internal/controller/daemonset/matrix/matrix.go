@@ -59,7 +59,10 @@ func (m *Matrix) UpdateDaemonSet(info DaemonSetInfo) {
 	r.info, r.surge = info, allowsSurge(info.Strategy)
 	m.touch(r)
 	if info.Generation != old.Generation {
-		r.createFailures, r.createRetryAt = 0, time.Time{}
+		r.fresh.until, r.again.until = time.Time{}, time.Time{}
+		for _, c := range r.cells {
+			c.setback = setback{}
+		}
 		r.statusFailures, r.statusRetryAt = 0, time.Time{}
 	}
 	switch {

@@ -43,9 +43,11 @@ func (m *Matrix) Ready() []Action {
 func (m *Matrix) readyRow(r *row, out []Action) []Action {
 	out = m.removals(r, out)
 	out = m.sunsets(r, out)
-	if r.creates == 0 && r.work[workCreate].Len() == 0 && r.work[workSurge].Len() == 0 {
-		r.window = 1
+	if r.fresh.inFlight+r.again.inFlight+r.work[workCreate].Len()+r.work[workSurge].Len() == 0 {
+		r.fresh.window, r.again.window = 1, 1
 	}
+	r.fresh.yield(m.now)
+	r.again.yield(m.now)
 	out = m.creations(r, out)
 	maxUnavailable, maxSurge := r.budget()
 	for m.mayDelete(r) && int(r.totals.rolloutUnavailable) < maxUnavailable {
@@ -56,9 +58,9 @@ func (m *Matrix) readyRow(r *row, out []Action) []Action {
 		out = append(out, m.doom(c, removal{c.outdated(), ReasonOutdated}))
 		m.refresh(c)
 	}
-	for m.mayCreate(r) && int(r.totals.rolloutSurging) < maxSurge {
-		c, ok := r.work[workSurge].Min()
-		if !ok {
+	for int(r.totals.rolloutSurging) < maxSurge {
+		c := m.nextCreation(r, workSurge)
+		if c == nil {
 			break
 		}
 		out = append(out, m.create(c, ReasonSurge))
@@ -97,10 +99,10 @@ func (m *Matrix) sunsets(r *row, out []Action) []Action {
 }
 
 func (m *Matrix) creations(r *row, out []Action) []Action {
-	for m.mayCreate(r) {
-		c, ok := r.work[workCreate].Min()
-		if !ok {
-			break
+	for {
+		c := m.nextCreation(r, workCreate)
+		if c == nil {
+			return out
 		}
 		why := ReasonMissing
 		switch {
@@ -112,13 +114,34 @@ func (m *Matrix) creations(r *row, out []Action) []Action {
 		}
 		out = append(out, m.create(c, why))
 	}
-	return out
 }
 
 func (m *Matrix) mayDelete(r *row) bool { return r.deletes < m.cfg.BurstReplicas }
 
-func (m *Matrix) mayCreate(r *row) bool {
-	return r.creates < min(r.window, m.cfg.BurstReplicas) && !r.createRetryAt.After(m.now)
+// failedBefore is where, in a set of work, the cells begin that failed.
+var failedBefore = &cell{verdict: verdict{rank: 1}}
+
+// nextCreation returns the cell that may create next: those that did not fail
+// first, the others beside them.
+func (m *Matrix) nextCreation(r *row, w work) (next *cell) {
+	if r.fresh.inFlight+r.again.inFlight >= m.cfg.BurstReplicas {
+		return nil
+	}
+	if c, ok := r.work[w].Min(); ok && c.verdict.rank == 0 && r.fresh.open(m.now) {
+		return c
+	}
+	if r.again.open(m.now) {
+		r.work[w].AscendGreaterOrEqual(failedBefore, func(c *cell) bool { next = c; return false })
+	}
+	return next
+}
+
+// paceOf returns the pace that a creation goes by.
+func (r *row) paceOf(a *CreatePod) *pace {
+	if a.again {
+		return &r.again
+	}
+	return &r.fresh
 }
 
 // outdated returns the live pod of an older revision.
@@ -146,12 +169,12 @@ func (m *Matrix) doom(c *cell, rm removal) Action {
 
 func (m *Matrix) create(c *cell, why Reason) Action {
 	r := c.row
-	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why}
+	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why, again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
 		a.PodName = podName(a.Name, a.UID, c.node, c.before(), c.nameAttempt)
 	}
 	c.creating = creation{name: a.PodName, until: m.now.Add(m.cfg.ExpectationsTimeout)}
-	r.creates++
+	r.paceOf(a).begin(m.now)
 	m.refresh(c)
 	return a
 }

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/google/btree"
@@ -22,11 +23,10 @@ type row struct {
 	unplaced  map[types.UID]*trackedPod // owned pods that name no node
 	revisions map[string]int            // owned pods by revision
 
-	window         int // creations that may be in flight: the slow start
-	creates        int // creations in flight
-	deletes        int // deletions in flight
-	createFailures int
-	createRetryAt  time.Time
+	// fresh is the pace of creations in cells where the last one did not fail,
+	// again that of the others, so that these hold up none.
+	fresh, again pace
+	deletes      int // deletions in flight
 
 	progress progress
 	untold   []*cell // with news about a pod that cannot be placed
@@ -44,11 +44,47 @@ type row struct {
 	timer timer
 }
 
+// pace bounds the creations of one kind.
+type pace struct {
+	window   int // that may be in flight: the slow start
+	inFlight int
+	until    time.Time // after a failure, none before that
+	moved    time.Time // when one was last begun or answered
+}
+
+// slowAnswer is how long creations that get no answer hold up the next one.
+const slowAnswer = time.Second
+
+func (p *pace) open(now time.Time) bool { return p.inFlight < p.window && !p.until.After(now) }
+
+// next returns when the pace allows another creation by time alone.
+func (p *pace) next() time.Time {
+	if p.inFlight < p.window {
+		return p.until
+	}
+	return p.moved.Add(slowAnswer)
+}
+
+// yield has a creation without an answer hold up no other for long.
+func (p *pace) yield(now time.Time) {
+	if p.inFlight >= p.window && !p.next().After(now) {
+		p.window, p.moved = p.inFlight+1, now
+	}
+}
+
+func (p *pace) begin(now time.Time) { p.inFlight, p.moved = p.inFlight+1, now }
+
+func (p *pace) end(now time.Time) { p.inFlight, p.moved = max(0, p.inFlight-1), now }
+
 func newRow(info DaemonSetInfo, now time.Time) *row {
-	r := &row{info: info, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{}, window: 1}
+	r := &row{info: info, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{},
+		fresh: pace{window: 1}, again: pace{window: 1}}
 	byNode := func(a, b *cell) bool { return a.node < b.node }
+	byRank := func(a, b *cell) bool {
+		return cmp.Or(cmp.Compare(a.verdict.rank, b.verdict.rank), cmp.Compare(a.node, b.node)) < 0
+	}
 	for w := range r.work {
-		r.work[w] = btree.NewG(16, byNode)
+		r.work[w] = btree.NewG(16, byRank)
 	}
 	for g := range r.groups {
 		r.groups[g] = btree.NewG(16, byNode)
@@ -70,13 +106,9 @@ func (r *row) place(c *cell, v verdict) {
 	r.phases[v.phase]++
 	r.totals.add(&old.tally, -1)
 	r.totals.add(&v.tally, 1)
-	if old.work != v.work {
-		if old.work != workNone {
-			r.work[old.work].Delete(c)
-		}
-		if v.work != workNone {
-			r.work[v.work].ReplaceOrInsert(c)
-		}
+	moved := old.work != v.work || old.rank != v.rank
+	if moved && old.work != workNone {
+		r.work[old.work].Delete(c)
 	}
 	for g := range groupCount {
 		switch was, is := old.tally.in(g), v.tally.in(g); {
@@ -87,6 +119,9 @@ func (r *row) place(c *cell, v verdict) {
 		}
 	}
 	c.verdict = v
+	if moved && v.work != workNone {
+		r.work[v.work].ReplaceOrInsert(c)
+	}
 }
 
 // status is the row's running total in the API's terms.

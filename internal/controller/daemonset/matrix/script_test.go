@@ -27,8 +27,9 @@ import (
 //	          why=REASON (the scheduler finds no room) pending bound ready ahead unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
 //	ready                                  prints the actions and takes them in flight
-//	done [ok|failed|unknown|gone|taken] [unseen]   answers all that is in flight; the
-//	                                       API's events come along unless unseen
+//	done [ok|failed|unknown|gone|taken] [unseen] [on=NODE]   answers all that is in
+//	                                       flight, or what is about a node; the API's
+//	                                       events come along unless unseen
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
 //	conditions NAME                        prints the DaemonSet's conditions
@@ -260,10 +261,25 @@ func (s *script) done(a words) {
 	case a.has("taken"):
 		o = NameTaken
 	}
-	for len(s.inFlight) > 0 {
-		s.finish(0, o, !a.has("unseen"))
+	for i := 0; i < len(s.inFlight); {
+		if on, only := a.value["on"]; only && nodeOf(s.inFlight[i]) != on {
+			i++
+			continue
+		}
+		s.finish(i, o, !a.has("unseen"))
 	}
 	s.late = nil
+}
+
+// nodeOf is the node that an action is about.
+func nodeOf(a Action) string {
+	switch a := a.(type) {
+	case *CreatePod:
+		return a.Node
+	case *DeletePod:
+		return a.Node
+	}
+	return ""
 }
 
 func (s *script) pass(t *testing.T, d *datadriven.TestData, a words) string {

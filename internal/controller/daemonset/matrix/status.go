@@ -53,8 +53,11 @@ func (m *Matrix) armRow(r *row) {
 	if !r.statusInFlight && r.unsaid {
 		at = m.statusDue(r)
 	}
-	if r.createRetryAt.After(m.now) {
-		at = sooner(at, r.createRetryAt)
+	waiting := r.work[workCreate].Len()+r.work[workSurge].Len() > 0
+	for _, p := range []*pace{&r.fresh, &r.again} {
+		if next := p.next(); waiting && next.After(m.now) {
+			at = sooner(at, next)
+		}
 	}
 	if stall := m.standstill(r); stall.After(m.now) {
 		at = sooner(at, stall)
