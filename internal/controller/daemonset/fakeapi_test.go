@@ -40,6 +40,9 @@ type fakeAPI struct {
 
 	// refuseCreate, when it returns an error, fails a pod's creation.
 	refuseCreate func(*corev1.Pod) error
+	// holdCreate, when set, has a creation arrive only when what it returns is
+	// closed.
+	holdCreate func() <-chan struct{}
 	// refuseDelete, when it returns an error, fails a pod's deletion.
 	refuseDelete func() error
 	// loseAnswer, when it returns true, has a creation succeed and report a
@@ -230,6 +233,11 @@ func start(p *corev1.Pod) {
 
 func (a *fakeAPI) CreatePod(_ context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	a.mu.Lock()
+	if hold := a.holdCreate; hold != nil {
+		a.mu.Unlock()
+		<-hold()
+		a.mu.Lock()
+	}
 	defer a.mu.Unlock()
 	a.createCalls++
 	if a.refuseCreate != nil {

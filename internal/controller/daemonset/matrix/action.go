@@ -53,8 +53,8 @@ type CreatePod struct {
 	Target
 	Node     string
 	Revision string
-	// PodName is derived from the DaemonSet, the node and the pod before it, so
-	// that a repetition meets its own pod and does not make a twin.
+	// PodName is derived from the DaemonSet, the node and the names that are in
+	// use there, so that a repetition meets its own pod and does not make a twin.
 	PodName string
 	Reason  Reason
 	// again says that the last creation on the node failed.

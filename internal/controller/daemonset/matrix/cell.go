@@ -134,17 +134,21 @@ func (s *setback) failed(now time.Time, cfg *Config) {
 }
 
 // creation is a pod on its way: from the moment its action leaves Ready until it
-// is both answered and seen. Names can return, so the answer's UID decides which
-// pod it is.
+// is both answered and seen. Names return, so the answer's UID decides which pod
+// it is.
 type creation struct {
 	name     string // "" for none
 	uid      types.UID
 	answered bool
 	until    time.Time
+	// seen says that a pod of the name has come, left which pod went last.
+	seen bool
+	left types.UID
 }
 
 // saw takes note of a pod in the cell.
 func (c *creation) saw(p *PodInfo) {
+	c.seen = c.seen || p.Name == c.name
 	if c.answered && c.uid == p.UID {
 		*c = creation{}
 	}
@@ -160,14 +164,14 @@ type cell struct {
 	eligibility Eligibility
 	pods        []*trackedPod // in the order of older
 
-	creating    creation
-	nameAttempt int
-	setback     setback // of creations
-	// unanswered is the name of a pod whose creation got no answer. It may
-	// exist, so the next try must meet it.
+	creating creation
+	setback  setback // of creations
+	// taken is how many names were found to be other pods'.
+	taken int
+	// unanswered is the name of a pod whose creation got no answer. Until it is
+	// seen it may exist, so the next try must meet it.
 	unanswered      string
 	unansweredUntil time.Time
-	predecessor     types.UID // the last pod that left
 
 	failures  failureBackoff
 	deletions setback
@@ -184,6 +188,14 @@ func (c *cell) insert(p *trackedPod) {
 	i, _ := slices.BinarySearchFunc(c.pods, p, func(a, b *trackedPod) int { return older(&a.info, &b.info) })
 	c.pods = slices.Insert(c.pods, i, p)
 	c.creating.saw(&p.info)
+	if p.info.Name == c.unanswered {
+		c.answer()
+	}
+}
+
+// answer: the creation that was last in doubt is known to be done.
+func (c *cell) answer() {
+	c.setback, c.taken, c.unanswered, c.unansweredUntil = setback{}, 0, "", time.Time{}
 }
 
 func (c *cell) remove(p *trackedPod) {
@@ -227,18 +239,14 @@ func (c *cell) forgettable() bool {
 	return c.verdict.phase == Idle && len(c.pods) == 0 && c.creating.name == "" && c.unanswered == ""
 }
 
-// before is the pod that a new one follows: the youngest here, else the last
-// that left.
-func (c *cell) before() types.UID {
-	var youngest *trackedPod
-	for _, p := range c.pods {
-		if youngest == nil || p.info.Created.After(youngest.info.Created) ||
-			(p.info.Created.Equal(youngest.info.Created) && p.info.Name > youngest.info.Name) {
-			youngest = p
+// freeName is the first of the cell's names that no pod in it has. So the same
+// facts give the same name in any process, and a creation that is repeated meets
+// its own pod.
+func (c *cell) freeName() string {
+	for attempt := c.taken; ; attempt++ {
+		name := podName(c.row.info.Name, c.row.info.UID, c.node, attempt)
+		if !slices.ContainsFunc(c.pods, func(p *trackedPod) bool { return p.info.Name == name }) {
+			return name
 		}
 	}
-	if youngest != nil {
-		return youngest.info.UID
-	}
-	return c.predecessor
 }

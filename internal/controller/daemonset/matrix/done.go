@@ -64,22 +64,25 @@ func (m *Matrix) answer(c *cell, o Outcome, pod types.UID) {
 	name := c.creating.name
 	switch o {
 	case OK:
-		c.setback = setback{}
-		c.unanswered, c.unansweredUntil = "", time.Time{}
-		if m.pods[pod] != nil || c.predecessor == pod {
+		c.answer()
+		if m.pods[pod] != nil || c.creating.left == pod {
 			c.creating = creation{}
 			return
 		}
 		c.creating.answered, c.creating.uid, c.creating.until = true, pod, m.now.Add(m.cfg.SeenTimeout)
 		return
 	case Unknown:
+		if c.creating.seen {
+			c.answer()
+			break
+		}
 		c.unanswered, c.unansweredUntil = name, m.now.Add(m.cfg.ExpectationsTimeout)
 		c.setback.failed(m.now, &m.cfg)
 	case Failed, Gone:
 		c.setback.failed(m.now, &m.cfg)
 	case NameTaken:
 		c.unanswered, c.unansweredUntil = "", time.Time{}
-		c.nameAttempt++
+		c.taken++
 		c.setback.failed(m.now, &m.cfg)
 	}
 	c.creating = creation{}

@@ -239,7 +239,7 @@ func (m *Matrix) detach(p *trackedPod) {
 	delete(r.unplaced, p.info.UID)
 	if c := p.cell; c != nil {
 		c.remove(p)
-		c.predecessor = p.info.UID
+		c.creating.left = p.info.UID
 		m.refresh(c)
 	}
 }

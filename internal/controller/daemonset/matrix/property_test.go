@@ -126,6 +126,9 @@ func drawFinish(t *rapid.T, w *world) {
 		}
 	}
 	switch {
+	case o == Unknown && rapid.IntRange(0, 2).Draw(t, "done all the same") == 0:
+		w.event(w.inFlight[i])
+		w.finish(i, o, true)
 	case o == OK && rapid.IntRange(0, 3).Draw(t, "event first") == 0:
 		w.event(w.inFlight[i]) // the answer comes with a later step
 	case o == OK && rapid.IntRange(0, 2).Draw(t, "answer first") == 0:
@@ -381,4 +384,47 @@ func fresh(w *world, order *rand.Rand) *Matrix {
 		f()
 	}
 	return m
+}
+
+// A pod's name is a function of the facts: another process that is told the same
+// asks for the same pods by the same names.
+func TestNamesFollowFromTheFacts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(Config{RetryDelay: time.Nanosecond})
+		drawSet(t, w)
+		for range 6 {
+			drawNode(t, w)
+		}
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "step") {
+			case 0:
+				drawSet(t, w)
+			case 1:
+				drawForeignPod(t, w)
+			case 2:
+				drawPodChange(t, w)
+			default:
+				checkActions(t, w)
+				w.calm()
+			}
+		}
+		w.calm()
+		w.tick(time.Hour)
+		want := creations(w.m.Ready())
+		for cell, name := range creations(fresh(w, rand.New(rand.NewSource(1))).Ready()) {
+			if want[cell] != "" && want[cell] != name {
+				t.Fatalf("the pod of %s is named %s, and by another process %s", cell, want[cell], name)
+			}
+		}
+	})
+}
+
+func creations(actions []Action) map[string]string {
+	out := map[string]string{}
+	for _, a := range actions {
+		if a, ok := a.(*CreatePod); ok {
+			out[cellKey(a.UID, a.Node)] = a.PodName
+		}
+	}
+	return out
 }

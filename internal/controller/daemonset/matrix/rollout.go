@@ -171,7 +171,7 @@ func (m *Matrix) create(c *cell, why Reason) Action {
 	r := c.row
 	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why, again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
-		a.PodName = podName(a.Name, a.UID, c.node, c.before(), c.nameAttempt)
+		a.PodName = c.freeName()
 	}
 	c.creating = creation{name: a.PodName, until: m.now.Add(m.cfg.ExpectationsTimeout)}
 	r.paceOf(a).begin(m.now)
@@ -179,15 +179,14 @@ func (m *Matrix) create(c *cell, why Reason) Action {
 	return a
 }
 
-// podName derives a name that is the same for the same step of the same cell.
-// The revision is no part of it: a try of an older revision may have succeeded
-// without our knowing.
-func podName(ds string, uid types.UID, node string, before types.UID, attempt int) string {
+// podName derives a cell's names. The revision is no part of them: a try of an
+// older revision may have succeeded without our knowing.
+func podName(ds string, uid types.UID, node string, attempt int) string {
 	// 27 letters without vowels and look-alikes, as the API server's own
 	// generated names; a host name has room for 63 characters.
 	const alphabet, digits, room = "bcdfghjklmnpqrstvwxz2456789", 10, 63
 	h := sha256.New()
-	for _, part := range []string{string(uid), node, string(before)} {
+	for _, part := range []string{string(uid), node} {
 		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
 		h.Write([]byte(part))
 	}

@@ -29,7 +29,8 @@ import (
 //	ready                                  prints the actions and takes them in flight
 //	done [ok|failed|unknown|gone|taken] [unseen] [on=NODE]   answers all that is in
 //	                                       flight, or what is about a node; the API's
-//	                                       events come along unless unseen
+//	                                       events come along unless unseen, and anyway
+//	                                       for what has no answer
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
 //	conditions NAME                        prints the DaemonSet's conditions
@@ -265,6 +266,9 @@ func (s *script) done(a words) {
 		if on, only := a.value["on"]; only && nodeOf(s.inFlight[i]) != on {
 			i++
 			continue
+		}
+		if a.has("anyway") {
+			s.event(s.inFlight[i])
 		}
 		s.finish(i, o, !a.has("unseen"))
 	}

@@ -33,7 +33,7 @@ type world struct {
 	unsure   map[types.UID]time.Time // their deletion got no answer
 	creating map[string]expected     // by cell
 	// unanswered are the cells where a pod may have been created.
-	unanswered map[string]time.Time
+	unanswered map[string]expected
 	left       map[string]types.UID // the pod that left a cell last
 	alias      map[string]string    // generated pod name -> readable one
 	made       int
@@ -54,6 +54,7 @@ type expected struct {
 	until    time.Time
 	answered bool
 	uid      types.UID
+	seen     bool
 }
 
 func newWorld(cfg Config) *world {
@@ -61,7 +62,7 @@ func newWorld(cfg Config) *world {
 		m: New(cfg), cfg: cfg.withDefaults(), now: noon,
 		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
-		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]time.Time{}, alias: map[string]string{},
+		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]expected{}, alias: map[string]string{},
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
 		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
@@ -91,7 +92,7 @@ func (w *world) dropDaemonSet(uid types.UID) {
 	maps.DeleteFunc(w.doomed, theirs)
 	maps.DeleteFunc(w.unsure, theirs)
 	maps.DeleteFunc(w.creating, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
-	maps.DeleteFunc(w.unanswered, func(cell string, _ time.Time) bool { return strings.HasPrefix(cell, string(uid)+"/") })
+	maps.DeleteFunc(w.unanswered, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
 	w.m.DeleteDaemonSet(uid)
 }
 
@@ -106,14 +107,26 @@ func (w *world) setPod(p PodInfo) {
 	if p.Bound {
 		w.placed[cellKey(p.Owner, p.Node)] = true
 	}
-	if cell := cellKey(p.Owner, p.Node); w.creating[cell].answered && w.creating[cell].uid == p.UID {
-		delete(w.creating, cell)
-	}
+	w.seeInCell(p)
 	if p.Terminating {
 		delete(w.doomed, p.UID)
 		delete(w.unsure, p.UID)
 	}
 	w.m.UpdatePod(p)
+}
+
+// seeInCell: what was in doubt is known when the pod is seen.
+func (w *world) seeInCell(p PodInfo) {
+	cell := cellKey(p.Owner, p.Node)
+	if e, ok := w.creating[cell]; ok && e.answered && e.uid == p.UID {
+		delete(w.creating, cell)
+	} else if ok && e.pod == p.Name {
+		e.seen = true
+		w.creating[cell] = e
+	}
+	if w.unanswered[cell].pod == p.Name {
+		delete(w.unanswered, cell)
+	}
 }
 
 func (w *world) dropPod(uid types.UID) {
@@ -131,10 +144,10 @@ func (w *world) tick(d time.Duration) {
 	over := func(_ types.UID, until time.Time) bool { return !until.After(w.now) }
 	maps.DeleteFunc(w.doomed, over)
 	maps.DeleteFunc(w.unsure, over)
-	maps.DeleteFunc(w.unanswered, func(_ string, until time.Time) bool { return !until.After(w.now) })
+	maps.DeleteFunc(w.unanswered, func(_ string, e expected) bool { return !e.until.After(w.now) })
 	maps.DeleteFunc(w.creating, func(cell string, e expected) bool {
 		if e.answered && !e.until.After(w.now) {
-			w.unanswered[cell] = w.now.Add(w.cfg.ExpectationsTimeout)
+			w.unanswered[cell] = expected{pod: e.pod, until: w.now.Add(w.cfg.ExpectationsTimeout)}
 		}
 		return !e.until.After(w.now)
 	})
@@ -236,7 +249,9 @@ func (w *world) answer(a *CreatePod, o Outcome) {
 	}
 	switch o {
 	case Unknown:
-		w.unanswered[cell] = w.now.Add(w.cfg.ExpectationsTimeout)
+		if delete(w.unanswered, cell); !e.seen {
+			w.unanswered[cell] = expected{pod: a.PodName, until: w.now.Add(w.cfg.ExpectationsTimeout)}
+		}
 	case OK, NameTaken:
 		delete(w.unanswered, cell)
 	}
