@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -27,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/registry"
@@ -116,9 +116,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the API server: %w", err)
 	}
+	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode)
 	installation := registry.Dependencies{
 		Scheme: types.Scheme, Codecs: types.Codecs, ParameterCodec: types.ParameterCodec, Storage: generic.RESTOptionsGetter,
-		NodeClientTLS: cfg.PKI.NodeClientTLS(), ServiceCIDR: cfg.ServiceCIDR,
+		Agents: agents, ServiceCIDR: cfg.ServiceCIDR,
 		Tokens: security.Token, Audiences: security.audiences, Authorizer: generic.Authorization.Authorizer,
 		Rules: security.rules, ServiceAccountTokens: authn.NewTokenREST(security.issuer),
 		Client: client, Reservations: func(r schema.GroupResource) service.Reservations { return storages.reservations[r] },
@@ -137,7 +138,7 @@ func New(cfg Config) (*Server, error) {
 	for path, handler := range discovery {
 		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
 	}
-	metricsapi.Install(s.generic, client, cfg.PKI.NodeClientTLS())
+	metricsapi.Install(s.generic, client, agents)
 	serveNoExtensions(s.generic.Handler.NonGoRestfulMux)
 	if err := s.addHooks(cfg, client, security); err != nil {
 		return nil, err
@@ -178,11 +179,7 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 	if err := serving.ApplyTo(&c.SecureServing); err != nil {
 		return fmt.Errorf("set up serving: %w", err)
 	}
-	clientCA, err := dynamiccertificates.NewStaticCAContent("client-ca", cfg.PKI.CAPEM())
-	if err != nil {
-		return fmt.Errorf("load the client CA: %w", err)
-	}
-	c.SecureServing.ClientCA = clientCA
+	c.SecureServing.ClientCA = clientCA{cfg.PKI}
 	c.PublicAddress = cfg.AdvertiseAddress
 	c.ExternalAddress = cfg.Listener.Addr().String()
 	s.loopback = &restclient.Config{

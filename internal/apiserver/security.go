@@ -33,11 +33,11 @@ type security struct {
 
 func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
 	getters := authn.NewGetters(client, factory.Core().V1().ServiceAccounts().Lister())
-	issuer, err := authn.NewTokens(authn.TokensConfig{Key: cfg.PKI.ServiceAccountKey(), Getters: getters})
+	issuer, err := authn.NewTokens(authn.TokensConfig{Keys: cfg.PKI, Getters: getters})
 	if err != nil {
 		return nil, fmt.Errorf("set up service account tokens: %w", err)
 	}
-	authenticators, err := authn.New(authn.Config{ClientCAs: cfg.PKI.CAPool(), Tokens: issuer, BootstrapSecrets: getters})
+	authenticators, err := authn.New(authn.Config{ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Tokens: issuer, BootstrapSecrets: getters})
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}

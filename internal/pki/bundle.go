@@ -1,10 +1,8 @@
 package pki
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/sha256"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
@@ -12,16 +10,18 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
 // Users and groups of the certificates that the server issues to itself.
 const (
-	AdminUser         = "kubernetes-admin"
+	AdminUser = "kubernetes-admin"
+	// KubeletClientUser is who the API server is to agents. The API itself does not
+	// take it for anybody.
 	KubeletClientUser = "kube-apiserver-kubelet-client"
 	MastersGroup      = "system:masters"
 )
@@ -30,14 +30,11 @@ const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	leafLifetime      = 365 * 24 * time.Hour
 	// renewBefore is the remaining lifetime below which a certificate is issued anew.
-	renewBefore   = 90 * 24 * time.Hour
-	renewInterval = 12 * time.Hour
+	renewBefore = 90 * 24 * time.Hour
 
-	authorityName     = "ca"
 	servingName       = "apiserver"
 	adminName         = "admin"
 	kubeletClientName = "apiserver-kubelet-client"
-	serviceAccountKey = "service-account.key"
 )
 
 // Options says what the certificates must hold. The zero value serves loopback only.
@@ -52,33 +49,30 @@ type Options struct {
 	ServerNames []string
 }
 
-// pair is a leaf certificate with its key, as kept in the directory.
-type pair struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-// Bundle is the cluster's key material. Its methods may be called from several
-// goroutines.
+// Bundle is the cluster's key material, as it is now: it follows what is replaced
+// in the directory (Run). Its methods may be called from several goroutines.
 type Bundle struct {
-	dir            string
-	signer         *Signer
-	serviceAccount *ecdsa.PrivateKey
-	leaves         []leaf
+	dir   string
+	opts  Options
+	state atomic.Pointer[state]
 
-	serving, admin, kubeletClient atomic.Pointer[pair]
+	// mu is held while the directory is read and while listeners change.
+	mu        sync.Mutex
+	seen      string // what the directory looked like then
+	listeners []func()
 }
 
-// leaf is one certificate that the server issues to itself.
-type leaf struct {
-	name     string
-	template Template
-	into     *atomic.Pointer[pair]
+// state is what was in the directory at one moment.
+type state struct {
+	cluster, nodes *authority
+	leaves         map[string]*pair
+	accounts       *accountKeys
 }
 
 // LoadOrCreate reads the key material in dir and creates what is missing. It
-// issues leaf certificates anew that end soon or whose names have changed. A file
-// that cannot be used gives a *FileError and stays as it is.
+// issues leaf certificates anew that end soon, whose names have changed or whose
+// authority was replaced. A file that cannot be used gives a *FileError and stays
+// as it is.
 func LoadOrCreate(dir string, opts Options) (*Bundle, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -86,100 +80,79 @@ func LoadOrCreate(dir string, opts Options) (*Bundle, error) {
 	if err := os.MkdirAll(dir, directoryMode); err != nil {
 		return nil, fmt.Errorf("create the directory for keys: %w", err)
 	}
-	signer, err := loadOrCreateAuthority(dir, opts.Clock)
-	if err != nil {
+	b := &Bundle{dir: dir, opts: opts}
+	return b, b.Reload()
+}
+
+// load reads everything. The directory must be locked.
+func (b *Bundle) load() (*state, error) {
+	now := b.opts.Clock.Now()
+	var err error
+	s := &state{leaves: map[string]*pair{}}
+	if s.cluster, err = loadOrCreateCluster(b.dir, now); err != nil {
 		return nil, err
 	}
-	b := &Bundle{dir: dir, signer: signer}
-	b.leaves = []leaf{
-		{servingName, servingTemplate(opts), &b.serving},
-		{adminName, clientTemplate(AdminUser, []string{MastersGroup}, leafLifetime), &b.admin},
-		{kubeletClientName, clientTemplate(KubeletClientUser, []string{MastersGroup}, leafLifetime), &b.kubeletClient},
-	}
-	for _, l := range b.leaves {
-		p, err := b.loadOrIssue(l)
-		if err != nil {
+	for _, l := range leafTemplates(b.opts) {
+		if s.leaves[l.name], err = loadOrIssue(b.dir, s.cluster, l, b.opts.Clock); err != nil {
 			return nil, err
 		}
-		l.into.Store(p)
 	}
-	b.serviceAccount, err = loadOrCreateKey(filepath.Join(dir, serviceAccountKey),
-		"restore it from a backup, or remove it and restart: every service account token is then void")
-	return b, err
-}
-
-// Renew issues anew what ends soon. A long-running server calls it through Run.
-func (b *Bundle) Renew() error {
-	var errs []error
-	for _, l := range b.leaves {
-		p, err := b.loadOrIssue(l)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		l.into.Store(p)
+	if s.accounts, err = loadOrCreateAccounts(b.dir); err != nil {
+		return nil, err
 	}
-	return errors.Join(errs...)
-}
-
-// Run renews certificates until ctx ends. Whoever reads the files must notice
-// their change; TLS configurations made by the Bundle follow by themselves.
-func (b *Bundle) Run(ctx context.Context) {
-	ticker := time.NewTicker(renewInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if err := b.Renew(); err != nil {
-				klog.FromContext(ctx).Error(err, "Could not renew the server's certificates", "directory", b.dir)
-			}
-		}
-	}
+	s.nodes, err = loadOrCreateNodes(b.dir, now)
+	return s, err
 }
 
 // Signer issues certificates of the cluster's CA.
-func (b *Bundle) Signer() *Signer { return b.signer }
+func (b *Bundle) Signer() *Signer {
+	return &Signer{authority: func() *authority { return b.state.Load().cluster }, clock: b.opts.Clock}
+}
 
-// CAPEM is the CA's certificate, PEM encoded.
-func (b *Bundle) CAPEM() []byte { return certificatePEM(b.signer.caCert) }
+// NodeSigner issues the serving certificates of nodes.
+func (b *Bundle) NodeSigner() *Signer {
+	return &Signer{authority: func() *authority { return b.state.Load().nodes }, clock: b.opts.Clock}
+}
+
+// CAPEM holds the certificates of the trusted CAs, PEM encoded, the one that signs first.
+func (b *Bundle) CAPEM() []byte { return certificatesPEM(b.state.Load().cluster.roots()) }
+
+// NodeCAPEM holds those of the nodes' CAs.
+func (b *Bundle) NodeCAPEM() []byte { return certificatesPEM(b.state.Load().nodes.roots()) }
 
 // CAHash is the lowercase hex SHA-256 of the CA certificate's DER form: what a
 // joining node compares before it trusts the server.
-func (b *Bundle) CAHash() string { return HashOf(b.signer.caCert) }
+func (b *Bundle) CAHash() string { return HashOf(b.state.Load().cluster.cert) }
 
 // CAFile is the path of the CA's certificate.
-func (b *Bundle) CAFile() string { return filepath.Join(b.dir, authorityName+".crt") }
+func (b *Bundle) CAFile() string { return filepath.Join(b.dir, ClusterAuthority+".crt") }
 
 // ServingFiles are the paths of the API server's certificate (leaf, then CA) and key.
 func (b *Bundle) ServingFiles() (certFile, keyFile string) {
-	return b.certPath(servingName), b.keyPath(servingName)
+	return filepath.Join(b.dir, servingName+".crt"), filepath.Join(b.dir, servingName+".key")
 }
 
-// ServiceAccountKey signs and verifies service account tokens.
-func (b *Bundle) ServiceAccountKey() *ecdsa.PrivateKey { return b.serviceAccount }
+// ServingNames are the names and addresses that the API server's certificate is for.
+func (b *Bundle) ServingNames() (names []string, ips []net.IP) {
+	cert := b.state.Load().leaves[servingName].cert
+	return cert.DNSNames, cert.IPAddresses
+}
 
-// NodeClientTLS is how the API server calls a node's agent: it shows the
-// certificate of KubeletClientUser and trusts only the cluster's CA. It follows
-// renewals.
-func (b *Bundle) NodeClientTLS() *tls.Config {
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		RootCAs:    b.CAPool(),
-		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			p := b.kubeletClient.Load()
-			return &tls.Certificate{Certificate: [][]byte{p.cert.Raw}, PrivateKey: p.key, Leaf: p.cert}, nil
-		},
+// ServiceAccountKey signs service account tokens.
+func (b *Bundle) ServiceAccountKey() *ecdsa.PrivateKey { return b.state.Load().accounts.signing }
+
+// ServiceAccountKeys verify service account tokens, the one that signs first.
+func (b *Bundle) ServiceAccountKeys() []*ecdsa.PublicKey {
+	keys := b.state.Load().accounts
+	out := []*ecdsa.PublicKey{&keys.signing.PublicKey}
+	for _, previous := range keys.previous {
+		out = append(out, previous.public)
 	}
+	return out
 }
 
-// CAPool holds the cluster's CA alone.
-func (b *Bundle) CAPool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(b.signer.caCert)
-	return pool
-}
+// CAPool holds the trusted CAs of the cluster.
+func (b *Bundle) CAPool() *x509.CertPool { return b.state.Load().cluster.pool() }
 
 // HashOf is the lowercase hex SHA-256 of a certificate's DER form.
 func HashOf(cert *x509.Certificate) string {
@@ -189,7 +162,7 @@ func HashOf(cert *x509.Certificate) string {
 
 // ReadCAHash reads the CA's hash from a directory that LoadOrCreate has filled.
 func ReadCAHash(dir string) (string, error) {
-	path := filepath.Join(dir, authorityName+".crt")
+	path := filepath.Join(dir, ClusterAuthority+".crt")
 	cert, err := readCertificate(path)
 	if err == nil && cert == nil {
 		err = errors.New("no such file")
@@ -199,6 +172,3 @@ func ReadCAHash(dir string) (string, error) {
 	}
 	return HashOf(cert), nil
 }
-
-func (b *Bundle) certPath(name string) string { return filepath.Join(b.dir, name+".crt") }
-func (b *Bundle) keyPath(name string) string  { return filepath.Join(b.dir, name+".key") }

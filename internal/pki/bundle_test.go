@@ -67,9 +67,9 @@ func TestEveryCertificateVerifiesForItsUseOnly(t *testing.T) {
 		{"server under IPv6 loopback", serving, "::1", x509.ExtKeyUsageServerAuth, true},
 		{"server under a stranger's name", serving, "evil.example.com", x509.ExtKeyUsageServerAuth, false},
 		{"server as a client", serving, "", x509.ExtKeyUsageClientAuth, false},
-		{"admin as a client", b.admin.Load().cert, "", x509.ExtKeyUsageClientAuth, true},
-		{"admin as a server", b.admin.Load().cert, "", x509.ExtKeyUsageServerAuth, false},
-		{"agent's client", b.kubeletClient.Load().cert, "", x509.ExtKeyUsageClientAuth, true},
+		{"admin as a client", b.state.Load().leaves[adminName].cert, "", x509.ExtKeyUsageClientAuth, true},
+		{"admin as a server", b.state.Load().leaves[adminName].cert, "", x509.ExtKeyUsageServerAuth, false},
+		{"agent's client", b.state.Load().leaves[kubeletClientName].cert, "", x509.ExtKeyUsageClientAuth, true},
 	}
 	for _, c := range cases {
 		_, err := c.cert.Verify(x509.VerifyOptions{
@@ -135,7 +135,7 @@ func TestRenewReachesTheTLSConfiguration(t *testing.T) {
 	}
 	config := b.NodeClientTLS()
 	clock.SetTime(start.Add(300 * 24 * time.Hour))
-	if err := b.Renew(); err != nil {
+	if err := b.Reload(); err != nil {
 		t.Fatal(err)
 	}
 	shown, err := config.GetClientCertificate(nil)
@@ -176,12 +176,18 @@ func TestBrokenFilesAreReportedAndKept(t *testing.T) {
 		{"serving key is cut", "apiserver.key", copyOf("apiserver.key")[:60], start, "apiserver.key", "holds no PEM block"},
 		{"serving key is gone", "apiserver.key", nil, start, "apiserver.key", "is missing, while apiserver.crt exists"},
 		{"admin certificate of another cluster", "admin.crt", copyOf("admin.crt"), start, "admin.crt", "does not belong to the key"},
+		{"certificate of another CA", "admin", nil, start, "admin.crt", "was not issued by the CA in this directory"},
+		{"nodes' CA key of another cluster", "node-ca.key", copyOf("node-ca.key"), start, "node-ca.crt", "does not belong to the key"},
 		{"service account key is garbage", "service-account.key", []byte("x"), start, "service-account.key", "holds no PEM block"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			load(t, dir, start)
+			if c.file == "admin" { // a pair that fits, of another cluster
+				damage(t, filepath.Join(dir, "admin.key"), "admin.key", copyOf("admin.key"))
+				c.file, c.content = "admin.crt", copyOf("admin.crt")
+			}
 			damage(t, filepath.Join(dir, c.file), c.file, c.content)
 			before := contents(t, dir)
 
@@ -242,7 +248,7 @@ func TestFirstStartCanBeInterruptedAnywhere(t *testing.T) {
 	load(t, full, start)
 	order := []string{
 		"ca.key", "ca.crt", "apiserver.key", "apiserver.crt", "admin.key", "admin.crt",
-		"apiserver-kubelet-client.key", "apiserver-kubelet-client.crt", "service-account.key",
+		"apiserver-kubelet-client.key", "apiserver-kubelet-client.crt", "service-account.key", "node-ca.key", "node-ca.crt",
 	}
 	files := contents(t, full)
 	if len(files) != len(order) {
@@ -304,16 +310,117 @@ func TestKubeconfigIsComplete(t *testing.T) {
 
 func TestSignerCutsAtTheAuthoritysEnd(t *testing.T) {
 	b := load(t, t.TempDir(), start)
-	b.signer.clock = clocktesting.NewFakePassiveClock(b.signer.caCert.NotAfter.Add(-time.Hour))
+	ca := b.state.Load().cluster.cert
+	signer := b.Signer()
+	signer.clock = clocktesting.NewFakePassiveClock(ca.NotAfter.Add(-time.Hour))
 	key, err := newKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cert, err := b.signer.issue(&key.PublicKey, clientTemplate("u", nil, 24*time.Hour))
-	if err != nil || !cert.NotAfter.Equal(b.signer.caCert.NotAfter) {
-		t.Errorf("NotAfter = %v, %v; want the CA's %v", cert.NotAfter, err, b.signer.caCert.NotAfter)
+	cert, err := signer.issue(&key.PublicKey, clientTemplate("u", nil, 24*time.Hour))
+	if err != nil || !cert.NotAfter.Equal(ca.NotAfter) {
+		t.Errorf("NotAfter = %v, %v; want the CA's %v", cert.NotAfter, err, ca.NotAfter)
 	}
-	if _, err := b.signer.issue(&key.PublicKey, clientTemplate("u", nil, -time.Minute)); err == nil {
+	if _, err := signer.issue(&key.PublicKey, clientTemplate("u", nil, -time.Minute)); err == nil {
 		t.Error("a lifetime in the past was accepted")
+	}
+}
+
+// A key that others can read is no secret any more.
+func TestReadableKeysAreRefused(t *testing.T) {
+	for _, name := range []string{"ca", "node-ca", "apiserver", "admin", "apiserver-kubelet-client", "service-account"} {
+		for _, mode := range []os.FileMode{0o640, 0o604, 0o660, 0o601} {
+			dir := t.TempDir()
+			load(t, dir, start)
+			path := filepath.Join(dir, name+".key")
+			if err := os.Chmod(path, mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := LoadOrCreate(dir, options(start))
+			var fileErr *FileError
+			if !errors.As(err, &fileErr) || fileErr.Path != path || !strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s with mode %o: %v", name, mode, err)
+			}
+		}
+	}
+}
+
+// A directory of before there was a CA for nodes gets one, and nothing else changes
+// but what the API server shows to agents: that was an administrator's certificate.
+func TestOlderDirectoryGetsTheNodesAuthority(t *testing.T) {
+	dir := t.TempDir()
+	old := load(t, dir, start)
+	for _, name := range []string{"node-ca.crt", "node-ca.key"} {
+		damage(t, filepath.Join(dir, name), name, nil)
+	}
+	key := old.state.Load().leaves[kubeletClientName].key
+	cert, err := old.Signer().issue(&key.PublicKey, clientTemplate(KubeletClientUser, []string{MastersGroup}, leafLifetime))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damage(t, filepath.Join(dir, "apiserver-kubelet-client.crt"), "x", certificatePEM(cert))
+	before := contents(t, dir)
+
+	b := load(t, dir, start.Add(time.Hour))
+	for name, data := range contents(t, dir) {
+		if was, ok := before[name]; ok && (was == data) == (name == "apiserver-kubelet-client.crt") {
+			t.Errorf("%s: changed %v", name, was != data)
+		}
+	}
+	if groups := b.state.Load().leaves[kubeletClientName].cert.Subject.Organization; len(groups) != 0 {
+		t.Errorf("the API server shows agents a certificate of the groups %v", groups)
+	}
+}
+
+func TestOnlyTheNodesOwnCertificateIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	load(t, dir, start)
+	key, err := newKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving := func(signer *Signer, at time.Time, user, dns string, use x509.ExtKeyUsage) *x509.Certificate {
+		signer.clock = clocktesting.NewFakePassiveClock(at)
+		cert, err := signer.issue(&key.PublicKey, Template{CommonName: user, Organizations: []string{"system:nodes"}, DNSNames: []string{dns},
+			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use}, TTL: leafLifetime})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert
+	}
+	// The cluster is an hour older than its nodes' CA.
+	earlier := t.TempDir()
+	for _, name := range []string{"ca.crt", "ca.key"} {
+		damage(t, filepath.Join(earlier, name), name, []byte(contents(t, dir)[name]))
+	}
+	upgraded := load(t, earlier, start.Add(time.Hour))
+	const server = x509.ExtKeyUsageServerAuth
+	for _, c := range []struct {
+		name string
+		cert *x509.Certificate
+		ok   bool
+	}{
+		{"the node's own", serving(upgraded.NodeSigner(), start.Add(time.Hour), "system:node:n1", "n1", server), true},
+		{"another node's", serving(upgraded.NodeSigner(), start.Add(time.Hour), "system:node:n2", "n2", server), false},
+		{"another node's with the name", serving(upgraded.NodeSigner(), start.Add(time.Hour), "system:node:n2", "n1", server), false},
+		{"the node's for another name", serving(upgraded.NodeSigner(), start.Add(time.Hour), "system:node:n1", "kubernetes", server), false},
+		{"a client's", serving(upgraded.NodeSigner(), start.Add(time.Hour), "system:node:n1", "n1", x509.ExtKeyUsageClientAuth), false},
+		{"the cluster CA's of before", serving(upgraded.Signer(), start.Add(time.Minute), "system:node:n1", "n1", server), true},
+		{"the cluster CA's of before, another node's", serving(upgraded.Signer(), start.Add(time.Minute), "system:node:n2", "n1", server), false},
+		{"the cluster CA's of later", serving(upgraded.Signer(), start.Add(time.Hour), "system:node:n1", "n1", server), false},
+		{"another cluster's", serving(load(t, t.TempDir(), start).NodeSigner(), start, "system:node:n1", "n1", server), false},
+	} {
+		err := verifyNode(upgraded.state.Load(), []*x509.Certificate{c.cert}, "n1", start.Add(2*time.Hour))
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v, want it taken: %v", c.name, err, c.ok)
+		}
+	}
+	// Nobody who trusts the cluster's CA takes a node for the API server.
+	forged := serving(upgraded.NodeSigner(), start.Add(time.Hour), "system:node:n1", "kubernetes.default.svc", server)
+	if _, err := forged.Verify(x509.VerifyOptions{Roots: upgraded.CAPool(), CurrentTime: start.Add(2 * time.Hour)}); err == nil {
+		t.Error("who trusts the cluster's CA trusts what the nodes' CA signs")
+	}
+	if err := verifyNode(upgraded.state.Load(), nil, "n1", start); err == nil {
+		t.Error("no certificate was taken")
 	}
 }

@@ -34,8 +34,23 @@ func (e *FileError) Error() string { return fmt.Sprintf("%s: %v; %s", e.Path, e.
 // Unwrap gives the underlying error.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// readKey reads an ECDSA private key. The result is nil when there is no file.
+// fileError names the file and the remedy of an error, if there is one and it does
+// not do so itself.
+func fileError(path string, err error, remedy string) error {
+	var known *FileError
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	return &FileError{Path: path, Err: err, Remedy: remedy}
+}
+
+// readKey reads an ECDSA private key. The result is nil when there is no file. One
+// that others can read is no secret, and is refused.
 func readKey(path string) (*ecdsa.PrivateKey, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		return nil, &FileError{Path: path, Err: fmt.Errorf("other users of this machine can read this key (its mode is %04o)", info.Mode().Perm()),
+			Remedy: "run chmod 600 " + path + ", and replace the key if somebody may have read it"}
+	}
 	block, err := readBlock(path, pemPrivateKey)
 	if block == nil || err != nil {
 		return nil, err
@@ -54,15 +69,50 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 // readCertificate reads the first certificate of a file. The result is nil when
 // there is no file.
 func readCertificate(path string) (*x509.Certificate, error) {
-	block, err := readBlock(path, pemCertificate)
-	if block == nil || err != nil {
+	certs, err := readCertificates(path)
+	if err != nil || len(certs) == 0 {
 		return nil, err
 	}
-	cert, err := x509.ParseCertificate(block)
-	if err != nil {
-		return nil, fmt.Errorf("parse certificate: %w", err)
+	return certs[0], nil
+}
+
+// readCertificates reads all certificates of a file; none when there is no file.
+func readCertificates(path string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	return cert, nil
+	if err != nil {
+		return nil, fmt.Errorf("read: %w", pathless(err))
+	}
+	var out []*x509.Certificate
+	for {
+		block, rest := pem.Decode(data)
+		if block == nil {
+			break
+		}
+		if block.Type != pemCertificate {
+			return nil, fmt.Errorf("holds a PEM block %q, expected %q", block.Type, pemCertificate)
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("parse certificate: %w", err)
+		}
+		out, data = append(out, cert), rest
+	}
+	if len(out) == 0 {
+		return nil, errors.New("holds no PEM block")
+	}
+	return out, nil
+}
+
+// pathless drops the path of a file error: it is told once, by FileError.
+func pathless(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
 }
 
 func readBlock(path, kind string) ([]byte, error) {
@@ -71,11 +121,7 @@ func readBlock(path, kind string) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		var pathErr *fs.PathError
-		if errors.As(err, &pathErr) {
-			err = pathErr.Err // the path is told once, by FileError
-		}
-		return nil, fmt.Errorf("read: %w", err)
+		return nil, fmt.Errorf("read: %w", pathless(err))
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
@@ -85,6 +131,24 @@ func readBlock(path, kind string) ([]byte, error) {
 		return nil, fmt.Errorf("holds a PEM block %q, expected %q", block.Type, kind)
 	}
 	return block.Bytes, nil
+}
+
+func loadOrCreateKey(path, remedy string) (*ecdsa.PrivateKey, error) {
+	key, err := readKey(path)
+	if err != nil {
+		return nil, fileError(path, err, remedy)
+	}
+	if key != nil {
+		return key, nil
+	}
+	if key, err = newKey(); err != nil {
+		return nil, err
+	}
+	data, err := keyPEM(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, writeFile(path, data)
 }
 
 func newKey() (*ecdsa.PrivateKey, error) {

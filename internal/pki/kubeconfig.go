@@ -51,7 +51,7 @@ func (b *Bundle) AdminConfig(serverURL string) (*rest.Config, error) {
 }
 
 func (b *Bundle) adminPEM() (certPEM, privateKeyPEM []byte, err error) {
-	p := b.admin.Load()
+	p := b.state.Load().leaves[adminName]
 	privateKeyPEM, err = keyPEM(p.key)
 	return certificatePEM(p.cert), privateKeyPEM, err
 }

@@ -32,12 +32,14 @@ type Template struct {
 	TTL time.Duration
 }
 
-// Signer issues certificates of the cluster's CA.
+// Signer issues certificates of an authority, after its replacement of the new one.
 type Signer struct {
-	caCert *x509.Certificate
-	caKey  *ecdsa.PrivateKey
-	clock  clock.PassiveClock
+	authority func() *authority
+	clock     clock.PassiveClock
 }
+
+// Authority is the certificate of the authority that signs now.
+func (s *Signer) Authority() *x509.Certificate { return s.authority().cert }
 
 // Sign issues a certificate for a public key and returns it PEM encoded.
 func (s *Signer) Sign(publicKey crypto.PublicKey, template Template) ([]byte, error) {
@@ -64,10 +66,10 @@ func (s *Signer) NewClient(user string, groups []string, ttl time.Duration) (cer
 }
 
 func (s *Signer) issue(publicKey crypto.PublicKey, t Template) (*x509.Certificate, error) {
-	now := s.clock.Now()
+	by, now := s.authority(), s.clock.Now()
 	notAfter := now.Add(t.TTL)
-	if notAfter.After(s.caCert.NotAfter) {
-		notAfter = s.caCert.NotAfter
+	if notAfter.After(by.cert.NotAfter) {
+		notAfter = by.cert.NotAfter
 	}
 	if !notAfter.After(now) {
 		return nil, errors.New("issue certificate: the requested lifetime is over before it begins")
@@ -87,21 +89,21 @@ func (s *Signer) issue(publicKey crypto.PublicKey, t Template) (*x509.Certificat
 		ExtKeyUsage:           t.ExtKeyUsage,
 		BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, s.caCert, publicKey, s.caKey)
+	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, publicKey, by.key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate for %q: %w", t.CommonName, err)
 	}
 	return x509.ParseCertificate(der)
 }
 
-func newAuthority(key *ecdsa.PrivateKey, now time.Time) (*x509.Certificate, error) {
+func newAuthority(key *ecdsa.PrivateKey, commonName string, now time.Time) (*x509.Certificate, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "everynode-ca"},
+		Subject:               pkix.Name{CommonName: commonName},
 		NotBefore:             now.Add(-Backdate).UTC(),
 		NotAfter:              now.Add(authorityLifetime).UTC(),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,

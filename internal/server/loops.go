@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -39,7 +40,9 @@ func (c *control) addAll() error {
 		add  func() error
 	}{
 		{"certificates", func() error {
-			return certificates.Add(mgr, certificates.Config{Client: client, Signer: c.pki.Signer(), Duration: c.options.SigningDuration})
+			return certificates.Add(mgr, certificates.Config{
+				Client: client, Signer: c.pki.Signer(), NodeSigner: c.pki.NodeSigner(), Control: c.reserved, Duration: c.options.SigningDuration,
+			})
 		}},
 		{"cluster role aggregation", func() error {
 			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: client})
@@ -82,6 +85,13 @@ func (c *control) addAll() error {
 		}
 	}
 	return nil
+}
+
+// reserved is what no node's certificate may be for.
+func (c *control) reserved() certificates.Control {
+	names, ips := c.pki.ServingNames()
+	services, _ := netip.ParsePrefix(c.service.String())
+	return certificates.Control{Names: names, IPs: ips, Networks: []netip.Prefix{services, c.cluster}}
 }
 
 // run gives the manager a loop that starts with it and ends with it.

@@ -145,7 +145,7 @@ func (id *Identity) loadClient() error {
 	if err != nil || pair == nil {
 		return err
 	}
-	if !issuedBy(pair, id.ca, id.cfg.NodeName) {
+	if !isOf(pair, id.cfg.NodeName) || !signedBy(pair, id.ca) {
 		return fmt.Errorf("%s is the certificate of %s, not of node %s in this cluster: remove it to join again",
 			id.store.path(clientFile), pair.Leaf.Subject.CommonName, id.cfg.NodeName)
 	}
@@ -159,7 +159,7 @@ func (id *Identity) loadServing() error {
 	if err != nil {
 		return err
 	}
-	if pair != nil && issuedBy(pair, id.ca, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && id.covers(pair.Leaf) {
+	if pair != nil && isOf(pair, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && id.covers(pair.Leaf) {
 		id.serve(pair)
 	}
 	return nil
@@ -240,6 +240,13 @@ func (id *Identity) renewServing(ctx context.Context) error {
 		return errNotJoined
 	}
 	pair, err := id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, id.cfg.NodeIPs), servingFile)
+	var refused *refusedError
+	if errors.As(err, &refused) && len(id.cfg.NodeIPs) > 0 {
+		// The API server calls the node by its name. An address that it shares with the
+		// control plane, or that another node reports, must not cut it off.
+		klog.FromContext(ctx).Error(err, "No serving certificate for the node's address; asking for one with its name alone", "node", id.cfg.NodeName)
+		pair, err = id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, nil), servingFile)
+	}
 	if err != nil {
 		return fmt.Errorf("get a serving certificate for node %s: %w", id.cfg.NodeName, err)
 	}
@@ -263,7 +270,8 @@ func (id *Identity) request(ctx context.Context, config *rest.Config, w wanted, 
 	if err != nil {
 		return nil, err
 	}
-	if !issuedBy(&pair, id.ca, id.cfg.NodeName) {
+	// Nodes' serving certificates are signed by an authority that only the server knows.
+	if !isOf(&pair, id.cfg.NodeName) || (name == clientFile && !signedBy(&pair, id.ca)) {
 		return nil, errors.New("the server's certificate is for somebody else or not signed by the cluster's CA")
 	}
 	return &pair, id.store.write(name, data)

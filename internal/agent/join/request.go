@@ -119,6 +119,11 @@ func awaitCertificate(ctx context.Context, client kubernetes.Interface, name str
 	}
 }
 
+// refusedError is the cluster's no to a request; asking for the same again is no use.
+type refusedError struct{ why string }
+
+func (e *refusedError) Error() string { return e.why }
+
 // refusal is the error that a denied or failed request stands for.
 func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 	for _, condition := range csr.Status.Conditions {
@@ -127,9 +132,9 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 		}
 		switch condition.Type {
 		case certificatesv1.CertificateDenied:
-			return fmt.Errorf("certificate signing request %s was denied: %s", csr.Name, condition.Message)
+			return &refusedError{fmt.Sprintf("certificate signing request %s was denied: %s", csr.Name, condition.Message)}
 		case certificatesv1.CertificateFailed:
-			return fmt.Errorf("certificate signing request %s could not be signed: %s", csr.Name, condition.Message)
+			return &refusedError{fmt.Sprintf("certificate signing request %s could not be signed: %s", csr.Name, condition.Message)}
 		}
 	}
 	return nil

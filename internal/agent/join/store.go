@@ -79,9 +79,14 @@ func (s store) readPair(name string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// issuedBy tells whether the CA signed the pair's certificate for this user.
-func issuedBy(pair *tls.Certificate, ca *x509.Certificate, nodeName string) bool {
-	return pair.Leaf.Subject.CommonName == userPrefix+nodeName && pair.Leaf.CheckSignatureFrom(ca) == nil
+// isOf tells whether the pair's certificate is for this node.
+func isOf(pair *tls.Certificate, nodeName string) bool {
+	return pair.Leaf.Subject.CommonName == userPrefix+nodeName
+}
+
+// signedBy tells whether the CA signed the pair's certificate.
+func signedBy(pair *tls.Certificate, ca *x509.Certificate) bool {
+	return pair.Leaf.CheckSignatureFrom(ca) == nil
 }
 
 // renewalTime is when a certificate should be replaced: after part (0 to 1) of its life.

@@ -1,7 +1,6 @@
 package authn
 
 import (
-	"crypto/x509"
 	"errors"
 	"time"
 
@@ -23,8 +22,8 @@ const tokenCacheTime = 10 * time.Second
 
 // Config says which proofs of identity are accepted.
 type Config struct {
-	// ClientCAs issue client certificates.
-	ClientCAs *x509.CertPool
+	// ClientCAs says which authorities issue client certificates, for each request anew.
+	ClientCAs x509request.VerifyOptionFunc
 	// Tokens are the service account tokens.
 	Tokens *Tokens
 	// BootstrapSecrets reads the Secrets of bootstrap tokens; nil accepts none.
@@ -59,10 +58,8 @@ func New(config Config) (Authenticators, error) {
 	}
 	token := cache.New(tokenunion.New(tokens...), false, tokenCacheTime, 0)
 
-	verify := x509request.DefaultVerifyOptions()
-	verify.Roots = config.ClientCAs
 	known := group.NewAuthenticatedGroupAdder(union.New(
-		x509request.NewDynamic(x509request.StaticVerifierFn(verify), x509request.CommonNameUserConversion),
+		x509request.NewDynamic(config.ClientCAs, x509request.UserConversionFunc(userOfCertificate)),
 		bearertoken.New(token),
 		websocket.NewProtocolAuthenticator(token),
 	))

@@ -27,22 +27,34 @@ func (t *Tokens) Discovery(serverURL string) (map[string]http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the issuer's configuration: %w", err)
 	}
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{
-		Key: &t.key.PublicKey, KeyID: t.keyID, Algorithm: string(jose.ES256), Use: "sig",
-	}}})
-	if err != nil {
-		return nil, fmt.Errorf("encode the issuer's keys: %w", err)
-	}
 	return map[string]http.Handler{
-		DiscoveryPath: document("application/json", configuration),
-		KeysPath:      document("application/jwk-set+json", keys),
+		DiscoveryPath: document("application/json", func() ([]byte, error) { return configuration, nil }),
+		KeysPath:      document("application/jwk-set+json", t.publicKeys),
 	}, nil
 }
 
-func document(contentType string, body []byte) http.Handler {
+// publicKeys are those that tokens can be verified with now.
+func (t *Tokens) publicKeys() ([]byte, error) {
+	var set jose.JSONWebKeySet
+	for _, key := range t.keys.ServiceAccountKeys() {
+		keyID, err := keyIDOf(key)
+		if err != nil {
+			return nil, err
+		}
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: key, KeyID: keyID, Algorithm: string(jose.ES256), Use: "sig"})
+	}
+	return json.Marshal(set)
+}
+
+func document(contentType string, read func() ([]byte, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := read()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", contentType)

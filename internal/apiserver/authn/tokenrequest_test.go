@@ -101,12 +101,14 @@ func TestRequestAuthenticator(t *testing.T) {
 	if err := w.api.Tracker().Add(secret); err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(Config{ClientCAs: bundle.CAPool(), Tokens: w.Tokens, BootstrapSecrets: ClientGetters(w.api), Clock: clock})
+	a, err := New(Config{ClientCAs: func() (x509.VerifyOptions, bool) {
+		return x509.VerifyOptions{Roots: bundle.CAPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
+	}, Tokens: w.Tokens, BootstrapSecrets: ClientGetters(w.api), Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate := func(b *pki.Bundle) *x509.Certificate {
-		certPEM, keyPEM, err := b.Signer().NewClient("jane", []string{"devs"}, time.Hour)
+	certificateOf := func(b *pki.Bundle, user string) *x509.Certificate {
+		certPEM, keyPEM, err := b.Signer().NewClient(user, []string{"devs"}, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,6 +118,7 @@ func TestRequestAuthenticator(t *testing.T) {
 		}
 		return pair.Leaf
 	}
+	certificate := func(b *pki.Bundle) *x509.Certificate { return certificateOf(b, "jane") }
 	cases := []struct {
 		name   string
 		bearer string
@@ -126,6 +129,7 @@ func TestRequestAuthenticator(t *testing.T) {
 		{"nothing", "", nil, "system:anonymous", "system:unauthenticated"},
 		{"certificate", "", certificate(bundle), "jane", "system:authenticated"},
 		{"certificate of another cluster", "", certificate(stranger), "", ""},
+		{"what the API server shows to agents", "", certificateOf(bundle, pki.KubeletClientUser), "", ""},
 		{"service account", w.issue(t, Binding{}), nil, "system:serviceaccount:ns:robot", "system:authenticated"},
 		{"bootstrap token", token.Bootstrap(), nil, "system:bootstrap:" + token.ID, "system:bootstrappers"},
 		{"wrong bootstrap token", token.ID + ".0000000000000000", nil, "", ""},

@@ -32,19 +32,24 @@ const maxTokenLength = 16 << 10
 type Tokens struct {
 	issuer    string
 	audiences authenticator.Audiences
-	key       *ecdsa.PrivateKey
-	keyID     string
-	signer    jose.Signer
+	keys      Keys
 	getters   Getters
 	clock     clock.PassiveClock
 }
 
 var _ authenticator.Token = &Tokens{}
 
+// Keys are those of the tokens, as they are now: ECDSA keys on P-256.
+type Keys interface {
+	// ServiceAccountKey signs.
+	ServiceAccountKey() *ecdsa.PrivateKey
+	// ServiceAccountKeys verify; that of ServiceAccountKey is the first.
+	ServiceAccountKeys() []*ecdsa.PublicKey
+}
+
 // TokensConfig says how tokens are made.
 type TokensConfig struct {
-	// Key signs the tokens; an ECDSA key on P-256.
-	Key *ecdsa.PrivateKey
+	Keys Keys
 	// Issuer is DefaultIssuer unless set.
 	Issuer string
 	// Audiences are those of this API server; the issuer unless set.
@@ -57,7 +62,7 @@ type TokensConfig struct {
 
 // NewTokens checks the configuration and makes Tokens.
 func NewTokens(config TokensConfig) (*Tokens, error) {
-	if config.Key == nil || config.Getters == nil {
+	if config.Keys == nil || config.Getters == nil {
 		return nil, errors.New("service account tokens need a key and a way to read objects")
 	}
 	if config.Issuer == "" {
@@ -69,20 +74,36 @@ func NewTokens(config TokensConfig) (*Tokens, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	keyID, err := keyIDOf(&config.Key.PublicKey)
+	t := &Tokens{issuer: config.Issuer, audiences: config.Audiences, keys: config.Keys, getters: config.Getters, clock: config.Clock}
+	_, err := t.signer()
+	return t, err
+}
+
+// signer signs with the present key.
+func (t *Tokens) signer() (jose.Signer, error) {
+	key := t.keys.ServiceAccountKey()
+	keyID, err := keyIDOf(&key.PublicKey)
 	if err != nil {
 		return nil, err
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{
-		Key: config.Key, KeyID: keyID, Algorithm: string(jose.ES256),
+		Key: key, KeyID: keyID, Algorithm: string(jose.ES256),
 	}}, nil)
 	if err != nil {
 		return nil, fmt.Errorf("make a signer of service account tokens: %w", err)
 	}
-	return &Tokens{
-		issuer: config.Issuer, audiences: config.Audiences, key: config.Key, keyID: keyID,
-		signer: signer, getters: config.Getters, clock: config.Clock,
-	}, nil
+	return signer, nil
+}
+
+// verify reads the claims of a token if one of the keys signed it.
+func (t *Tokens) verify(token *jwt.JSONWebToken) (c claims, err error) {
+	for _, key := range t.keys.ServiceAccountKeys() {
+		c = claims{}
+		if err = token.Claims(key, &c); err == nil {
+			return c, nil
+		}
+	}
+	return claims{}, fmt.Errorf("verify service account token: %w", err)
 }
 
 // Audiences are those of this API server.
@@ -101,8 +122,12 @@ func (t *Tokens) Generate(account *corev1.ServiceAccount, bound Binding, audienc
 	if len(audiences) == 0 {
 		audiences = t.audiences
 	}
+	signer, err := t.signer()
+	if err != nil {
+		return Issued{}, err
+	}
 	c := newClaims(t.issuer, uuid.NewString(), account, bound, audiences, t.clock.Now(), ttl)
-	token, err := jwt.Signed(t.signer).Claims(c).Serialize()
+	token, err := jwt.Signed(signer).Claims(c).Serialize()
 	if err != nil {
 		return Issued{}, fmt.Errorf("sign a token for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
@@ -123,9 +148,8 @@ func (t *Tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 	if err := parsed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Issuer != t.issuer {
 		return nil, false, nil //nolint:nilerr // not a token of this issuer
 	}
-	c = claims{}
-	if err := parsed.Claims(&t.key.PublicKey, &c); err != nil {
-		return nil, false, fmt.Errorf("verify service account token: %w", err)
+	if c, err = t.verify(parsed); err != nil {
+		return nil, false, err
 	}
 	now := t.clock.Now()
 	if err := c.check(t.issuer, now); err != nil {

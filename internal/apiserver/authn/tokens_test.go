@@ -42,6 +42,17 @@ type world struct {
 	secret  *corev1.Secret
 }
 
+// oneKey signs tokens; the old ones verify, too.
+type oneKey struct {
+	key *ecdsa.PrivateKey
+	old []*ecdsa.PublicKey
+}
+
+func (k *oneKey) ServiceAccountKey() *ecdsa.PrivateKey { return k.key }
+func (k *oneKey) ServiceAccountKeys() []*ecdsa.PublicKey {
+	return append([]*ecdsa.PublicKey{&k.key.PublicKey}, k.old...)
+}
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -57,7 +68,7 @@ func newWorld(t *testing.T) *world {
 		secret: &corev1.Secret{ObjectMeta: meta("ns", "secret", "secret-uid")},
 	}
 	w.api = fake.NewClientset(w.account, w.pod, w.node, w.secret)
-	w.Tokens, err = NewTokens(TokensConfig{Key: key, Getters: ClientGetters(w.api), Clock: w.clock})
+	w.Tokens, err = NewTokens(TokensConfig{Keys: &oneKey{key: key}, Getters: ClientGetters(w.api), Clock: w.clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/node/usage"
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // collector asks agents.
-type collector struct{ client *http.Client }
+type collector struct{ agents *nodecall.Caller }
 
 // summaries asks the agents of the nodes, all together. Nodes that do not answer are missing in the result.
 func (c *collector) summaries(ctx context.Context, nodes []*corev1.Node) map[string]*usage.Summary {
@@ -33,14 +33,14 @@ func (c *collector) summaries(ctx context.Context, nodes []*corev1.Node) map[str
 	out := make(map[string]*usage.Summary, len(nodes))
 	slots := make(chan struct{}, agentsAtOnce)
 	for _, n := range nodes {
-		address := node.AgentAddress(n)
-		if address == "" {
+		location, ok := c.agents.URL(n, usage.Path, nil)
+		if !ok {
 			continue // simulated
 		}
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			s, err := c.ask(ctx, address)
+			s, err := c.ask(ctx, location.String())
 			if err != nil {
 				klog.FromContext(ctx).V(2).Info("A node does not say what it uses", "node", n.Name, "err", err)
 				return
@@ -54,24 +54,29 @@ func (c *collector) summaries(ctx context.Context, nodes []*corev1.Node) map[str
 	return out
 }
 
-func (c *collector) ask(ctx context.Context, address string) (*usage.Summary, error) {
+// client never goes where an agent sends it on to.
+func (c *collector) client() *http.Client {
+	return &http.Client{Transport: c.agents.Transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+func (c *collector) ask(ctx context.Context, location string) (*usage.Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, agentPatience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+usage.Path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, location, nil)
 	if err != nil {
-		return nil, fmt.Errorf("make a request to the agent at %s: %w", address, err)
+		return nil, fmt.Errorf("make a request to %s: %w", location, err)
 	}
-	response, err := c.client.Do(request)
+	response, err := c.client().Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the agent at %s: %w", address, err)
+		return nil, fmt.Errorf("ask %s: %w", location, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the agent at %s answers %s", address, response.Status)
+		return nil, fmt.Errorf("%s answers %s", location, response.Status)
 	}
 	out := &usage.Summary{}
 	if err := json.NewDecoder(io.LimitReader(response.Body, maxSummary)).Decode(out); err != nil {
-		return nil, fmt.Errorf("read the answer of the agent at %s: %w", address, err)
+		return nil, fmt.Errorf("read the answer of %s: %w", location, err)
 	}
 	return out, nil
 }

@@ -2,26 +2,23 @@ package metricsapi
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/node/usage"
 )
 
@@ -31,12 +28,9 @@ type Reader interface {
 	Pods(ctx context.Context, namespace string, selector labels.Selector) ([]*corev1.Pod, error)
 }
 
-// Install serves the group. Identity is what agents know the API server by.
-func Install(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, identity *tls.Config) {
-	transport := utilnet.SetTransportDefaults(&http.Transport{
-		TLSClientConfig: identity.Clone(), DialContext: (&net.Dialer{Timeout: agentPatience}).DialContext, IdleConnTimeout: 90 * time.Second,
-	})
-	h := &handler{reader: clientReader{client}, summaries: (&collector{client: &http.Client{Transport: transport}}).summaries}
+// Install serves the group.
+func Install(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, agents *nodecall.Caller) {
+	h := &handler{reader: clientReader{client}, summaries: (&collector{agents: agents}).summaries}
 	group := metricsv1beta1.SchemeGroupVersion
 	prefix := "/apis/" + group.Group
 	version := metav1.GroupVersionForDiscovery{GroupVersion: group.String(), Version: group.Version}

@@ -2,10 +2,12 @@ package metricsapi
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/node/usage"
 )
 
@@ -195,8 +198,11 @@ func TestCollect(t *testing.T) {
 		_, _ = fmt.Sscan(port, &n.Status.DaemonEndpoints.KubeletEndpoint.Port)
 		return n
 	}
-	c := &collector{client: agent.Client()}
-	got := c.summaries(t.Context(), []*corev1.Node{named("a", address, port), named("simulated", address, "0"), named("dead", address, "1")})
+	nodes := []*corev1.Node{named("a", address, port), named("simulated", address, "0"), named("dead", address, "1")}
+	c := &collector{agents: nodecall.New(&tls.Config{InsecureSkipVerify: true}, func(_ context.Context, name string) (*corev1.Node, error) {
+		return nodes[slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == name })], nil
+	})}
+	got := c.summaries(t.Context(), nodes)
 	if len(got) != 1 || got["a"] == nil || got["a"].Node.CPU.UsageNanoCores != 5 {
 		t.Errorf("got %+v, want what a says", got)
 	}

@@ -29,7 +29,7 @@ type start func(context.Context) error
 func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
 	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}]
-	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.NodeClientTLS)
+	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.Agents)
 	for name, sub := range map[string]rest.Storage{
 		"binding":     pod.NewBindingREST(pods.Store),
 		"eviction":    pod.NewEvictionREST(pods.Store, pods.StatusStore, budgets.Store, budgets.StatusStore),

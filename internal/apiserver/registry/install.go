@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 
@@ -15,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
@@ -25,13 +25,13 @@ type Dependencies struct {
 	Codecs         serializer.CodecFactory
 	ParameterCodec runtime.ParameterCodec
 	Storage        generic.RESTOptionsGetter
-	// NodeClientTLS is how the server identifies itself to the agents.
-	NodeClientTLS *tls.Config
-	ServiceCIDR   *net.IPNet
-	Tokens        authenticator.Token
-	Audiences     authenticator.Audiences
-	Authorizer    authorizer.Authorizer
-	Rules         authorizer.RuleResolver
+	// Agents is the way to the agents of nodes.
+	Agents      *nodecall.Caller
+	ServiceCIDR *net.IPNet
+	Tokens      authenticator.Token
+	Audiences   authenticator.Audiences
+	Authorizer  authorizer.Authorizer
+	Rules       authorizer.RuleResolver
 	// ServiceAccountTokens makes the token subresource of service accounts.
 	ServiceAccountTokens rest.Storage
 	// Client reaches the server itself.

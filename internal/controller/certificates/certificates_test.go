@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -88,6 +89,56 @@ func node(name string, addresses ...string) *corev1.Node {
 	return n
 }
 
+// control has the names and networks of a control plane.
+var control = Control{
+	Names: []string{"kubernetes.default.svc", "kubernetes", "localhost", "control", "api.example.com"}, IPs: []net.IP{{10, 0, 0, 254}, {10, 96, 0, 1}},
+	Networks: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("10.244.0.0/16")},
+}
+
+// A node reports what it likes. Only what can be its own, and is nobody else's, is certified.
+func TestServingNames(t *testing.T) {
+	const fine = ""
+	for _, c := range []struct {
+		san, node, says string
+	}{
+		{"n1", "n1", fine}, {"n1.example.com", "n1", fine}, {"10.0.0.1", "n1", fine}, {"fd00::1", "n1", fine}, {"192.168.7.7", "n1", fine},
+		{"control", "control", fine}, // a node on the machine of the control plane
+		{"control", "n1", "API server"}, {"api.example.com", "n1", "API server"}, {"10.0.0.254", "n1", "API server"}, {"::ffff:10.0.0.254", "n1", "API server"},
+		{"kubernetes", "n1", "API server"}, {"kubernetes", "kubernetes", "API server"}, {"kubernetes.default.svc", "n1", "API server"},
+		{"kubernetes.default", "n1", "API server"}, {"kubernetes.example.com", "n1", "API server"},
+		{"web.default.svc", "n1", "Services"}, {"web.default.svc.cluster.local", "n1", "Services"}, {"web.ns.svc.corp.example", "n1", "Services"}, {"cluster.local", "n1", "Services"},
+		{"localhost", "n1", "another machine"}, {"localhost", "localhost", "another machine"}, {"a.localhost", "n1", "another machine"},
+		{"127.0.0.1", "n1", "another machine"}, {"127.9.9.9", "n1", "another machine"}, {"::1", "n1", "another machine"}, {"::ffff:127.0.0.1", "n1", "another machine"},
+		{"0.0.0.0", "n1", "no machine's"}, {"::", "n1", "no machine's"}, {"224.0.0.1", "n1", "no machine's"}, {"255.255.255.255", "n1", "no machine's"},
+		{"10.96.0.1", "n1", "API server"}, {"10.96.7.7", "n1", "10.96.0.0/16"}, {"10.244.3.4", "n1", "10.244.0.0/16"}, {"::ffff:10.244.3.4", "n1", "10.244.0.0/16"},
+		{"n2", "n1", "node n2"}, {"10.0.0.2", "n1", "node n2"}, {"n2.example.com", "n1", "node n2"},
+	} {
+		request := x509.CertificateRequest{Subject: nodeSubject(c.node)}
+		san := c.san
+		if ip := net.ParseIP(c.san); ip != nil {
+			request.IPAddresses, san = []net.IP{ip}, ip.String()
+		} else {
+			request.DNSNames = []string{c.san}
+		}
+		csr := newCSR(t, serving, request)
+		csr.Spec.Username = "system:node:" + c.node
+		// The node reports everything.
+		facts := Facts{Node: node(c.node, c.san), Control: control, Holders: map[string]string{}}
+		for _, n2s := range []string{"n2", "n2.example.com", "10.0.0.2"} {
+			facts.Holders[n2s] = "n2"
+		}
+		got, err := decide(csr, fixed(facts), now)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case c.says == fine && got.Action != Approve:
+			t.Errorf("node %s, %s: %s (%s), want it approved", c.node, san, got.Action, got.Message)
+		case c.says != fine && (got.Action != Fail || got.Reason != "NotTheNodes" || !strings.Contains(got.Message, c.says) || !strings.Contains(got.Message, san)):
+			t.Errorf("node %s, %s: %s %s (%s), want it to fail with %q", c.node, san, got.Action, got.Reason, got.Message, c.says)
+		}
+	}
+}
+
 func fixed(f Facts) func(*request) (Facts, error) {
 	return func(*request) (Facts, error) { return f, nil }
 }
@@ -112,6 +163,9 @@ func TestDecide(t *testing.T) {
 	}{
 		{"joining node", kubelet, goodClient, nil, Facts{MayRequest: true}, Approve, "AutoApproved"},
 		{"joining node without permission", kubelet, goodClient, nil, Facts{}, Wait, "RequesterMayNot"},
+		{"the API server itself, approved", person, func() x509.CertificateRequest {
+			return x509.CertificateRequest{Subject: pkix.Name{CommonName: "kube-apiserver-kubelet-client"}}
+		}, approve, Facts{}, Fail, "SignerValidationFailure"},
 		{"approved node", kubelet, goodClient, approve, Facts{}, Sign, "Approved"},
 		{"serving, all its own", serving, goodServing, nil, Facts{Node: node("n1", "10.0.0.1", "FD00:0::1")}, Approve, "AutoApproved"},
 		{"serving, node not there yet", serving, goodServing, nil, Facts{}, Wait, "NodeReportsOtherAddresses"},
@@ -193,6 +247,11 @@ func TestHostileRequests(t *testing.T) {
 		{"no usages", kubelet, goodClient(), func(s *spec) { s.Usages = nil }, "does not fit the signer"},
 		{"URI as a name", kubelet, x509.CertificateRequest{Subject: nodeSubject("n1"), URIs: []*url.URL{evil}}, nil, "URIs are not allowed"},
 		{"mail address as a name", kubelet, x509.CertificateRequest{Subject: nodeSubject("n1"), EmailAddresses: []string{"a@b"}}, nil, "not allowed"},
+		{"any name of a domain", serving, x509.CertificateRequest{Subject: nodeSubject("n1"), DNSNames: []string{"*.example.com"}}, nil, "not a DNS name"},
+		{"any name", serving, x509.CertificateRequest{Subject: nodeSubject("n1"), DNSNames: []string{"*"}}, nil, "not a DNS name"},
+		{"name in another form", serving, x509.CertificateRequest{Subject: nodeSubject("n1"), DNSNames: []string{"Kubernetes.Default.Svc"}}, nil, "not a DNS name"},
+		{"name with a dot behind", serving, x509.CertificateRequest{Subject: nodeSubject("n1"), DNSNames: []string{"kubernetes."}}, nil, "not a DNS name"},
+		{"address as a name", serving, x509.CertificateRequest{Subject: nodeSubject("n1"), DNSNames: []string{"10.96.0.1"}}, nil, "not a DNS name"},
 		{"garbage", kubelet, goodClient(), func(s *spec) { s.Request = []byte("garbage") }, "no PEM block"},
 		{"certificate instead of a request", kubelet, goodClient(), func(s *spec) {
 			s.Request = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})

@@ -39,7 +39,10 @@ type Signer interface {
 type Config struct {
 	// Client writes requests and asks for permissions.
 	Client kubernetes.Interface
-	Signer Signer
+	// Signer issues client certificates, NodeSigner the serving certificates of nodes.
+	Signer, NodeSigner Signer
+	// Control says what is the control plane's, now.
+	Control func() Control
 	// Duration is how long certificates are good for at most; a year unless set.
 	Duration time.Duration
 	// Clock is the real clock unless set.
@@ -48,8 +51,11 @@ type Config struct {
 
 // Add lets a manager run the controller.
 func Add(mgr manager.Manager, cfg Config) error {
-	if cfg.Client == nil || cfg.Signer == nil {
-		return errors.New("add the certificates controller: it needs a client and a signer")
+	if cfg.Client == nil || cfg.Signer == nil || cfg.NodeSigner == nil || cfg.Control == nil {
+		return errors.New("add the certificates controller: it needs a client, signers, and what is the control plane's")
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.Node{}, addressIndex, namesOf); err != nil {
+		return fmt.Errorf("index nodes by their addresses: %w", err)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -57,7 +63,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if cfg.Duration == 0 {
 		cfg.Duration = maxTTL
 	}
-	r := &reconciler{reader: mgr.GetClient(), client: cfg.Client, signer: cfg.Signer, duration: cfg.Duration, clock: cfg.Clock}
+	r := &reconciler{Config: cfg, reader: mgr.GetClient()}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("certificates").
 		For(&certificatesv1.CertificateSigningRequest{}).
@@ -70,11 +76,21 @@ func Add(mgr manager.Manager, cfg Config) error {
 }
 
 type reconciler struct {
-	reader   client.Reader
-	client   kubernetes.Interface
-	signer   Signer
-	duration time.Duration
-	clock    clock.PassiveClock
+	Config
+	reader client.Reader
+}
+
+// addressIndex finds nodes by their names and the addresses that they report.
+const addressIndex = "everynode.nodeAddress"
+
+func namesOf(object client.Object) []string {
+	out := []string{object.GetName()}
+	if node, ok := object.(*corev1.Node); ok {
+		for _, address := range node.Status.Addresses {
+			out = append(out, canonical(address.Address))
+		}
+	}
+	return out
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -85,7 +101,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	}
 	csr := cached.DeepCopy()
 	for range maxSteps {
-		decision, err := decide(csr, func(request *request) (Facts, error) { return r.facts(ctx, csr, request) }, r.clock.Now())
+		decision, err := decide(csr, func(request *request) (Facts, error) { return r.facts(ctx, csr, request) }, r.Clock.Now())
 		if err != nil {
 			return ctrl.Result{}, fmt.Errorf("decide on certificate request %s: %w", csr.Name, err)
 		}
@@ -109,13 +125,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 
 // facts asks for what decides on an approval.
 func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request *request) (Facts, error) {
-	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		var node corev1.Node
-		err := r.reader.Get(ctx, client.ObjectKey{Name: request.nodeName()}, &node)
-		if apierrors.IsNotFound(err) {
-			return Facts{}, nil
-		}
-		return Facts{Node: &node}, err
+	if isServing(csr.Spec) {
+		return r.servingFacts(ctx, request)
 	}
 	subresource := "nodeclient"
 	if csr.Spec.Username == request.template.CommonName {
@@ -123,6 +134,29 @@ func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateS
 	}
 	may, err := r.may(ctx, csr, subresource)
 	return Facts{MayRequest: may}, err
+}
+
+// servingFacts looks whose the names and addresses are.
+func (r *reconciler) servingFacts(ctx context.Context, request *request) (Facts, error) {
+	facts := Facts{Control: r.Control(), Holders: map[string]string{}}
+	for _, san := range request.sans {
+		var nodes corev1.NodeList
+		if err := r.reader.List(ctx, &nodes, client.MatchingFields{addressIndex: san}); err != nil {
+			return Facts{}, fmt.Errorf("look for nodes that report %s: %w", san, err)
+		}
+		for _, other := range nodes.Items {
+			if other.Name != request.nodeName() {
+				facts.Holders[san] = other.Name
+			}
+		}
+	}
+	var node corev1.Node
+	err := r.reader.Get(ctx, client.ObjectKey{Name: request.nodeName()}, &node)
+	if apierrors.IsNotFound(err) {
+		return facts, nil
+	}
+	facts.Node = &node
+	return facts, err
 }
 
 // may asks whether the requester may create the virtual subresource that stands
@@ -138,7 +172,7 @@ func (r *reconciler) may(ctx context.Context, csr *certificatesv1.CertificateSig
 	for key, value := range csr.Spec.Extra {
 		review.Spec.Extra[key] = authorizationv1.ExtraValue(value)
 	}
-	answer, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	answer, err := r.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("ask whether %s may: %w", csr.Spec.Username, err)
 	}
@@ -147,15 +181,19 @@ func (r *reconciler) may(ctx context.Context, csr *certificatesv1.CertificateSig
 
 // apply does what was decided and returns the request as it is then, nil if it is gone.
 func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, d Decision) (*certificatesv1.CertificateSigningRequest, error) {
-	requests := r.client.CertificatesV1().CertificateSigningRequests()
+	requests := r.Client.CertificatesV1().CertificateSigningRequests()
 	switch d.Action {
 	case Approve:
 		r.addCondition(csr, certificatesv1.CertificateApproved, d)
 		return requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
 	case Sign:
 		template := d.request.template
-		template.TTL = min(template.TTL, r.duration)
-		certificate, err := r.signer.Sign(d.request.publicKey, template)
+		template.TTL = min(template.TTL, r.Duration)
+		signer := r.Signer
+		if isServing(csr.Spec) {
+			signer = r.NodeSigner
+		}
+		certificate, err := signer.Sign(d.request.publicKey, template)
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +209,7 @@ func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateS
 }
 
 func (r *reconciler) addCondition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, d Decision) {
-	now := metav1.NewTime(r.clock.Now())
+	now := metav1.NewTime(r.Clock.Now())
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: d.Reason, Message: d.Message,
 		LastUpdateTime: now, LastTransitionTime: now,

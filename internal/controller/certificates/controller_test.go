@@ -8,6 +8,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,7 +38,8 @@ func newStage(t *testing.T, allowed bool, objects ...runtime.Object) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cached := crfake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithRuntimeObjects(objects...).Build()
+	cached := crfake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithRuntimeObjects(objects...).
+		WithIndex(&corev1.Node{}, addressIndex, namesOf).Build()
 	s := &stage{api: fake.NewClientset(objects...), bundle: bundle}
 	s.api.PrependReactor("create", "subjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
@@ -45,7 +47,9 @@ func newStage(t *testing.T, allowed bool, objects ...runtime.Object) *stage {
 		review.Status.Allowed = allowed
 		return true, review, nil
 	})
-	s.reconciler = &reconciler{reader: cached, client: s.api, signer: bundle.Signer(), duration: maxTTL, clock: c}
+	s.reconciler = &reconciler{reader: cached, Config: Config{
+		Client: s.api, Signer: bundle.Signer(), NodeSigner: bundle.NodeSigner(), Duration: maxTTL, Clock: c, Control: func() Control { return control },
+	}}
 	return s
 }
 
@@ -119,5 +123,32 @@ func TestBadRequestFailsAndOldOneGoes(t *testing.T) {
 	old.CreationTimestamp = metav1.NewTime(now.Add(-25 * time.Hour))
 	if got, _ := newStage(t, true, old).reconcile(t); got != nil {
 		t.Errorf("a request of yesterday is still there: %v", got.Status)
+	}
+}
+
+// The serving certificate is of the nodes' authority, which nobody takes the API server for, and of the node alone.
+func TestServingCertificateIsOfTheNodesAuthority(t *testing.T) {
+	s := newStage(t, false, newCSR(t, serving, goodServing()), node("n1", "10.0.0.1", "fd00::1"))
+	got, _ := s.reconcile(t)
+	block, _ := pem.Decode(got.Status.Certificate)
+	if block == nil {
+		t.Fatalf("not signed: %v", got.Status.Conditions)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: s.bundle.CAPool(), CurrentTime: now}); err == nil {
+		t.Error("who trusts the cluster's CA trusts a node's serving certificate")
+	}
+	if err := cert.CheckSignatureFrom(s.bundle.NodeSigner().Authority()); err != nil {
+		t.Error(err)
+	}
+	// n2 reports an address of n1, so neither may have it.
+	for _, other := range []*corev1.Node{node("n2", "10.0.0.1"), node("n2", "FD00:0::1"), node("n2", "n1")} {
+		s = newStage(t, false, newCSR(t, serving, goodServing()), node("n1", "10.0.0.1", "fd00::1"), other)
+		if got, _ = s.reconcile(t); !has(got, certificatesv1.CertificateFailed) {
+			t.Errorf("with %v: %v", other.Status.Addresses, got.Status.Conditions)
+		}
 	}
 }

@@ -51,6 +51,11 @@ type Facts struct {
 	MayRequest bool
 	// Node is the node that a serving certificate is for, nil if there is none yet.
 	Node *corev1.Node
+	// Holders names, for each name and address that a serving certificate is to be for,
+	// another node that is or reports the same.
+	Holders map[string]string
+	// Control is what belongs to the control plane.
+	Control Control
 }
 
 // signers are those whose requests this controller answers.
@@ -105,6 +110,9 @@ func decideApproval(csr *certificatesv1.CertificateSigningRequest, r *request, f
 		}
 		return Decision{Action: Approve, Reason: "AutoApproved",
 			Message: fmt.Sprintf("%s may have a client certificate for node %s", csr.Spec.Username, r.nodeName())}
+	}
+	if why := notTheNodes(r, facts); why != "" {
+		return Decision{Action: Fail, Reason: "NotTheNodes", Message: "a serving certificate is only for the names and addresses of its node: " + why}
 	}
 	missing := unreported(r, facts.Node)
 	if len(missing) == 0 {

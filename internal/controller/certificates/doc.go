@@ -3,9 +3,12 @@
 //	kubernetes.io/kube-apiserver-client-kubelet  a node's client certificate: approved when the requester may
 //	                                             (nodes with a join token; a node for itself), then signed
 //	kubernetes.io/kubelet-serving                a node's serving certificate: approved when the node itself asks
-//	                                             and every name and address is one that its Node object reports
+//	                                             and every name and address is one that its Node object reports,
+//	                                             is not the control plane's, and no other node is or reports it
 //	kubernetes.io/kube-apiserver-client          a person's or program's client certificate: signed only after
 //	                                             somebody has approved it
+//
+// Serving certificates are signed by an authority of their own, that of nodes.
 //
 // Requests for other signers are left to others. A request that can never be
 // signed gets the condition Failed, with the reason. Old requests are removed: an

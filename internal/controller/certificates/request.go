@@ -9,11 +9,13 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -59,6 +61,12 @@ func parse(spec certificatesv1.CertificateSigningRequestSpec) (*request, error) 
 		},
 	}
 	r.sans = slices.Clone(x509Request.DNSNames)
+	for _, name := range r.sans {
+		// Not a wildcard, and in one form only, so that names can be compared.
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || net.ParseIP(name) != nil {
+			return nil, fmt.Errorf("%q is not a DNS name that certificates are issued for", name)
+		}
+	}
 	for _, ip := range x509Request.IPAddresses {
 		r.sans = append(r.sans, ip.String())
 	}
@@ -114,6 +122,9 @@ func (r *request) check(spec certificatesv1.CertificateSigningRequestSpec) error
 	case certificatesv1.KubeAPIServerClientSignerName:
 		if slices.Contains(r.template.Organizations, mastersGroup) {
 			return fmt.Errorf("certificates for group %s are not issued", mastersGroup)
+		}
+		if r.template.CommonName == pki.KubeletClientUser {
+			return fmt.Errorf("certificates for %s, the API server itself, are not issued", pki.KubeletClientUser)
 		}
 		if r.template.CommonName == "" {
 			return errors.New("the subject has no common name")

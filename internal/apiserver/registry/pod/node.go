@@ -2,10 +2,8 @@ package pod
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -17,30 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericrest "k8s.io/apiserver/pkg/registry/generic/rest"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 )
 
 // NodeAccess reaches the agent on a pod's node for logs, exec, attach and
 // port-forward.
 type NodeAccess struct {
 	pods, nodes *genericregistry.Store
-	transport   *http.Transport
+	agents      *nodecall.Caller
 }
 
-// NewNodeAccess uses the given stores to find the node and the TLS identity to
-// call its agent.
-func NewNodeAccess(pods, nodes *genericregistry.Store, identity *tls.Config) *NodeAccess {
-	transport := utilnet.SetTransportDefaults(&http.Transport{
-		TLSClientConfig: identity.Clone(), DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-	})
-	return &NodeAccess{pods: pods, nodes: nodes, transport: transport}
+// NewNodeAccess uses the given stores to find the node, and calls its agent.
+func NewNodeAccess(pods, nodes *genericregistry.Store, agents *nodecall.Caller) *NodeAccess {
+	return &NodeAccess{pods: pods, nodes: nodes, agents: agents}
 }
 
 // pod returns the pod with the name if it has a node.
@@ -58,11 +51,11 @@ func (a *NodeAccess) agentURL(ctx context.Context, nodeName, path string, query 
 	if err != nil {
 		return nil, err
 	}
-	host := node.AgentAddress(obj.(*corev1.Node))
-	if host == "" {
+	location, ok := a.agents.URL(obj.(*corev1.Node), path, query)
+	if !ok {
 		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent of node %s cannot be called: the node reports no address and port for it (simulated nodes have no logs and no exec)", nodeName))
 	}
-	return &url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query.Encode()}, nil
+	return location, nil
 }
 
 // container picks the container that a request means, or says that it must be named.
@@ -153,7 +146,7 @@ func (r *LogREST) Get(ctx context.Context, name string, opts runtime.Object) (ru
 		return nil, err
 	}
 	return &genericrest.LocationStreamer{
-		Location: location, Transport: r.access.transport, ContentType: "text/plain", Flush: options.Follow,
+		Location: location, Transport: r.access.agents.Transport(), ContentType: "text/plain", Flush: options.Follow,
 		ResponseChecker: genericrest.NewGenericHttpResponseChecker(corev1.Resource("pods/log"), name), RedirectChecker: genericrest.PreventRedirects,
 	}, nil
 }
@@ -267,7 +260,7 @@ func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.
 	if err != nil {
 		return nil, err
 	}
-	handler := proxy.NewUpgradeAwareHandler(location, r.access.transport, false, true, upgradeErrors{responder})
+	handler := proxy.NewUpgradeAwareHandler(location, r.access.agents.Transport(), false, true, upgradeErrors{responder})
 	return handler, nil
 }
 

@@ -1,0 +1,156 @@
+package nodecall
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/pki"
+)
+
+// fleet is some nodes with agents that say who calls them.
+type fleet struct {
+	bundle *pki.Bundle
+	nodes  map[string]*corev1.Node
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	bundle, err := pki.LoadOrCreate(t.TempDir(), pki.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fleet{bundle: bundle, nodes: map[string]*corev1.Node{}}
+}
+
+func (f *fleet) node(_ context.Context, name string) (*corev1.Node, error) {
+	if n := f.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+}
+
+// add runs an agent with a certificate and lets a node say that it is there.
+func (f *fleet) add(t *testing.T, name string, certificate tls.Certificate) {
+	t.Helper()
+	agent := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s calls %s %s", r.TLS.PeerCertificates[0].Subject.CommonName, name, r.URL.Path)
+	}))
+	agent.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: f.bundle.CAPool()}
+	agent.StartTLS()
+	t.Cleanup(agent.Close)
+	f.point(name, agent.Listener.Addr())
+}
+
+func (f *fleet) point(name string, to net.Addr) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
+	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(to.(*net.TCPAddr).Port)
+	f.nodes[name] = n
+}
+
+func certificate(t *testing.T, signer *pki.Signer, node string, names ...string) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := signer.Sign(&key.PublicKey, pki.Template{CommonName: "system:node:" + node, DNSNames: names, IPs: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(data, pemKey(der))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func pemKey(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+}
+
+func (f *fleet) call(t *testing.T, name string) (string, error) {
+	t.Helper()
+	c := New(f.bundle.NodeClientTLS(), f.node)
+	t.Cleanup(c.Transport().CloseIdleConnections)
+	location, ok := c.URL(f.nodes[name], "/pods", nil)
+	if !ok {
+		t.Fatalf("node %s cannot be called", name)
+	}
+	response, err := (&http.Client{Transport: c.Transport(), Timeout: 10 * time.Second}).Get(location.String())
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+// A node is called by its name, and only its own agent is spoken to, whatever addresses nodes report.
+func TestCall(t *testing.T) {
+	f := newFleet(t)
+	f.add(t, "n1", certificate(t, f.bundle.NodeSigner(), "n1", "n1"))
+	if got, err := f.call(t, "n1"); err != nil || got != "kube-apiserver-kubelet-client calls n1 /pods" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	apiServer, err := tls.LoadX509KeyPair(f.bundle.ServingFiles())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.add(t, "points-at-the-api", apiServer)
+	f.add(t, "old", certificate(t, f.bundle.Signer(), "old", "old"))
+	f.add(t, "thief", certificate(t, f.bundle.NodeSigner(), "thief", "thief", "n1"))
+	thief := f.nodes["thief"]
+	f.nodes["points-at-n1"], f.nodes["n1"].Name = f.nodes["n1"].DeepCopy(), "n1"
+	f.nodes["points-at-n1"].Name = "points-at-n1"
+	for name, says := range map[string]string{
+		"points-at-the-api": `shows the certificate of "kube-apiserver"`,
+		"points-at-n1":      `shows the certificate of "system:node:n1"`,
+		"old":               "not of the nodes' CA",
+	} {
+		if got, err := f.call(t, name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, says)
+		}
+	}
+	f.nodes["n1"].Status = thief.Status
+	if got, err := f.call(t, "n1"); err == nil {
+		t.Errorf("a node that has a certificate for n1's name was taken for n1: %q", got)
+	}
+}
+
+func TestNodesThatCannotBeCalled(t *testing.T) {
+	f := newFleet(t)
+	c := New(f.bundle.NodeClientTLS(), f.node)
+	if u, ok := c.URL(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "simulated"}}, "/pods", nil); ok {
+		t.Errorf("a node without an agent is at %s", u)
+	}
+	if _, err := c.dial(t.Context(), "tcp", "gone:10250"); err == nil || !strings.Contains(err.Error(), "look up node gone") {
+		t.Errorf("error %v", err)
+	}
+	f.nodes["mute"] = &corev1.Node{}
+	if _, err := c.dial(t.Context(), "tcp", "mute:10250"); err == nil || !strings.Contains(err.Error(), "no address") {
+		t.Errorf("error %v", err)
+	}
+}
