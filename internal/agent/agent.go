@@ -195,7 +195,9 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
+	puller := images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk})
 	n.volumes = volumes.New(volumes.Config{
+		Image:   n.imageVolume(puller),
 		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,
 		Env: func(pod *corev1.Pod, c *corev1.Container) ([]env.Var, error) {
 			return environment(ctx, pod, c, podIPsOf(pod))
@@ -208,13 +210,13 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.mirrors = newMirrors(n, a.clk)
 	n.pods = newPods(ctx, parts{
 		runtime: n.runtime, devices: n.devices, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
-		images: images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk}),
+		images: puller,
 		prober: prober{probes.New(probes.Config{
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, Version: a.cfg.Version, Clock: a.clk,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		})},
 		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
-		sysctls: a.cfg.AllowedUnsafeSysctls,
+		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
 	})
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
 	n.folder = a.newFolder(ctx, n.pods)
@@ -275,7 +277,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)
 			return nodestatus.Runtime{Name: info.Name, Version: info.Version,
-				Ready: nodestatus.Condition(info.Ready), NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
+				StrictGroups: info.StrictGroups, Ready: nodestatus.Condition(info.Ready), NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
 		},
 		Images: func(ctx context.Context) ([]corev1.ContainerImage, error) {
 			list, err := cri.ListImages(ctx, services.Images)

@@ -185,7 +185,7 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 	spec.Command, spec.Args = expandAll(c.Command, lookup), expandAll(c.Args, lookup)
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, cri.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath,
-			ReadOnly: m.ReadOnly, Propagation: m.Propagation})
+			Image: m.Image, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly, Propagation: m.Propagation})
 	}
 	return spec, nil
 }

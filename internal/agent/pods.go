@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/staticpods"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // parts is everything that workers act through.
@@ -30,6 +31,8 @@ type parts struct {
 	clock    clock.WithTicker
 	// hostIPs are the node's addresses.
 	hostIPs []string
+	// appArmor says that the kernel enforces AppArmor.
+	appArmor bool
 	// sysctls are the unsafe kernel parameters that pods may set.
 	sysctls []string
 	// pressures are those that the node is under; nil for none.
@@ -289,9 +292,12 @@ func (p *pods) admit(pod *corev1.Pod) *refusal {
 		return p.closed
 	}
 	if p.pressures != nil {
-		if why := eviction.Refuse(pod, staticpods.IsUID(pod.UID), p.pressures(), podworker.QOSClass(pod)); why != "" {
+		if why := eviction.Refuse(pod, staticpods.IsUID(pod.UID), p.pressures(), podfacts.QOS(pod)); why != "" {
 			return &refusal{eviction.Reason, "Pod was rejected: " + why}
 		}
+	}
+	if r := incapable(pod, p.node(), p.appArmor); r != nil {
+		return r
 	}
 	if r := sysctls(pod, p.sysctls); r != nil {
 		return r

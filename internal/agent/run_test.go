@@ -70,6 +70,7 @@ func TestOnContainerd(t *testing.T) {
 		"a container that fails its liveness probe":           s.unhealthy,
 		"a container that takes too much memory":              s.hog,
 		"a host port that is taken":                           s.portTaken,
+		"a pod for another system":                            s.windows,
 		"a sandbox that dies":                                 s.sandboxDies,
 		"a pod that the API forgot":                           s.forgotten,
 		"a pod with a network of its own":                     s.network,

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // cgroups lays out ROOT/kubepods[/QOS]/podUID, in every hierarchy of cgroup v1 or in the one of v2, without systemd.
@@ -40,7 +40,7 @@ func (c cgroups) qosPath(qos corev1.PodQOSClass) string {
 
 // podPath is the pod's cgroup, within each hierarchy.
 func (c cgroups) podPath(pod *corev1.Pod) string {
-	return path.Join(c.qosPath(podworker.QOSClass(pod)), "pod"+string(pod.UID))
+	return path.Join(c.qosPath(podfacts.QOS(pod)), "pod"+string(pod.UID))
 }
 
 // hierarchies are the mount points that pods' cgroups are made in.
@@ -205,42 +205,17 @@ func removeTree(dir string) error {
 	return nil
 }
 
-// totals are a pod's sums, in thousandths of a cpu and in bytes. A limit is 0 unless every container has one.
+// totals are a pod's sums, in thousandths of a cpu and in bytes. A limit of 0 is none.
 type totals struct{ cpuRequest, cpuLimit, memoryLimit int64 }
 
 func podTotals(pod *corev1.Pod) totals {
-	var t totals
-	cpuBound, memoryBound := true, true
-	add := func(c *corev1.Container) totals {
-		limit, memory := c.Resources.Limits.Cpu().MilliValue(), c.Resources.Limits.Memory().Value()
-		cpuBound, memoryBound = cpuBound && limit > 0, memoryBound && memory > 0
-		request := c.Resources.Requests.Cpu().MilliValue()
-		if _, ok := c.Resources.Requests[corev1.ResourceCPU]; !ok {
-			request = limit
-		}
-		return totals{request, limit, memory}
+	requests := podfacts.Requests(pod)
+	t := totals{cpuRequest: requests.Cpu().MilliValue()}
+	if cpu, bounded := podfacts.Limit(pod, corev1.ResourceCPU); bounded {
+		t.cpuLimit = cpu.MilliValue()
 	}
-	for i := range pod.Spec.Containers {
-		c := add(&pod.Spec.Containers[i])
-		t = totals{t.cpuRequest + c.cpuRequest, t.cpuLimit + c.cpuLimit, t.memoryLimit + c.memoryLimit}
-	}
-	var sidecars totals
-	for i := range pod.Spec.InitContainers {
-		spec := &pod.Spec.InitContainers[i]
-		c := add(spec)
-		if spec.RestartPolicy != nil && *spec.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars = totals{sidecars.cpuRequest + c.cpuRequest, sidecars.cpuLimit + c.cpuLimit, sidecars.memoryLimit + c.memoryLimit}
-			t = totals{t.cpuRequest + c.cpuRequest, t.cpuLimit + c.cpuLimit, t.memoryLimit + c.memoryLimit}
-			continue
-		}
-		t = totals{max(t.cpuRequest, sidecars.cpuRequest+c.cpuRequest), max(t.cpuLimit, sidecars.cpuLimit+c.cpuLimit),
-			max(t.memoryLimit, sidecars.memoryLimit+c.memoryLimit)}
-	}
-	if !cpuBound {
-		t.cpuLimit = 0
-	}
-	if !memoryBound {
-		t.memoryLimit = 0
+	if memory, bounded := podfacts.Limit(pod, corev1.ResourceMemory); bounded {
+		t.memoryLimit = memory.Value()
 	}
 	return t
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +126,10 @@ func TestSandboxConfig(t *testing.T) {
 	if len(config.PortMappings) != 1 || config.PortMappings[0].HostPort != 8080 || config.PortMappings[0].ContainerPort != 80 {
 		t.Errorf("port mappings %v, want that of the one host port", config.PortMappings)
 	}
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr("deny.json")}}
+	if hard, err := r.sandboxConfig(pod, 3); err != nil || hard.Linux.SecurityContext.Seccomp.ProfileType != runtimeapi.SecurityProfile_RuntimeDefault {
+		t.Errorf("the sandbox has the profile of the containers: %v, %v", hard.GetLinux().GetSecurityContext().GetSeccomp(), err)
+	}
 	if config.Metadata.Attempt != 3 || config.Hostname != "p" {
 		t.Errorf("attempt %d and host name %s", config.Metadata.Attempt, config.Hostname)
 	}
@@ -137,6 +143,59 @@ func TestSandboxConfig(t *testing.T) {
 	}
 	if len(config.PortMappings) > 0 || config.Hostname != "" {
 		t.Errorf("ports %v and host name %q for a pod on the node's network", config.PortMappings, config.Hostname)
+	}
+}
+
+// The same trouble has the same words, whatever the runtime calls the container this time.
+func TestErrorText(t *testing.T) {
+	id, digest := strings.Repeat("0af9", 16), "sha256:"+strings.Repeat("b", 64)
+	err := grpcstatus.Error(codes.Unknown, `failed to generate container "`+id+`" spec: image `+digest+` of `+id+` is bad`)
+	if got, want := ErrorText(err), `failed to generate container "ID" spec: image `+digest+` of ID is bad`; got != want {
+		t.Errorf("text %q, want %q", got, want)
+	}
+}
+
+// What nobody here can do is refused, not left out.
+func TestSandboxesThatCannotBe(t *testing.T) {
+	for want, change := range map[string]func(*corev1.PodSpec){
+		`runtime class "gvisor"`: func(s *corev1.PodSpec) { s.RuntimeClassName = ptr("gvisor") },
+		`resource claim "gpu"`:   func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
+	} {
+		pod := testPod()
+		change(&pod.Spec)
+		if _, err := testRuntime(t).CreateSandbox(t.Context(), pod, 0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one about the %s", err, want)
+		}
+	}
+}
+
+// The file's first line is what programs know it by.
+func TestHostsFile(t *testing.T) {
+	r, pod := testRuntime(t), testPod()
+	for header, hostNetwork := range map[string]bool{"# Kubernetes-managed hosts file.": false, "# Kubernetes-managed hosts file (host network).": true} {
+		pod.Spec.HostNetwork = hostNetwork
+		path, err := r.writeHosts(pod, []string{"10.0.0.1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if first, _, _ := strings.Cut(string(text), "\n"); err != nil || first != header {
+			t.Errorf("the file begins with %q (%v), want %q", first, err, header)
+		}
+	}
+}
+
+// Which processors are slowed down for their heat is not for containers to see.
+func TestThrottling(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"cpu0/thermal_throttle", "cpu1/cache", "cpu12/thermal_throttle", "cpufreq/thermal_throttle"} {
+		if err := os.MkdirAll(filepath.Join(root, "sys/devices/system/cpu", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{root + "/sys/devices/system/cpu/cpu0/thermal_throttle", root + "/sys/devices/system/cpu/cpu12/thermal_throttle"}
+	if diff := cmp.Diff(want, throttled(root)); diff != "" {
+		t.Errorf("masked paths (-want +got):\n%s", diff)
 	}
 }
 
@@ -240,12 +299,13 @@ func TestResources(t *testing.T) {
 	}{
 		{"nothing", nil, nil, 0, -1000, [5]int64{2, 0, 0, 0, 1000}},
 		{"requests", list("500m", "250Mi"), nil, 0, -1000, [5]int64{512, 0, 0, 0, 750}},
-		{"limits stand in for requests", nil, list("2", "100Mi"), 0, -1000, [5]int64{2048, 200000, 100000, 100 << 20, -997}},
+		{"limits that requests equal", list("2", "100Mi"), list("2", "100Mi"), 0, -1000, [5]int64{2048, 200000, 100000, 100 << 20, -997}},
 		{"a share too small to count", list("100m", "1Ki"), nil, 0, -1000, [5]int64{102, 0, 0, 0, 999}},
 		{"all the memory", list("", "2000Mi"), nil, 0, -1000, [5]int64{2, 0, 0, 0, 3}},
-		{"a tiny limit", nil, list("1m", ""), 0, -1000, [5]int64{2, 1000, 100000, 0, 999}},
-		{"a pod that the node needs", nil, nil, 2000000000, -1000, [5]int64{2, 0, 0, 0, -997}},
-		{"guaranteed, by an agent that may not lower scores", nil, list("1", "1Mi"), 0, 0, [5]int64{1024, 100000, 100000, 1 << 20, 0}},
+		{"a tiny limit", list("1m", ""), list("1m", ""), 0, -1000, [5]int64{2, 1000, 100000, 0, 999}},
+		{"a pod that the node needs", nil, nil, 2_000_001_000, -1000, [5]int64{2, 0, 0, 0, -997}},
+		{"a pod that the cluster needs", nil, nil, 2_000_000_000, -1000, [5]int64{2, 0, 0, 0, 1000}},
+		{"guaranteed, by an agent that may not lower scores", list("1", "1Mi"), list("1", "1Mi"), 0, 0, [5]int64{1024, 100000, 100000, 1 << 20, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -259,6 +319,54 @@ func TestResources(t *testing.T) {
 				t.Errorf("shares, quota, period, memory, score are %v, want %v", have, tt.want)
 			}
 		})
+	}
+}
+
+// A sidecar is not killed before a container that may depend on it, and what the pod asks for as a whole counts for each.
+func TestOOMScores(t *testing.T) {
+	r, pod := testRuntime(t), testPod()
+	asks := func(name, memory string) corev1.Container {
+		return corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}}}
+	}
+	small, large := asks("small", "10Mi"), asks("large", "700Mi")
+	small.RestartPolicy, large.RestartPolicy = ptr(corev1.ContainerRestartPolicyAlways), ptr(corev1.ContainerRestartPolicyAlways)
+	pod.Spec.InitContainers = []corev1.Container{small, large, asks("init", "20Mi")}
+	pod.Spec.Containers = []corev1.Container{asks("a", "500Mi"), asks("b", "200Mi")}
+	scores := func() (out []int64) {
+		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+			for i := range list {
+				out = append(out, r.resources(pod, &list[i]).OomScoreAdj)
+			}
+		}
+		return out
+	}
+	if diff := cmp.Diff([]int64{800, 300, 980, 500, 800}, scores()); diff != "" {
+		t.Errorf("scores (-want +got):\n%s", diff)
+	}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1810Mi")}}
+	if diff := cmp.Diff([]int64{700, 200, 880, 400, 700}, scores()); diff != "" {
+		t.Errorf("scores with 400Mi more for the pod (-want +got):\n%s", diff)
+	}
+}
+
+// What the pod may use as a whole bounds its cgroup, and each container that has no limit of its own.
+func TestPodLevelResources(t *testing.T) {
+	r, pod := testRuntime(t), testPod()
+	own := corev1.Container{Name: "own", Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("10Mi")}}}
+	pod.Spec.Containers = append(pod.Spec.Containers, own)
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
+	if got, want := podTotals(pod), (totals{500, 500, 100 << 20}); got != want {
+		t.Errorf("totals %+v, want %+v", got, want)
+	}
+	if got, want := r.cgroups.podPath(pod), "/everynode/n1/kubepods/podu1"; got != want {
+		t.Errorf("cgroup %s, want the %s of a guaranteed pod", got, want)
+	}
+	for i, want := range []int64{100 << 20, 10 << 20} {
+		got := r.resources(pod, &pod.Spec.Containers[i])
+		if got.MemoryLimitInBytes != want || got.CpuQuota != 50000 {
+			t.Errorf("container %d has a limit of %d bytes and a quota of %d, want %d and 50000", i, got.MemoryLimitInBytes, got.CpuQuota, want)
+		}
 	}
 }
 
@@ -282,6 +390,7 @@ func TestPodCgroup(t *testing.T) {
 	pod := testPod()
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
+	pod.Spec.Containers[0].Resources.Requests = pod.Spec.Containers[0].Resources.Limits
 	if err := r.cgroups.ensurePod(pod); err != nil {
 		t.Fatal(err)
 	}

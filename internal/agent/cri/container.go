@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"time"
 
@@ -22,8 +23,10 @@ const stopMargin = time.Minute
 // Mount is one path of the node seen in a container.
 type Mount struct {
 	ContainerPath, HostPath string
-	ReadOnly                bool
-	Propagation             corev1.MountPropagationMode
+	// Image is the runtime's name of an image to mount instead of HostPath, from ImagePath in it; empty for none.
+	Image, ImagePath string
+	ReadOnly         bool
+	Propagation      corev1.MountPropagationMode
 }
 
 // Device is a device file of the node that a container may use; Permissions are of r, w and m.
@@ -154,8 +157,12 @@ func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 	ownHosts := false
 	for _, m := range spec.Mounts {
 		ownHosts = ownHosts || m.ContainerPath == "/etc/hosts"
-		out = append(out, &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly,
-			Propagation: propagation(m.Propagation)})
+		mount := &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly,
+			Propagation: propagation(m.Propagation)}
+		if m.Image != "" {
+			mount.Image, mount.ImageSubPath = &runtimeapi.ImageSpec{Image: m.Image}, m.ImagePath
+		}
+		out = append(out, mount)
 	}
 	if !ownHosts {
 		path, err := r.writeHosts(spec.Pod, spec.PodIPs)
@@ -249,10 +256,15 @@ func (r *Runtime) removeFiles(st *runtimeapi.ContainerStatus) error {
 
 func notFound(err error) bool { return grpcstatus.Code(err) == codes.NotFound }
 
-// ErrorText is the runtime's own words for an error, without the wrapping of the transport.
+// newID is the ID of a container or sandbox; that of an image has its algorithm before it.
+var newID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
+
+// ErrorText is the runtime's own words for an error, without the wrapping of the transport, and without the ID that every try gets
+// anew: the same trouble has the same words, and is one event that is counted.
 func ErrorText(err error) string {
+	text := err.Error()
 	if s, ok := grpcstatus.FromError(err); ok {
-		return s.Message()
+		text = s.Message()
 	}
-	return err.Error()
+	return newID.ReplaceAllString(text, "${1}ID")
 }

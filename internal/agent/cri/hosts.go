@@ -9,6 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// How the file begins: programs look for these words to tell whether they may change it.
+const (
+	hostsHeader       = "# Kubernetes-managed hosts file.\n"
+	hostsHeaderOnHost = "# Kubernetes-managed hosts file (host network).\n"
+)
+
 // writeHosts writes the pod's /etc/hosts and returns where. A pod on the node's network gets the node's file, with the
 // pod's aliases added. A path of "" means that the pod mounts its own.
 func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
@@ -18,10 +24,10 @@ func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
 		if err != nil && !os.IsNotExist(err) {
 			return "", fmt.Errorf("read the node's hosts file: %w", err)
 		}
-		b.WriteString("# Everynode-managed hosts file (host network).\n")
+		b.WriteString(hostsHeaderOnHost)
 		b.Write(node)
 	} else {
-		b.WriteString("# Everynode-managed hosts file.\n")
+		b.WriteString(hostsHeader)
 		b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 		b.WriteString("fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
 		short := r.cfg.DNS.hostname(pod)

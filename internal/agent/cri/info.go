@@ -25,6 +25,8 @@ type Condition struct {
 type Info struct {
 	Name, Version       string
 	Ready, NetworkReady Condition
+	// StrictGroups says that it can keep the image's groups from a container.
+	StrictGroups bool
 }
 
 // Info asks the runtime how it is.
@@ -37,7 +39,7 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("ask the container runtime how it is: %w", err)
 	}
-	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion}
+	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion, StrictGroups: resp.GetFeatures().GetSupplementalGroupsPolicy()}
 	for _, c := range resp.GetStatus().GetConditions() {
 		cond := Condition{OK: c.Status, Reason: c.Reason, Message: c.Message}
 		switch c.Type {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // How cpu amounts become cgroup values.
@@ -26,7 +26,7 @@ const (
 const (
 	guaranteedOOMScore = -997
 	besteffortOOMScore = 1000
-	systemCritical     = 2_000_000_000 // priorities from here on are of pods that the node needs
+	nodeCritical       = 2_000_001_000 // the priority of the class system-node-critical
 )
 
 func cpuShares(milli int64) int64 {
@@ -39,7 +39,8 @@ func cpuQuota(milli int64) int64 {
 
 // resources turns the container's requests and limits into cgroup values.
 func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
-	request, limit := c.Resources.Requests.Cpu().MilliValue(), c.Resources.Limits.Cpu().MilliValue()
+	cpu := podfacts.ContainerLimit(pod, c, corev1.ResourceCPU)
+	request, limit := c.Resources.Requests.Cpu().MilliValue(), cpu.MilliValue()
 	if _, ok := c.Resources.Requests[corev1.ResourceCPU]; !ok {
 		request = limit
 	}
@@ -50,8 +51,8 @@ func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.Li
 	if limit > 0 {
 		out.CpuPeriod, out.CpuQuota = quotaPeriod, cpuQuota(limit)
 	}
-	if memory := c.Resources.Limits.Memory().Value(); memory > 0 {
-		out.MemoryLimitInBytes = memory
+	if memory := podfacts.ContainerLimit(pod, c, corev1.ResourceMemory); !memory.IsZero() {
+		out.MemoryLimitInBytes = memory.Value()
 		if r.cgroups.unified() {
 			out.Unified = map[string]string{"memory.oom.group": "1"}
 		}
@@ -62,10 +63,10 @@ func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.Li
 // oomScore says how readily the kernel kills the container when the node runs out of memory: the smaller its share of
 // what it asked for, the sooner.
 func (r *Runtime) oomScore(pod *corev1.Pod, c *corev1.Container) int64 {
-	if pod.Spec.Priority != nil && *pod.Spec.Priority >= systemCritical {
+	if pod.Spec.Priority != nil && *pod.Spec.Priority >= nodeCritical {
 		return guaranteedOOMScore
 	}
-	switch podworker.QOSClass(pod) {
+	switch podfacts.QOS(pod) {
 	case corev1.PodQOSGuaranteed:
 		return guaranteedOOMScore
 	case corev1.PodQOSBestEffort:
@@ -74,8 +75,50 @@ func (r *Runtime) oomScore(pod *corev1.Pod, c *corev1.Container) int64 {
 	if r.cfg.MemoryCapacity <= 0 {
 		return besteffortOOMScore - 1
 	}
-	score := besteffortOOMScore - besteffortOOMScore*c.Resources.Requests.Memory().Value()/r.cfg.MemoryCapacity
+	asked := c.Resources.Requests.Memory().Value()
+	if podfacts.IsSidecar(c) {
+		// The others depend on it: it should not be killed before any of them.
+		asked = max(asked, leastMemory(pod.Spec.Containers))
+	}
+	asked += unclaimedMemory(pod)
+	score := besteffortOOMScore - besteffortOOMScore*asked/r.cfg.MemoryCapacity
 	return min(max(score, besteffortOOMScore+guaranteedOOMScore), besteffortOOMScore-1)
+}
+
+// leastMemory is the smallest request for memory of the containers.
+func leastMemory(containers []corev1.Container) int64 {
+	least := int64(-1)
+	for i := range containers {
+		if asked := containers[i].Resources.Requests.Memory().Value(); least < 0 || asked < least {
+			least = asked
+		}
+	}
+	return max(least, 0)
+}
+
+// unclaimedMemory is each container's share of what the pod as a whole asks for beyond what its containers do.
+func unclaimedMemory(pod *corev1.Pod) int64 {
+	if pod.Spec.Resources == nil {
+		return 0
+	}
+	left := pod.Spec.Resources.Requests.Memory().Value()
+	if left == 0 {
+		return 0
+	}
+	count := int64(0)
+	claim := func(c *corev1.Container) {
+		left -= c.Resources.Requests.Memory().Value()
+		count++
+	}
+	for i := range pod.Spec.Containers {
+		claim(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; podfacts.IsSidecar(c) {
+			claim(c)
+		}
+	}
+	return max(left, 0) / max(count, 1)
 }
 
 const capSysResource = 24

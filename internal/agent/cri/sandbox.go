@@ -22,6 +22,9 @@ func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt ui
 	if pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName != "" {
 		return "", fmt.Errorf("pod asks for runtime class %q, and runtime classes are not served", *pod.Spec.RuntimeClassName)
 	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		return "", fmt.Errorf("pod asks for the resource claim %q, and resource claims are not served", pod.Spec.ResourceClaims[0].Name)
+	}
 	config, err := r.sandboxConfig(pod, attempt)
 	if err != nil {
 		return "", err
@@ -53,7 +56,8 @@ func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Po
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				Privileged:       privilegedPod(pod),
 				NamespaceOptions: namespaces(pod),
-				Seccomp:          podSeccomp(pod),
+				// The pod's own profile is for its containers: the sandbox's program may not be able to bear it.
+				Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
 		},
 	}
@@ -82,7 +86,7 @@ func sandboxSecurity(config *runtimeapi.PodSandboxConfig, sc *corev1.PodSecurity
 	if sc.RunAsGroup != nil && sc.RunAsUser != nil {
 		out.RunAsGroup = &runtimeapi.Int64Value{Value: *sc.RunAsGroup}
 	}
-	out.SupplementalGroups = supplementalGroups(sc)
+	out.SupplementalGroups, out.SupplementalGroupsPolicy = supplementalGroups(sc), groupsPolicy(sc)
 	out.SelinuxOptions = selinux(sc.SELinuxOptions)
 }
 

@@ -36,13 +36,13 @@ func securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContainerSecurityCon
 		ReadonlyRootfs:     isTrue(sc.ReadOnlyRootFilesystem),
 		NoNewPrivs:         noNewPrivileges(sc),
 		Capabilities:       capabilities(sc.Capabilities),
-		SupplementalGroups: supplementalGroups(pod),
-		SelinuxOptions:     selinux(first(sc.SELinuxOptions, pod.SELinuxOptions)),
-		Seccomp:            seccomp(first(sc.SeccompProfile, pod.SeccompProfile), isTrue(sc.Privileged)),
-		Apparmor:           apparmor(first(sc.AppArmorProfile, pod.AppArmorProfile), isTrue(sc.Privileged)),
+		SupplementalGroups: supplementalGroups(pod), SupplementalGroupsPolicy: groupsPolicy(pod),
+		SelinuxOptions: selinux(first(sc.SELinuxOptions, pod.SELinuxOptions)),
+		Seccomp:        seccomp(first(sc.SeccompProfile, pod.SeccompProfile), isTrue(sc.Privileged)),
+		Apparmor:       apparmor(first(sc.AppArmorProfile, pod.AppArmorProfile), isTrue(sc.Privileged)),
 	}
 	if sc.ProcMount == nil || *sc.ProcMount == corev1.DefaultProcMount {
-		out.MaskedPaths, out.ReadonlyPaths = maskedPaths, readonlyPaths
+		out.MaskedPaths, out.ReadonlyPaths = slices.Concat(maskedPaths, throttled("/")), readonlyPaths
 	}
 	user := first(sc.RunAsUser, pod.RunAsUser)
 	setUser(out, spec.Image, user)
@@ -53,6 +53,14 @@ func securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContainerSecurityCon
 		return out, checkNonRoot(spec, out, user == nil)
 	}
 	return out, nil
+}
+
+// throttled are the folders, below root, that tell how often each processor was slowed down for its heat: from that a container could
+// guess what others compute.
+func throttled(root string) []string {
+	// The pattern is a good one, and that is the only error.
+	found, _ := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle"))
+	return found
 }
 
 func first[T any](a, b *T) *T {
@@ -119,6 +127,14 @@ func supplementalGroups(sc *corev1.PodSecurityContext) []int64 {
 	return groups
 }
 
+// groupsPolicy says whether the image's groups are added to the pod's.
+func groupsPolicy(sc *corev1.PodSecurityContext) runtimeapi.SupplementalGroupsPolicy {
+	if sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict {
+		return runtimeapi.SupplementalGroupsPolicy_Strict
+	}
+	return runtimeapi.SupplementalGroupsPolicy_Merge
+}
+
 func selinux(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 	if o == nil {
 		return nil
@@ -141,14 +157,6 @@ func seccomp(p *corev1.SeccompProfile, privileged bool) *runtimeapi.SecurityProf
 		}
 	}
 	return unconfined
-}
-
-// podSeccomp is the sandbox's profile: the pod's, else the runtime's default.
-func podSeccomp(pod *corev1.Pod) *runtimeapi.SecurityProfile {
-	if sc := pod.Spec.SecurityContext; sc != nil && sc.SeccompProfile != nil {
-		return seccomp(sc.SeccompProfile, privilegedPod(pod))
-	}
-	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 }
 
 func apparmor(p *corev1.AppArmorProfile, privileged bool) *runtimeapi.SecurityProfile {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
@@ -60,6 +61,8 @@ type Config struct {
 const (
 	maxPulls = 5
 	pullTurn = time.Minute
+	// missingPatience is how long it is looked for pull secrets that are not needed.
+	missingPatience = 2 * time.Second
 )
 
 // Manager makes images present. It is safe for concurrent use.
@@ -105,6 +108,7 @@ func (m *Manager) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1
 	policy := pullPolicy(container)
 	switch {
 	case image != nil && policy != corev1.PullAlways:
+		m.tellMissing(pod, m.missing(ctx, pod))
 		m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulled",
 			fmt.Sprintf("Container image %q already present on machine", container.Image))
 		return *image, nil
@@ -117,10 +121,7 @@ func (m *Manager) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1
 
 func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *corev1.Container, name string) (Image, error) {
 	auths, missing, err := m.credentials(ctx, pod, name)
-	if len(missing) > 0 {
-		m.cfg.Record(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret", fmt.Sprintf(
-			"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
-	}
+	m.tellMissing(pod, missing)
 	if err != nil {
 		return Image{}, m.fail(pod, container, reasonPull, "Failed", fmt.Sprintf("Failed to pull image %q: %v", container.Image, err))
 	}
@@ -146,6 +147,27 @@ func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *c
 		fmt.Sprintf("Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.", container.Image,
 			now.Sub(p.began).Truncate(time.Millisecond), now.Sub(asked).Truncate(time.Millisecond), resp.Image.Size))
 	return describe(resp.Image), nil
+}
+
+// tellMissing tells that pull secrets do not exist, also where the image is there already: the next pull may need them.
+func (m *Manager) tellMissing(pod *corev1.Pod, missing []string) {
+	if len(missing) == 0 {
+		return
+	}
+	m.cfg.Record(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret", fmt.Sprintf(
+		"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
+}
+
+// missing are the pull secrets of the pod that do not exist, as far as that can be told soon: nothing depends on it yet.
+func (m *Manager) missing(ctx context.Context, pod *corev1.Pod) (names []string) {
+	ctx, cancel := context.WithTimeout(ctx, missingPatience)
+	defer cancel()
+	for _, ref := range pod.Spec.ImagePullSecrets {
+		if _, err := m.cfg.Secrets(ctx, pod.Namespace, ref.Name); apierrors.IsNotFound(err) {
+			names = append(names, ref.Name)
+		}
+	}
+	return names
 }
 
 // fail records the event and returns the error for the container's status.

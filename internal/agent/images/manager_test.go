@@ -233,6 +233,10 @@ func TestPullSecrets(t *testing.T) {
 	if want := "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (missing);"; !strings.Contains(f.events[0], want) {
 		t.Errorf("the first event is %q, want %q", f.events[0], want)
 	}
+	before := len(f.events)
+	if _, err := f.ensure(t, "r.io/team/a:1", corev1.PullIfNotPresent, "missing", "s"); err != nil || len(f.events) < before+2 || !strings.Contains(f.events[before], "secrets (missing);") {
+		t.Errorf("with the image there: %v and events %q, want that the missing secret is told too", err, f.events[before:])
+	}
 	f.secrets["bad"] = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "bad"}, Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte("{secret")}}
 	if _, err := f.ensure(t, "r.io/team/a:1", corev1.PullAlways, "bad"); err == nil || strings.Contains(err.Error(), "{secret") {
 		t.Errorf("error %v, want one that does not show the secret's content", err)

@@ -74,6 +74,8 @@ type Runtime struct {
 	Name, Version string
 	// Ready says that it can run containers, NetworkReady that it can connect them.
 	Ready, NetworkReady Condition
+	// StrictGroups says that it can keep the image's groups from a container.
+	StrictGroups bool
 }
 
 // Condition is one condition of a container runtime, with the runtime's own reason and message.

@@ -18,6 +18,20 @@ func (b *statusBuilder) containers(specs []corev1.Container, prev []corev1.Conta
 	return out
 }
 
+// mountStatuses says how the container's volumes are mounted.
+func mountStatuses(spec *corev1.Container) []corev1.VolumeMountStatus {
+	var out []corev1.VolumeMountStatus
+	for _, m := range spec.VolumeMounts {
+		status := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
+		if m.ReadOnly {
+			disabled := corev1.RecursiveReadOnlyDisabled
+			status.RecursiveReadOnly = &disabled
+		}
+		out = append(out, status)
+	}
+	return out
+}
+
 func prevStatus(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
 	for i := range list {
 		if list[i].Name == name {
@@ -37,6 +51,8 @@ func (b *statusBuilder) container(s *corev1.ContainerStatus, spec *corev1.Contai
 		return
 	}
 	s.RestartCount, s.ContainerID = int32(last.Attempt), runtimeScheme+last.ID
+	s.VolumeMounts, s.Resources = mountStatuses(spec), spec.Resources.DeepCopy()
+	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
 	s.ImageID = last.ImageID
 	if last.Image != "" {
 		s.Image = last.Image

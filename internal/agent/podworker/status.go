@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Status returns the status of the pod. Prev is the status that was reported last (at first the API object's); times
@@ -24,7 +26,7 @@ func Status(in Input, prev *corev1.PodStatus, hostIPs []string) corev1.PodStatus
 		EphemeralContainerStatuses: in.Pod.Status.EphemeralContainerStatuses,
 	}
 	if s.QOSClass == "" {
-		s.QOSClass = QOSClass(in.Pod)
+		s.QOSClass = podfacts.QOS(in.Pod)
 	}
 	if s.StartTime == nil {
 		now := seconds(in.Now)
@@ -80,15 +82,14 @@ func (b *statusBuilder) addresses(s *corev1.PodStatus, hostIPs []string) {
 func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	api := b.in.Pod.Status.Conditions
 	out := make([]corev1.PodCondition, 0, max(5, len(api)))
-	rejected := len(s.ContainerStatuses) == 0
-	if !rejected {
+	if rejected := len(s.ContainerStatuses) == 0; !rejected {
 		out = append(out, b.sandboxCondition(s))
 		out = append(out, b.initialized(s))
 		ready := b.containersReady(s, b.in.Pod.Spec.Containers, s.ContainerStatuses)
 		out = append(out, b.podReady(ready), ready)
-		if findCondition(api, corev1.PodScheduled) == nil && b.in.Pod.Spec.NodeName != "" {
-			out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
-		}
+	}
+	if b.in.Pod.Spec.NodeName != "" {
+		out = append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 	}
 	if t := b.in.Memory.terminated; t.Reason != "" && (!ended(s) || s.Reason == t.Reason) {
 		out = append(out, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
@@ -197,31 +198,6 @@ func (b *statusBuilder) podReady(containers corev1.PodCondition) corev1.PodCondi
 		c.Status, c.Reason, c.Message = corev1.ConditionFalse, "ReadinessGatesNotReady", strings.Join(unmet, ", ")
 	}
 	return c
-}
-
-// QOSClass returns the pod's quality-of-service class, by the requests and limits of its containers.
-func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
-	any, guaranteed := false, true
-	for _, list := range [...][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			r := &list[i].Resources
-			for _, name := range [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-				request, limit := r.Requests[name], r.Limits[name]
-				any = any || !request.IsZero() || !limit.IsZero()
-				if limit.IsZero() || (!request.IsZero() && request.Cmp(limit) != 0) {
-					guaranteed = false
-				}
-			}
-		}
-	}
-	switch {
-	case !any:
-		return corev1.PodQOSBestEffort
-	case guaranteed:
-		return corev1.PodQOSGuaranteed
-	default:
-		return corev1.PodQOSBurstable
-	}
 }
 
 // seconds is the time as the API keeps it, so that a status that comes back from there is equal.

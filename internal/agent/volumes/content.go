@@ -51,14 +51,18 @@ func (m *Manager) setUpContent(ctx context.Context, pod *corev1.Pod, volume *cor
 	var err error
 	if volume.Secret != nil || volume.Projected != nil {
 		// Secrets and tokens don't go to the disk.
-		err = mountTmpfs(dir, 0, group)
+		err = mountTmpfs(dir, 0, group, onlyToRead)
 	} else {
 		err = makeDir(dir, group)
 	}
 	if err != nil {
 		return err
 	}
-	return writeFiles(dir, g.content, group, m.cfg.Clock.Now())
+	points := mountPoints(pod, volume.Name)
+	if err := makeMountPoints(dir, points, g.content); err != nil {
+		return err
+	}
+	return writeFiles(dir, g.content, points, group, m.cfg.Clock.Now())
 }
 
 // gathering collects the files of one volume.

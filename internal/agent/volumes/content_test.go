@@ -347,7 +347,7 @@ func TestHalfWritten(t *testing.T) {
 			dir := t.TempDir()
 			prepare(t, dir)
 			for range 2 {
-				if err := writeFiles(dir, content, nil, now); err != nil {
+				if err := writeFiles(dir, content, nil, nil, now); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -360,7 +360,7 @@ func TestHalfWritten(t *testing.T) {
 	}
 	dir := t.TempDir()
 	link(t, "../../etc", dir, "..data")
-	wantError(t, writeFiles(dir, content, nil, now), "link to current files leads to")
+	wantError(t, writeFiles(dir, content, nil, nil, now), "link to current files leads to")
 }
 
 func mkdir(t *testing.T, dir, name string) {
@@ -389,7 +389,7 @@ func TestReadersNeverSeeAMixture(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 	update := func(text string) {
-		if err := writeFiles(dir, files{"a": {data: []byte(text)}, "b": {data: []byte(text)}}, nil, now); err != nil {
+		if err := writeFiles(dir, files{"a": {data: []byte(text)}, "b": {data: []byte(text)}}, nil, nil, now); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // setUpEmptyDir makes the directory once; what containers did to it later stays.
@@ -20,7 +22,7 @@ func (m *Manager) setUpEmptyDir(pod *corev1.Pod, volume *corev1.Volume) error {
 	case medium == corev1.StorageMediumDefault:
 		return makeDir(dir, group)
 	case medium == corev1.StorageMediumMemory:
-		return mountTmpfs(dir, m.memorySize(pod, volume.EmptyDir), group)
+		return mountTmpfs(dir, m.memorySize(pod, volume.EmptyDir), group, asOnDisk)
 	case strings.HasPrefix(string(medium), string(corev1.StorageMediumHugePages)):
 		return mountHugePages(dir, pod, volume.EmptyDir, group)
 	default:
@@ -33,38 +35,13 @@ func (m *Manager) setUpEmptyDir(pod *corev1.Pod, volume *corev1.Volume) error {
 func (m *Manager) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	allocatable := m.cfg.Objects.NodeAllocatable()
 	size := allocatable.Memory().Value()
-	if limit := podMemoryLimit(pod); limit > 0 && (size == 0 || limit < size) {
-		size = limit
+	if limit, bounded := podfacts.Limit(pod, corev1.ResourceMemory); bounded && (size == 0 || limit.Value() < size) {
+		size = limit.Value()
 	}
 	if source.SizeLimit != nil && source.SizeLimit.Value() > 0 && (size == 0 || source.SizeLimit.Value() < size) {
 		size = source.SizeLimit.Value()
 	}
 	return size
-}
-
-// podMemoryLimit adds up the limits of the containers that run together; 0 when one has no limit.
-func podMemoryLimit(pod *corev1.Pod) int64 {
-	var sum int64
-	for i := range pod.Spec.Containers {
-		limit := pod.Spec.Containers[i].Resources.Limits.Memory().Value()
-		if limit == 0 {
-			return 0
-		}
-		sum += limit
-	}
-	for i := range pod.Spec.InitContainers {
-		container := &pod.Spec.InitContainers[i]
-		limit := container.Resources.Limits.Memory().Value()
-		if limit == 0 {
-			return 0
-		}
-		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sum += limit
-			continue
-		}
-		sum = max(sum, limit)
-	}
-	return sum
 }
 
 // makeDir makes a directory that everybody may use, under its name only when it is complete.
@@ -99,13 +76,20 @@ func makeDir(dir string, group *int64) error {
 	return nil
 }
 
+// What programs may do in a file system of the pod's: the same as in a directory on the disk; or, where only the node writes,
+// nothing that only programs of the pod's would have a use for.
+const (
+	asOnDisk   = 0
+	onlyToRead = unix.MS_NOSUID | unix.MS_NODEV
+)
+
 // mountTmpfs mounts a tmpfs of at most size bytes (0: the kernel's default) on dir unless there is one.
-func mountTmpfs(dir string, size int64, group *int64) error {
+func mountTmpfs(dir string, size int64, group *int64, flags uintptr) error {
 	options := groupOptions(group)
 	if size > 0 {
 		options = append(options, "size="+strconv.FormatInt(size, 10))
 	}
-	return mountFS("tmpfs", unix.TMPFS_MAGIC, dir, options)
+	return mountFS("tmpfs", unix.TMPFS_MAGIC, dir, options, flags)
 }
 
 // mountHugePages mounts a hugetlbfs whose pages have the size of the medium, or, when the medium names none, of the only huge
@@ -130,18 +114,19 @@ func mountHugePages(dir string, pod *corev1.Pod, source *corev1.EmptyDirVolumeSo
 	}
 	// The kernel reads 2M where a quantity says 2Mi.
 	options := append(groupOptions(group), "pagesize="+strings.TrimSuffix(size, "i"))
-	return mountFS("hugetlbfs", unix.HUGETLBFS_MAGIC, dir, options)
+	return mountFS("hugetlbfs", unix.HUGETLBFS_MAGIC, dir, options, asOnDisk)
 }
 
+// groupOptions open a file system to everybody as /tmp is: with files that only their owners remove.
 func groupOptions(group *int64) []string {
 	if group == nil {
-		return []string{"mode=0777"}
+		return []string{"mode=01777"}
 	}
-	return []string{"mode=02777", "gid=" + strconv.FormatInt(*group, 10)}
+	return []string{"mode=03777", "gid=" + strconv.FormatInt(*group, 10)}
 }
 
 // mountFS mounts a file system of its own on dir unless dir is one already.
-func mountFS(kind string, magic int64, dir string, options []string) error {
+func mountFS(kind string, magic int64, dir string, options []string, flags uintptr) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make volume directory: %w", err)
 	}
@@ -159,7 +144,7 @@ func mountFS(kind string, magic int64, dir string, options []string) error {
 		}
 		return errors.New("volume directory is a mount of another kind")
 	}
-	if err := unix.Mount(kind, dir, kind, unix.MS_NOSUID|unix.MS_NODEV, strings.Join(options, ",")); err != nil {
+	if err := unix.Mount(kind, dir, kind, flags, strings.Join(options, ",")); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", kind, dir, err)
 	}
 	return nil

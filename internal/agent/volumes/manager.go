@@ -49,6 +49,8 @@ type Config struct {
 	Objects Objects
 	// Drivers mount volumes of storage drivers; nil for none.
 	Drivers Drivers
+	// Image makes the image of an image volume present and returns the runtime's name for it; without it such volumes fail.
+	Image func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error)
 	// Env computes a container's environment for subPathExpr. Without it a subPathExpr is an error.
 	Env func(pod *corev1.Pod, container *corev1.Container) ([]env.Var, error)
 	// RefreshPeriod is the time between two looks at changing content; the default is a minute.
@@ -76,6 +78,8 @@ type Manager struct {
 type podState struct {
 	mu  sync.Mutex
 	pod *corev1.Pod // the newest one set up, nil when none was
+	// images are the runtime's names of the image volumes' images.
+	images map[string]string
 }
 
 // New returns a Manager. It does nothing before its methods are called.
@@ -101,21 +105,18 @@ func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	state.pod = pod
-	return m.setUpLocked(ctx, pod)
-}
-
-func (m *Manager) setUpLocked(ctx context.Context, pod *corev1.Pod) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if err := m.setUpVolume(ctx, pod, volume); err != nil {
+		if err := m.setUpVolume(ctx, state, volume); err != nil {
 			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *corev1.Volume) error {
+	pod := state.pod
 	if err := checkName(volume.Name); err != nil {
 		return err
 	}
@@ -128,11 +129,29 @@ func (m *Manager) setUpVolume(ctx context.Context, pod *corev1.Pod, volume *core
 		return m.cfg.Drivers.SetUp(ctx, pod, volume)
 	case isContent(volume):
 		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
+	case volume.Image != nil && m.cfg.Image != nil:
+		return m.setUpImage(ctx, state, volume)
 	case volume.VolumeSource == corev1.VolumeSource{}:
 		// A volume without a source is an empty directory.
 		return m.setUpEmptyDir(pod, &corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
-	return errors.New("no volume plugin matched")
+	return errors.New("no volume plugin matched: this node has volumes of the kinds hostPath, emptyDir, configMap, secret, downwardAPI, projected, image and csi")
+}
+
+// setUpImage has the image present, once: a container that starts again sees what the others see.
+func (m *Manager) setUpImage(ctx context.Context, state *podState, volume *corev1.Volume) error {
+	if _, ok := state.images[volume.Name]; ok {
+		return nil
+	}
+	ref, err := m.cfg.Image(ctx, state.pod, volume.Image)
+	if err != nil {
+		return err
+	}
+	if state.images == nil {
+		state.images = map[string]string{}
+	}
+	state.images[volume.Name] = ref
+	return nil
 }
 
 // TearDown unmounts and removes everything that the pod has on this node. It may be called for any UID, in any state, again
@@ -144,7 +163,7 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	state := m.state(podUID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	state.pod = nil
+	state.pod, state.images = nil, nil
 	m.tokens.forget(podUID)
 	dir := m.podDir(podUID)
 	if err := unmountBelow(dir); err != nil {
@@ -247,7 +266,7 @@ func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func
 		}
 		if err := setUp(volume); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
-			klog.FromContext(ctx).Error(err, "Volume keeps its old content", "pod", klog.KObj(pod), "volume", volume.Name)
+			klog.FromContext(ctx).Error(err, "Could not bring a volume up to date", "pod", klog.KObj(pod), "volume", volume.Name)
 			if m.cfg.OnRefreshError != nil {
 				m.cfg.OnRefreshError(pod, err)
 			}

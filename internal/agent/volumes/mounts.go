@@ -19,6 +19,8 @@ type Mount struct {
 	ContainerPath string
 	// HostPath is the file or directory of this node to mount there.
 	HostPath string
+	// Image is the runtime's name of the image to mount there instead, from ImagePath in it.
+	Image, ImagePath string
 	// ReadOnly is true when the container or the volume asked for it and for content that the node writes (config maps and the like).
 	ReadOnly bool
 	// Propagation is None when the container doesn't say.
@@ -36,7 +38,7 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 	defer state.mu.Unlock()
 	mounts := make([]Mount, 0, len(container.VolumeMounts))
 	for i := range container.VolumeMounts {
-		mount, err := m.mount(pod, container, i)
+		mount, err := m.mount(pod, container, i, state.images)
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +47,7 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 	return mounts, nil
 }
 
-func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int) (Mount, error) {
+func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int, images map[string]string) (Mount, error) {
 	from := &container.VolumeMounts[index]
 	volume := findVolume(pod, from.Name)
 	if volume == nil {
@@ -68,6 +70,10 @@ func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int)
 	subPath, err := m.subPath(pod, container, from)
 	if err != nil {
 		return Mount{}, err
+	}
+	if volume.Image != nil {
+		mount.HostPath, mount.Image, mount.ImagePath, mount.ReadOnly = "", images[volume.Name], subPath, true
+		return mount, nil
 	}
 	if subPath == "" {
 		return mount, nil

@@ -321,7 +321,10 @@ func TestEmptyDirInMemory(t *testing.T) {
 			if stat.Type != unix.TMPFS_MAGIC || int64(stat.Blocks)*stat.Bsize != test.want {
 				t.Errorf("type %x of %d bytes, want a tmpfs of %d", stat.Type, int64(stat.Blocks)*stat.Bsize, test.want)
 			}
-			wantMode(t, dir, 0o2777, 0, 77)
+			wantMode(t, dir, 0o3777, 0, 77)
+			if stat.Flags&(unix.ST_NOSUID|unix.ST_NODEV) != 0 {
+				t.Errorf("mount flags %x forbid programs what they may do in an emptyDir on the disk", stat.Flags)
+			}
 			if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("x"), 0o600); err != nil {
 				t.Fatal(err)
 			}

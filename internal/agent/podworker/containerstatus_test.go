@@ -1,0 +1,58 @@
+package podworker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A container's status says with what it runs, once it is there; the conditions say of which generation they are.
+func TestWhatAContainerRunsWith(t *testing.T) {
+	resources := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")},
+		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 7}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{
+		{Name: "there", Image: "i", Resources: resources, VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "keys", MountPath: "/keys", ReadOnly: true}}},
+		{Name: "plain", Image: "i"},
+		{Name: "not yet", Image: "i", Resources: resources},
+	}}}
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(1000, 0)}
+	pod.Status.Conditions = []corev1.PodCondition{scheduled}
+	now := time.Unix(2000, 0)
+	in := Input{Pod: pod, Memory: &Memory{}, Now: now, Runtime: &Runtime{
+		Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Containers: []Container{{ID: "c1", Name: "there", SandboxID: "s", State: Running, StartedAt: now},
+			{ID: "c2", Name: "plain", SandboxID: "s", State: Running, StartedAt: now}},
+	}}
+	got := Status(in, &pod.Status, nil)
+	disabled := corev1.RecursiveReadOnlyDisabled
+	if diff := cmp.Diff([]corev1.VolumeMountStatus{{Name: "data", MountPath: "/data"},
+		{Name: "keys", MountPath: "/keys", ReadOnly: true, RecursiveReadOnly: &disabled}}, got.ContainerStatuses[0].VolumeMounts); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(&resources, got.ContainerStatuses[0].Resources); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(resources.Requests, got.ContainerStatuses[0].AllocatedResources); diff != "" {
+		t.Errorf("allocated resources (-want +got):\n%s", diff)
+	}
+	if s := got.ContainerStatuses[1]; s.Resources == nil || s.AllocatedResources != nil || s.VolumeMounts != nil {
+		t.Errorf("a container that asks for nothing runs with %+v", s)
+	}
+	if s := got.ContainerStatuses[2]; s.Resources != nil || s.AllocatedResources != nil {
+		t.Errorf("a container that is not there runs with %+v", s)
+	}
+	for _, c := range got.Conditions {
+		if c.ObservedGeneration != 7 {
+			t.Errorf("condition %s is of generation %d, want 7", c.Type, c.ObservedGeneration)
+		}
+		if c.Type == corev1.PodScheduled && !c.LastTransitionTime.Equal(&scheduled.LastTransitionTime) {
+			t.Errorf("the pod was scheduled at %v, want %v", c.LastTransitionTime, scheduled.LastTransitionTime)
+		}
+	}
+}
