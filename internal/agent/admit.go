@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // refusal is why a node does not take a pod.
@@ -92,7 +94,7 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *refusal {
 	if limit, ok := node.Status.Allocatable[corev1.ResourcePods]; ok && int64(len(others))+1 > limit.Value() {
 		return outOf(corev1.ResourcePods, 1, int64(len(others)), limit.Value())
 	}
-	for name, want := range requests(pod) {
+	for name, want := range podfacts.Requests(pod) {
 		if want.IsZero() {
 			continue
 		}
@@ -102,7 +104,7 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *refusal {
 		}
 		used := resource.Quantity{}
 		for _, other := range others {
-			used.Add(requests(other)[name])
+			used.Add(podfacts.Requests(other)[name])
 		}
 		left := limit.DeepCopy()
 		left.Sub(used)
@@ -123,42 +125,4 @@ func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 func outOf(name corev1.ResourceName, requested, used, capacity int64) *refusal {
 	return &refusal{"OutOf" + string(name), fmt.Sprintf(
 		"Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, requested, used, capacity)}
-}
-
-// requests is what a pod takes of a node: the sum of its containers and sidecars, or more if an init container needs more.
-func requests(pod *corev1.Pod) corev1.ResourceList {
-	sum, sidecars, peak := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range pod.Spec.Containers {
-		addTo(sum, pod.Spec.Containers[i].Resources.Requests)
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			addTo(sum, c.Resources.Requests)
-			addTo(sidecars, c.Resources.Requests)
-			continue
-		}
-		alone := sidecars.DeepCopy()
-		addTo(alone, c.Resources.Requests)
-		raise(peak, alone)
-	}
-	raise(sum, peak)
-	addTo(sum, pod.Spec.Overhead)
-	return sum
-}
-
-func addTo(sum, more corev1.ResourceList) {
-	for name, q := range more {
-		have := sum[name]
-		have.Add(q)
-		sum[name] = have
-	}
-}
-
-func raise(list, other corev1.ResourceList) {
-	for name, q := range other {
-		if have := list[name]; q.Cmp(have) > 0 {
-			list[name] = q
-		}
-	}
 }

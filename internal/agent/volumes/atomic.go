@@ -29,8 +29,9 @@ const (
 //	dir/..data -> ..2026_08_01_12_00_00.123  renamed into place, which is the one moment of change
 //	dir/conf.d -> ..data/conf.d              what users open
 //
-// It can be stopped anywhere and called again. group, when not nil, owns and may read everything.
-func writeFiles(dir string, content files, group *int64, now time.Time) error {
+// It can be stopped anywhere and called again. Directories at points, on which others may be mounted, stay. group, when not
+// nil, owns and may read everything.
+func writeFiles(dir string, content files, points []string, group *int64, now time.Time) error {
 	for path := range content {
 		if err := checkItemPath(path); err != nil {
 			return err
@@ -48,7 +49,7 @@ func writeFiles(dir string, content files, group *int64, now time.Time) error {
 			return err
 		}
 	}
-	return linkFiles(dir, old, content)
+	return linkFiles(dir, old, content, points)
 }
 
 // checkItemPath refuses paths that are not below the volume or would clash with the names used here.
@@ -205,13 +206,18 @@ func sameFile(path string, f file, group *int64) bool {
 }
 
 // linkFiles makes the links that users open and removes all that is neither current nor wanted.
-func linkFiles(dir, current string, content files) error {
-	wanted := map[string]bool{}
+func linkFiles(dir, current string, content files, points []string) error {
+	wanted, kept := map[string]bool{}, map[string]bool{}
 	for path := range content {
-		name, _, _ := strings.Cut(path, "/")
-		wanted[name] = true
+		wanted[topOf(path)] = true
+	}
+	for _, point := range points {
+		kept[topOf(point)] = true
 	}
 	for name := range wanted {
+		if info, err := os.Lstat(filepath.Join(dir, name)); kept[name] && err == nil && info.IsDir() {
+			continue // Something is mounted there, which hides the file.
+		}
 		link, target := filepath.Join(dir, name), filepath.Join(currentLink, name)
 		if is, err := os.Readlink(link); err == nil && is == target {
 			continue
@@ -228,7 +234,7 @@ func linkFiles(dir, current string, content files) error {
 		return fmt.Errorf("list volume: %w", err)
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); wanted[name] || name == current || name == currentLink {
+		if name := entry.Name(); wanted[name] || kept[name] || name == current || name == currentLink {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {

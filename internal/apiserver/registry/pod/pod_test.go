@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -26,40 +25,6 @@ func stored(edits ...func(*corev1.Pod)) *corev1.Pod {
 	SetDefaults(p)
 	prepareForCreate(p)
 	return p
-}
-
-func TestQOS(t *testing.T) {
-	amounts := func(cpu, memory string) corev1.ResourceList {
-		out := corev1.ResourceList{}
-		if cpu != "" {
-			out[corev1.ResourceCPU] = resource.MustParse(cpu)
-		}
-		if memory != "" {
-			out[corev1.ResourceMemory] = resource.MustParse(memory)
-		}
-		return out
-	}
-	both := amounts("1", "1Gi")
-	for name, c := range map[string]struct {
-		list []corev1.ResourceRequirements
-		want corev1.PodQOSClass
-	}{
-		"nothing":               {[]corev1.ResourceRequirements{{}}, corev1.PodQOSBestEffort},
-		"zero":                  {[]corev1.ResourceRequirements{{Requests: amounts("0", "")}}, corev1.PodQOSBestEffort},
-		"requests alone":        {[]corev1.ResourceRequirements{{Requests: both}}, corev1.PodQOSBurstable},
-		"limits equal requests": {[]corev1.ResourceRequirements{{Requests: both, Limits: both}}, corev1.PodQOSGuaranteed},
-		"limits above requests": {[]corev1.ResourceRequirements{{Requests: amounts("500m", "1Gi"), Limits: both}}, corev1.PodQOSBurstable},
-		"cpu unlimited":         {[]corev1.ResourceRequirements{{Requests: amounts("", "1Gi"), Limits: amounts("", "1Gi")}}, corev1.PodQOSBurstable},
-		"one of two unlimited":  {[]corev1.ResourceRequirements{{Requests: both, Limits: both}, {}}, corev1.PodQOSBurstable},
-	} {
-		p := &corev1.Pod{}
-		for _, r := range c.list {
-			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Resources: r})
-		}
-		if got := QOS(p); got != c.want {
-			t.Errorf("%s: got %s, want %s", name, got, c.want)
-		}
-	}
 }
 
 func TestFirstStatus(t *testing.T) {

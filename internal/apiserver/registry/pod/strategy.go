@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Definition returns the kind.
@@ -71,7 +72,7 @@ func SetDefaults(p *corev1.Pod) {
 
 // prepareForCreate gives a new pod its first status.
 func prepareForCreate(p *corev1.Pod) {
-	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: QOS(p)}
+	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podfacts.QOS(p)}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	}

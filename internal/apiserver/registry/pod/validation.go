@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 var (
@@ -51,7 +52,7 @@ func ValidateUpdate(p, old *corev1.Pod) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(p.Spec, old.Spec) {
 		return errs
 	}
-	if QOS(p) != old.Status.QOSClass && old.Status.QOSClass != "" {
+	if podfacts.QOS(p) != old.Status.QOSClass && old.Status.QOSClass != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), p.Status.QOSClass, "Pod QoS is immutable"))
 	}
 	return append(errs, nothingElse(&p.Spec, &old.Spec)...)
