@@ -141,7 +141,8 @@ type Config struct {
 	// failed action. Default 5 ms and 30 s.
 	RetryDelay, MaxRetryDelay time.Duration
 	// StatusInterval is the least time between two writes of one status while
-	// it changes. A status that says "all done" does not wait. Default 200 ms.
+	// it changes. A new generation does not wait, nor the first status in it
+	// that says "all done". Default 200 ms.
 	StatusInterval time.Duration
 	// StallAfter is how long, beyond minReadySeconds, a rollout may come no
 	// further before its status says that it does not progress. Default 1 minute.

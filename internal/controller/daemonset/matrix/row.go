@@ -37,6 +37,7 @@ type row struct {
 	unsaid         bool
 	statusInFlight bool
 	statusAt       time.Time // when a status last left Ready
+	announced      int64     // the generation that was said to be all done
 	statusFailures int
 	statusRetryAt  time.Time
 

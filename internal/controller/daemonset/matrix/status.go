@@ -3,8 +3,9 @@ package matrix
 import "time"
 
 // readyStatus asks for a status write when the totals or the conditions differ
-// from what the API shows: at once when the row was quiet, has settled, or acts
-// on a generation that is not reported yet; else paced. Conditions are compared
+// from what the API shows: at once when the row was quiet, acts on a generation
+// that is not reported yet, or has settled for the first time in it; else paced.
+// Conditions are compared
 // with those last written, so that an API that does not keep them is not
 // written to again and again.
 func (m *Matrix) readyStatus(r *row, out []Action) []Action {
@@ -21,6 +22,9 @@ func (m *Matrix) readyStatus(r *row, out []Action) []Action {
 		return out
 	}
 	r.statusInFlight, r.statusAt = true, m.now
+	if r.settled() {
+		r.announced = r.info.Generation
+	}
 	return append(out, &UpdateStatus{Target: r.target(), Status: want, Conditions: conditions})
 }
 
@@ -30,7 +34,7 @@ func (m *Matrix) statusDue(r *row) time.Time {
 		return r.statusRetryAt
 	}
 	observed := r.info.Reported.ObservedGeneration == r.info.Generation
-	if r.statusAt.IsZero() || r.settled() && r.status() != r.info.Reported || !observed {
+	if r.statusAt.IsZero() || !observed || r.settled() && r.announced != r.info.Generation {
 		return m.now
 	}
 	return r.statusAt.Add(m.cfg.StatusInterval)
