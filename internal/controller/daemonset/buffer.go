@@ -134,9 +134,11 @@ func sameVersion(old, obj metav1.Object) bool {
 	return old != nil && old.GetResourceVersion() == obj.GetResourceVersion()
 }
 
-// ignorePod drops pods of other controllers.
+// ignorePod drops pods of other controllers. A version that is known comes anew
+// after a list was read: it is passed on, so that the old copy is not kept beside
+// the informer's.
 func ignorePod(old, obj metav1.Object) bool {
-	return sameVersion(old, obj) || (!concerns(obj) && (old == nil || !concerns(old)))
+	return old == obj || (!concerns(obj) && (old == nil || !concerns(old)))
 }
 
 // ignoreNode drops heartbeats: what placement reads is the same.

@@ -35,19 +35,26 @@ func TestWhichNodeUpdatesMatter(t *testing.T) {
 }
 
 func TestWhichPodUpdatesMatter(t *testing.T) {
+	group := "apps"
 	owned := func(kind, version string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
 		if kind != "" {
 			yes := true
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, UID: "owner", Controller: &yes}}
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: group + "/v1", Kind: kind, UID: "owner", Controller: &yes}}
 		}
 		return p
 	}
+	same := owned("DaemonSet", "1")
+	group = "apps.example.com"
+	foreign := owned("DaemonSet", "2")
+	group = "apps"
 	for name, c := range map[string]struct {
 		old, now *corev1.Pod
 		drops    bool
 	}{
-		"the same version":      {owned("DaemonSet", "1"), owned("DaemonSet", "1"), true},
+		"the same object":       {same, same, true},
+		"a copy from a list":    {same, owned("DaemonSet", "1"), false},
+		"a vendor's DaemonSet":  {foreign, foreign.DeepCopy(), true},
 		"ours":                  {owned("DaemonSet", "1"), owned("DaemonSet", "2"), false},
 		"nobody's":              {owned("", "1"), owned("", "2"), false},
 		"another controller's":  {owned("ReplicaSet", "1"), owned("ReplicaSet", "2"), true},

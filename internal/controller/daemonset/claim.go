@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"encoding/json"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,10 @@ func ownerOf(obj metav1.Object) types.UID {
 }
 
 // isDaemonSetRef accepts every API group version that ever had DaemonSets.
-func isDaemonSetRef(ref *metav1.OwnerReference) bool { return ref.Kind == controllerKind.Kind }
+func isDaemonSetRef(ref *metav1.OwnerReference) bool {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	return ref.Kind == controllerKind.Kind && (group == controllerKind.Group || group == "extensions")
+}
 
 // concerns tells whether an object can matter to any DaemonSet: one controls it
 // or nothing does.
