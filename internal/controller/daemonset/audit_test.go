@@ -21,7 +21,7 @@ func testOwner(t *testing.T) *owner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOwner(c, nil, nil)
+	o := newOwner(c, nil, nil, nil)
 	o.matrix.Tick(c.cfg.Clock.Now())
 	return o
 }

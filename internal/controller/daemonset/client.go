@@ -57,8 +57,10 @@ func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string,
 	return w.client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 }
 
-func (w clientWriter) DeleteRevision(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.client.AppsV1().ControllerRevisions(namespace).Delete(ctx, name, onlyThat(uid))
+func (w clientWriter) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
+	options := onlyThat(r.UID)
+	options.Preconditions.ResourceVersion = &r.ResourceVersion
+	return w.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, options)
 }
 
 func onlyThat(uid types.UID) metav1.DeleteOptions {

@@ -94,8 +94,9 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// rowWorkers write statuses, revisions and owner references. They are apart from
-// the pod workers so that a thousand creations do not hold a status back.
+// rowWorkers write statuses and revisions, and as many others owner references.
+// They are apart from the pod workers so that neither a thousand creations nor a
+// thousand adoptions hold a status back.
 const rowWorkers = 8
 
 // Controller keeps the daemon pods of all DaemonSets as they should be.
@@ -131,12 +132,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !toolscache.WaitFor(ctx, "", synced...) {
 		return nil
 	}
-	pods, rows := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers)
-	o := newOwner(c, pods, rows)
+	pods, rows, claims := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers), startLane(ctx, rowWorkers)
+	o := newOwner(c, pods, rows, claims)
 	logger.Info("DaemonSet controller works", "workers", c.cfg.Workers)
 	o.run(ctx)
 	pods.done.Wait()
 	rows.done.Wait()
+	claims.done.Wait()
 	return nil
 }
 

@@ -37,7 +37,8 @@ type Writer interface {
 	UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error)
 	// PatchRevision sends a strategic merge patch.
 	PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error)
-	DeleteRevision(ctx context.Context, namespace, name string, uid types.UID) error
+	// DeleteRevision deletes that version and no later one.
+	DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error
 }
 
 // callTimeout bounds one job, so that an API server that does not answer shows

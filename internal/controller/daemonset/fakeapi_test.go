@@ -58,6 +58,9 @@ type fakeAPI struct {
 	// forgetConditions drops the conditions of every status that is written.
 	forgetConditions bool
 	statusWrites     map[string]int // by DaemonSet
+	// keepRevisions refuses the deletion of revisions, revisionsKept counts.
+	keepRevisions bool
+	revisionsKept int
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -383,17 +386,21 @@ func (a *fakeAPI) PatchRevision(_ context.Context, namespace, name string, patch
 	return patchObject(a, kindRevision, namespace, name, patch, &appsv1.ControllerRevision{})
 }
 
-func (a *fakeAPI) DeleteRevision(_ context.Context, namespace, name string, uid types.UID) error {
+func (a *fakeAPI) DeleteRevision(_ context.Context, old *appsv1.ControllerRevision) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r, err := get[*appsv1.ControllerRevision](a, kindRevision, namespace, name)
+	if a.keepRevisions {
+		a.revisionsKept++
+		return apierrors.NewForbidden(resource[kindRevision], old.Name, fmt.Errorf("nothing may be deleted"))
+	}
+	r, err := get[*appsv1.ControllerRevision](a, kindRevision, old.Namespace, old.Name)
 	if err != nil {
 		return err
 	}
-	if r.UID != uid {
-		return apierrors.NewConflict(resource[kindRevision], name, fmt.Errorf("the UID in the precondition does not match"))
+	if r.UID != old.UID || r.ResourceVersion != old.ResourceVersion {
+		return apierrors.NewConflict(resource[kindRevision], old.Name, fmt.Errorf("the precondition does not match"))
 	}
-	a.drop(kindRevision, keyOf(namespace, name))
+	a.drop(kindRevision, keyOf(old.Namespace, old.Name))
 	return nil
 }
 

@@ -44,18 +44,20 @@ func newMatrix(cfg Config) decisions {
 
 // owner holds everything that changes. Only its goroutine touches it.
 type owner struct {
-	cfg      Config
-	buffer   *buffer
-	exec     *executor
-	metrics  *metrics
-	podLane  *lane
-	rowLane  *lane
-	log      klog.Logger
-	matrix   decisions
-	sets     map[types.UID]*daemonSet
-	setsIn   map[string]map[types.UID]*daemonSet // by namespace
-	pods     podIndex
-	revision map[string]map[types.UID]*appsv1.ControllerRevision // by namespace
+	cfg     Config
+	buffer  *buffer
+	exec    *executor
+	metrics *metrics
+	podLane *lane
+	rowLane *lane
+	// claimLane is for jobs of many writes, so that no status waits for them.
+	claimLane *lane
+	log       klog.Logger
+	matrix    decisions
+	sets      map[types.UID]*daemonSet
+	setsIn    map[string]map[types.UID]*daemonSet // by namespace
+	pods      index[*corev1.Pod]
+	revisions index[*appsv1.ControllerRevision]
 	// claims and retries are the DaemonSets with something queued or to be
 	// tried again.
 	claims  map[types.UID]*daemonSet
@@ -63,17 +65,17 @@ type owner struct {
 	now     time.Time
 }
 
-func newOwner(c *Controller, pods, rows *lane) *owner {
+func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	return &owner{
-		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows,
-		exec:     &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics},
-		matrix:   newMatrix(c.cfg),
-		sets:     map[types.UID]*daemonSet{},
-		setsIn:   map[string]map[types.UID]*daemonSet{},
-		pods:     newPodIndex(),
-		revision: map[string]map[types.UID]*appsv1.ControllerRevision{},
-		claims:   map[types.UID]*daemonSet{},
-		retries:  map[types.UID]time.Time{},
+		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
+		exec:      &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics},
+		matrix:    newMatrix(c.cfg),
+		sets:      map[types.UID]*daemonSet{},
+		setsIn:    map[string]map[types.UID]*daemonSet{},
+		pods:      newIndex[*corev1.Pod](),
+		revisions: newIndex[*appsv1.ControllerRevision](),
+		claims:    map[types.UID]*daemonSet{},
+		retries:   map[types.UID]time.Time{},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/btree"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,69 +18,15 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
-// podIndex finds pods by the DaemonSet that controls them, and those that
-// nothing controls by namespace. The pods are the informer's own.
-type podIndex struct {
-	all     map[types.UID]*corev1.Pod
-	byOwner map[types.UID]map[types.UID]*corev1.Pod
-	orphans map[string]map[types.UID]*corev1.Pod
-}
-
-func newPodIndex() podIndex {
-	return podIndex{
-		all:     map[types.UID]*corev1.Pod{},
-		byOwner: map[types.UID]map[types.UID]*corev1.Pod{},
-		orphans: map[string]map[types.UID]*corev1.Pod{},
-	}
-}
-
-func (x *podIndex) has(uid types.UID) bool { return x.all[uid] != nil }
-
-func (x *podIndex) put(p *corev1.Pod) {
-	x.drop(p.UID)
-	x.all[p.UID] = p
-	if owner := ownerOf(p); owner != "" {
-		putIn(x.byOwner, owner, p.UID, p)
-	} else {
-		putIn(x.orphans, p.Namespace, p.UID, p)
-	}
-}
-
-func (x *podIndex) drop(uid types.UID) {
-	p := x.all[uid]
-	if p == nil {
-		return
-	}
-	delete(x.all, uid)
-	dropFrom(x.byOwner, ownerOf(p), uid)
-	dropFrom(x.orphans, p.Namespace, uid)
-}
-
-func putIn[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID, v V) {
-	if m[key] == nil {
-		m[key] = map[types.UID]V{}
-	}
-	m[key][uid] = v
-}
-
-func dropFrom[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID) {
-	delete(m[key], uid)
-	if len(m[key]) == 0 {
-		delete(m, key)
-	}
-}
-
 // onPod settles whose pod it is and tells the matrix.
 func (o *owner) onPod(p *corev1.Pod) {
-	if have := o.pods.all[p.UID]; have != nil && outdated(p, have) {
-		return
-	}
-	if !concerns(p) {
+	switch {
+	case o.pods.has(p.UID) && outdated(p, o.pods.all[p.UID]):
+	case !concerns(p):
 		o.onPodGone(p)
-		return
+	case o.pods.put(p):
+		o.claimPod(p)
 	}
-	o.pods.put(p)
-	o.claimPod(p)
 }
 
 func (o *owner) claimPod(p *corev1.Pod) {
@@ -93,13 +40,13 @@ func (o *owner) claimPod(p *corev1.Pod) {
 		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
 		return
 	}
-	delete(s.toAdopt, p.UID)
+	s.toAdopt.Delete(p)
 	switch claim.Judge(s.latest, s.selector, p) {
 	case claim.Mine:
 		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
 	case claim.Release:
 		o.matrix.DeletePod(p.UID)
-		s.toRelease[p.UID] = p
+		s.toRelease.ReplaceOrInsert(p)
 		o.claims[uid] = s
 	default:
 		o.matrix.DeletePod(p.UID)
@@ -123,7 +70,7 @@ func (o *owner) claimOrphan(p *corev1.Pod) {
 	info.Adopting = true
 	o.matrix.UpdatePod(info)
 	if !taker.adopting[p.UID] {
-		taker.toAdopt[p.UID] = p
+		taker.toAdopt.ReplaceOrInsert(p)
 		o.claims[taker.latest.UID] = taker
 	}
 }
@@ -131,7 +78,8 @@ func (o *owner) claimOrphan(p *corev1.Pod) {
 func (o *owner) onPodGone(p *corev1.Pod) {
 	o.pods.drop(p.UID)
 	o.matrix.DeletePod(p.UID)
-	if s := o.sets[ownerOf(p)]; s != nil {
+	hash := p.Labels[appsv1.ControllerRevisionHashLabelKey]
+	if s := o.sets[ownerOf(p)]; s != nil && hash != s.revision && o.matrix.PodsOfRevision(s.latest.UID, hash) == 0 {
 		o.cleanUp(s)
 	}
 }
@@ -147,7 +95,7 @@ type claimResult struct {
 // flushClaims sends what is queued, one batch per DaemonSet at a time.
 func (o *owner) flushClaims() {
 	for uid, s := range o.claims {
-		if s.claimJob.busy || s.claimJob.retryAt.After(o.now) {
+		if s.claimJob.waits(o.now) {
 			continue
 		}
 		delete(o.claims, uid)
@@ -161,20 +109,28 @@ func (o *owner) flushClaims() {
 		}
 		s.claimJob.busy = true
 		ds := s.latest
-		o.rowLane.submit(func(ctx context.Context) {
+		o.claimLane.submit(func(ctx context.Context) {
 			results := o.exec.claimPods(ctx, ds, adoptions, releases)
 			o.buffer.result(func(o *owner) { o.onClaims(uid, results) })
 		})
 	}
 }
 
-// take removes a batch, in the order of names, that fits into one job's time.
-func take(queue map[types.UID]*corev1.Pod) []*corev1.Pod {
+// podQueue holds pods in the order of their names.
+type podQueue = btree.BTreeG[*corev1.Pod]
+
+func newPodQueue() *podQueue {
+	return btree.NewG(16, func(a, b *corev1.Pod) bool {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) < 0
+	})
+}
+
+// take removes a batch that fits into one job's time.
+func take(queue *podQueue) (pods []*corev1.Pod) {
 	const batch = 250
-	pods := byName(queue)
-	pods = pods[:min(batch, len(pods))]
-	for _, p := range pods {
-		delete(queue, p.UID)
+	for queue.Len() > 0 && len(pods) < batch {
+		p, _ := queue.DeleteMin()
+		pods = append(pods, p)
 	}
 	return pods
 }
@@ -209,7 +165,7 @@ func (o *owner) onClaims(uid types.UID, results []claimResult) {
 	if failed {
 		o.retryAt(uid, s.claimJob.retryAt)
 	}
-	if len(s.toAdopt)+len(s.toRelease) > 0 {
+	if s.toAdopt.Len()+s.toRelease.Len() > 0 {
 		o.claims[uid] = s
 	}
 }
@@ -241,6 +197,9 @@ type jobState struct {
 	failures int
 	retryAt  time.Time
 }
+
+// waits tells whether one is under way or must not begin yet.
+func (j *jobState) waits(now time.Time) bool { return j.busy || j.retryAt.After(now) }
 
 // finished notes the end of a job and, after a failure, when to try again.
 func (j *jobState) finished(failed bool, now time.Time) {

@@ -2,11 +2,13 @@ package daemonset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/claim"
@@ -21,12 +23,11 @@ type revisionJob struct {
 	adopt, release []*appsv1.ControllerRevision
 	plan           history.Plan
 	relabel        []*corev1.Pod // pods of the plan's duplicates
-	remove         []*appsv1.ControllerRevision
 }
 
 // revisionResult is what came of it, also as far as a failed job got.
 type revisionResult struct {
-	// hash is the current revision's, if the job had a plan.
+	// hash is the current revision's, if the job got as far as to know it.
 	hash      string
 	written   []*appsv1.ControllerRevision
 	deleted   []*appsv1.ControllerRevision
@@ -46,7 +47,7 @@ type revisionWriter struct {
 
 func (e *executor) applyRevisions(ctx context.Context, job revisionJob) revisionResult {
 	w := &revisionWriter{executor: e, job: job, fresh: map[types.UID]*appsv1.ControllerRevision{}}
-	steps := []func(context.Context) error{w.claim, w.label, w.current, w.mergeDuplicates, w.remove}
+	steps := []func(context.Context) error{w.claim, w.label, w.current, w.mergeDuplicates}
 	for _, step := range steps {
 		if w.result.err = step(ctx); w.result.err != nil {
 			w.metrics.writesFailed.Inc()
@@ -162,7 +163,7 @@ func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevis
 	}
 	ds := w.job.ds
 	if history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.job.normalize) {
-		return have, nil
+		return w.heirOf(ctx, have)
 	}
 	live, err := w.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
 	if err != nil {
@@ -179,6 +180,26 @@ func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevis
 		return nil, fmt.Errorf("raise the collision count: %w", err)
 	}
 	return nil, taken
+}
+
+// errHeir says that a revision is not ours yet.
+var errHeir = errors.New("it still belongs to a DaemonSet that had the name before")
+
+// heirOf makes a revision of our template ours. Another owner's goes with its
+// owner; until then its hash, which will be ours too, is all we take.
+func (w *revisionWriter) heirOf(ctx context.Context, have *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	ref := metav1.GetControllerOfNoCopy(have)
+	switch {
+	case have.DeletionTimestamp != nil, ref != nil && ref.UID != w.job.ds.UID:
+		w.result.hash = history.HashOf(have)
+		return nil, errHeir
+	case ref != nil:
+		return have, nil
+	}
+	if err := w.mayAdopt(ctx, w.job.ds); err != nil {
+		return nil, err
+	}
+	return w.writer.PatchRevision(ctx, have.Namespace, have.Name, claim.AdoptPatch(w.job.ds, controllerKind, have))
 }
 
 func collisions(ds *appsv1.DaemonSet) int32 {
@@ -200,19 +221,26 @@ func (w *revisionWriter) mergeDuplicates(ctx context.Context) error {
 			return fmt.Errorf("relabel pod %s: %w", p.Name, err)
 		}
 	}
-	return w.delete(ctx, w.job.plan.Duplicates)
+	deleted, err := w.deleteRevisions(ctx, w.job.plan.Duplicates)
+	for _, r := range deleted {
+		delete(w.fresh, r.UID)
+	}
+	w.result.deleted = deleted
+	return err
 }
 
-func (w *revisionWriter) remove(ctx context.Context) error { return w.delete(ctx, w.job.remove) }
-
-func (w *revisionWriter) delete(ctx context.Context, revisions []*appsv1.ControllerRevision) error {
+// deleteRevisions deletes these versions of revisions: one that became current
+// meanwhile stays. It returns how far it got.
+func (e *executor) deleteRevisions(ctx context.Context, revisions []*appsv1.ControllerRevision) (deleted []*appsv1.ControllerRevision, err error) {
 	for _, r := range revisions {
-		err := w.writer.DeleteRevision(ctx, r.Namespace, r.Name, r.UID)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("delete revision %s: %w", r.Name, err)
+		err := e.writer.DeleteRevision(ctx, r)
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+			deleted = append(deleted, r)
+		case !apierrors.IsConflict(err):
+			e.metrics.writesFailed.Inc()
+			return deleted, fmt.Errorf("delete revision %s: %w", r.Name, err)
 		}
-		delete(w.fresh, r.UID)
-		w.result.deleted = append(w.result.deleted, r)
 	}
-	return nil
+	return deleted, nil
 }

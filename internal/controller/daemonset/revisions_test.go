@@ -2,11 +2,13 @@ package daemonset
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/podtemplate"
@@ -145,4 +147,97 @@ func TestHashCollision(t *testing.T) {
 	if h := list[*corev1.Pod](a, kindPod)[0].Labels[appsv1.ControllerRevisionHashLabelKey]; h != want {
 		t.Errorf("the pod carries hash %s, want %s", h, want)
 	}
+}
+
+// kubectl replace --force: a DaemonSet of the same name and template comes before
+// the garbage collector has removed the revision of the one that went. Pods do not
+// wait for that, and in the end there is a revision of its own.
+func TestARevisionOfTheDaemonSetBefore(t *testing.T) {
+	a := newFakeAPI(t)
+	a.add(testNode("n1"))
+	runController(t, a)
+	a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+	old := list[*appsv1.ControllerRevision](a, kindRevision)[0]
+	pod := list[*corev1.Pod](a, kindPod)[0]
+	a.erase(kindDaemonSet, "default", "logs")
+	heir := a.add(testDaemonSet("logs"))
+	settled(t, a, "logs", 1)
+
+	a.erase(kindPod, "default", pod.Name)
+	a.erase(kindRevision, "default", old.Name)
+	eventually(t, func() string {
+		revisions := list[*appsv1.ControllerRevision](a, kindRevision)
+		if len(revisions) != 1 || ownerOf(revisions[0]) != heir.GetUID() || revisions[0].Name != old.Name {
+			return fmt.Sprintf("revisions are %v, want %s of the new DaemonSet", revisions, old.Name)
+		}
+		return ""
+	})
+	settled(t, a, "logs", 1)
+}
+
+// Its revision was left without an owner, and the cache does not know yet.
+func TestARevisionWithoutAnOwnerIsAdoptedByItsName(t *testing.T) {
+	a := newFakeAPI(t)
+	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
+	r.job.ds = a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)
+	plan, err := history.Compute(history.Input{DaemonSet: r.job.ds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphan := plan.Create.DeepCopy()
+	orphan.OwnerReferences = nil
+	a.add(orphan)
+	if err := r.create(t.Context(), plan.Create); err != nil {
+		t.Fatal(err)
+	}
+	if got := list[*appsv1.ControllerRevision](a, kindRevision)[0]; ownerOf(got) != r.job.ds.UID {
+		t.Errorf("the revision's owners are %v", got.OwnerReferences)
+	}
+}
+
+// Old revisions that may not be deleted hold up nothing else.
+func TestCleaningUpHoldsUpNothing(t *testing.T) {
+	a := newFakeAPI(t)
+	a.keepRevisions = true
+	a.add(testNode("n0"))
+	runController(t, a)
+	ds := testDaemonSet("logs")
+	none := int32(0)
+	ds.Spec.RevisionHistoryLimit = &none
+	a.add(ds)
+	settled(t, a, "logs", 1)
+	setImage(t, a, "logs", "demo:v2")
+	settled(t, a, "logs", 1)
+	tries := func() int {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.revisionsKept
+	}
+	eventually(t, func() string {
+		if n := tries(); n < 6 {
+			return fmt.Sprintf("there were %d tries to delete the old revision", n)
+		}
+		return ""
+	})
+	// The next try is most of a second off; nodes do not wait for it.
+	var waited []bool
+	for i := range int32(4) {
+		before := tries()
+		a.add(testNode(fmt.Sprint("n", i+1)))
+		settled(t, a, "logs", i+2)
+		waited = append(waited, tries() > before)
+	}
+	if !slices.Contains(waited, false) {
+		t.Error("each new node got its pod only after the next try to delete the old revision")
+	}
+	a.mu.Lock()
+	a.keepRevisions = false
+	a.mu.Unlock()
+	eventually(t, func() string {
+		if n := len(list[*appsv1.ControllerRevision](a, kindRevision)); n != 1 {
+			return fmt.Sprintf("there are %d revisions", n)
+		}
+		return ""
+	})
 }

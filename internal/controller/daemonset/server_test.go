@@ -55,6 +55,40 @@ func TestInAControlPlane(t *testing.T) {
 	})
 }
 
+// TestReplaceByForce deletes a DaemonSet and makes the same again at once, as
+// `kubectl replace --force` does: each time it ends with pods and a revision of its
+// own, whatever the garbage collector is at.
+func TestReplaceByForce(t *testing.T) {
+	const nodes = 20
+	env := testenv.Start(t, testenv.SimulatedNodes(nodes))
+	create(t, env, "logs")
+	settles(t, env, nodes)
+	for range 5 {
+		if err := env.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "logs", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		create(t, env, "logs")
+		settles(t, env, nodes)
+		env.Eventually("the DaemonSet has a revision and all pods", func(ctx context.Context) error {
+			ds, err := env.Client.AppsV1().DaemonSets("default").Get(ctx, "logs", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			revisions, err := env.Client.AppsV1().ControllerRevisions("default").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			if n := len(revisions.Items); n != 1 || !metav1.IsControlledBy(&revisions.Items[0], ds) {
+				return fmt.Errorf("%d revisions are there, and not just its own", n)
+			}
+			if n := len(daemonPods(t, env)); n != nodes {
+				return fmt.Errorf("%d pods are there", n)
+			}
+			return nil
+		})
+	}
+}
+
 func create(t *testing.T, env *testenv.Env, name string) {
 	t.Helper()
 	labels := map[string]string{"app": name}

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -30,10 +31,11 @@ type daemonSet struct {
 	revision string
 	planned  int64
 	stale    bool // the revisions changed since
+	merging  bool // pods are getting the hash of another revision
 
-	historyJob, claimJob jobState
-	toAdopt, toRelease   map[types.UID]*corev1.Pod
-	adopting             map[types.UID]bool // sent, not answered
+	historyJob, cleanupJob, claimJob jobState
+	toAdopt, toRelease               *podQueue
+	adopting                         map[types.UID]bool // sent, not answered
 }
 
 // mayAct tells whether pods may be changed for the DaemonSet at all.
@@ -67,7 +69,7 @@ func (o *owner) addDaemonSet(ds *appsv1.DaemonSet) {
 	}
 	s := &daemonSet{
 		latest: ds, selector: selector, selectsAll: selector.Empty(), planned: -1,
-		toAdopt: map[types.UID]*corev1.Pod{}, toRelease: map[types.UID]*corev1.Pod{}, adopting: map[types.UID]bool{},
+		toAdopt: newPodQueue(), toRelease: newPodQueue(), adopting: map[types.UID]bool{},
 	}
 	o.sets[ds.UID] = s
 	putIn(o.setsIn, ds.Namespace, ds.UID, s)
@@ -104,7 +106,7 @@ func (o *owner) sync(s *daemonSet) {
 	switch {
 	case s.selectsAll:
 	case s.latest.DeletionTimestamp != nil:
-		o.push(s, false)
+		o.push(s)
 	case s.planned != s.latest.Generation || s.stale:
 		o.planHistory(s)
 	default:
@@ -114,17 +116,24 @@ func (o *owner) sync(s *daemonSet) {
 
 // accept makes the newest version the one that is acted on.
 func (o *owner) accept(s *daemonSet) {
-	if s.acted == nil || s.acted.Generation != s.latest.Generation {
-		s.mold = newPodMold(s.latest)
-		s.placement = matrix.CompilePlacement(&s.latest.Spec.Template.Spec)
-	}
-	s.acted = s.latest
-	o.push(s, false)
+	o.act(s, s.latest)
+	o.push(s)
 	o.cleanUp(s)
 }
 
-// push tells the matrix about the row.
-func (o *owner) push(s *daemonSet, held bool) {
+// act has the matrix act on a version's spec from the next push on.
+func (o *owner) act(s *daemonSet, ds *appsv1.DaemonSet) {
+	if s.acted == nil || s.acted.Generation != ds.Generation {
+		s.mold = newPodMold(ds)
+		s.placement = matrix.CompilePlacement(&ds.Spec.Template.Spec)
+	}
+	s.acted = ds
+}
+
+// push tells the matrix about the row. While the hash of the newest template is
+// not known, or pods are getting it, the row is held: it neither starts pods of
+// a template that is out of date nor stops any.
+func (o *owner) push(s *daemonSet) {
 	ds := s.acted
 	if ds == nil {
 		return
@@ -133,7 +142,7 @@ func (o *owner) push(s *daemonSet, held bool) {
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
 		Revision: s.revision, Placement: s.placement, Strategy: strategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
-		Held:            held, Deleting: s.latest.DeletionTimestamp != nil,
+		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
 		Reported:   matrix.ProjectStatus(&s.latest.Status),
 		Conditions: matrix.ProjectConditions(&s.latest.Status),
 	})
@@ -156,14 +165,11 @@ func strategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
 // that merely appears under our ownership is our own doing, unless it takes the
 // current one's number.
 func (o *owner) onRevision(r *appsv1.ControllerRevision, c change) {
-	known := o.revision[r.Namespace][r.UID] != nil
+	known := o.revisions.has(r.UID)
 	if c.deleted {
-		dropFrom(o.revision, r.Namespace, r.UID)
-	} else {
-		if have := o.revision[r.Namespace][r.UID]; have != nil && outdated(r, have) {
-			return
-		}
-		putIn(o.revision, r.Namespace, r.UID, r)
+		o.revisions.drop(r.UID)
+	} else if !o.revisions.put(r) {
+		return
 	}
 	owned := metav1.GetControllerOfNoCopy(r) != nil
 	if owned && c.added && !c.deleted && (known || !o.disturbs(r)) || !owned && c.deleted {
@@ -185,31 +191,29 @@ func (o *owner) disturbs(r *appsv1.ControllerRevision) bool {
 	if s == nil || history.HashOf(r) == s.revision || history.Holds(r, &s.latest.Spec.Template, nil, o.cfg.NormalizeTemplate) {
 		return false
 	}
-	for _, current := range o.revision[r.Namespace] {
-		if ownerOf(current) == s.latest.UID && history.HashOf(current) == s.revision {
+	for _, current := range o.revisions.byOwner[s.latest.UID] {
+		if history.HashOf(current) == s.revision {
 			return r.Revision >= current.Revision
 		}
 	}
 	return true
 }
 
-// planHistory works out the current revision. While it is being written the row
-// is held: it neither starts pods of a template that is out of date nor stops
-// any.
+// planHistory works out the current revision.
 func (o *owner) planHistory(s *daemonSet) {
 	if s.historyJob.busy {
 		s.stale = true
-		o.push(s, true)
+		o.push(s)
 		return
 	}
 	if s.historyJob.retryAt.After(o.now) {
-		o.push(s, true)
+		o.push(s)
 		o.retryAt(s.latest.UID, s.historyJob.retryAt)
 		return
 	}
 	job := revisionJob{ds: s.latest, normalize: o.cfg.NormalizeTemplate}
 	var owned []*appsv1.ControllerRevision
-	for _, r := range o.revision[s.latest.Namespace] {
+	for r := range o.revisionsNear(s) {
 		switch claim.Judge(s.latest, s.selector, r) {
 		case claim.Mine:
 			owned = append(owned, r)
@@ -225,7 +229,7 @@ func (o *owner) planHistory(s *daemonSet) {
 		o.log.Error(err, "Cannot plan revisions", "daemonSet", klog.KObj(s.latest))
 		return
 	}
-	s.stale = false
+	s.stale, s.merging = false, len(plan.Duplicates) > 0
 	if plan.Settled() && len(job.adopt)+len(job.release) == 0 {
 		s.revision, s.planned = history.HashOf(plan.Current), s.latest.Generation
 		o.accept(s)
@@ -239,27 +243,38 @@ func (o *owner) planHistory(s *daemonSet) {
 			}
 		}
 	}
-	o.push(s, true)
-	o.startHistory(s, job)
-}
-
-func (o *owner) startHistory(s *daemonSet, job revisionJob) {
+	o.push(s)
 	s.historyJob.busy = true
+	lane := o.rowLane
+	if len(job.relabel) > 0 {
+		lane = o.claimLane
+	}
 	uid := s.latest.UID
-	o.rowLane.submit(func(ctx context.Context) {
+	lane.submit(func(ctx context.Context) {
 		result := o.exec.applyRevisions(ctx, job)
 		o.buffer.result(func(o *owner) { o.onHistory(uid, job, result) })
 	})
 }
 
-func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult) {
-	for _, r := range result.written {
-		if have := o.revision[r.Namespace][r.UID]; have == nil || !outdated(r, have) {
-			putIn(o.revision, r.Namespace, r.UID, r)
+// revisionsNear are the DaemonSet's own and those that nothing controls.
+func (o *owner) revisionsNear(s *daemonSet) iter.Seq[*appsv1.ControllerRevision] {
+	return func(yield func(*appsv1.ControllerRevision) bool) {
+		for _, set := range []map[types.UID]*appsv1.ControllerRevision{o.revisions.byOwner[s.latest.UID], o.revisions.orphans[s.latest.Namespace]} {
+			for _, r := range set {
+				if !yield(r) {
+					return
+				}
+			}
 		}
 	}
+}
+
+func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult) {
+	for _, r := range result.written {
+		o.revisions.put(r)
+	}
 	for _, r := range result.deleted {
-		dropFrom(o.revision, r.Namespace, r.UID)
+		o.revisions.drop(r.UID)
 	}
 	for _, p := range result.pods {
 		// Before the new hash is acted on; the informer may be behind.
@@ -275,13 +290,17 @@ func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult)
 	if result.daemonSet != nil && !outdated(result.daemonSet, s.latest) {
 		s.latest = result.daemonSet
 	}
-	switch {
-	case result.err != nil:
+	if result.err == nil {
+		s.merging = false
+	} else {
 		o.log.Info("Cannot write revisions, will try again", "daemonSet", klog.KObj(s.latest), "err", result.err)
 		s.stale = true
 		o.retryAt(uid, s.historyJob.retryAt)
-	case result.hash != "":
+	}
+	// Once the hash is known the pods need not wait for the rest.
+	if result.hash != "" && !s.merging {
 		s.revision, s.planned = result.hash, job.ds.Generation
+		o.act(s, job.ds)
 	}
 	o.sync(s)
 }
@@ -289,20 +308,40 @@ func (o *owner) onHistory(uid types.UID, job revisionJob, result revisionResult)
 // cleanUp deletes old revisions beyond the limit that no pod carries.
 func (o *owner) cleanUp(s *daemonSet) {
 	limit := s.latest.Spec.RevisionHistoryLimit
-	if limit == nil || s.historyJob.busy || s.stale || s.planned != s.latest.Generation || !s.mayAct() {
+	if limit == nil || s.historyJob.busy || s.stale || s.planned != s.latest.Generation || !s.mayAct() || s.cleanupJob.waits(o.now) {
 		return
 	}
 	var old []*appsv1.ControllerRevision
-	for _, r := range o.revision[s.latest.Namespace] {
-		if ownerOf(r) == s.latest.UID && history.HashOf(r) != s.revision {
+	for _, r := range o.revisions.byOwner[s.latest.UID] {
+		if history.HashOf(r) != s.revision {
 			old = append(old, r)
 		}
 	}
 	remove := history.Cleanup(old, int(*limit), func(hash string) bool {
 		return o.matrix.PodsOfRevision(s.latest.UID, hash) > 0
 	})
-	if len(remove) > 0 {
-		o.startHistory(s, revisionJob{ds: s.latest, remove: remove})
+	if len(remove) == 0 {
+		return
+	}
+	s.cleanupJob.busy = true
+	uid := s.latest.UID
+	o.rowLane.submit(func(ctx context.Context) {
+		deleted, err := o.exec.deleteRevisions(ctx, remove)
+		o.buffer.result(func(o *owner) { o.onCleanUp(uid, deleted, err) })
+	})
+}
+
+func (o *owner) onCleanUp(uid types.UID, deleted []*appsv1.ControllerRevision, err error) {
+	for _, r := range deleted {
+		o.revisions.drop(r.UID)
+	}
+	s := o.sets[uid]
+	if s == nil {
+		return
+	}
+	if s.cleanupJob.finished(err != nil, o.now); err != nil {
+		o.log.Info("Cannot delete old revisions, will try again", "daemonSet", klog.KObj(s.latest), "err", err)
+		o.retryAt(uid, s.cleanupJob.retryAt)
 	}
 }
 
