@@ -70,7 +70,12 @@ func (d Definition) Build(typer runtime.ObjectTyper, getter generic.RESTOptionsG
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, fmt.Errorf("build storage of %s: %w", resource, err)
 	}
-	out := &Storage{Definition: d, Store: store, Main: &REST{Store: store, readable: d.readable(), kind: d.Kind}, Subresources: map[string]rest.Storage{}}
+	main := &REST{
+		Store: store, readable: d.readable(), kind: d.Kind,
+		// Kinds whose deletion answers with something else, or adds a finalizer, have no last step that is one write.
+		graceful: d.rules.graceful != nil && d.rules.returnDeleted && !d.rules.orphanDependents,
+	}
+	out := &Storage{Definition: d, Store: store, Main: main, Subresources: map[string]rest.Storage{}}
 	if d.rules.status != nil {
 		status := *store
 		status.UpdateStrategy, status.ResetFieldsStrategy = statusStrategy{base}, statusStrategy{base}
@@ -112,6 +117,7 @@ type REST struct {
 	*genericregistry.Store
 	readable readable
 	kind     Kind
+	graceful bool
 }
 
 // Create implements rest.Creater.
