@@ -12,9 +12,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/apiserver/watchhistory"
 )
 
 // StorageOpener opens the database's storage of one resource.
@@ -68,6 +70,14 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, _ runtime
 	}, nil
 }
 
+// remembered is about how many changes the watch cache keeps of kinds that have an object for each node, and change
+// often: what a watch that was cut off may have missed in a second of the worst rollout.
+var remembered = map[schema.GroupResource]int{
+	{Resource: "pods"}:  3200,
+	{Resource: "nodes"}: 1600,
+	{Group: "coordination.k8s.io", Resource: "leases"}: 800,
+}
+
 func (o *storageOptions) decorator(resource schema.GroupResource) generic.StorageDecorator {
 	cached := !uncached[resource]
 	holds := reserving[resource]
@@ -99,8 +109,12 @@ func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 		if err != nil || !cached {
 			return raw, func() {}, err
 		}
+		watched := raw
+		if events := remembered[c.GroupResource]; events > 0 {
+			watched = watchhistory.Bound(raw, events, max(c.EventsHistoryWindow, storagebackend.DefaultEventsHistoryWindow), clock.RealClock{})
+		}
 		watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
-			Storage: raw, Versioner: storage.APIObjectVersioner{}, GroupResource: c.GroupResource,
+			Storage: watched, Versioner: storage.APIObjectVersioner{}, GroupResource: c.GroupResource,
 			EventsHistoryWindow: c.EventsHistoryWindow, ResourcePrefix: prefix, KeyFunc: key,
 			NewFunc: newObject, NewListFunc: newList, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: c.Codec,
 		})
