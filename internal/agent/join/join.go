@@ -53,6 +53,10 @@ type Identity struct {
 	// served is closed when there is a serving certificate.
 	served    chan struct{}
 	firstOnce sync.Once
+	// unbound is set while the server does not know the node's key.
+	unbound atomic.Bool
+	// wakeClient and wakeServing let the keepers of the certificates look whether theirs is outdated.
+	wakeClient, wakeServing chan struct{}
 }
 
 // Join returns the node's identity: the stored one, or a new one got with the join token. A node that joined before gets its
@@ -69,7 +73,15 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}, served: make(chan struct{})}
+	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}, served: make(chan struct{}),
+		wakeClient: make(chan struct{}, 1), wakeServing: make(chan struct{}, 1)}
+	// A node that joined before nodes had keys has the server bind its name to one.
+	id.unbound.Store(!id.store.has(identityFile))
+	if id.store.has(identityFile) {
+		if _, err := id.identityKey(); err != nil {
+			return nil, err
+		}
+	}
 	if id.ca, err = id.authority(ctx); err != nil {
 		return nil, err
 	}
@@ -228,6 +240,7 @@ func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error 
 		return fmt.Errorf("get a client certificate for node %s: %w", id.cfg.NodeName, err)
 	}
 	id.client.Store(pair)
+	id.unbound.Store(false)
 	klog.FromContext(ctx).Info("Got a client certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
 	return nil
 }
@@ -262,7 +275,11 @@ func (id *Identity) request(ctx context.Context, config *rest.Config, w wanted, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, id.cfg.Patience)
 	defer cancel()
-	data, err := requestCertificate(ctx, client, w, id.cfg.Clock)
+	var identify func([]byte) (map[string]string, error)
+	if name == clientFile {
+		identify = id.identify
+	}
+	data, err := requestCertificate(ctx, client, w, id.cfg.Clock, identify)
 	if err != nil {
 		return nil, explainClock(err)
 	}

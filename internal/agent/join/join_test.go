@@ -153,7 +153,7 @@ func TestJoin(t *testing.T) {
 	if subject.CommonName != "system:node:n1" || len(subject.Organization) != 1 || subject.Organization[0] != "system:nodes" {
 		t.Errorf("the node is %s", subject)
 	}
-	for _, name := range []string{caFile, clientFile, kubeconfigFile} {
+	for _, name := range []string{caFile, clientFile, identityFile, kubeconfigFile} {
 		info, err := os.Stat(filepath.Join(cfg.DataDir, "pki", name))
 		if err != nil || info.Mode() != 0o600 {
 			t.Errorf("%s: %v, %v; want mode 0600", name, info.Mode(), err)

@@ -50,7 +50,9 @@ func wantedServing(nodeName string, ips []net.IP) wanted {
 
 // requestCertificate makes a key, asks the server for a certificate and waits for it until ctx ends. The result is certificate and
 // key, PEM encoded one after the other.
-func requestCertificate(ctx context.Context, client kubernetes.Interface, w wanted, clock clock.Clock) ([]byte, error) {
+//
+// identify says for a request, in PEM, which node it comes from; nil says nothing.
+func requestCertificate(ctx context.Context, client kubernetes.Interface, w wanted, clock clock.Clock, identify func([]byte) (map[string]string, error)) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
@@ -63,10 +65,17 @@ func requestCertificate(ctx context.Context, client kubernetes.Interface, w want
 	if err != nil {
 		return nil, fmt.Errorf("make certificate signing request: %w", err)
 	}
+	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})
+	var annotations map[string]string
+	if identify != nil {
+		if annotations, err = identify(data); err != nil {
+			return nil, err
+		}
+	}
 	csr, err := client.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-", Annotations: annotations},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request}),
+			Request:    data,
 			SignerName: w.signer,
 			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, w.usage},
 		},

@@ -18,6 +18,7 @@ const (
 	caFile         = "ca.crt"
 	clientFile     = "client.pem"
 	servingFile    = "serving.pem"
+	identityFile   = "identity.key"
 	kubeconfigFile = "kubeconfig"
 )
 
@@ -63,8 +64,21 @@ func (s store) readCA() (*x509.Certificate, error) {
 	return ca, nil
 }
 
+// checkSecret refuses a file with a key that others can read.
+func (s store) checkSecret(name string) error {
+	info, err := os.Stat(s.path(name))
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return nil //nolint:nilerr // Whoever reads it says what is wrong.
+	}
+	return fmt.Errorf("other users of this machine can read the key in %s (its mode is %04o): run chmod 600 %s, and if somebody may have read it, "+
+		"\"everynode node revoke\" on the control plane", s.path(name), info.Mode().Perm(), s.path(name))
+}
+
 // readPair reads a certificate with its key; nil when there is no such file.
 func (s store) readPair(name string) (*tls.Certificate, error) {
+	if err := s.checkSecret(name); err != nil {
+		return nil, err
+	}
 	data, err := os.ReadFile(s.path(name))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

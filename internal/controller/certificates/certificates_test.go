@@ -139,8 +139,8 @@ func TestServingNames(t *testing.T) {
 	}
 }
 
-func fixed(f Facts) func(*request) (Facts, error) {
-	return func(*request) (Facts, error) { return f, nil }
+func fixed(f Facts) func(*request, bool) (Facts, error) {
+	return func(*request, bool) (Facts, error) { return f, nil }
 }
 
 func condition(kind certificatesv1.RequestConditionType, at time.Time) certificatesv1.CertificateSigningRequestCondition {
@@ -292,7 +292,7 @@ func TestHostileRequests(t *testing.T) {
 
 func TestFactsThatCannotBeReadDecideNothing(t *testing.T) {
 	boom := errors.New("boom")
-	_, err := decide(newCSR(t, kubelet, goodClient()), func(*request) (Facts, error) { return Facts{}, boom }, now)
+	_, err := decide(newCSR(t, kubelet, goodClient()), func(*request, bool) (Facts, error) { return Facts{}, boom }, now)
 	if !errors.Is(err, boom) {
 		t.Errorf("error = %v, want boom", err)
 	}

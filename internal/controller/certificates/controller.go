@@ -3,6 +3,7 @@ package certificates
 import (
 	"context"
 	"crypto"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -27,12 +29,21 @@ import (
 // nodes can join together.
 const parallelRequests = 8
 
+// raceDelay is after how long a request is looked at again when somebody else changed
+// what the decision came from.
+const raceDelay = 200 * time.Millisecond
+
+// sweepInterval is how often records that nobody needs are looked for.
+const sweepInterval = time.Hour
+
 // maxSteps bounds what one round does to a request: approve, then sign.
 const maxSteps = 3
 
 // Signer issues certificates; pki.Signer is one.
 type Signer interface {
 	Sign(publicKey crypto.PublicKey, template pki.Template) ([]byte, error)
+	// Authority is the certificate of the authority that signs now.
+	Authority() *x509.Certificate
 }
 
 // Config is what the controller needs.
@@ -69,9 +80,21 @@ func Add(mgr manager.Manager, cfg Config) error {
 		For(&certificatesv1.CertificateSigningRequest{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: parallelRequests}).
 		Complete(r)
+	if err == nil {
+		err = mgr.Add(manager.RunnableFunc(r.keepSwept))
+	}
 	if err != nil {
 		return fmt.Errorf("add the certificates controller: %w", err)
 	}
+	return nil
+}
+
+func (r *reconciler) keepSwept(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := r.sweep(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Could not tidy up what is known about nodes' identities")
+		}
+	}, sweepInterval)
 	return nil
 }
 
@@ -101,7 +124,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	}
 	csr := cached.DeepCopy()
 	for range maxSteps {
-		decision, err := decide(csr, func(request *request) (Facts, error) { return r.facts(ctx, csr, request) }, r.Clock.Now())
+		decision, err := decide(csr, func(request *request, approved bool) (Facts, error) { return r.facts(ctx, csr, request, approved) }, r.Clock.Now())
 		if err != nil {
 			return ctrl.Result{}, fmt.Errorf("decide on certificate request %s: %w", csr.Name, err)
 		}
@@ -111,8 +134,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 			return ctrl.Result{RequeueAfter: decision.After}, nil
 		}
 		if csr, err = r.apply(ctx, csr, decision); err != nil {
-			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				return ctrl.Result{}, nil // the change that was faster brings us back
+			if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+				return ctrl.Result{RequeueAfter: raceDelay}, nil // somebody was faster: look again
 			}
 			return ctrl.Result{}, fmt.Errorf("%s certificate request %s: %w", decision.Action, key.Name, err)
 		}
@@ -123,17 +146,23 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// facts asks for what decides on an approval.
-func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request *request) (Facts, error) {
+// facts asks for what decides on an approval or, with approved, on the signature.
+func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request *request, approved bool) (Facts, error) {
+	claim, err := r.claim(ctx, csr, request.nodeName())
+	if err != nil || approved {
+		return Facts{Claim: claim}, err
+	}
 	if isServing(csr.Spec) {
-		return r.servingFacts(ctx, request)
+		facts, err := r.servingFacts(ctx, request)
+		facts.Claim = claim
+		return facts, err
 	}
 	subresource := "nodeclient"
 	if csr.Spec.Username == request.template.CommonName {
 		subresource = "selfnodeclient"
 	}
 	may, err := r.may(ctx, csr, subresource)
-	return Facts{MayRequest: may}, err
+	return Facts{MayRequest: may, Claim: claim}, err
 }
 
 // servingFacts looks whose the names and addresses are.
@@ -184,6 +213,9 @@ func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateS
 	requests := r.Client.CertificatesV1().CertificateSigningRequests()
 	switch d.Action {
 	case Approve:
+		if err := r.keep(ctx, d.request.nodeName(), d.claim, d.seen); err != nil {
+			return nil, err
+		}
 		r.addCondition(csr, certificatesv1.CertificateApproved, d)
 		return requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
 	case Sign:
@@ -193,12 +225,20 @@ func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateS
 		if isServing(csr.Spec) {
 			signer = r.NodeSigner
 		}
+		if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+			if err := r.noteSigned(ctx, d.request.nodeName(), isServing(csr.Spec)); err != nil {
+				return nil, err
+			}
+		}
 		certificate, err := signer.Sign(d.request.publicKey, template)
 		if err != nil {
 			return nil, err
 		}
 		csr.Status.Certificate = certificate
 		return requests.UpdateStatus(ctx, csr, metav1.UpdateOptions{})
+	case Deny:
+		r.addCondition(csr, certificatesv1.CertificateDenied, d)
+		return requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
 	case Fail:
 		r.addCondition(csr, certificatesv1.CertificateFailed, d)
 		return requests.UpdateStatus(ctx, csr, metav1.UpdateOptions{})

@@ -47,6 +47,10 @@ func newStage(t *testing.T, allowed bool, objects ...runtime.Object) *stage {
 		review.Status.Allowed = allowed
 		return true, review, nil
 	})
+	s.api.PrependReactor("create", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		a.(clienttesting.CreateAction).GetObject().(*corev1.Secret).CreationTimestamp = metav1.NewTime(now)
+		return false, nil, nil // as a server does
+	})
 	s.reconciler = &reconciler{reader: cached, Config: Config{
 		Client: s.api, Signer: bundle.Signer(), NodeSigner: bundle.NodeSigner(), Duration: maxTTL, Clock: c, Control: func() Control { return control },
 	}}

@@ -31,6 +31,7 @@ const (
 	Wait    Action = "wait"    // look again after Decision.After
 	Approve Action = "approve" // add the condition Approved
 	Sign    Action = "sign"    // issue the certificate
+	Deny    Action = "deny"    // add the condition Denied
 	Fail    Action = "fail"    // add the condition Failed
 	Delete  Action = "delete"  // remove the request
 )
@@ -41,7 +42,9 @@ type Decision struct {
 	Reason  string // one CamelCase word
 	Message string
 	After   time.Duration // with Wait
-	request *request      // with Sign
+	request *request      // with Approve and Sign
+	claim   string        // with Approve: the hash of the key that the node's name belongs to,
+	seen    Claim         // and what that was decided on
 }
 
 // Facts are what a decision needs beside the request itself.
@@ -49,6 +52,8 @@ type Facts struct {
 	// MayRequest tells that the requester may have this node client certificate
 	// without anybody looking.
 	MayRequest bool
+	// Claim is about the node's name.
+	Claim Claim
 	// Node is the node that a serving certificate is for, nil if there is none yet.
 	Node *corev1.Node
 	// Holders names, for each name and address that a serving certificate is to be for,
@@ -66,8 +71,8 @@ var signers = []string{
 }
 
 // decide says what to do about a request now. facts is asked only when the
-// answer depends on it.
-func decide(csr *certificatesv1.CertificateSigningRequest, facts func(*request) (Facts, error), now time.Time) (Decision, error) {
+// answer depends on it, and with approved only for Claim.
+func decide(csr *certificatesv1.CertificateSigningRequest, facts func(r *request, approved bool) (Facts, error), now time.Time) (Decision, error) {
 	if expired, decision := decideAge(csr, now); expired {
 		return decision, nil
 	}
@@ -88,18 +93,36 @@ func decide(csr *certificatesv1.CertificateSigningRequest, facts func(*request) 
 		}
 		return Decision{Action: Fail, Reason: "SignerValidationFailure", Message: err.Error()}, nil
 	}
-	if has(csr, certificatesv1.CertificateApproved) {
-		return Decision{Action: Sign, Reason: "Approved", request: r}, nil
-	}
+	approved := has(csr, certificatesv1.CertificateApproved)
 	if csr.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName {
+		if approved {
+			return Decision{Action: Sign, Reason: "Approved", request: r}, nil
+		}
 		remaining.Reason = "WaitsForApproval"
 		return remaining, nil
 	}
-	known, err := facts(r)
+	known, err := facts(r, approved)
 	if err != nil {
 		return Decision{}, err
 	}
-	return decideApproval(csr, r, known, remaining, now), nil
+	if approved {
+		return decideSigning(csr, r, known.Claim, now), nil
+	}
+	decision := decideApproval(csr, r, known, remaining, now)
+	decision.request = r
+	return decision, nil
+}
+
+// decideSigning looks at an approved request of a node a last time: a revocation may
+// have come between.
+func decideSigning(csr *certificatesv1.CertificateSigningRequest, r *request, c Claim, now time.Time) Decision {
+	if why := c.revoked(csr); why != "" {
+		return Decision{Action: Fail, Reason: "Revoked", Message: why}
+	}
+	if c.Revocation != nil && c.Revocation.Covers(now.Truncate(time.Second)) {
+		return Decision{Action: Wait, Reason: "RevocationNotOver", After: c.Revocation.Before.Sub(now) + time.Second}
+	}
+	return Decision{Action: Sign, Reason: "Approved", request: r}
 }
 
 func decideApproval(csr *certificatesv1.CertificateSigningRequest, r *request, facts Facts, remaining Decision, now time.Time) Decision {
@@ -108,8 +131,10 @@ func decideApproval(csr *certificatesv1.CertificateSigningRequest, r *request, f
 			remaining.Reason = "RequesterMayNot"
 			return remaining // a person may still approve it
 		}
-		return Decision{Action: Approve, Reason: "AutoApproved",
-			Message: fmt.Sprintf("%s may have a client certificate for node %s", csr.Spec.Username, r.nodeName())}
+		return decideClaim(csr, r, facts.Claim)
+	}
+	if why := facts.Claim.revoked(csr); why != "" {
+		return Decision{Action: Deny, Reason: "Revoked", Message: why}
 	}
 	if why := notTheNodes(r, facts); why != "" {
 		return Decision{Action: Fail, Reason: "NotTheNodes", Message: "a serving certificate is only for the names and addresses of its node: " + why}

@@ -8,12 +8,16 @@
 //	kubernetes.io/kube-apiserver-client          a person's or program's client certificate: signed only after
 //	                                             somebody has approved it
 //
+// The name of a node belongs to the key of the machine that joined under it first
+// (package identity): a join token does not give it to another machine while there
+// is a Node of that name. Who was revoked gets nothing for what it asked before.
+//
 // Serving certificates are signed by an authority of their own, that of nodes.
 //
 // Requests for other signers are left to others. A request that can never be
 // signed gets the condition Failed, with the reason. Old requests are removed: an
 // hour after they were answered, a day when nobody did.
 //
-// decide.go and request.go decide, without a clock or a client; controller.go
-// reads and acts.
+// decide.go, claim.go, names.go and request.go decide, without a clock or a client;
+// controller.go and records.go read and act.
 package certificates

@@ -1,0 +1,140 @@
+package server_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/node/identity"
+	"github.com/everynode/everynode/internal/testenv"
+)
+
+// newToken makes a join token and a client that shows it.
+func newToken(t *testing.T, env *testenv.Env) kubernetes.Interface {
+	t.Helper()
+	secret, token, err := authn.NewBootstrapToken(time.Now(), time.Hour, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := env.Client.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(&restclient.Config{Host: env.Config.Host, QPS: -1, BearerToken: token.Bootstrap(),
+		TLSClientConfig: restclient.TLSClientConfig{CAData: env.Config.CAData}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// machine is one that joins: with a key of its own, and a client certificate once it has joined.
+type machine struct {
+	identity, key *ecdsa.PrivateKey
+	kubernetes.Interface
+	cert *x509.Certificate
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	return &machine{identity: newKey(t)}
+}
+
+// join asks for a client certificate with a token, or with the certificate that the machine has.
+func (m *machine) join(t *testing.T, env *testenv.Env, with kubernetes.Interface, node string) error {
+	t.Helper()
+	key := newKey(t)
+	csr := request(t, key, certificatesv1.KubeAPIServerClientKubeletSignerName, node)
+	if m.identity != nil {
+		var err error
+		if csr.Annotations, err = identity.Sign(m.identity, node, csr.Spec.Request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, err := answer(t, with, csr)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+	m.key, m.cert = key, cert
+	m.Interface = clientWith(t, env, certPEM, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return nil
+}
+
+// register makes the machine's Node.
+func (m *machine) register(t *testing.T, node string) {
+	t.Helper()
+	if _, err := m.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who has a join token does not get the name of a node that lives.
+func TestNameOfALivingNodeIsNotGivenAway(t *testing.T) {
+	env := testenv.Start(t)
+	token, owner, thief, stranger := newToken(t, env), newMachine(t), newMachine(t), &machine{}
+	refused := func(who string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "Denied") {
+			t.Errorf("%s: %v, want it denied", who, err)
+		}
+	}
+	must(t, owner.join(t, env, token, "n1"))
+	refused("a thief, before the node has registered", thief.join(t, env, token, "n1"))
+	owner.register(t, "n1")
+	refused("a thief", thief.join(t, env, token, "n1"))
+	refused("a machine without a key", stranger.join(t, env, token, "n1"))
+	refused("a thief with another token", thief.join(t, env, newToken(t, env), "n1"))
+	must(t, owner.join(t, env, token, "n1"))
+	must(t, owner.join(t, env, owner, "n1"))
+	must(t, thief.join(t, env, token, "n2"))
+
+	// A copy of the owner's request is of no use: the certificate is for the owner's key.
+	list, err := env.Client.CertificatesV1().CertificateSigningRequests().List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for _, csr := range list.Items {
+		if csr.Annotations[identity.KeyAnnotation] == "" || csr.Spec.Username == "system:node:n1" {
+			continue
+		}
+		mixed := request(t, newKey(t), certificatesv1.KubeAPIServerClientKubeletSignerName, "n1")
+		mixed.Annotations = csr.Annotations
+		_, err := answer(t, token, mixed)
+		refused("a thief with the signature of another request", err)
+	}
+
+	// The records are no business of nodes.
+	if _, err := owner.CoreV1().Secrets("kube-system").Get(t.Context(), identity.RecordName("n1"), metav1.GetOptions{}); err == nil {
+		t.Error("a node reads whom its name belongs to")
+	}
+	// All the same after a restart; and deleting the Node frees the name.
+	env.Restart()
+	token = newToken(t, env)
+	refused("a thief, after a restart", thief.join(t, env, token, "n1"))
+	record, err := env.Client.CoreV1().Secrets("kube-system").Get(t.Context(), identity.RecordName("n1"), metav1.GetOptions{})
+	must(t, err)
+	record.Data["registered"] = []byte("true") // as with its serving certificate
+	_, err = env.Client.CoreV1().Secrets("kube-system").Update(t.Context(), record, metav1.UpdateOptions{})
+	must(t, err)
+	must(t, env.Client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
+	must(t, stranger.join(t, env, token, "n1"))
+}
