@@ -82,8 +82,9 @@ lint: ## Check style.
 	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" go tool -modfile=tools/go.mod golangci-lint run
 
 .PHONY: generate
-generate: ## Regenerate the OpenAPI definitions.
+generate: ## Regenerate the OpenAPI definitions, and the copying functions of our own kinds.
 	@hack/generate-openapi.sh
+	@go tool -modfile=tools/deepcopy.mod deepcopy-gen --output-file zz_generated.deepcopy.go --go-header-file /dev/null ./api/v1alpha1
 
 .PHONY: presubmit
 presubmit: generate lint test ## Everything that a change must pass.

@@ -1,0 +1,22 @@
+// Package v1alpha1 holds Everynode's own kinds. They stand beside a DaemonSet and say
+// how its changes travel; the DaemonSet itself stays as its author wrote it.
+//
+// +k8s:deepcopy-gen=package
+// +groupName=everynode.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the name under which the kinds are served.
+var GroupVersion = schema.GroupVersion{Group: "everynode.io", Version: "v1alpha1"}
+
+// AddToScheme makes the kinds known to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &DaemonSetRollout{}, &DaemonSetRolloutList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}

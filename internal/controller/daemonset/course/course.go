@@ -1,0 +1,328 @@
+package course
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// Course is the rollout of one DaemonSet. One owner at a time.
+type Course struct {
+	now    time.Time
+	ds     DaemonSet
+	policy *rolloutpolicy.Policy
+	follow Following
+	why    string // why the policy is not followed
+	spec   v1alpha1.DaemonSetRolloutSpec
+	abort  bool // spec.target is Stable, and was written about the present target
+
+	started bool
+	state   state
+	phase   v1alpha1.Phase
+	message string
+
+	nodes  map[string]*node
+	fleet  *rolloutpolicy.Fleet
+	steps  map[rolloutpolicy.Step]*step
+	places map[place]*domain
+	groups map[string]*group
+	totals totals
+	counts map[Verdict]int32
+	stale  []*node // to be judged anew: their domain has changed
+	timers deadline.Timers[*node]
+	recent recent
+	wake   time.Time // when the phase may change by time alone
+}
+
+// state is what the rollout's status stores.
+type state struct {
+	stable, target string
+	// open is the furthest step that has begun, since when.
+	open      rolloutpolicy.Step
+	openSince time.Time
+	failed    []v1alpha1.FailedRevision
+	failures  map[string]string // nodes on which the target fails, and why
+	// most is how many failures were known when they were more than names are kept
+	// of; 0 before that. It only grows.
+	most int
+}
+
+// node is one node of the fleet.
+type node struct {
+	name   string
+	fact   Node
+	daemon Daemon
+	step   rolloutpolicy.Step
+	// begun is the revision that the node had when its change was begun by Take, until
+	// that shows.
+	begun *string
+	// badBefore tells that the daemon was not available when its change began, and
+	// hadOld that there was one.
+	badBefore, hadOld bool
+
+	view  view
+	group *group
+	timer deadline.Timer[*node]
+	// lately is whether it became silent a short while ago, until quiet ends.
+	lately lately
+	quiet  deadline.Timer[*node]
+}
+
+// New returns a course that has been told nothing.
+func New() *Course {
+	c := &Course{
+		nodes: map[string]*node{}, groups: map[string]*group{}, places: map[place]*domain{},
+		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
+	}
+	c.state.failures = map[string]string{}
+	c.recent.changed = map[*node]bool{}
+	return c
+}
+
+// SetDaemonSet tells of the DaemonSet.
+func (c *Course) SetDaemonSet(ds DaemonSet) {
+	if c.ds == ds {
+		return
+	}
+	c.ds = ds
+	c.retarget()
+	c.refreshAll()
+	c.settle()
+}
+
+// SetPolicy tells which policy to follow. When there is none to follow any more, the
+// one that was known last says what the steps are, and why says what happened.
+func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
+	if c.follow != f {
+		c.follow = f
+		defer func() { c.refreshAll(); c.settle() }()
+	}
+	c.why = why
+	if p != nil && p != c.policy {
+		name := ""
+		if c.policy != nil && c.started {
+			name = c.policy.StepName(c.state.open)
+		}
+		for _, n := range c.nodes {
+			c.ungroup(n)
+		}
+		c.policy = p
+		c.fleet = rolloutpolicy.NewFleet(p)
+		for _, n := range c.nodes {
+			if n.daemon.Selected {
+				c.fleet.Set(n.name, n.fact.Labels)
+			}
+		}
+		for _, n := range c.nodes {
+			n.step, _ = c.fleet.Step(n.name)
+			c.regroup(n)
+		}
+		if name != "" {
+			c.reopen(name)
+		}
+		c.refreshAll()
+	}
+	c.settle()
+}
+
+// SetSpec tells what people wrote into the rollout.
+func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
+	c.abort = spec.Target == v1alpha1.TargetStable && (c.abort || c.started && c.spec.Target != v1alpha1.TargetStable)
+	c.spec = spec
+	c.settle()
+}
+
+// Start begins to decide. All facts have been told by then; status is what the
+// rollout's object says, empty for one that is new.
+func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
+	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
+	c.state.failed = slices.Clone(status.FailedRevisions)
+	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
+		for _, n := range f.Nodes {
+			c.state.failures[n] = ""
+		}
+		if f.More > 0 {
+			c.state.most = len(f.Nodes) + int(f.More)
+		}
+	}
+	if status.StepStarted != nil {
+		c.state.openSince = status.StepStarted.Time
+	}
+	c.started = true
+	if c.state.target == "" {
+		c.state.stable = c.mostRun()
+	}
+	known := c.state.target == c.ds.Newest && c.policy != nil && status.Step != ""
+	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest
+	c.retarget()
+	if known {
+		c.reopen(status.Step)
+	}
+	c.recent.baseline(c)
+	c.refreshAll()
+	c.settle()
+}
+
+// mostRun is the revision that most nodes have, of those that are selected; "" if
+// there is none.
+func (c *Course) mostRun() string {
+	counts := map[string]int{}
+	for _, n := range c.nodes {
+		if n.daemon.Selected && n.daemon.Revision != "" {
+			counts[n.daemon.Revision]++
+		}
+	}
+	best := ""
+	for _, r := range slices.Sorted(maps.Keys(counts)) {
+		if best == "" || counts[r] > counts[best] {
+			best = r
+		}
+	}
+	return best
+}
+
+// reopen finds the step that had begun; if it is not in the policy any more, the
+// steps begin anew.
+func (c *Course) reopen(name string) {
+	if s, ok := c.policy.StepNamed(name); ok {
+		c.state.open = s
+		return
+	}
+	c.state.open, c.state.openSince = rolloutpolicy.Step{}, c.now
+}
+
+// retarget follows the DaemonSet's newest revision: with another one the steps, and
+// the evidence, begin anew.
+func (c *Course) retarget() {
+	if !c.started || c.state.target == c.ds.Newest {
+		return
+	}
+	c.state.target = c.ds.Newest
+	c.state.open, c.state.openSince = rolloutpolicy.Step{}, c.now
+	clear(c.state.failures)
+	c.state.most = 0
+	c.abort = false
+	c.recent.baseline(c)
+}
+
+// SetNode tells of a node.
+func (c *Course) SetNode(name string, fact Node) {
+	n := c.node(name)
+	labelsChanged := !maps.Equal(n.fact.Labels, fact.Labels)
+	n.fact = fact
+	if labelsChanged {
+		c.regroup(n)
+		c.sort(n)
+	}
+	c.refresh(n)
+	c.settle()
+}
+
+// SetDaemon tells what became of the DaemonSet on a node.
+func (c *Course) SetDaemon(name string, d Daemon) {
+	n := c.node(name)
+	was := n.daemon
+	n.daemon = d
+	if n.begun != nil && (d.Revision != *n.begun || d.Two) {
+		n.begun = nil
+	}
+	if d.Selected != was.Selected {
+		c.sort(n)
+	}
+	c.refresh(n)
+	c.settle()
+}
+
+// DeleteNode forgets a node.
+func (c *Course) DeleteNode(name string) {
+	n := c.nodes[name]
+	if n == nil {
+		return
+	}
+	n.daemon = Daemon{}
+	c.sort(n)
+	c.refresh(n)
+	c.ungroup(n)
+	c.timers.Stop(&n.timer)
+	c.recent.drop(n)
+	delete(c.nodes, name)
+	delete(c.state.failures, name)
+	c.counts[n.view.verdict]--
+	c.settle()
+}
+
+func (c *Course) node(name string) *node {
+	n := c.nodes[name]
+	if n == nil {
+		n = &node{name: name}
+		n.timer.Owner, n.quiet.Owner = n, n
+		n.view.verdict = NotSelected
+		c.counts[NotSelected]++
+		c.nodes[name] = n
+		c.regroup(n)
+	}
+	return n
+}
+
+// sort brings a node's step in line with its labels, and those of nodes that make
+// room for it.
+func (c *Course) sort(n *node) {
+	if c.fleet == nil {
+		return
+	}
+	var moved []string
+	if n.daemon.Selected {
+		moved = c.fleet.Set(n.name, n.fact.Labels)
+	} else {
+		moved = c.fleet.Delete(n.name)
+	}
+	for _, name := range moved {
+		if o := c.nodes[name]; o != nil {
+			c.restep(o)
+		}
+	}
+}
+
+// restep moves a node's contribution to the step that it belongs to now.
+func (c *Course) restep(n *node) {
+	c.account(n, view{verdict: n.view.verdict})
+	n.step, _ = c.fleet.Step(n.name)
+	c.refresh(n)
+}
+
+func (c *Course) refreshAll() {
+	for _, n := range c.nodes {
+		c.refresh(n)
+	}
+}
+
+// Tick moves time forward and does what was due.
+func (c *Course) Tick(now time.Time) {
+	if now.After(c.now) {
+		c.now = now
+	}
+	for t := c.timers.Pop(c.now); t != nil; t = c.timers.Pop(c.now) {
+		c.refresh(t.Owner)
+	}
+	c.recent.forget(c)
+	c.settle()
+}
+
+// NextTick is when Tick has something to do next, if ever.
+func (c *Course) NextTick() (time.Time, bool) {
+	at, _ := c.timers.Next()
+	quiet, _ := c.recent.ends.Next()
+	at = sooner(sooner(at, quiet), c.wake)
+	return at, !at.IsZero()
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

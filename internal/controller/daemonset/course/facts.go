@@ -1,0 +1,83 @@
+package course
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// DaemonSet is what a course reads of one. It is comparable.
+type DaemonSet struct {
+	// Newest is the revision of the present template.
+	Newest string
+	// MaxUnavailable is the DaemonSet's own limit; with Surge it is maxSurge.
+	MaxUnavailable rolloutpolicy.Limit
+	// Surge tells that a new pod starts beside the old one.
+	Surge bool
+	// MinReadySeconds is part of being available, and no part of a start's deadline.
+	MinReadySeconds int32
+}
+
+// Node is what a course reads of a node.
+type Node struct {
+	Labels map[string]string
+	// Fault says why the node is out of order by itself; "" if it is not.
+	Fault string
+	// Silent tells that the fault is that nobody hears of the node, and Since when
+	// the fault began.
+	Silent bool
+	Since  time.Time
+}
+
+// Daemon is what became of the DaemonSet on a node. It is comparable.
+type Daemon struct {
+	// Selected tells whether the node is to have a daemon; if not, Unselected says
+	// why not.
+	Selected   bool
+	Unselected string
+	// Revision is that of the node's newest pod; "" if there is none that stays.
+	Revision string
+	// Available tells whether a pod of the node is, of whatever revision, and Since
+	// when the newest one is: the zero time while it is not.
+	Available bool
+	Since     time.Time
+	// Two tells that an older pod is there beside the newest.
+	Two bool
+	// Bound is when the newest pod was bound to the node.
+	Bound time.Time
+	// Restarts is how often containers of the newest pod have restarted.
+	Restarts int32
+	// Trouble says why the newest pod does not come up: an image that cannot be
+	// pulled, a container that cannot start or was killed for memory, a creation that
+	// the API refuses. Certain tells that waiting will not help.
+	Trouble string
+	Certain bool
+	// NoRoom says why the scheduler finds no room on the node.
+	NoRoom string
+}
+
+// Verdict is where a node stands, and whose fault it is if it is not well.
+type Verdict string
+
+// The verdicts.
+const (
+	NotSelected    Verdict = "NotSelected"
+	Waiting        Verdict = "Waiting"
+	Changing       Verdict = "Changing"
+	Current        Verdict = "Current"
+	FailedRevision Verdict = "FailedRevision"
+	NodeFault      Verdict = "NodeFault"
+	NoRoom         Verdict = "NoRoom"
+)
+
+// Following tells whether there is a policy to follow.
+type Following uint8
+
+// The cases. In all but Followed nothing new begins.
+const (
+	Followed Following = iota
+	// Lost: the policy cannot be read, or it is not valid.
+	Lost
+	// Gone: it was deleted in the middle of a rollout.
+	Gone
+)

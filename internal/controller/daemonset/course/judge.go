@@ -1,0 +1,261 @@
+package course
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// view is all that follows from the facts about one node.
+type view struct {
+	verdict Verdict
+	reason  string
+	// done: it has what it is to have, and has soaked; soaking: not yet. excused: it holds up no step.
+	done, soaking, excused bool
+	// given: it has the target revision, or had. failed: it counts as failed.
+	given, failed bool
+	// down: without an available daemon. busy: made so, or about to be, by the
+	// rollout. fault: out of order by itself.
+	down, busy, fault bool
+	// change: it may be taken. free: taking it makes nothing unavailable.
+	change, free bool
+	selected     bool
+	wake         time.Time
+}
+
+// refresh judges a node anew after anything about it changed.
+func (c *Course) refresh(n *node) {
+	v := c.judge(n)
+	c.timers.Set(&n.timer, v.wake)
+	c.account(n, v)
+	c.recent.note(c, n)
+}
+
+func (c *Course) judge(n *node) view {
+	d := &n.daemon
+	if !d.Selected {
+		return view{verdict: NotSelected, reason: d.Unselected}
+	}
+	v := view{selected: true, down: !d.Available || n.begun != nil && !c.ds.Surge}
+	target, want := c.state.target, c.target(n)
+	if c.changing() {
+		c.weigh(n)
+		_, v.failed = c.state.failures[n.name]
+		v.given = v.failed || d.Revision == target
+	}
+	switch {
+	case d.Revision == want && want != "" && !d.Since.IsZero() && !v.failed:
+		c.current(n, &v)
+	case v.failed:
+		v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
+	case n.fact.Fault != "":
+		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
+	case d.NoRoom != "" && d.Revision == want:
+		v.verdict, v.reason, v.excused, v.fault = NoRoom, d.NoRoom, true, true
+	case want == "" || d.Revision != "" && d.Revision != want:
+		c.outdated(n, want, &v)
+	default:
+		c.starting(n, &v)
+	}
+	if n.begun != nil || d.Two {
+		v.busy = true
+	}
+	if c.isNew() && d.Revision == "" && n.begun == nil && n.fact.Fault == "" {
+		// Nothing is taken away from a node that never had the daemon.
+		v.down = false
+	}
+	v.change, v.free = c.candidate(n, want)
+	if v.change && !v.free && n.group.stuck() {
+		v.excused = true
+	}
+	return v
+}
+
+// current: the pod that is to be there is available.
+func (c *Course) current(n *node, v *view) {
+	if n.daemon.Revision != c.state.target && !c.back() {
+		v.verdict = Waiting // the target is not for it yet
+		return
+	}
+	v.verdict = Current
+	if ends := n.daemon.Since.Add(c.soak(n)); c.changing() && ends.After(c.now) {
+		v.soaking, v.reason, v.wake = true, "soaks until "+clock(ends), ends
+		return
+	}
+	v.done = true
+}
+
+// outdated: the pod that is there has another revision.
+func (c *Course) outdated(n *node, want string, v *view) {
+	d := &n.daemon
+	switch {
+	case n.begun != nil:
+		v.verdict, v.reason = Changing, "its pod of revision "+d.Revision+" is being replaced"
+	case want == "":
+		v.verdict, v.reason = Waiting, "the revision has failed, and there is none to go back to"
+	case !d.Available:
+		v.verdict, v.reason, v.fault = NodeFault, "its daemon was not available before: "+orElse(d.Trouble, "its pod is not ready"), true
+	default:
+		v.verdict, v.reason = Waiting, c.waitsFor(n)
+	}
+}
+
+// starting: a pod of the right revision is on its way up, or there is none yet.
+func (c *Course) starting(n *node, v *view) {
+	d := &n.daemon
+	ends := c.deadline(n)
+	stuck := d.Certain || c.tooManyRestarts(n) || !ends.IsZero() && !ends.After(c.now)
+	if stuck {
+		// Failures of the target are evidence; this is the stable revision, or a node
+		// whose daemon was bad before.
+		v.verdict, v.reason = NodeFault, orElse(d.Trouble, "its daemon does not become available")
+		v.fault, v.excused = true, true
+		return
+	}
+	v.verdict, v.busy, v.reason, v.wake = Changing, true, "its daemon starts", ends
+	if c.isNew() && d.Revision == "" && n.begun == nil {
+		v.verdict, v.busy, v.reason = Waiting, false, c.waitsFor(n)
+	}
+	if d.Revision == "" && n.begun == nil && !c.isNew() {
+		v.reason = orElse(d.Trouble, "it gets a pod")
+	}
+}
+
+// weigh adds the node to the evidence against the target, or takes it off when it
+// has healed before the limit was passed.
+func (c *Course) weigh(n *node) {
+	d := &n.daemon
+	_, failed := c.state.failures[n.name]
+	if d.Revision != c.state.target && d.Revision != "" {
+		return
+	}
+	available := d.Revision == c.state.target && !d.Since.IsZero()
+	soaked := available && n.fact.Fault == "" && !d.Since.Add(c.soak(n)).After(c.now)
+	switch {
+	case failed && soaked && !c.hasFailed(c.state.target):
+		delete(c.state.failures, n.name)
+	case failed || n.badBefore && !available:
+	case d.Revision == "" && n.begun == nil && !n.hadOld && !c.isNew():
+	case d.NoRoom != "":
+		if n.hadOld && d.Revision == c.state.target {
+			c.blame(n, "there is no room for it: "+d.NoRoom)
+		}
+	case n.fact.Fault != "":
+	case available && soaked:
+		n.badBefore, n.hadOld = false, false
+	case c.tooManyRestarts(n):
+		c.blame(n, fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble)))
+	case available:
+	case d.Certain:
+		c.blame(n, d.Trouble)
+	default:
+		if ends := c.deadline(n); !ends.IsZero() && !ends.After(c.now) {
+			c.blame(n, "not available in time"+colon(d.Trouble))
+		}
+	}
+}
+
+// blame counts a node as failed by the target revision.
+func (c *Course) blame(n *node, why string) {
+	c.state.failures[n.name] = why
+	if known := len(c.state.failures); known > keptNames {
+		c.state.most = max(c.state.most, known)
+	}
+}
+
+func (c *Course) tooManyRestarts(n *node) bool {
+	return c.policy != nil && n.daemon.Restarts >= c.policy.Failure.Restarts
+}
+
+// deadline is until when the node's newest pod must be available.
+func (c *Course) deadline(n *node) time.Time {
+	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
+		return time.Time{}
+	}
+	return n.daemon.Bound.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
+}
+
+func (c *Course) soak(n *node) time.Duration {
+	if c.policy == nil {
+		return 0
+	}
+	return c.policy.Waves[n.step.Wave].Soak
+}
+
+// Target is the revision that a pod made now on the node is to have; "" if none is
+// to be made.
+func (c *Course) Target(node string) string {
+	if n := c.nodes[node]; n != nil {
+		return c.target(n)
+	}
+	return c.state.stable
+}
+
+func (c *Course) target(n *node) string {
+	switch {
+	case !c.changing():
+		return c.state.stable
+	case c.hasFailed(c.state.target), c.follow != Followed && c.isNew():
+		if f := c.failedRevision(c.state.target); f != nil && rollsBack(f) && c.state.stable != "" {
+			return c.state.stable
+		}
+		if n.daemon.Revision == c.state.target {
+			return c.state.target
+		}
+		return c.state.stable
+	case c.isNew(), n.daemon.Revision == c.state.target, c.begun(n.step):
+		return c.state.target
+	}
+	return c.state.stable
+}
+
+// changing tells whether there is another revision to go to than the stable one.
+func (c *Course) changing() bool { return c.started && c.state.target != c.state.stable }
+
+// isNew tells whether there is no revision that nodes could stay with.
+func (c *Course) isNew() bool { return c.state.stable == "" }
+
+// begun tells whether the step has begun.
+func (c *Course) begun(s rolloutpolicy.Step) bool {
+	return c.policy != nil && (c.isNew() || s.Compare(c.state.open) <= 0)
+}
+
+// candidate tells whether the node's pod is to be replaced, or made where that asks
+// for leave, and whether that makes nothing unavailable.
+func (c *Course) candidate(n *node, want string) (change, free bool) {
+	d := &n.daemon
+	switch {
+	case !c.started || want == "" || d.Revision == want || n.begun != nil || n.fact.Fault != "":
+		return false, false
+	case d.Revision == "":
+		return c.isNew(), true
+	case c.superseded(n, want):
+		return false, false
+	}
+	return true, !d.Available
+}
+
+// superseded: the node has a revision that was the target once and did not fail. It
+// keeps it until its step begins.
+func (c *Course) superseded(n *node, want string) bool {
+	r := n.daemon.Revision
+	return c.changing() && want == c.state.stable && r != c.state.target && !c.hasFailed(r) && !c.hasFailed(c.state.target)
+}
+
+func orElse(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+func colon(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+// clock writes a time for people.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }

@@ -1,0 +1,51 @@
+package course
+
+import "time"
+
+// Pace limits how fast changes begin, over all DaemonSets of a policy. Its zero value
+// lets none begin; see Set.
+type Pace struct {
+	perMinute int
+	saved     float64
+	at        time.Time
+}
+
+// paceSaved is how much of a pace may be saved up: a pause does not end in a rush.
+const paceSaved = 10 * time.Second
+
+// Set changes how many nodes may begin in a minute; 0 means no limit. A new pace has
+// saved up one node, so that a restart does not hurry.
+func (p *Pace) Set(perMinute int, now time.Time) {
+	if p.perMinute != perMinute || p.at.IsZero() {
+		*p = Pace{perMinute: perMinute, saved: 1, at: now}
+	}
+}
+
+// Allows says how many may begin now.
+func (p *Pace) Allows(now time.Time) int {
+	if p.perMinute == 0 {
+		return 1 << 30
+	}
+	if passed := now.Sub(p.at); passed > 0 {
+		most := max(float64(p.perMinute)*paceSaved.Minutes(), 1)
+		p.saved = min(p.saved+float64(p.perMinute)*passed.Minutes(), most)
+		p.at = now
+	}
+	return int(p.saved)
+}
+
+// Spend tells that so many have begun.
+func (p *Pace) Spend(n int) {
+	if p.perMinute > 0 {
+		p.saved -= float64(n)
+	}
+}
+
+// Next is when another one may begin, if none may now.
+func (p *Pace) Next() time.Time {
+	if p.perMinute == 0 || p.saved >= 1 {
+		return p.at
+	}
+	missing := (1 - p.saved) / float64(p.perMinute) * float64(time.Minute)
+	return p.at.Add(time.Duration(missing) + time.Millisecond)
+}

@@ -1,0 +1,326 @@
+package course
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// keptFailures is how many failed revisions are remembered.
+const keptFailures = 10
+
+// settle does what follows from the facts: trips limits, begins steps, completes.
+func (c *Course) settle() {
+	if !c.started {
+		return
+	}
+	for {
+		for len(c.stale) > 0 {
+			stale := c.stale
+			c.stale = nil
+			for _, n := range stale {
+				if c.nodes[n.name] == n {
+					c.refresh(n)
+				}
+			}
+		}
+		if !c.suspect() && !c.advance() {
+			break
+		}
+	}
+	c.phase, c.message, c.wake = c.stand()
+}
+
+// advance moves the rollout by one move; false if there is none.
+func (c *Course) advance() bool {
+	if !c.changing() {
+		return false
+	}
+	if f := c.failedRevision(c.state.target); f != nil {
+		return c.retry(f)
+	}
+	if c.policy == nil {
+		return false
+	}
+	switch {
+	case c.abort:
+		c.fail("somebody aborted it", rollback)
+	case c.tripped():
+		c.fail(c.evidence(), c.action())
+	case c.complete():
+		c.state.stable = c.state.target
+		clear(c.state.failures)
+		c.state.most = 0
+	default:
+		return c.nextStep()
+	}
+	c.refreshAll()
+	return true
+}
+
+// tripped tells whether more nodes have failed than may.
+func (c *Course) tripped() bool {
+	f, failed := &c.policy.Failure, c.failures()
+	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals.given, failed))
+}
+
+func (c *Course) failures() int { return max(len(c.state.failures), c.state.most) }
+
+const (
+	halt     = v1alpha1.FailureHalt
+	rollback = v1alpha1.FailureRollback
+)
+
+func rollsBack(f *v1alpha1.FailedRevision) bool { return f.Action == rollback }
+
+func (c *Course) action() v1alpha1.FailureAction {
+	if c.policy.Failure.Rollback {
+		return rollback
+	}
+	return halt
+}
+
+// fail writes the target down as failed. A new DaemonSet has nothing to go back to.
+func (c *Course) fail(why string, action v1alpha1.FailureAction) {
+	if c.isNew() {
+		action = halt
+	}
+	f := v1alpha1.FailedRevision{
+		Revision: c.state.target, Why: why, Nodes: c.failedSample(), Time: metav1.NewTime(c.now), Action: action,
+	}
+	if r := c.spec.Retry; r != nil && r.Revision == c.state.target {
+		f.Retries = r.Count
+	}
+	c.state.failed = append(c.state.failed, f)
+	if extra := len(c.state.failed) - keptFailures; extra > 0 {
+		c.state.failed = c.state.failed[extra:]
+	}
+}
+
+// evidence says how many nodes failed, and how the first of them did.
+func (c *Course) evidence() string {
+	failed := c.failures()
+	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals.given, failed)))
+	for _, name := range c.failedSample() {
+		if why := c.state.failures[name]; why != "" {
+			return text + ": " + name + ": " + why
+		}
+	}
+	return text
+}
+
+// failedSample names the first three nodes that failed.
+func (c *Course) failedSample() []string {
+	names := make([]string, 0, len(c.state.failures))
+	for name := range c.state.failures {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names[:min(3, len(names))]
+}
+
+// retry tries a failed revision again, if somebody asks for it once more.
+func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
+	r := c.spec.Retry
+	if r == nil || r.Revision != f.Revision || r.Count <= f.Retries {
+		return false
+	}
+	c.state.failed = slices.DeleteFunc(slices.Clone(c.state.failed), func(o v1alpha1.FailedRevision) bool { return o.Revision == r.Revision })
+	c.abort = false
+	c.state.open, c.state.openSince = rolloutpolicy.Step{}, c.now
+	clear(c.state.failures)
+	c.state.most = 0
+	for _, n := range c.nodes {
+		n.badBefore, n.hadOld = false, false
+	}
+	c.refreshAll()
+	return true
+}
+
+func (c *Course) failedRevision(revision string) *v1alpha1.FailedRevision {
+	for i := range c.state.failed {
+		if c.state.failed[i].Revision == revision {
+			return &c.state.failed[i]
+		}
+	}
+	return nil
+}
+
+func (c *Course) hasFailed(revision string) bool { return c.failedRevision(revision) != nil }
+
+// complete tells whether every node that can has the target, and has soaked.
+func (c *Course) complete() bool {
+	t := &c.totals
+	return c.follow == Followed && t.done+t.excused == t.selected && (t.done > 0 || t.selected == 0)
+}
+
+// nextStep begins the step after the present one, if that is over.
+func (c *Course) nextStep() bool {
+	if c.isNew() || c.follow != Followed || c.spec.Paused {
+		return false
+	}
+	over, _ := c.over()
+	if !over {
+		return false
+	}
+	next, ok := c.following()
+	if open, _ := c.policy.Windows.Open(c.now); !ok || !open || c.faulty() {
+		return false
+	}
+	c.state.open, c.state.openSince = next, c.now
+	for _, n := range c.nodes {
+		if n.step == next {
+			c.refresh(n)
+		}
+	}
+	return true
+}
+
+// following is the step with nodes that comes after the present one.
+func (c *Course) following() (rolloutpolicy.Step, bool) {
+	for _, s := range c.fleet.Steps() {
+		if s.Compare(c.state.open) > 0 {
+			return s, true
+		}
+	}
+	return rolloutpolicy.Step{}, false
+}
+
+// over tells whether the present step holds up the next one no longer; if it does,
+// and nothing but somebody's word will change that, ask says why.
+func (c *Course) over() (over bool, ask string) {
+	open := c.state.open
+	wave := &c.policy.Waves[open.Wave]
+	name := c.policy.StepName(open)
+	s := c.steps[open]
+	switch {
+	case s == nil || s.nodes == 0:
+		if open.Wave > 0 || wave.Each != "" || wave.Name == rolloutpolicy.RestName || c.approved(open) {
+			return true, ""
+		}
+		return false, "wave " + name + " takes no node"
+	case s.done+s.excused < s.nodes:
+		return false, ""
+	case s.done == 0 && wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open):
+		return false, "no node of step " + name + " can take the change"
+	case wave.Manual && !c.approved(open):
+		return false, "step " + name + " is complete"
+	}
+	return true, ""
+}
+
+// approved tells whether somebody approved the step, or a later one, for this target.
+func (c *Course) approved(s rolloutpolicy.Step) bool {
+	a := c.spec.Approved
+	if a == nil || a.Revision != c.state.target {
+		return false
+	}
+	if a.Step == v1alpha1.AllSteps {
+		return true
+	}
+	upTo, ok := c.policy.StepNamed(a.Step)
+	return ok && s.Compare(upTo) <= 0
+}
+
+// faulty tells whether so many nodes are out of order that nothing new begins.
+func (c *Course) faulty() bool {
+	return c.policy.MaxNodeFaults.Exceeded(c.totals.faults, c.totals.selected)
+}
+
+// back tells whether nodes go to the stable revision, which asks for no step,
+// window or approval.
+func (c *Course) back() bool {
+	f := c.failedRevision(c.state.target)
+	return !c.changing() || f != nil && rollsBack(f)
+}
+
+// stand says what the rollout does now, why, and when that may change by itself.
+func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
+	t, none := &c.totals, time.Time{}
+	failed := c.failedRevision(c.state.target)
+	switch {
+	case !c.changing() && t.pending == 0:
+		return v1alpha1.PhaseComplete, c.completed(), none
+	case c.changing() && failed != nil && !rollsBack(failed):
+		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
+	case c.follow != Followed:
+		return v1alpha1.PhasePaused, orElse(c.why, "no policy can be followed"), none
+	case c.changing() && failed != nil:
+		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why, none
+	case c.spec.Paused:
+		return v1alpha1.PhasePaused, "somebody paused it (spec.paused)", none
+	case !c.changing():
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t.pending), c.state.stable), none
+	}
+	return c.standInStep()
+}
+
+// completed says what has been reached, and what has not.
+func (c *Course) completed() string {
+	t := &c.totals
+	text := fmt.Sprintf("%d of %s have revision %s", t.done, nodes(t.selected), c.state.stable)
+	if t.faults > 0 {
+		text += fmt.Sprintf("; %d are out of order", t.faults)
+	}
+	if held := t.excused - t.faults; held > 0 {
+		text += fmt.Sprintf("; %d wait for such a node in their domain", held)
+	}
+	return text
+}
+
+func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
+	name := c.policy.StepName(c.state.open)
+	if !c.isNew() {
+		if _, ask := c.over(); ask != "" {
+			return v1alpha1.PhaseWaitingForApproval, ask + "; the next step begins when it is approved", time.Time{}
+		}
+	}
+	if s := c.steps[c.state.open]; !c.isNew() && s != nil && s.soaking > 0 && s.done+s.excused+s.soaking == s.nodes {
+		return v1alpha1.PhaseSoaking, fmt.Sprintf("step %s: %s soak", name, nodes(s.soaking)), time.Time{}
+	}
+	open, changes := c.policy.Windows.Open(c.now)
+	switch {
+	case !open:
+		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
+	case c.faulty():
+		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
+			c.totals.faults, nodes(c.totals.selected), c.policy.MaxNodeFaults), changes
+	case c.isNew():
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals.done, nodes(c.totals.selected)), changes
+	}
+	return v1alpha1.PhaseProgressing, "step " + name, changes
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+// waitsFor says what the node's change waits for.
+func (c *Course) waitsFor(n *node) string {
+	switch {
+	case c.phase != v1alpha1.PhaseProgressing && c.phase != v1alpha1.PhaseSoaking && !c.back():
+		return c.message
+	case !c.back() && !c.begun(n.step):
+		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
+	}
+	var full []string
+	for _, d := range n.group.domains {
+		if d.full {
+			full = append(full, fmt.Sprintf("%s=%s has %d unavailable, %s allowed", c.policy.Domains[d.place.domain].Key, d.place.value,
+				d.down, c.policy.Domains[d.place.domain].MaxUnavailable))
+		}
+	}
+	if len(full) > 0 {
+		return strings.Join(full, "; ")
+	}
+	return "its turn"
+}

@@ -1,0 +1,110 @@
+package course
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/internal/deadline"
+)
+
+// suspicion is how long after its change a node that falls silent is suspicious.
+const suspicion = 10 * time.Minute
+
+// lately says whether a node became silent a short while ago.
+type lately uint8
+
+const (
+	notLately    lately = iota
+	soonAfter           // and soon after it was given the target
+	withoutCause        // and it has another revision
+)
+
+// recent counts the nodes that became silent a short while ago. When many more of
+// those that were given the target did than of the others, the target is to blame.
+type recent struct {
+	changed map[*node]bool
+	others  int
+	ends    deadline.Timers[*node]
+	// before is how many of all nodes had become silent lately when the target came.
+	before, of int
+}
+
+// note brings a node's place in the counts in line with its facts.
+func (r *recent) note(c *Course, n *node) {
+	is := notLately
+	ends := n.fact.Since.Add(suspicion)
+	if d := &n.daemon; n.fact.Fault != "" && n.fact.Silent && d.Selected && ends.After(c.now) {
+		switch {
+		case !c.changing() || d.Revision != c.state.target:
+			is = withoutCause
+		case !n.fact.Since.Before(d.Bound) && n.fact.Since.Before(d.Bound.Add(suspicion)):
+			is = soonAfter
+		}
+	}
+	if is == notLately {
+		ends = time.Time{}
+	}
+	r.ends.Set(&n.quiet, ends)
+	if is == n.lately {
+		return
+	}
+	r.drop(n)
+	switch n.lately = is; is {
+	case soonAfter:
+		r.changed[n] = true
+	case withoutCause:
+		r.others++
+	}
+	if is != notLately {
+		r.ends.Set(&n.quiet, ends)
+	}
+}
+
+// drop takes the node out of the counts.
+func (r *recent) drop(n *node) {
+	delete(r.changed, n)
+	if n.lately == withoutCause {
+		r.others--
+	}
+	n.lately = notLately
+	r.ends.Stop(&n.quiet)
+}
+
+// forget drops those whose silence is no news any more.
+func (r *recent) forget(c *Course) {
+	for t := r.ends.Pop(c.now); t != nil; t = r.ends.Pop(c.now) {
+		r.drop(t.Owner)
+	}
+}
+
+// baseline remembers how usual it is that nodes fall silent.
+func (r *recent) baseline(c *Course) {
+	r.before, r.of = r.others+len(r.changed), c.totals.selected
+}
+
+// suspect blames the nodes that fell silent after their change, if the share of the
+// others that did is not at least a third of theirs. It tells whether it did.
+func (c *Course) suspect() bool {
+	r := &c.recent
+	down, given := len(r.changed), c.totals.given
+	if !c.changing() || c.policy == nil || down < c.policy.Failure.Min {
+		return false
+	}
+	others, of := r.others, c.totals.selected-given
+	if of == 0 {
+		others, of = r.before, max(r.of, 1)
+	}
+	if down*of <= 3*others*given {
+		return false
+	}
+	why := fmt.Sprintf("it stopped answering: %d of %d changed nodes did, %d of %d others", down, given, others, of)
+	found := false
+	for n := range r.changed {
+		if _, known := c.state.failures[n.name]; !known {
+			c.blame(n, why)
+			c.stale = append(c.stale, n)
+			found = true
+		}
+	}
+	return found
+}

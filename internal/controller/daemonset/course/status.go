@@ -1,0 +1,63 @@
+package course
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// keptNames is how many failed nodes the status names.
+const keptNames = 200
+
+// Phase is what the rollout does, and why.
+func (c *Course) Phase() (v1alpha1.Phase, string) { return c.phase, c.message }
+
+// Status is where the rollout is, without conditions and observed generation. It is
+// all that Start needs to go on from there.
+func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
+	out := v1alpha1.DaemonSetRolloutStatus{
+		Phase: c.phase, Message: c.message, StableRevision: c.state.stable, TargetRevision: c.state.target,
+		FailedRevisions: slices.Clone(c.state.failed), Counts: map[string]int32{},
+	}
+	for verdict, n := range c.counts {
+		if n > 0 {
+			out.Counts[string(verdict)] = n
+		}
+	}
+	if names := slices.Sorted(maps.Keys(c.state.failures)); len(names) > 0 || c.state.most > 0 {
+		kept := min(len(names), keptNames)
+		out.Failures = &v1alpha1.Failures{
+			Revision: c.state.target, Nodes: names[:kept], More: int32(c.failures() - kept),
+		}
+	}
+	if c.policy == nil {
+		return out
+	}
+	if c.changing() && !c.isNew() {
+		out.Step = c.policy.StepName(c.state.open)
+		at := metav1.NewTime(c.state.openSince)
+		out.StepStarted = &at
+	}
+	for _, at := range c.fleet.Steps() {
+		s := c.steps[at]
+		out.Steps = append(out.Steps, v1alpha1.StepStatus{
+			Name: c.policy.StepName(at), Nodes: int32(s.nodes), Done: int32(s.done), Failed: int32(s.failed), Unavailable: int32(s.down),
+		})
+	}
+	return out
+}
+
+// Verdict is where a node stands, and why.
+func (c *Course) Verdict(name string) (Verdict, string) {
+	n := c.nodes[name]
+	if n == nil {
+		return NotSelected, "there is no such node"
+	}
+	if n.view.verdict == Waiting {
+		return Waiting, c.waitsFor(n)
+	}
+	return n.view.verdict, n.view.reason
+}

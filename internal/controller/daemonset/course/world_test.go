@@ -1,0 +1,177 @@
+package course
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// world plays the nodes and the controller around a course: what it takes is deleted,
+// what is missing is made with the node's target, and comes up or not as the world
+// is told.
+type world struct {
+	now    time.Time
+	course *Course
+	ds     DaemonSet
+	policy *rolloutpolicy.Policy
+	nodes  map[string]*machine
+	// bad says for a revision what becomes of it on a node: "" comes up.
+	bad func(revision, node string) string
+	// starts is how long a daemon takes to come up.
+	starts time.Duration
+	// given counts the pods made by revision and node.
+	given map[string]map[string]int
+	check func(p Permit)
+}
+
+type machine struct {
+	labels map[string]string
+	fault  string
+	silent bool
+	since  time.Time
+	daemon Daemon
+	ready  time.Time // when the pod on its way is available; zero if there is none
+}
+
+func newWorld() *world {
+	return &world{
+		now: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), course: New(), nodes: map[string]*machine{},
+		bad: func(string, string) string { return "" }, starts: 2 * time.Second, given: map[string]map[string]int{},
+	}
+}
+
+// names of the machines, in order.
+func (w *world) names() []string { return slices.Sorted(maps.Keys(w.nodes)) }
+
+func (w *world) addNode(name string, labels map[string]string, revision string) {
+	m := &machine{labels: labels, daemon: Daemon{Selected: true}}
+	if revision != "" {
+		m.daemon = Daemon{Selected: true, Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
+	}
+	w.nodes[name] = m
+	w.course.SetNode(name, Node{Labels: labels})
+	w.course.SetDaemon(name, m.daemon)
+}
+
+func (w *world) removeNode(name string) {
+	delete(w.nodes, name)
+	w.course.DeleteNode(name)
+}
+
+// fault puts a node out of order, or back with "".
+func (w *world) fault(name, why string, silent bool) {
+	m := w.nodes[name]
+	m.fault, m.silent, m.since = why, silent, w.now
+	if why != "" {
+		m.daemon.Available, m.daemon.Since, m.ready, m.daemon.Two = false, time.Time{}, time.Time{}, false
+	} else if m.daemon.Revision != "" {
+		m.ready = w.now.Add(w.starts)
+	}
+	w.tell(name)
+}
+
+func (w *world) tell(name string) {
+	m := w.nodes[name]
+	w.course.SetNode(name, Node{Labels: m.labels, Fault: m.fault, Silent: m.silent, Since: m.since})
+	w.course.SetDaemon(name, m.daemon)
+}
+
+// pass lets time go by in steps of a second.
+func (w *world) pass(d time.Duration) {
+	for end := w.now.Add(d); w.now.Before(end); {
+		w.now = w.now.Add(time.Second)
+		w.course.Tick(w.now)
+		w.act(1 << 20)
+	}
+}
+
+// act does what the controller and the nodes do in a moment.
+func (w *world) act(most int) {
+	for _, p := range w.course.Take(most) {
+		if w.check != nil {
+			w.check(p)
+		}
+		m := w.nodes[p.Node]
+		if w.ds.Surge && m.daemon.Available {
+			m.daemon = Daemon{Selected: true, Available: true, Two: true}
+			w.create(p.Node)
+			w.course.SetDaemon(p.Node, m.daemon)
+			continue
+		}
+		m.daemon = Daemon{Selected: true}
+		m.ready = time.Time{}
+		if p.From == "" {
+			w.create(p.Node)
+		}
+		w.course.SetDaemon(p.Node, m.daemon)
+	}
+	for _, name := range w.names() {
+		m := w.nodes[name]
+		switch {
+		case m.daemon.Selected && m.daemon.Revision == "" && !w.course.isNew() && m.fault == "":
+			w.create(name)
+			w.course.SetDaemon(name, m.daemon)
+		case !m.ready.IsZero() && !m.ready.After(w.now) && m.fault == "":
+			m.ready = time.Time{}
+			if why := w.bad(m.daemon.Revision, name); why != "" {
+				m.daemon.Restarts, m.daemon.Trouble = 5, why
+			} else {
+				m.daemon.Available, m.daemon.Since, m.daemon.Two = true, w.now, false
+			}
+			w.course.SetDaemon(name, m.daemon)
+		}
+	}
+}
+
+func (w *world) create(name string) {
+	target := w.course.Target(name)
+	if target == "" {
+		return
+	}
+	m := w.nodes[name]
+	m.daemon.Revision, m.daemon.Bound, m.ready = target, w.now, w.now.Add(w.starts)
+	if w.given[target] == nil {
+		w.given[target] = map[string]int{}
+	}
+	w.given[target][name]++
+}
+
+// on counts the nodes that have a pod of the revision.
+func (w *world) on(revision string) (n int) {
+	for _, m := range w.nodes {
+		if m.daemon.Revision == revision {
+			n++
+		}
+	}
+	return n
+}
+
+// fleet adds zones*racks*each nodes named by zone, rack and number.
+func (w *world) addFleet(zones, racks, each int, revision string) {
+	for z := range zones {
+		for r := range racks {
+			for i := range each {
+				w.addNode(fmt.Sprintf("z%d-r%d-%02d", z, r, i), map[string]string{"zone": fmt.Sprintf("z%d", z), "rack": fmt.Sprintf("z%d-r%d", z, r)}, revision)
+			}
+		}
+	}
+}
+
+func (w *world) start(p *rolloutpolicy.Policy, ds DaemonSet) {
+	w.policy, w.ds = p, ds
+	w.course.Tick(w.now)
+	w.course.SetPolicy(p, Followed, "")
+	w.course.SetDaemonSet(ds)
+	status := w.course.Status()
+	status.TargetRevision, status.StableRevision = "", ""
+	w.course.Start(&status)
+}
+
+// update gives the DaemonSet another template.
+func (w *world) update(revision string) {
+	w.ds.Newest = revision
+	w.course.SetDaemonSet(w.ds)
+}

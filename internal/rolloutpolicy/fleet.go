@@ -1,0 +1,230 @@
+package rolloutpolicy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Step is a part of the fleet that is changed together: a wave, or the nodes of a
+// wave with one value of its label. It is comparable.
+type Step struct {
+	// Wave is the place of the wave in the policy.
+	Wave int
+	// Value is the label's value in a wave with each; None is set for the nodes there
+	// without the label.
+	Value string
+	None  bool
+}
+
+// Compare orders steps as they follow each other.
+func (s Step) Compare(o Step) int {
+	if c := cmp.Compare(s.Wave, o.Wave); c != 0 {
+		return c
+	}
+	if s.None != o.None {
+		if s.None {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(s.Value, o.Value)
+}
+
+const noValue = "(none)"
+
+// nowhere is the step of a node that is being moved.
+var nowhere = Step{Wave: -1}
+
+// StepName is the step's name in statuses: the wave's, with the value behind a
+// slash where the wave has several steps.
+func (p *Policy) StepName(s Step) string {
+	w := &p.Waves[s.Wave]
+	switch {
+	case w.Each == "":
+		return w.Name
+	case s.None:
+		return w.Name + "/" + noValue
+	}
+	return w.Name + "/" + s.Value
+}
+
+// StepNamed finds the step of a name; false if the policy has no such wave. The
+// step may have no nodes.
+func (p *Policy) StepNamed(name string) (Step, bool) {
+	wave, value, each := strings.Cut(name, "/")
+	for i := range p.Waves {
+		if w := &p.Waves[i]; w.Name == wave && (w.Each != "") == each {
+			if value == noValue {
+				return Step{Wave: i, None: true}, true
+			}
+			return Step{Wave: i, Value: value}, true
+		}
+	}
+	return Step{}, false
+}
+
+// Fleet keeps the step of each node. Its cost for a change does not grow with the
+// number of nodes beyond a logarithm. One owner at a time.
+type Fleet struct {
+	policy  *Policy
+	members map[string]*member
+	sieves  []*sieve // by wave; nil where the wave takes nodes by their labels
+	steps   map[Step]int
+	before  map[*member]Step // of those that moved since the last flush
+}
+
+// member is a node in a fleet.
+type member struct {
+	name   string
+	labels map[string]string
+	step   Step
+}
+
+// NewFleet returns a fleet without nodes.
+func NewFleet(p *Policy) *Fleet {
+	f := &Fleet{policy: p, members: map[string]*member{}, steps: map[Step]int{}, before: map[*member]Step{}}
+	for i := range p.Waves {
+		var s *sieve
+		if w := &p.Waves[i]; w.Count > 0 || w.Percent > 0 {
+			s = newSieve(w)
+		}
+		f.sieves = append(f.sieves, s)
+	}
+	return f
+}
+
+// Len is how many nodes there are.
+func (f *Fleet) Len() int { return len(f.members) }
+
+// Step returns the node's step.
+func (f *Fleet) Step(node string) (Step, bool) {
+	if m := f.members[node]; m != nil {
+		return m.step, true
+	}
+	return Step{}, false
+}
+
+// Steps lists the steps that have nodes, in their order.
+func (f *Fleet) Steps() []Step {
+	return slices.SortedFunc(maps.Keys(f.steps), Step.Compare)
+}
+
+// Size is how many nodes the step has.
+func (f *Fleet) Size(s Step) int { return f.steps[s] }
+
+// Set adds a node, or changes its labels. It returns the nodes whose step has
+// changed, in the order of their names.
+func (f *Fleet) Set(node string, labels map[string]string) []string {
+	if m := f.members[node]; m != nil {
+		if maps.Equal(m.labels, labels) {
+			return nil
+		}
+		f.leave(m, 0)
+		m.labels = labels
+		f.enter(m, 0)
+		return f.flush()
+	}
+	m := &member{name: node, labels: labels, step: nowhere}
+	f.members[node], f.before[m] = m, nowhere
+	f.enter(m, 0)
+	return f.flush()
+}
+
+// Delete takes a node away. It returns the others whose step has changed.
+func (f *Fleet) Delete(node string) []string {
+	m := f.members[node]
+	if m == nil {
+		return nil
+	}
+	delete(f.members, node)
+	f.leave(m, 0)
+	delete(f.before, m)
+	return f.flush()
+}
+
+func (f *Fleet) flush() []string {
+	var out []string
+	for m, before := range f.before {
+		if m.step != before {
+			out = append(out, m.name)
+		}
+	}
+	clear(f.before)
+	slices.Sort(out)
+	return out
+}
+
+// enter offers the node to the waves from the given one on.
+func (f *Fleet) enter(m *member, from int) {
+	for i := from; ; i++ {
+		w := &f.policy.Waves[i]
+		if s := f.sieves[i]; s != nil {
+			f.shift(i, s.add(m))
+			if s.isOut(m) {
+				continue
+			}
+			f.assign(m, Step{Wave: i})
+			return
+		}
+		switch value, has := m.labels[w.Each]; {
+		case w.Each != "":
+			f.assign(m, Step{Wave: i, Value: value, None: !has})
+		case w.Nodes == nil || w.Nodes.Matches(labelSet(m.labels)):
+			f.assign(m, Step{Wave: i})
+		default:
+			continue
+		}
+		return
+	}
+}
+
+// leave takes the node out of the waves from the given one on, the last first: what
+// a wave lets in or out changes only later ones.
+func (f *Fleet) leave(m *member, from int) {
+	last := m.step.Wave
+	f.unassign(m)
+	for i := last; i >= from; i-- {
+		if s := f.sieves[i]; s != nil {
+			f.shift(i, s.remove(m))
+		}
+	}
+}
+
+// shift passes on which others a sieve has let in and out.
+func (f *Fleet) shift(wave int, moved moves) {
+	for _, o := range moved.out {
+		f.unassign(o)
+		f.enter(o, wave+1)
+	}
+	for _, o := range moved.in {
+		f.leave(o, wave+1)
+		f.assign(o, Step{Wave: wave})
+	}
+}
+
+func (f *Fleet) assign(m *member, s Step) {
+	m.step = s
+	f.steps[s]++
+}
+
+func (f *Fleet) unassign(m *member) {
+	if _, known := f.before[m]; !known {
+		f.before[m] = m.step
+	}
+	if f.steps[m.step]--; f.steps[m.step] == 0 {
+		delete(f.steps, m.step)
+	}
+	m.step = nowhere
+}
+
+// labelSet lets a selector read a map.
+type labelSet map[string]string
+
+func (l labelSet) Has(key string) bool   { _, ok := l[key]; return ok }
+func (l labelSet) Get(key string) string { return l[key] }
+func (l labelSet) Lookup(key string) (string, bool) {
+	v, ok := l[key]
+	return v, ok
+}

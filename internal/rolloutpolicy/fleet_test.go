@@ -1,0 +1,226 @@
+package rolloutpolicy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func compiled(t testing.TB, spec v1alpha1.RolloutPolicySpec) *Policy {
+	t.Helper()
+	p, err := Compile(&spec, time.LoadLocation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// naive finds every node's step from nothing: wave by wave, over all that are left.
+func naive(p *Policy, nodes map[string]map[string]string) map[string]Step {
+	out, left := map[string]Step{}, slices.Sorted(maps.Keys(nodes))
+	for i := range p.Waves {
+		w := &p.Waves[i]
+		taken := map[string]Step{}
+		switch {
+		case w.Count > 0 || w.Percent > 0:
+			for _, n := range naiveSieve(w, left, nodes) {
+				taken[n] = Step{Wave: i}
+			}
+		case w.Each != "":
+			for _, n := range left {
+				value, has := nodes[n][w.Each]
+				taken[n] = Step{Wave: i, Value: value, None: !has}
+			}
+		default:
+			for _, n := range left {
+				if w.Nodes == nil || w.Nodes.Matches(labelSet(nodes[n])) {
+					taken[n] = Step{Wave: i}
+				}
+			}
+		}
+		maps.Copy(out, taken)
+		left = slices.DeleteFunc(left, func(n string) bool { _, is := taken[n]; return is })
+	}
+	return out
+}
+
+func naiveSieve(w *Wave, left []string, nodes map[string]map[string]string) (taken []string) {
+	s := newSieve(w)
+	pools := map[string][]string{}
+	for _, n := range left {
+		v := nodes[n][w.SpreadBy]
+		pools[v] = append(pools[v], n)
+	}
+	for _, p := range pools {
+		slices.SortFunc(p, func(a, b string) int {
+			if s.rank(a) < s.rank(b) {
+				return -1
+			}
+			return 1
+		})
+	}
+	if w.Percent > 0 {
+		for _, p := range pools {
+			taken = append(taken, p[:(w.Percent*len(p)+99)/100]...)
+		}
+		return taken
+	}
+	order := slices.SortedFunc(maps.Keys(pools), func(a, b string) int {
+		if s.rank("="+a) < s.rank("="+b) {
+			return -1
+		}
+		return 1
+	})
+	for round := 0; len(taken) < min(w.Count, len(left)); round++ {
+		for _, v := range order {
+			if round < len(pools[v]) && len(taken) < w.Count {
+				taken = append(taken, pools[v][round])
+			}
+		}
+	}
+	return taken
+}
+
+func TestFleetAgreesWithCountingFromNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var spec v1alpha1.RolloutPolicySpec
+		for i := range rapid.IntRange(0, 4).Draw(t, "waves") {
+			w := v1alpha1.Wave{Name: fmt.Sprintf("w%d", i)}
+			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			case 0, 1:
+				w.Count = ptr.To(rapid.Int32Range(1, 6).Draw(t, "count"))
+			case 2, 3:
+				w.Percent = ptr.To(rapid.Int32Range(1, 100).Draw(t, "percent"))
+			case 4:
+				w.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"a": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")}}
+			case 5:
+				w.Each = "b"
+			}
+			if (w.Count != nil || w.Percent != nil) && rapid.Bool().Draw(t, "spread") {
+				w.SpreadBy = "b"
+			}
+			spec.Waves = append(spec.Waves, w)
+		}
+		p, err := Compile(&spec, time.LoadLocation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, nodes, steps := NewFleet(p), map[string]map[string]string{}, map[string]Step{}
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			name := fmt.Sprintf("node-%d", rapid.IntRange(0, 14).Draw(t, "node"))
+			var changed []string
+			if rapid.IntRange(0, 3).Draw(t, "what") == 0 {
+				delete(nodes, name)
+				delete(steps, name)
+				changed = f.Delete(name)
+			} else {
+				labels := map[string]string{}
+				for _, k := range []string{"a", "b"} {
+					if v := rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, k); v != "" {
+						labels[k] = v
+					}
+				}
+				nodes[name] = labels
+				changed = f.Set(name, labels)
+			}
+			want := naive(p, nodes)
+			for _, n := range changed {
+				now, _ := f.Step(n)
+				if was, had := steps[n]; had && was == now {
+					t.Fatalf("%s is told as changed and is not: %v", n, now)
+				}
+				steps[n] = now
+			}
+			if !maps.Equal(want, steps) {
+				t.Fatalf("steps by what was told as changed %v\nwant %v", steps, want)
+			}
+			sizes := map[Step]int{}
+			for n, s := range want {
+				if have, _ := f.Step(n); have != s {
+					t.Fatalf("%s is in %v, want %v", n, have, s)
+				}
+				sizes[s]++
+			}
+			if !maps.Equal(sizes, f.steps) || f.Len() != len(nodes) {
+				t.Fatalf("sizes %v, want %v", f.steps, sizes)
+			}
+		}
+	})
+}
+
+func TestFewNodesMoveWhenOneComes(t *testing.T) {
+	p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{
+		{Name: "canary", Count: ptr.To[int32](5)}, {Name: "some", Percent: ptr.To[int32](10), SpreadBy: "zone"},
+	}})
+	f := NewFleet(p)
+	moved, most := 0, 0
+	for i := range 3000 {
+		n := len(f.Set(fmt.Sprintf("node-%d", i), map[string]string{"zone": fmt.Sprint(i % 3)}))
+		moved += n
+		most = max(most, n)
+	}
+	if most > 5 || moved > 2*3000 {
+		t.Errorf("3000 arrivals moved %d nodes, one of them %d", moved, most)
+	}
+}
+
+func TestStepNames(t *testing.T) {
+	p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}, {Name: "zones", Each: "zone"}}})
+	f := NewFleet(p)
+	for i, zone := range []string{"b", "a", "", "b"} {
+		labels := map[string]string{"zone": zone}
+		if zone == "" {
+			labels = nil
+		}
+		f.Set(fmt.Sprint("n", i), labels)
+	}
+	f.Set("n9", map[string]string{"zone": ""}) // an empty value is one, too
+	var names []string
+	for _, s := range f.Steps() {
+		name := p.StepName(s)
+		names = append(names, name)
+		if back, ok := p.StepNamed(name); !ok || back != s {
+			t.Errorf("%s is read as %v", name, back)
+		}
+	}
+	if got := strings.Join(names, " "); !strings.HasPrefix(got, "canary zones/") || !strings.HasSuffix(got, "zones/(none)") {
+		t.Errorf("the steps are %s", got)
+	}
+	for _, name := range []string{"zones", "canary/a", "other", ""} {
+		if _, ok := p.StepNamed(name); ok {
+			t.Errorf("%q names a step", name)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, c := range []struct {
+		limit            intstr.IntOrString
+		total, allowed   int
+		least, exceeding int // the smallest number that is more than the limit
+	}{
+		{intstr.FromString("10%"), 15, 2, 0, 2},
+		{intstr.FromString("5%"), 3, 1, 0, 1},
+		{intstr.FromString("100%"), 3, 3, 0, 4},
+		{intstr.FromInt32(2), 100, 2, 0, 3},
+		{intstr.FromString("0%"), 10, 0, 0, 1},
+	} {
+		l := LimitOf(c.limit)
+		if got := l.Of(c.total); got != c.allowed {
+			t.Errorf("%s of %d is %d, want %d", l, c.total, got, c.allowed)
+		}
+		if l.Exceeded(c.exceeding-1, c.total) || !l.Exceeded(c.exceeding, c.total) {
+			t.Errorf("%s of %d is not exceeded from %d on", l, c.total, c.exceeding)
+		}
+	}
+}

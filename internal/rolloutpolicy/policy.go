@@ -1,0 +1,199 @@
+package rolloutpolicy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Policy is a RolloutPolicy's spec, checked, with its defaults, and ready to be
+// asked. It does not change.
+type Policy struct {
+	// Selector chooses DaemonSets by their labels.
+	Selector labels.Selector
+	Waves    []Wave
+	Domains  []Domain
+	Failure  Failure
+	// MaxNodeFaults is how many of the selected nodes may be out of order.
+	MaxNodeFaults Limit
+	Windows       Windows
+	// NodesPerMinute is how many changes may begin in a minute; 0 means no limit.
+	NodesPerMinute int
+}
+
+// Wave is a part of the fleet that is changed before the next one.
+type Wave struct {
+	Name string
+	// One of these says which nodes: a selector, a number, a percentage, the values of
+	// a label; none of them, the rest.
+	Nodes          labels.Selector
+	Count, Percent int
+	Each           string
+	SpreadBy       string
+	// MaxUnavailable is nil where the DaemonSet's own limit holds.
+	MaxUnavailable *Limit
+	Soak           time.Duration
+	Manual         bool
+}
+
+// Domain limits how many nodes with one value of a label are unavailable.
+type Domain struct {
+	Key            string
+	MaxUnavailable Limit
+}
+
+// Failure says when a revision has failed.
+type Failure struct {
+	Max           Limit
+	Min           int
+	StartDeadline time.Duration
+	Restarts      int32
+	Rollback      bool
+}
+
+// Limit is a number, or a percentage of something that is rounded up.
+type Limit struct{ value intstr.IntOrString }
+
+// LimitOf makes a limit of a number or a percentage that has been validated.
+func LimitOf(v intstr.IntOrString) Limit { return Limit{v} }
+
+// Of returns the number that the limit allows of total.
+func (l Limit) Of(total int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&l.value, total, true)
+	if err != nil {
+		return 0 // validation refuses what is neither
+	}
+	return n
+}
+
+// Exceeded tells whether n of total are more than the limit allows. A percentage is
+// not rounded here: 1 of 10 is more than 5%.
+func (l Limit) Exceeded(n, total int) bool {
+	if l.value.Type == intstr.Int {
+		return n > l.value.IntValue()
+	}
+	percent, err := intstr.GetScaledValueFromIntOrPercent(&l.value, 100, true)
+	return err != nil || n*100 > percent*total
+}
+
+func (l Limit) String() string { return l.value.String() }
+
+// Locate finds a time zone by its name.
+type Locate func(name string) (*time.Location, error)
+
+// Compile checks a spec and makes it ready. The error names everything that is
+// wrong with it, in words for the one who wrote it.
+func Compile(spec *v1alpha1.RolloutPolicySpec, locate Locate) (*Policy, error) {
+	at := field.NewPath("spec")
+	if errs := Validate(spec, at); len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	p := &Policy{Failure: failure(&spec.Failure), MaxNodeFaults: limitOr(spec.NodeFaults.Max, "20%")}
+	p.Selector = labels.Everything()
+	var errs field.ErrorList
+	compile := func(s *metav1.LabelSelector, at *field.Path) labels.Selector {
+		out, err := metav1.LabelSelectorAsSelector(s)
+		if err != nil {
+			errs = append(errs, field.Invalid(at, s, err.Error()))
+		}
+		return out
+	}
+	if spec.Selector != nil {
+		p.Selector = compile(spec.Selector, at.Child("selector"))
+	}
+	for i := range spec.Waves {
+		w := wave(&spec.Waves[i])
+		if s := spec.Waves[i].Nodes; s != nil {
+			w.Nodes = compile(s, at.Child("waves").Index(i).Child("nodes"))
+		}
+		p.Waves = append(p.Waves, w)
+	}
+	p.Waves = append(p.Waves, Wave{Name: RestName})
+	for _, d := range spec.Domains {
+		p.Domains = append(p.Domains, Domain{Key: d.Key, MaxUnavailable: Limit{d.MaxUnavailable}})
+	}
+	for i := range spec.Windows {
+		w, err := compileWindow(&spec.Windows[i], locate)
+		if err != nil {
+			errs = append(errs, field.Invalid(at.Child("windows").Index(i).Child("timeZone"), spec.Windows[i].TimeZone, err.Error()))
+			continue
+		}
+		p.Windows = append(p.Windows, w)
+	}
+	if n := spec.Pace.NodesPerMinute; n != nil {
+		p.NodesPerMinute = int(*n)
+	}
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return p, nil
+}
+
+func wave(w *v1alpha1.Wave) Wave {
+	out := Wave{Name: w.Name, Each: w.Each, SpreadBy: w.SpreadBy, Manual: w.Approval == v1alpha1.ApprovalManual}
+	if w.Count != nil {
+		out.Count = int(*w.Count)
+	}
+	if w.Percent != nil {
+		out.Percent = int(*w.Percent)
+	}
+	if w.MaxUnavailable != nil {
+		out.MaxUnavailable = &Limit{*w.MaxUnavailable}
+	}
+	if w.Soak != nil {
+		out.Soak = w.Soak.Duration
+	}
+	return out
+}
+
+func failure(f *v1alpha1.Failure) Failure {
+	out := Failure{Max: limitOr(f.Max, "5%"), Min: 1, StartDeadline: 10 * time.Minute, Restarts: 3, Rollback: f.Then == v1alpha1.FailureRollback}
+	if f.Min != nil {
+		out.Min = int(*f.Min)
+	}
+	if f.StartDeadline != nil {
+		out.StartDeadline = f.StartDeadline.Duration
+	}
+	if f.Restarts != nil {
+		out.Restarts = *f.Restarts
+	}
+	return out
+}
+
+func limitOr(v *intstr.IntOrString, otherwise string) Limit {
+	if v == nil {
+		return Limit{intstr.FromString(otherwise)}
+	}
+	return Limit{*v}
+}
+
+func compileWindow(w *v1alpha1.Window, locate Locate) (window, error) {
+	out := window{zone: time.UTC}
+	if w.TimeZone != "" {
+		zone, err := locate(w.TimeZone)
+		// "Local" would mean another time on each server.
+		if err != nil || strings.EqualFold(w.TimeZone, "local") {
+			return out, fmt.Errorf("is no time zone that is known here; write one such as Europe/Berlin")
+		}
+		out.zone = zone
+	}
+	for i, name := range weekDays {
+		out.days[i] = len(w.Days) == 0
+		for _, d := range w.Days {
+			out.days[i] = out.days[i] || d == name
+		}
+	}
+	var err error
+	if out.from, err = timeOfDay(w.From); err != nil {
+		return out, err
+	}
+	out.to, err = timeOfDay(w.To)
+	return out, err
+}

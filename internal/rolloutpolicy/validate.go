@@ -1,0 +1,210 @@
+package rolloutpolicy
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// The most that a policy may have of each.
+const (
+	MaxWaves   = 20
+	MaxDomains = 8
+	MaxWindows = 50
+)
+
+// RestName is the name of the step of the nodes that no wave takes.
+const RestName = "rest"
+
+// Validate checks a policy's spec as far as a CustomResourceDefinition could.
+func Validate(spec *v1alpha1.RolloutPolicySpec, at *field.Path) field.ErrorList {
+	errs := selector(spec.Selector, at.Child("selector"))
+	errs = append(errs, validateWaves(spec.Waves, at.Child("waves"))...)
+	errs = append(errs, validateDomains(spec.Domains, at.Child("domains"))...)
+	errs = append(errs, validateFailure(&spec.Failure, at.Child("failure"))...)
+	errs = append(errs, numberOrPercent(spec.NodeFaults.Max, 0, at.Child("nodeFaults", "max"))...)
+	if len(spec.Windows) > MaxWindows {
+		errs = append(errs, field.TooMany(at.Child("windows"), len(spec.Windows), MaxWindows))
+	}
+	for i := range spec.Windows {
+		errs = append(errs, validateWindow(&spec.Windows[i], at.Child("windows").Index(i))...)
+	}
+	return append(errs, atLeast(spec.Pace.NodesPerMinute, 1, at.Child("pace", "nodesPerMinute"))...)
+}
+
+func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
+	if len(waves) > MaxWaves {
+		errs = append(errs, field.TooMany(at, len(waves), MaxWaves))
+	}
+	names := sets.New[string]()
+	for i := range waves {
+		w, at := &waves[i], at.Index(i)
+		for _, problem := range validation.IsDNS1123Label(w.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), w.Name, problem))
+		}
+		switch {
+		case names.Has(w.Name):
+			errs = append(errs, field.Duplicate(at.Child("name"), w.Name))
+		case w.Name == RestName:
+			errs = append(errs, field.Invalid(at.Child("name"), w.Name, "is the name of the last wave, which takes all other nodes"))
+		}
+		names.Insert(w.Name)
+		errs = append(errs, validateWave(w, at)...)
+	}
+	return errs
+}
+
+func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
+	given := 0
+	for _, is := range []bool{w.Nodes != nil, w.Count != nil, w.Percent != nil, w.Each != ""} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		errs = append(errs, field.Invalid(at, w.Name, "must have exactly one of nodes, count, percent and each"))
+	}
+	errs = append(errs, selector(w.Nodes, at.Child("nodes"))...)
+	errs = append(errs, atLeast(w.Count, 1, at.Child("count"))...)
+	errs = append(errs, atLeast(w.Percent, 1, at.Child("percent"))...)
+	if w.Percent != nil && *w.Percent > 100 {
+		errs = append(errs, field.Invalid(at.Child("percent"), *w.Percent, "must be at most 100"))
+	}
+	errs = append(errs, labelKey(w.Each, at.Child("each"))...)
+	errs = append(errs, labelKey(w.SpreadBy, at.Child("spreadBy"))...)
+	if w.SpreadBy != "" && w.Count == nil && w.Percent == nil {
+		errs = append(errs, field.Forbidden(at.Child("spreadBy"), "is for waves with count or percent"))
+	}
+	errs = append(errs, numberOrPercent(w.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
+	errs = append(errs, notNegative(w.Soak, at.Child("soak"))...)
+	switch w.Approval {
+	case "", v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual:
+	default:
+		errs = append(errs, field.NotSupported(at.Child("approval"), w.Approval, []v1alpha1.Approval{v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual}))
+	}
+	return errs
+}
+
+func validateDomains(domains []v1alpha1.Domain, at *field.Path) (errs field.ErrorList) {
+	if len(domains) > MaxDomains {
+		errs = append(errs, field.TooMany(at, len(domains), MaxDomains))
+	}
+	keys := sets.New[string]()
+	for i := range domains {
+		d, at := &domains[i], at.Index(i)
+		if d.Key == "" {
+			errs = append(errs, field.Required(at.Child("key"), ""))
+		}
+		errs = append(errs, labelKey(d.Key, at.Child("key"))...)
+		if keys.Has(d.Key) {
+			errs = append(errs, field.Duplicate(at.Child("key"), d.Key))
+		}
+		keys.Insert(d.Key)
+		errs = append(errs, numberOrPercent(&d.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
+	}
+	return errs
+}
+
+func validateFailure(f *v1alpha1.Failure, at *field.Path) field.ErrorList {
+	errs := numberOrPercent(f.Max, 0, at.Child("max"))
+	errs = append(errs, atLeast(f.Min, 1, at.Child("min"))...)
+	errs = append(errs, atLeast(f.Restarts, 1, at.Child("restarts"))...)
+	if f.StartDeadline != nil && f.StartDeadline.Duration <= 0 {
+		errs = append(errs, field.Invalid(at.Child("startDeadline"), f.StartDeadline.Duration.String(), "must be greater than 0"))
+	}
+	switch f.Then {
+	case "", v1alpha1.FailureHalt, v1alpha1.FailureRollback:
+	default:
+		errs = append(errs, field.NotSupported(at.Child("then"), f.Then, []v1alpha1.FailureAction{v1alpha1.FailureHalt, v1alpha1.FailureRollback}))
+	}
+	return errs
+}
+
+// weekDays are the names that a window may use, by time.Weekday.
+var weekDays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
+
+func validateWindow(w *v1alpha1.Window, at *field.Path) (errs field.ErrorList) {
+	days := sets.New[string]()
+	for i, d := range w.Days {
+		if !slices.Contains(weekDays, d) {
+			errs = append(errs, field.NotSupported(at.Child("days").Index(i), d, weekDays))
+		}
+		if days.Has(d) {
+			errs = append(errs, field.Duplicate(at.Child("days").Index(i), d))
+		}
+		days.Insert(d)
+	}
+	if _, err := timeOfDay(w.From); err != nil || w.From == "24:00" {
+		errs = append(errs, field.Invalid(at.Child("from"), w.From, "must be a time of day from 00:00 to 23:59"))
+	}
+	if _, err := timeOfDay(w.To); err != nil {
+		errs = append(errs, field.Invalid(at.Child("to"), w.To, "must be a time of day from 00:00 to 24:00"))
+	}
+	return errs
+}
+
+var clockTime = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$|^24:00$`)
+
+// timeOfDay returns the minutes since midnight that HH:MM names.
+func timeOfDay(s string) (int, error) {
+	if !clockTime.MatchString(s) {
+		return 0, fmt.Errorf("%q is no time of day such as 09:00", s)
+	}
+	digit := func(i int) int { return int(s[i] - '0') }
+	return (digit(0)*10+digit(1))*60 + digit(3)*10 + digit(4), nil
+}
+
+func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
+	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+}
+
+func labelKey(key string, at *field.Path) field.ErrorList {
+	if key == "" {
+		return nil
+	}
+	return metav1validation.ValidateLabelName(key, at)
+}
+
+func atLeast(n *int32, least int32, at *field.Path) field.ErrorList {
+	if n != nil && *n < least {
+		return field.ErrorList{field.Invalid(at, *n, fmt.Sprintf("must be at least %d", least))}
+	}
+	return nil
+}
+
+func notNegative(d *metav1.Duration, at *field.Path) field.ErrorList {
+	if d != nil && d.Duration < 0 {
+		return field.ErrorList{field.Invalid(at, d.Duration.String(), "must not be negative")}
+	}
+	return nil
+}
+
+// numberOrPercent takes a number of at least least, or a percentage from that to 100%.
+func numberOrPercent(v *intstr.IntOrString, least int, at *field.Path) field.ErrorList {
+	if v == nil {
+		return nil
+	}
+	if v.Type == intstr.Int {
+		if v.IntValue() < least {
+			return field.ErrorList{field.Invalid(at, v.IntValue(), fmt.Sprintf("must be at least %d", least))}
+		}
+		return nil
+	}
+	percent, ok := strings.CutSuffix(v.StrVal, "%")
+	n, err := intstr.GetScaledValueFromIntOrPercent(v, 100, true)
+	if !ok || err != nil || strings.Trim(percent, "0123456789") != "" || n < least || n > 100 {
+		return field.ErrorList{field.Invalid(at, v.StrVal, fmt.Sprintf("must be a number of nodes or a percentage from %d%% to 100%%", least))}
+	}
+	return nil
+}
