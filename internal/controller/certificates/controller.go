@@ -168,24 +168,37 @@ func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateS
 // servingFacts looks whose the names and addresses are.
 func (r *reconciler) servingFacts(ctx context.Context, request *request) (Facts, error) {
 	facts := Facts{Control: r.Control(), Holders: map[string]string{}}
-	for _, san := range request.sans {
-		var nodes corev1.NodeList
-		if err := r.reader.List(ctx, &nodes, client.MatchingFields{addressIndex: san}); err != nil {
-			return Facts{}, fmt.Errorf("look for nodes that report %s: %w", san, err)
-		}
-		for _, other := range nodes.Items {
-			if other.Name != request.nodeName() {
-				facts.Holders[san] = other.Name
-			}
-		}
-	}
 	var node corev1.Node
 	err := r.reader.Get(ctx, client.ObjectKey{Name: request.nodeName()}, &node)
 	if apierrors.IsNotFound(err) {
 		return facts, nil
 	}
+	if err != nil {
+		return Facts{}, fmt.Errorf("look up the node: %w", err)
+	}
 	facts.Node = &node
-	return facts, err
+	for _, san := range request.sans {
+		var nodes corev1.NodeList
+		if err := r.reader.List(ctx, &nodes, client.MatchingFields{addressIndex: san}); err != nil {
+			return Facts{}, fmt.Errorf("look for nodes that report %s: %w", san, err)
+		}
+		for i := range nodes.Items {
+			if other := &nodes.Items[i]; other.Name != node.Name && holds(other, san, &node) {
+				facts.Holders[san] = other.Name
+			}
+		}
+	}
+	return facts, nil
+}
+
+// holds tells whether a name or address that both nodes report belongs to the other
+// one: it is the other's name, or was there first. So nobody who reports what others
+// have keeps them from their certificates.
+func holds(other *corev1.Node, san string, node *corev1.Node) bool {
+	if san == other.Name || san == node.Name {
+		return san == other.Name
+	}
+	return !node.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
 // may asks whether the requester may create the virtual subresource that stands

@@ -148,11 +148,20 @@ func TestServingCertificateIsOfTheNodesAuthority(t *testing.T) {
 	if err := cert.CheckSignatureFrom(s.bundle.NodeSigner().Authority()); err != nil {
 		t.Error(err)
 	}
-	// n2 reports an address of n1, so neither may have it.
-	for _, other := range []*corev1.Node{node("n2", "10.0.0.1"), node("n2", "FD00:0::1"), node("n2", "n1")} {
-		s = newStage(t, false, newCSR(t, serving, goodServing()), node("n1", "10.0.0.1", "fd00::1"), other)
-		if got, _ = s.reconcile(t); !has(got, certificatesv1.CertificateFailed) {
-			t.Errorf("with %v: %v", other.Status.Addresses, got.Status.Conditions)
+	// Another node reports the same: it belongs to whose name it is, or who was there first.
+	for _, c := range []struct {
+		other *corev1.Node
+		age   time.Duration // of the other, beyond n1's
+		ours  bool
+	}{
+		{node("n2", "10.0.0.1"), time.Hour, false}, {node("n2", "FD00:0::1"), time.Hour, false}, {node("n2", "10.0.0.1"), 0, false},
+		{node("n2", "10.0.0.1"), -time.Hour, true}, {node("n2", "n1"), time.Hour, true}, {node("n2", "n1"), -time.Hour, true},
+	} {
+		n1 := node("n1", "10.0.0.1", "fd00::1")
+		n1.CreationTimestamp, c.other.CreationTimestamp = metav1.NewTime(now), metav1.NewTime(now.Add(-c.age))
+		s = newStage(t, false, newCSR(t, serving, goodServing()), n1, c.other)
+		if got, _ = s.reconcile(t); has(got, certificatesv1.CertificateFailed) == c.ours {
+			t.Errorf("with %v, older by %s: %v", c.other.Status.Addresses, c.age, got.Status.Conditions)
 		}
 	}
 }

@@ -4,7 +4,8 @@
 //	                                             (nodes with a join token; a node for itself), then signed
 //	kubernetes.io/kubelet-serving                a node's serving certificate: approved when the node itself asks
 //	                                             and every name and address is one that its Node object reports,
-//	                                             is not the control plane's, and no other node is or reports it
+//	                                             is not the control plane's, and no other node is it, or
+//	                                             is older and reports it
 //	kubernetes.io/kube-apiserver-client          a person's or program's client certificate: signed only after
 //	                                             somebody has approved it
 //
