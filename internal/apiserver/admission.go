@@ -3,11 +3,14 @@ package apiserver
 import (
 	"fmt"
 	"io"
+	"net/http"
 
 	"k8s.io/apiserver/pkg/admission"
+	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -20,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
+	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 )
 
@@ -31,7 +35,7 @@ type plugin struct {
 
 // admit sets up admission: ours first, then policies and webhooks, so that
 // those see objects as they will be stored.
-func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security) error {
+func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
 	options := genericoptions.NewAdmissionOptions()
 	own, err := plugins(client, factory, s)
 	if err != nil {
@@ -49,7 +53,10 @@ func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *re
 	if err != nil {
 		return fmt.Errorf("make the client for admission: %w", err)
 	}
-	if err := options.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion); err != nil {
+	webhooks := webhookinit.NewPluginInitializer(
+		webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.Dial}, nil, loopback, c.TracerProvider),
+		podaccess.NewServices(client))
+	if err := options.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion, webhooks); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
 	}
 	return nil

@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/options"
+	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -103,7 +104,9 @@ func New(cfg Config) (*Server, error) {
 	generic.Authentication.APIAudiences = security.audiences
 	generic.Authorization.Authorizer = security.authorizer
 	generic.RuleResolver = security.rules
-	if err := admit(generic, client, s.loopback, s.informers, security); err != nil {
+	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode)
+	pods := podaccess.New(agents, security.getters.GetNode)
+	if err := admit(generic, client, s.loopback, s.informers, security, pods); err != nil {
 		return nil, err
 	}
 	storages := &storageOptions{
@@ -116,10 +119,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the API server: %w", err)
 	}
-	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode)
 	installation := registry.Dependencies{
 		Scheme: types.Scheme, Codecs: types.Codecs, ParameterCodec: types.ParameterCodec, Storage: generic.RESTOptionsGetter,
-		Agents: agents, ServiceCIDR: cfg.ServiceCIDR,
+		Agents: agents, Pods: pods, ServiceCIDR: cfg.ServiceCIDR,
 		Tokens: security.Token, Audiences: security.audiences, Authorizer: generic.Authorization.Authorizer,
 		Rules: security.rules, ServiceAccountTokens: authn.NewTokenREST(security.issuer),
 		Client: client, Reservations: func(r schema.GroupResource) service.Reservations { return storages.reservations[r] },

@@ -4,6 +4,7 @@
 //	/exec/{namespace}/{pod}/{container}?command&input&output&error&tty
 //	/attach/{namespace}/{pod}/{container}?input&output&error&tty
 //	/portForward/{namespace}/{pod}?port
+//	/tunnel/{address}/{port}, which becomes a connection to a pod of the node
 //	/pods, /healthz
 //
 // A caller shows a certificate of the cluster's CA that is for the user kube-apiserver-kubelet-client. Logs are read from the runtime's

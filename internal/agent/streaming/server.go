@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/node/tunnel"
 	"github.com/everynode/everynode/internal/node/usage"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -61,7 +62,7 @@ type Config struct {
 	ClientCAs *x509.CertPool
 	Lookup    Lookup
 	Runtime   Runtime
-	// Pods are the node's pods for /pods; without it there is no such path.
+	// Pods are the node's pods, for /pods and /tunnel; without it there are no such paths.
 	Pods func() []*corev1.Pod
 	// Summary says what the node uses, for /stats/summary; without it there is no such path.
 	Summary func(ctx context.Context) (*usage.Summary, error)
@@ -129,6 +130,7 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.cfg.Pods != nil {
 		mux.HandleFunc("GET /pods", s.pods)
+		mux.HandleFunc("GET "+tunnel.Path, s.tunnel)
 	}
 	if s.cfg.Summary != nil {
 		mux.HandleFunc("GET "+usage.Path, s.summary)

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry/certificatesigningrequest"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
+	"github.com/everynode/everynode/internal/apiserver/registry/proxy"
 	"github.com/everynode/everynode/internal/apiserver/registry/scale"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/reviews"
@@ -30,6 +32,7 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
 	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}]
 	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.Agents)
+	services := built[core("services")]
 	for name, sub := range map[string]rest.Storage{
 		"binding":     pod.NewBindingREST(pods.Store),
 		"eviction":    pod.NewEvictionREST(pods.Store, pods.StatusStore, budgets.Store, budgets.StatusStore),
@@ -37,9 +40,12 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 		"exec":        pod.NewExecREST(access),
 		"attach":      pod.NewAttachREST(access),
 		"portforward": pod.NewPortForwardREST(access),
+		"proxy":       proxy.NewPods(pods.Store, d.Pods),
 	} {
 		pods.Subresources[name] = sub
 	}
+	nodes.Subresources["proxy"] = proxy.NewNodes(nodes.Store, d.Agents, d.Pods)
+	services.Subresources["proxy"] = proxy.NewServices(services.Store, pods.Store, podaccess.NewServices(d.Client), d.Pods)
 	namespace.Extend(built[core("namespaces")])
 	for _, name := range []string{"deployments", "replicasets"} {
 		workload := built[schema.GroupResource{Group: "apps", Resource: name}]
@@ -47,7 +53,7 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	}
 	certificatesigningrequest.Extend(built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}])
 	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
-	addresses, err := service.Extend(built[core("services")], d.Reservations(core("services")), d.Client, d.ServiceCIDR)
+	addresses, err := service.Extend(services, d.Reservations(core("services")), d.Client, d.ServiceCIDR)
 	if err != nil {
 		return nil, err
 	}

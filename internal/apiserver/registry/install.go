@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
+	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
@@ -26,7 +27,9 @@ type Dependencies struct {
 	ParameterCodec runtime.ParameterCodec
 	Storage        generic.RESTOptionsGetter
 	// Agents is the way to the agents of nodes.
-	Agents      *nodecall.Caller
+	Agents *nodecall.Caller
+	// Pods is the way to pods.
+	Pods        *podaccess.Access
 	ServiceCIDR *net.IPNet
 	Tokens      authenticator.Token
 	Audiences   authenticator.Audiences

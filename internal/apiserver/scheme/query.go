@@ -34,6 +34,9 @@ func addQueries(s *runtime.Scheme) {
 		o.Container = q.text("container")
 	})
 	query[corev1.PodPortForwardOptions](s, func(q reader, o *corev1.PodPortForwardOptions) { o.Ports = q.ports("ports") })
+	query[corev1.PodProxyOptions](s, func(q reader, o *corev1.PodProxyOptions) { o.Path = q.text("path") })
+	query[corev1.ServiceProxyOptions](s, func(q reader, o *corev1.ServiceProxyOptions) { o.Path = q.text("path") })
+	query[corev1.NodeProxyOptions](s, func(q reader, o *corev1.NodeProxyOptions) { o.Path = q.text("path") })
 }
 
 // query registers how a T is read from a query.

@@ -53,7 +53,7 @@ func (a *NodeAccess) agentURL(ctx context.Context, nodeName, path string, query 
 	}
 	location, ok := a.agents.URL(obj.(*corev1.Node), path, query)
 	if !ok {
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("the agent of node %s cannot be called: the node reports no address and port for it (simulated nodes have no logs and no exec)", nodeName))
+		return nil, nodecall.Unreachable(nodeName)
 	}
 	return location, nil
 }
