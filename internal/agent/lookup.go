@@ -59,7 +59,7 @@ func (l lookup) Container(ctx context.Context, namespace, pod, container string,
 	}
 	switch {
 	case logPath != "":
-		return streaming.Container{ID: id, LogPath: logPath, TTY: spec.TTY}, nil
+		return streaming.Container{ID: id, LogPath: logPath, LogRoot: l.runtime.LogRoot(), TTY: spec.TTY}, nil
 	case previous:
 		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", container, pod))
 	}

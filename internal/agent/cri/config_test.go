@@ -406,33 +406,3 @@ func TestPodCgroup(t *testing.T) {
 		t.Errorf("totals %+v, want the request and no limit", got)
 	}
 }
-
-func TestTerminationMessage(t *testing.T) {
-	dir := t.TempDir()
-	file, log := filepath.Join(dir, "message"), filepath.Join(dir, "log")
-	status := func(policy string, code int32) *runtimeapi.ContainerStatus {
-		return &runtimeapi.ContainerStatus{ExitCode: code, LogPath: log,
-			Annotations: map[string]string{annotationMessagePath: "/m", annotationMessagePolicy: policy},
-			Mounts:      []*runtimeapi.Mount{{ContainerPath: "/m", HostPath: file}}}
-	}
-	write := func(path, text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(file, "")
-	write(log, "2030-01-01T00:00:00.000000000Z stdout F one\n2030-01-01T00:00:01.000000000Z stderr F two\n")
-	if got := terminationMessage(status("File", 1)); got != "" {
-		t.Errorf("message %q, want none", got)
-	}
-	if got := terminationMessage(status("FallbackToLogsOnError", 1)); got != "one\ntwo\n" {
-		t.Errorf("message %q, want the end of the log", got)
-	}
-	if got := terminationMessage(status("FallbackToLogsOnError", 0)); got != "" {
-		t.Errorf("message %q of a success, want none", got)
-	}
-	write(file, strings.Repeat("x", maxMessageBytes)+"end")
-	if got := terminationMessage(status("FallbackToLogsOnError", 1)); len(got) != maxMessageBytes || !strings.HasSuffix(got, "end") {
-		t.Errorf("message of %d bytes, want the last %d of the file", len(got), maxMessageBytes)
-	}
-}

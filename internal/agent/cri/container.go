@@ -9,12 +9,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/plainfile"
 )
 
 // stopMargin is how long a runtime may take beyond the grace period to report that a container was killed.
@@ -171,7 +175,7 @@ func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 		}
 		out = append(out, &runtimeapi.Mount{ContainerPath: "/etc/hosts", HostPath: path})
 	}
-	message := r.messageFile(spec)
+	message := r.messagePath(spec.Pod.UID, spec.Container.Name, spec.Attempt)
 	if err := os.MkdirAll(filepath.Dir(message), 0o750); err != nil {
 		return nil, fmt.Errorf("make the message folder of container %s: %w", spec.Container.Name, err)
 	}
@@ -185,10 +189,6 @@ func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 		return nil, fmt.Errorf("open the message file of container %s to all: %w", spec.Container.Name, err)
 	}
 	return append(out, &runtimeapi.Mount{ContainerPath: messagePath(spec.Container), HostPath: message}), nil
-}
-
-func (r *Runtime) messageFile(spec *ContainerSpec) string {
-	return filepath.Join(r.podDir(spec.Pod.UID), "containers", spec.Container.Name, strconv.FormatUint(uint64(spec.Attempt), 10))
 }
 
 func propagation(p corev1.MountPropagationMode) runtimeapi.MountPropagation {
@@ -233,22 +233,45 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	return nil
 }
 
+// removeFiles removes what this package made for the container, by names of its own making: the runtime's list of mounts
+// has the pod's own too.
 func (r *Runtime) removeFiles(st *runtimeapi.ContainerStatus) error {
 	paths := []string{r.linkPath(st.Labels[labelPodName], st.Labels[labelPodNamespace], st.Labels[labelContainerName], st.Id)}
-	if m := messageMount(st); m != "" {
-		paths = append(paths, m)
-	}
-	if st.LogPath != "" {
-		paths = append(paths, st.LogPath)
-		rotated, err := filepath.Glob(st.LogPath + ".*")
-		if err != nil {
-			return fmt.Errorf("find the rotated logs of container %s: %w", st.Id, err)
-		}
-		paths = append(paths, rotated...)
+	if uid, name := st.Labels[labelPodUID], st.Labels[labelContainerName]; uid != "" && name != "" {
+		paths = append(paths, r.messagePath(types.UID(uid), name, st.GetMetadata().GetAttempt()))
 	}
 	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a file of container %s: %w", st.Id, err)
+		}
+	}
+	if err := r.removeLogs(st.LogPath); err != nil {
+		return fmt.Errorf("remove the logs of container %s: %w", st.Id, err)
+	}
+	return nil
+}
+
+// removeLogs removes a log and those that were rotated. What is not in the folder of logs, or behind a link in it, is not
+// this agent's.
+func (r *Runtime) removeLogs(path string) error {
+	if !strings.HasPrefix(path, r.cfg.LogRoot+"/") {
+		return nil
+	}
+	folder, err := plainfile.Folder(r.cfg.LogRoot, filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, plainfile.ErrNotPlain) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	names, err := logsIn(folder, filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	for _, name := range append(names, filepath.Base(path)) {
+		if err := folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil

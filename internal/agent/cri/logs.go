@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	crilogs "k8s.io/cri-client/pkg/logs"
+
+	"github.com/everynode/everynode/internal/agent/streaming/containerlog"
+	"github.com/everynode/everynode/internal/plainfile"
 )
 
 // Limits of a termination message, as the API has them.
@@ -40,63 +45,73 @@ func (r *Runtime) linkLog(pod *corev1.Pod, name, id string, attempt uint32) erro
 	return nil
 }
 
-// messageMount is the node's file into which the container writes its last words, empty if none.
-func messageMount(st *runtimeapi.ContainerStatus) string {
-	path := st.Annotations[annotationMessagePath]
-	if path == "" {
-		return ""
-	}
-	for _, m := range st.Mounts {
-		if m.ContainerPath == path {
-			return m.HostPath
-		}
-	}
-	return ""
+// messagePath is the node's file into which the container writes its last words. It is this package's own: what a pod
+// mounts at the same path lies below it, and is none of the agent's business.
+func (r *Runtime) messagePath(uid types.UID, container string, attempt uint32) string {
+	return filepath.Join(r.podDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
 // terminationMessage is what the container said last: in its message file or, if it wishes so and failed, in its log.
-func terminationMessage(st *runtimeapi.ContainerStatus) string {
+func (r *Runtime) terminationMessage(st *runtimeapi.ContainerStatus) string {
 	message := ""
-	if path := messageMount(st); path != "" {
-		message = readTail(path, maxMessageBytes)
+	if st.Annotations[annotationMessagePath] != "" {
+		path := r.messagePath(types.UID(st.Labels[labelPodUID]), st.Labels[labelContainerName], st.GetMetadata().GetAttempt())
+		var err error
+		if message, err = readTail(r.cfg.PodsRoot, path, maxMessageBytes); err != nil {
+			message = "Error on reading termination log " + path + ": " + err.Error()
+		}
 	}
 	policy := st.Annotations[annotationMessagePolicy]
 	if message == "" && st.ExitCode != 0 && policy == string(corev1.TerminationMessageFallbackToLogsOnError) {
-		message = logTail(st)
+		message = r.logTail(st)
 	}
 	return message
 }
 
-func readTail(path string, limit int64) string {
-	f, err := os.Open(path)
+// readTail reads the end of a file that a container wrote.
+func readTail(root, path string, limit int64) (string, error) {
+	f, err := plainfile.Open(root, path)
 	if err != nil {
-		return "Error on reading termination log " + path + ": " + err.Error()
+		return "", err
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = f.Close() }() // it was only read
 	info, err := f.Stat()
 	if err != nil {
-		return "Error on reading termination log " + path + ": " + err.Error()
+		return "", err
 	}
 	n := min(info.Size(), limit)
 	buf := make([]byte, n)
-	if _, err := f.ReadAt(buf, info.Size()-n); err != nil {
-		return "Error on reading termination log " + path + ": " + err.Error()
+	// Somebody may cut it short meanwhile.
+	got, err := f.ReadAt(buf, info.Size()-n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
 	}
-	return strings.ToValidUTF8(string(buf), "\uFFFD")
+	return strings.ToValidUTF8(string(buf[:got]), "\uFFFD"), nil
 }
 
-func logTail(st *runtimeapi.ContainerStatus) string {
+func (r *Runtime) logTail(st *runtimeapi.ContainerStatus) string {
 	lines := int64(maxMessageLogLines)
-	var out strings.Builder
-	err := crilogs.ReadLogs(context.Background(), st.LogPath, st.Id, &crilogs.LogOptions{TailLines: &lines}, nil, &out, &out)
+	out := &lastBytes{limit: maxMessageLogBytes}
+	err := containerlog.Read(context.Background(), r.cfg.LogRoot, st.LogPath, containerlog.Options{Tail: &lines}, out, out)
 	if err != nil {
 		return "Error reading container logs: " + err.Error()
 	}
-	text := out.String()
-	if len(text) > maxMessageLogBytes {
-		text = text[len(text)-maxMessageLogBytes:]
+	return strings.ToValidUTF8(string(out.kept), "\uFFFD")
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct {
+	limit int
+	kept  []byte
+}
+
+// Write implements io.Writer.
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.kept = append(l.kept, p...)
+	if over := len(l.kept) - l.limit; over > 0 {
+		l.kept = append(l.kept[:0], l.kept[over:]...)
 	}
-	return strings.ToValidUTF8(text, "\uFFFD")
+	return len(p), nil
 }
 
 // LogPath is the file into which the runtime writes the container's output.

@@ -9,12 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/plainfile"
 )
 
 // How container logs are rotated.
@@ -59,14 +60,7 @@ func (r *Runtime) rotateAll(ctx context.Context, now time.Time) error {
 			continue // not a pod's
 		}
 		dir := c.Labels[labelPodNamespace] + "_" + c.Labels[labelPodName] + "_" + c.Labels[labelPodUID]
-		path := filepath.Join(r.cfg.LogRoot, dir, logPath(name, c.GetMetadata().GetAttempt()))
-		info, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) || (err == nil && info.Size() < maxLogSize) {
-			continue
-		}
-		if err == nil {
-			err = r.rotate(ctx, c.Id, path, now)
-		}
+		err := r.rotateLarge(ctx, c.Id, filepath.Join(r.cfg.LogRoot, dir, logPath(name, c.GetMetadata().GetAttempt())), now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("rotate the log of container %s: %w", c.Id, err))
 		}
@@ -74,49 +68,93 @@ func (r *Runtime) rotateAll(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// rotate moves the log aside and has the runtime begin a new one.
-func (r *Runtime) rotate(ctx context.Context, id, path string, now time.Time) error {
-	if err := tidy(path); err != nil {
+// rotateLarge rotates the log if it has become too large. Whoever can write into the folder of logs may have put a link there,
+// or something else than a file: this process has more rights than he.
+func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Time) error {
+	folder, err := plainfile.Folder(r.cfg.LogRoot, filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	aside := path + "." + now.Format(rotatedTime)
-	if err := os.Rename(path, aside); err != nil {
+	defer func() { _ = folder.Close() }()
+	name := filepath.Base(path)
+	info, err := folder.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", path, plainfile.ErrNotPlain)
+	case info.Size() < maxLogSize:
+		return nil
+	}
+	return r.rotate(ctx, id, folder, name, now)
+}
+
+// rotate moves the log aside and has the runtime begin a new one.
+func (r *Runtime) rotate(ctx context.Context, id string, folder *os.Root, name string, now time.Time) error {
+	if err := tidy(folder, name); err != nil {
+		return err
+	}
+	aside := name + "." + now.Format(rotatedTime)
+	if err := folder.Rename(name, aside); err != nil {
 		return fmt.Errorf("move the log aside: %w", err)
 	}
 	if err := r.service.ReopenContainerLog(ctx, id); err != nil {
 		// The runtime still writes to the file: it must be found under its name.
-		return errors.Join(fmt.Errorf("reopen the log: %w", err), os.Rename(aside, path))
+		return errors.Join(fmt.Errorf("reopen the log: %w", err), folder.Rename(aside, name))
 	}
 	return nil
 }
 
-// tidy makes room for one more rotated file: it removes what is too many, oldest first, and compresses the rest.
-func tidy(path string) error {
-	all, err := filepath.Glob(path + ".*")
+// logsIn are the names of a log's rotated files, oldest first.
+func logsIn(folder *os.Root, name string) ([]string, error) {
+	entries, err := fs.ReadDir(folder.FS(), ".")
 	if err != nil {
-		return fmt.Errorf("find the rotated logs: %w", err)
+		return nil, fmt.Errorf("find the rotated logs: %w", err)
+	}
+	var names []string
+	for _, e := range entries { // in order of their names, and so of time
+		if strings.HasPrefix(e.Name(), name+".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// tidy makes room for one more rotated file: it removes what is too many, oldest first, and compresses the rest.
+func tidy(folder *os.Root, name string) error {
+	all, err := logsIn(folder, name)
+	if err != nil {
+		return err
 	}
 	var kept []string
 	for _, file := range all {
-		if strings.HasSuffix(file, unfinished) {
-			// An agent was killed while it compressed; the original is still there.
-			if err := os.Remove(file); err != nil {
+		info, err := folder.Lstat(file)
+		if err != nil {
+			return fmt.Errorf("look at a rotated log: %w", err)
+		}
+		// An agent was killed while it compressed, and the original is still there; or it is no log.
+		if strings.HasSuffix(file, unfinished) || !info.Mode().IsRegular() {
+			if err := folder.Remove(file); err != nil {
 				return fmt.Errorf("remove an unfinished log: %w", err)
 			}
 			continue
 		}
 		kept = append(kept, file)
 	}
-	slices.Sort(kept) // by time
 	for len(kept) > maxLogFiles-2 {
-		if err := os.Remove(kept[0]); err != nil {
+		if err := folder.Remove(kept[0]); err != nil {
 			return fmt.Errorf("remove an old log: %w", err)
 		}
 		kept = kept[1:]
 	}
 	for _, file := range kept {
 		if !strings.HasSuffix(file, compressed) {
-			if err := compress(file); err != nil {
+			if err := compress(folder, file); err != nil {
 				return fmt.Errorf("compress %s: %w", file, err)
 			}
 		}
@@ -124,24 +162,24 @@ func tidy(path string) error {
 	return nil
 }
 
-func compress(path string) error {
-	in, err := os.Open(path)
+func compress(folder *os.Root, name string) error {
+	in, err := plainfile.OpenIn(folder, name)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	temporary := path + unfinished
-	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o640)
+	temporary := name + unfinished
+	out, err := folder.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o640)
 	if err != nil {
 		return err
 	}
 	w := gzip.NewWriter(out)
 	_, err = io.Copy(w, in)
 	if err = errors.Join(err, w.Close(), out.Close()); err != nil {
-		return errors.Join(err, os.Remove(temporary))
+		return errors.Join(err, folder.Remove(temporary))
 	}
-	if err := os.Rename(temporary, path+compressed); err != nil {
+	if err := folder.Rename(temporary, name+compressed); err != nil {
 		return err
 	}
-	return os.Remove(path)
+	return folder.Remove(name)
 }

@@ -227,7 +227,7 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 			// It never ran: the runtime gave no time of its end.
 			out.FinishedAt = out.CreatedAt
 		}
-		out.Message += terminationMessage(st)
+		out.Message += r.terminationMessage(st)
 	}
 	return out
 }

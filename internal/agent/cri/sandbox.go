@@ -12,6 +12,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// LogRoot is the folder of the logs of all pods.
+func (r *Runtime) LogRoot() string { return r.cfg.LogRoot }
+
 // LogDirectory is the folder of the logs of a pod's containers.
 func (r *Runtime) LogDirectory(pod *corev1.Pod) string {
 	return filepath.Join(r.cfg.LogRoot, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))

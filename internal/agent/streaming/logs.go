@@ -49,7 +49,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	if query.stderr {
 		stderr = out
 	}
-	err = containerlog.Read(r.Context(), container.LogPath, query.options, stdout, stderr)
+	err = containerlog.Read(r.Context(), container.LogRoot, container.LogPath, query.options, stdout, stderr)
 	if err != nil && r.Context().Err() == nil {
 		if out.begun || query.follow {
 			writeText(w, err.Error()+"\n")

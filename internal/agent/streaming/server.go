@@ -24,8 +24,9 @@ import (
 
 // Container is one life of a container.
 type Container struct {
-	// ID is the runtime's, LogPath the file that it writes the output to.
-	ID, LogPath string
+	// ID is the runtime's, LogPath the file that it writes the output to. Up to LogRoot the path is trusted; below, others
+	// may have put links in it.
+	ID, LogPath, LogRoot string
 	// TTY is whether the container was made with a terminal.
 	TTY bool
 }

@@ -141,7 +141,7 @@ func (l lookup) Container(_ context.Context, namespace, pod, container string, p
 	case previous:
 		return Container{}, apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", container, pod))
 	}
-	return Container{ID: "id", LogPath: l.log, TTY: container == "term"}, nil
+	return Container{ID: "id", LogPath: l.log, LogRoot: filepath.Dir(l.log), TTY: container == "term"}, nil
 }
 
 func (l lookup) Sandbox(context.Context, string, string) (string, error) { return "box", nil }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/plainfile"
 )
 
 const (
@@ -17,6 +19,8 @@ const (
 	lookEvery = 100 * time.Millisecond
 	// askEvery is how often somebody is asked whether the container still runs.
 	askEvery = time.Second
+	// maxRecord is the longest record, in bytes, that is read; those of runtimes have 16 KiB.
+	maxRecord = 256 * 1024
 )
 
 // Options say which part of a log to read, and how.
@@ -33,15 +37,15 @@ type Options struct {
 	Running func(ctx context.Context) (bool, error)
 }
 
-// Read writes a log to stdout and stderr; either may be nil to leave it out. When following, it ends with nil when the container has ended
+// Read writes a log below the folder root to stdout and stderr; either may be nil to leave it out. When following, it ends with nil when the container has ended
 // and all is read, or when ctx ends. Flushing is the writers' business.
-func Read(ctx context.Context, path string, options Options, stdout, stderr io.Writer) error {
-	file, err := os.Open(path)
+func Read(ctx context.Context, root, path string, options Options, stdout, stderr io.Writer) error {
+	file, err := plainfile.Open(root, path)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	r := &reader{
-		path: path, file: file, options: options, left: -1,
+		root: root, path: path, file: file, options: options, left: -1,
 		out:  map[Stream]io.Writer{Stdout: stdout, Stderr: stderr},
 		open: map[Stream]bool{},
 	}
@@ -74,6 +78,7 @@ var errEnough = errors.New("limit reached")
 
 // reader is one Read.
 type reader struct {
+	root    string
 	path    string
 	file    *os.File
 	lines   *bufio.Reader
@@ -144,7 +149,7 @@ func (r *reader) turnTo(next *os.File) error {
 
 // rotated opens the file that has taken the place of the one being read; nil when there is none.
 func (r *reader) rotated() (*os.File, error) {
-	now, err := os.Stat(r.path)
+	now, err := os.Lstat(r.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil // renamed already, and the next one is not made yet
 	}
@@ -158,7 +163,7 @@ func (r *reader) rotated() (*os.File, error) {
 	if os.SameFile(now, mine) {
 		return nil, nil
 	}
-	next, err := os.Open(r.path)
+	next, err := plainfile.Open(r.root, r.path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -172,7 +177,8 @@ func (r *reader) rotated() (*os.File, error) {
 func (r *reader) drain() error {
 	for {
 		part, err := r.lines.ReadSlice('\n')
-		r.begun = append(r.begun, part...)
+		// Runtimes write no record that long. What is beyond is left out; the file may have no ends of lines at all.
+		r.begun = append(r.begun, part[:min(len(part), max(maxRecord-len(r.begun), 0))]...)
 		switch {
 		case err == nil:
 			line := r.begun

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -75,7 +76,7 @@ func TestRead(t *testing.T) {
 			if strings.Contains(test.streams, "e") {
 				stderr = &out
 			}
-			if err := Read(t.Context(), path, test.options, stdout, stderr); err != nil {
+			if err := Read(t.Context(), filepath.Dir(path), path, test.options, stdout, stderr); err != nil {
 				t.Fatal(err)
 			}
 			if out.String() != test.want {
@@ -83,7 +84,7 @@ func TestRead(t *testing.T) {
 			}
 		})
 	}
-	if err := Read(t.Context(), path+".gone", Options{}, nil, nil); !os.IsNotExist(err) && err == nil {
+	if err := Read(t.Context(), filepath.Dir(path), path+".gone", Options{}, nil, nil); !os.IsNotExist(err) && err == nil {
 		t.Errorf("a missing file gives %v", err)
 	}
 }
@@ -98,7 +99,7 @@ func TestTailAcrossBlocks(t *testing.T) {
 	path := write(t, lines...)
 	for n := range int64(45) {
 		var out bytes.Buffer
-		if err := Read(t.Context(), path, Options{Tail: &n}, &out, nil); err != nil {
+		if err := Read(t.Context(), filepath.Dir(path), path, Options{Tail: &n}, &out, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := int64(strings.Count(out.String(), "\n")), min(n, 40); got != want {
@@ -164,7 +165,7 @@ func TestFollowAcrossRotation(t *testing.T) {
 	out := &collector{more: make(chan struct{}, 1)}
 	done := make(chan error, 1)
 	go func() {
-		done <- Read(context.Background(), path, Options{Tail: number(1), Running: func(context.Context) (bool, error) {
+		done <- Read(context.Background(), filepath.Dir(path), path, Options{Tail: number(1), Running: func(context.Context) (bool, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			return running, nil
@@ -216,7 +217,7 @@ func TestLastWordsInTheOldFile(t *testing.T) {
 	}
 	defer writer.Close()
 	var out bytes.Buffer
-	r := &reader{path: path, file: old, lines: bufio.NewReader(old), left: -1, out: map[Stream]io.Writer{Stdout: &out}, open: map[Stream]bool{}}
+	r := &reader{root: filepath.Dir(path), path: path, file: old, lines: bufio.NewReader(old), left: -1, out: map[Stream]io.Writer{Stdout: &out}, open: map[Stream]bool{}}
 	defer func() { r.file.Close() }()
 	if err := r.drain(); err != nil {
 		t.Fatal(err)
@@ -243,13 +244,39 @@ func TestLastWordsInTheOldFile(t *testing.T) {
 	}
 }
 
+// A file that somebody filled with anything but records costs little memory, and hides no record behind it.
+func TestLinesWithoutEnd(t *testing.T) {
+	endless := strings.Repeat("x", 20*maxRecord)
+	for _, text := range []string{endless, endless + "\n" + line(1, "stdout", "F", "last"), line(1, "stdout", "F", "last") + endless} {
+		for _, tail := range []*int64{nil, new(int64)} {
+			if tail != nil {
+				*tail = 2
+			}
+			path := write(t, text)
+			var out bytes.Buffer
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := Read(t.Context(), filepath.Dir(path), path, Options{Tail: tail}, &out, nil); err != nil {
+				t.Error(err)
+			}
+			runtime.ReadMemStats(&after)
+			if taken := after.TotalAlloc - before.TotalAlloc; taken > 150*maxRecord {
+				t.Errorf("a file of %d bytes took %d bytes of memory", len(text), taken)
+			}
+			if want := strings.Contains(text, "last"); want && strings.HasSuffix(text, "\n") && out.String() != "last\n" {
+				t.Errorf("read %q", out.String())
+			}
+		}
+	}
+}
+
 func TestFollowEndsWithItsContext(t *testing.T) {
 	path := write(t, line(1, "stdout", "F", "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &collector{more: make(chan struct{}, 1)}
 	done := make(chan error, 1)
 	go func() {
-		done <- Read(ctx, path, Options{Running: func(context.Context) (bool, error) { return true, nil }}, out, nil)
+		done <- Read(ctx, filepath.Dir(path), path, Options{Running: func(context.Context) (bool, error) { return true, nil }}, out, nil)
 	}()
 	out.await(t, "a\n")
 	cancel()

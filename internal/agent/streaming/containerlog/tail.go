@@ -25,6 +25,10 @@ func tailStart(file io.ReaderAt, size, n int64) (int64, error) {
 		if _, err := file.ReadAt(chunk, offset); err != nil && !errors.Is(err, io.EOF) {
 			return 0, fmt.Errorf("read log backwards: %w", err)
 		}
+		if len(buffer) > maxRecord {
+			buffer = nil // There is no end of a line for so long that it is no record.
+			size = offset + step
+		}
 		buffer = append(chunk, buffer...)
 		// Count whole lines from the end; the first in the buffer may have begun earlier.
 		for {
