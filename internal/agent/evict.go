@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,8 @@ const (
 	limitGrace = 1
 	// evictPatience is how long a pod that was ended is waited for, beyond its grace period, before another one is.
 	evictPatience = 30 * time.Second
+	// limitsWithin is how long the disk is looked at in a round for pods with limits, relieveWithin for which pod must go.
+	limitsWithin, relieveWithin = 500 * time.Millisecond, 5 * time.Second
 )
 
 // evictor ends pods when the node runs short of something, and pods that take more of the disk than they may.
@@ -30,7 +33,8 @@ type evictor struct {
 	node    string
 	rules   eviction.Rules
 	observe func(ctx context.Context) (eviction.Observations, error)
-	usage   func(ctx context.Context, list []*corev1.Pod, disk bool) ([]eviction.Usage, error)
+	// usage measures pods, on disk for as long as it says.
+	usage func(ctx context.Context, list []*corev1.Pod, disk time.Duration) ([]eviction.Usage, error)
 	// freeImages removes the images that nobody uses.
 	freeImages func(ctx context.Context) error
 	// report has the node's conditions brought up to date.
@@ -67,10 +71,13 @@ func (e *evictor) run(ctx context.Context) {
 	}
 }
 
+// round looks once. What cannot be found out of some pods, or of all, keeps nothing else from being looked at.
 func (e *evictor) round(ctx context.Context) error {
-	if err := e.limits(ctx); err != nil {
-		return err
-	}
+	return errors.Join(e.limits(ctx), e.pressure(ctx))
+}
+
+// pressure ends a pod if the node is short of something.
+func (e *evictor) pressure(ctx context.Context) error {
 	if e.ending != "" {
 		if e.pods.active(e.ending) && e.clock.Since(e.since) < e.grace+evictPatience {
 			return nil
@@ -83,15 +90,14 @@ func (e *evictor) round(ctx context.Context) error {
 	}
 	if crossed[0].Threshold.Signal.OnDisk() {
 		ended := e.pods.discardEnded()
-		if err := e.freeImages(ctx); err != nil {
-			return err
-		}
+		imagesErr := e.freeImages(ctx)
 		if ended > 0 {
-			return nil // what they leave may be enough
+			return imagesErr // what they leave may be enough
 		}
 		if crossed, err = e.crossed(ctx); err != nil || len(crossed) == 0 {
-			return err
+			return errors.Join(imagesErr, err)
 		}
+		return errors.Join(imagesErr, e.relieve(ctx, crossed[0]))
 	}
 	return e.relieve(ctx, crossed[0])
 }
@@ -137,7 +143,7 @@ func (e *evictor) limits(ctx context.Context) error {
 	if len(limited) == 0 {
 		return nil
 	}
-	list, err := e.usage(ctx, limited, true)
+	list, err := e.usage(ctx, limited, limitsWithin)
 	for i := range list {
 		if message := eviction.Exceeded(&list[i]); message != "" && !list[i].Critical() {
 			e.evict(ctx, &list[i], message, limitGrace)
@@ -148,7 +154,11 @@ func (e *evictor) limits(ctx context.Context) error {
 
 // relieve ends the pod that must go first.
 func (e *evictor) relieve(ctx context.Context, c eviction.Crossing) error {
-	list, err := e.usage(ctx, e.pods.activePods(), c.Threshold.Signal.OnDisk())
+	disk := time.Duration(0)
+	if c.Threshold.Signal.OnDisk() {
+		disk = relieveWithin
+	}
+	list, err := e.usage(ctx, e.pods.activePods(), disk)
 	victim := eviction.Victim(c, list)
 	if victim == nil {
 		return err

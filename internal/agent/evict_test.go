@@ -41,7 +41,7 @@ func startTight(t *testing.T, names ...string) *tight {
 	n.evictor = &evictor{
 		node: "n1", rules: eviction.Rules{Hard: list}, pods: p, clock: testingclock.NewFakeClock(time.Unix(1e9, 0)),
 		observe: func(context.Context) (eviction.Observations, error) { return n.now, nil },
-		usage: func(_ context.Context, list []*corev1.Pod, _ bool) ([]eviction.Usage, error) {
+		usage: func(_ context.Context, list []*corev1.Pod, _ time.Duration) ([]eviction.Usage, error) {
 			var out []eviction.Usage
 			for _, pod := range list {
 				out = append(out, eviction.Usage{Pod: pod, Memory: n.used[pod.Name], Disk: n.used[pod.Name], Volumes: map[string]int64{"scratch": n.used[pod.Name]}})

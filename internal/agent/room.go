@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/diskuse"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/images"
 )
@@ -28,7 +29,7 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 	})
 	n.evictor = &evictor{
 		node: a.cfg.NodeName, rules: a.cfg.rules, observe: n.reporter.Observe, report: n.reporter.Check,
-		usage: gauge{runtime: n.runtime, volumes: n.volumes}.pods, pods: n.pods, clock: a.clk,
+		usage: gauge{runtime: n.runtime, volumes: n.volumes, meter: diskuse.NewMeter(a.clk)}.pods, pods: n.pods, clock: a.clk,
 		freeImages: func(ctx context.Context) error {
 			if _, err := n.images.RemoveUnused(ctx); err != nil {
 				return fmt.Errorf("free the disk: %w", err)

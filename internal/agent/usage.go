@@ -3,48 +3,60 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/diskuse"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/staticpods"
-	"github.com/everynode/everynode/internal/agent/volumes"
 )
 
 // gauge measures what pods use.
 type gauge struct {
-	runtime *cri.Runtime
-	volumes *volumes.Manager
+	runtime gaugedRuntime
+	volumes interface {
+		EmptyDirs(pod *corev1.Pod) map[string]string
+	}
+	meter *diskuse.Meter
 }
 
-// pods measures pods, on disk too if that is wanted. It goes on after errors and returns them joined; a pod that could not be
-// measured is left out.
-func (g gauge) pods(ctx context.Context, list []*corev1.Pod, disk bool) ([]eviction.Usage, error) {
+// gaugedRuntime is what the container runtime tells of pods; cri.Runtime is one.
+type gaugedRuntime interface {
+	Stats(ctx context.Context, uid types.UID) ([]cri.ContainerStats, error)
+	Processes(pod *corev1.Pod) int64
+	LogDirectory(pod *corev1.Pod) string
+	OwnFiles(uid types.UID) string
+}
+
+// pods measures pods, on disk too for as long as is wanted; what is not measured then goes on the next time. It goes on after
+// errors and returns them joined: what could not be measured of a pod counts as nothing, and no pod hides the others.
+func (g gauge) pods(ctx context.Context, list []*corev1.Pod, disk time.Duration) ([]eviction.Usage, error) {
 	stats, err := g.runtime.Stats(ctx, "")
-	if err != nil {
-		return nil, err
+	if err != nil && disk == 0 {
+		return nil, err // There is nothing to choose by.
 	}
+	errs := []error{err}
 	byPod := make(map[types.UID][]cri.ContainerStats, len(list))
 	for _, s := range stats {
 		byPod[s.PodUID] = append(byPod[s.PodUID], s)
 	}
-	var errs []error
 	out := make([]eviction.Usage, 0, len(list))
 	for _, pod := range list {
-		u, err := g.pod(pod, byPod[pod.UID], disk)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		u := g.pod(pod, byPod[pod.UID])
+		if disk > 0 {
+			errs = append(errs, g.disk(&u, disk/time.Duration(len(list))))
 		}
 		out = append(out, u)
 	}
 	return out, errors.Join(errs...)
 }
 
-func (g gauge) pod(pod *corev1.Pod, stats []cri.ContainerStats, disk bool) (eviction.Usage, error) {
+func (g gauge) pod(pod *corev1.Pod, stats []cri.ContainerStats) eviction.Usage {
 	u := eviction.Usage{Pod: pod, Static: staticpods.IsUID(pod.UID), Processes: g.runtime.Processes(pod),
 		Containers: make(map[string]eviction.ContainerUsage, len(stats)), Volumes: map[string]int64{}}
 	for _, s := range stats {
@@ -53,29 +65,35 @@ func (g gauge) pod(pod *corev1.Pod, stats []cri.ContainerStats, disk bool) (evic
 		u.Inodes += s.LayerInodes
 		u.Containers[s.Container] = eviction.ContainerUsage{Memory: s.Memory, Disk: s.Layer}
 	}
-	if !disk {
-		return u, nil
-	}
-	dirs, err := g.volumes.MeasureEmptyDirs(pod)
-	if err != nil {
-		return u, err
-	}
-	for name, space := range dirs {
-		u.Volumes[name] = space.Bytes
+	return u
+}
+
+// disk adds what the pod has in its volumes, its logs, and the files that the agent mounts into its containers.
+func (g gauge) disk(u *eviction.Usage, within time.Duration) error {
+	dirs := g.volumes.EmptyDirs(u.Pod)
+	each := within / time.Duration(len(dirs)+len(u.Pod.Spec.Containers)+1)
+	var errs []error
+	measure := func(what, dir string) int64 {
+		space, err := g.meter.Measure(dir, each)
+		if errors.Is(err, diskuse.ErrTooDeep) {
+			u.Unmeasured = what
+		} else {
+			errs = append(errs, err)
+		}
 		u.Disk += space.Bytes
 		u.Inodes += space.Inodes
+		return space.Bytes
 	}
-	for i := range pod.Spec.Containers {
-		name := pod.Spec.Containers[i].Name
-		logs, err := volumes.Measure(filepath.Join(g.runtime.LogDirectory(pod), name))
-		if err != nil {
-			return u, err
-		}
-		u.Disk += logs.Bytes
-		u.Inodes += logs.Inodes
+	for name, dir := range dirs {
+		u.Volumes[name] = measure(fmt.Sprintf("EmptyDir volume %q", name), dir)
+	}
+	logs := g.runtime.LogDirectory(u.Pod)
+	for i := range u.Pod.Spec.Containers {
+		name := u.Pod.Spec.Containers[i].Name
 		c := u.Containers[name]
-		c.Disk += logs.Bytes
+		c.Disk += measure("the logs of container "+name, filepath.Join(logs, name))
 		u.Containers[name] = c
 	}
-	return u, nil
+	measure("the pod's own files", g.runtime.OwnFiles(u.Pod.UID))
+	return errors.Join(errs...)
 }

@@ -51,6 +51,9 @@ func (r *Runtime) Stats(ctx context.Context, uid types.UID) ([]ContainerStats, e
 	return out, nil
 }
 
+// OwnFiles is the folder of the files that the agent makes for the pod's containers, which these can write.
+func (r *Runtime) OwnFiles(uid types.UID) string { return r.podDir(uid) }
+
 // Processes counts the processes and threads of the pod; 0 where that is not known.
 func (r *Runtime) Processes(pod *corev1.Pod) int64 { return r.cgroups.processes(pod) }
 

@@ -143,6 +143,15 @@ func TestExceeded(t *testing.T) {
 	if got, want := Exceeded(&over), "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. "; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	limited.Unmeasured = `EmptyDir volume "scratch"`
+	if got, want := Exceeded(&limited), `Usage of EmptyDir volume "scratch" cannot be measured against its limit: folders are nested too deep. `; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	unlimited := spec{name: "a"}.usage()
+	unlimited.Unmeasured = limited.Unmeasured
+	if got := Exceeded(&unlimited); got != "" {
+		t.Errorf("a pod without limits is above one: %q", got)
+	}
 	// The pod as a whole is below the sum of the limits; one container is above its own.
 	one := spec{name: "a", limit: "10Mi", used: 11 << 20}.usage()
 	one.Pod.Spec.Containers = append(one.Pod.Spec.Containers, one.Pod.Spec.Containers[0])

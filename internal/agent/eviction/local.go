@@ -35,6 +35,9 @@ func podLimit(pod *corev1.Pod) int64 {
 
 // Exceeded says which of its own limits on the disk the pod is above; empty if none.
 func Exceeded(u *Usage) string {
+	if u.Unmeasured != "" && Limited(u.Pod) {
+		return fmt.Sprintf("Usage of %s cannot be measured against its limit: folders are nested too deep. ", u.Unmeasured)
+	}
 	for i := range u.Pod.Spec.Volumes {
 		v := &u.Pod.Spec.Volumes[i]
 		if l := limit(v); l > 0 && u.Volumes[v.Name] > l {

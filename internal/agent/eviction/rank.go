@@ -21,6 +21,8 @@ type Usage struct {
 	// Containers are the parts of it, by container; Volumes the bytes in each emptyDir on disk.
 	Containers map[string]ContainerUsage
 	Volumes    map[string]int64
+	// Unmeasured is an emptyDir of the pod, or the logs, in which folders are nested too deep to be measured; empty for none.
+	Unmeasured string
 }
 
 // ContainerUsage is what one container uses, in bytes. Disk is its own layer and its logs.
@@ -79,14 +81,15 @@ func Victim(c Crossing, pods []Usage) *Usage {
 func before(s Signal, a, b *Usage) int {
 	usedA, requestedA := a.of(s)
 	usedB, requestedB := b.of(s)
-	exceeds := func(used, requested int64) int {
-		if used > requested {
+	// Nobody knows how much is hidden in what cannot be measured.
+	exceeds := func(u *Usage, used, requested int64) int {
+		if used > requested || s.OnDisk() && u.Unmeasured != "" {
 			return 0
 		}
 		return 1
 	}
 	return cmp.Or(
-		cmp.Compare(exceeds(usedA, requestedA), exceeds(usedB, requestedB)),
+		cmp.Compare(exceeds(a, usedA, requestedA), exceeds(b, usedB, requestedB)),
 		cmp.Compare(priority(a.Pod), priority(b.Pod)),
 		cmp.Compare(usedB-requestedB, usedA-requestedA),
 		cmp.Compare(a.Pod.UID, b.Pod.UID),

@@ -48,54 +48,5 @@ func unmountBelow(dir string) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes path and all below it, but stops with an error at a mount, even a bind mount of the same file system.
-func removeTree(path string) error {
-	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	defer closeFD(parent)
-	if err := removeAt(parent, filepath.Base(path), path); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	return nil
-}
-
-// removeAt removes the entry name of the directory parent; path is for messages only.
-func removeAt(parent int, name, path string) error {
-	err := unix.Unlinkat(parent, name, 0)
-	if err == nil || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	fd, err := unix.Openat2(parent, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	dir := os.NewFile(uintptr(fd), path)
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	for _, child := range names {
-		if err := removeAt(fd, child, filepath.Join(path, child)); err != nil {
-			return err
-		}
-	}
-	if err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove %s: %w", path, err)
-	}
-	return nil
-}
-
 // closeFD closes a descriptor that was only read; such a close has no error that could matter.
 func closeFD(fd int) { _ = unix.Close(fd) }
