@@ -62,10 +62,10 @@ func (c *control) addAll() error {
 			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: client, Metadata: c.objects})
 		}},
 		{"node addresses", func() error {
-			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.cluster, Client: client, Events: nodeEvents})
+			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.cluster, Writer: networkWriter{c.inside}, Events: nodeEvents})
 		}},
 		{"node lifecycle", func() error {
-			return nodelifecycle.Add(mgr, nodelifecycle.Config{Client: client, Events: nodeEvents})
+			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(client), c.inside}, Events: nodeEvents})
 		}},
 		{"pod garbage", func() error { return podgc.Add(mgr, podgc.Config{Client: client}) }},
 		{"ReplicaSets", func() error {

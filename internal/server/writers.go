@@ -21,10 +21,11 @@ import (
 
 // The writes that come by the thousand go through the inside door, all others
 // through the client: one pod is created, bound, reported and deleted for each
-// node, and each node renews a lease.
+// node; each node gets its network and its taints, and renews a lease.
 
 var (
 	pods   = corev1.SchemeGroupVersion.WithResource("pods")
+	nodes  = corev1.SchemeGroupVersion.WithResource("nodes")
 	events = corev1.SchemeGroupVersion.WithResource("events")
 	leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
@@ -157,6 +158,14 @@ func (c namespacePods) Delete(ctx context.Context, name string, options metav1.D
 type simulatorWriter struct {
 	simulator.Writer
 	inside
+}
+
+func (w simulatorWriter) CreateNode(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
+	return typed[*corev1.Node](w.door.Create(ctx, target(nodes, "", n), n))
+}
+
+func (w simulatorWriter) UpdateNodeStatus(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
+	return typed[*corev1.Node](w.door.Update(ctx, target(nodes, "status", n), n))
 }
 
 func (w simulatorWriter) CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {

@@ -102,7 +102,7 @@ var loopsByName = map[string]func(fittings) error{
 	},
 	"nodelifecycle": func(f fittings) error {
 		return nodelifecycle.Add(f.manager, nodelifecycle.Config{
-			Client: f.client, Health: health.Config{GracePeriod: gracePeriod, StartupGracePeriod: 2 * gracePeriod, EvictionRate: 10, SecondaryEvictionRate: 10},
+			Writer: nodelifecycle.NewWriter(f.client), Health: health.Config{GracePeriod: gracePeriod, StartupGracePeriod: 2 * gracePeriod, EvictionRate: 10, SecondaryEvictionRate: 10},
 		})
 	},
 	"tainteviction": func(f fittings) error {
@@ -114,7 +114,7 @@ var loopsByName = map[string]func(fittings) error{
 		})
 	},
 	"nodeipam": func(f fittings) error {
-		return nodeipam.Add(f.manager, nodeipam.Config{Client: f.client, ClusterCIDR: netip.MustParsePrefix("10.244.0.0/16")})
+		return nodeipam.Add(f.manager, nodeipam.Config{Writer: nodeipam.NewWriter(f.client), ClusterCIDR: netip.MustParsePrefix("10.244.0.0/16")})
 	},
 	"serviceaccount": func(f fittings) error {
 		return serviceaccount.Add(f.manager, serviceaccount.Config{Client: f.client})

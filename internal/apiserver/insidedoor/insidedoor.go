@@ -7,7 +7,8 @@
 //
 // Fields that are changed here are not recorded in metadata.managedFields. The
 // door is therefore for objects, or parts of objects, that only the control
-// plane writes: pods of controllers, their binding and status, leases, events.
+// plane writes: pods of controllers, their binding and status, leases, events,
+// simulated nodes, and what controllers say of nodes.
 package insidedoor
 
 import (

@@ -14,19 +14,21 @@ import (
 	"github.com/everynode/everynode/internal/node"
 )
 
-// api is everything that the controller writes.
-type api interface {
+// Writer is everything that the controller writes.
+type Writer interface {
 	// SetPodCIDR gives the node its pod network, none if that is invalid, and tells it what the network is a part of.
 	SetPodCIDR(ctx context.Context, node *corev1.Node, block netip.Prefix, of node.PodNetworks) error
 }
 
-// clientAPI is the api over client-go.
-type clientAPI struct{ client kubernetes.Interface }
+type clientWriter struct{ client kubernetes.Interface }
+
+// NewWriter returns the Writer that goes through a client, which must have no rate limit of its own.
+func NewWriter(client kubernetes.Interface) Writer { return clientWriter{client} }
 
 type object map[string]any
 
-// SetPodCIDR implements api. The API server refuses to change a pod network once it is set.
-func (a clientAPI) SetPodCIDR(ctx context.Context, n *corev1.Node, block netip.Prefix, of node.PodNetworks) error {
+// SetPodCIDR implements Writer. The API server refuses to change a pod network once it is set.
+func (a clientWriter) SetPodCIDR(ctx context.Context, n *corev1.Node, block netip.Prefix, of node.PodNetworks) error {
 	change := object{"metadata": object{"uid": n.UID, "annotations": of.Annotations()}}
 	if block.IsValid() {
 		change["spec"] = object{"podCIDR": block.String(), "podCIDRs": []string{block.String()}}

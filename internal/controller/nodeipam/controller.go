@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,8 +43,8 @@ type Config struct {
 	ClusterCIDR netip.Prefix
 	// NodeBits is the prefix length of one node's part; 24 for IPv4 and 64 for IPv6 if zero.
 	NodeBits int
-	// Client writes nodes. It must have no client-side rate limit. Required.
-	Client kubernetes.Interface
+	// Writer writes nodes. Required.
+	Writer Writer
 	// Events may be nil.
 	Events Recorder
 }
@@ -92,7 +91,7 @@ type reconciler struct {
 	cfg      Config
 	networks node.PodNetworks
 	reader   client.Reader
-	api      api
+	writer   Writer
 
 	mu      sync.Mutex // guards all below
 	started bool
@@ -103,8 +102,8 @@ type reconciler struct {
 }
 
 func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
-	if cfg.Client == nil {
-		return nil, errors.New("node ipam: Client is required")
+	if cfg.Writer == nil {
+		return nil, errors.New("node ipam: Writer is required")
 	}
 	if cfg.NodeBits == 0 {
 		cfg.NodeBits = 64
@@ -117,7 +116,7 @@ func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
 		return nil, fmt.Errorf("node ipam: %w", err)
 	}
 	return &reconciler{
-		cfg: cfg, networks: node.PodNetworks{Cluster: blocks.Network(), NodeBits: cfg.NodeBits}, reader: reader, api: clientAPI{cfg.Client},
+		cfg: cfg, networks: node.PodNetworks{Cluster: blocks.Network(), NodeBits: cfg.NodeBits}, reader: reader, writer: cfg.Writer,
 		blocks: blocks, holders: map[string]holder{}, refused: map[string]claimant{},
 	}, nil
 }
@@ -148,7 +147,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if !block.IsValid() && told(&n) == r.networks {
 		return reconcile.Result{}, nil
 	}
-	if err := r.api.SetPodCIDR(ctx, &n, block, r.networks); err != nil {
+	if err := r.writer.SetPodCIDR(ctx, &n, block, r.networks); err != nil {
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil // its deletion follows and frees the block
 		}

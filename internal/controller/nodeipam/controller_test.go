@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -78,11 +77,10 @@ func (c *cluster) add(name, uid, cidr string) {
 func newCluster(t *testing.T, network string) (*cluster, func(name string) error) {
 	t.Helper()
 	c := &cluster{nodes: map[string]*corev1.Node{}}
-	r, err := newReconciler(c, Config{ClusterCIDR: netip.MustParsePrefix(network), Client: fake.NewClientset(), Events: c})
+	r, err := newReconciler(c, Config{ClusterCIDR: netip.MustParsePrefix(network), Writer: c, Events: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.api = c
 	return c, func(name string) error {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		return err

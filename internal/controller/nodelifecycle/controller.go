@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -43,8 +42,8 @@ type Recorder interface {
 type Config struct {
 	// Health holds grace periods and eviction rates; its zero value is the default.
 	Health health.Config
-	// Client writes node and pod status. It must have no client-side rate limit. Required.
-	Client kubernetes.Interface
+	// Writer writes about nodes and pods. Required.
+	Writer Writer
 	// Events may be nil.
 	Events Recorder
 	// Clock is the wall clock if nil.
@@ -66,7 +65,7 @@ type controller struct {
 	cfg       Config
 	informers Informers
 	reader    client.Reader
-	api       api
+	writer    Writer
 
 	mu      sync.Mutex // held for every use of tracker and pods
 	tracker *health.Tracker
@@ -77,8 +76,8 @@ type controller struct {
 }
 
 func newController(informers Informers, reader client.Reader, cfg Config) (*controller, error) {
-	if cfg.Client == nil {
-		return nil, errors.New("node lifecycle: Client is required")
+	if cfg.Writer == nil {
+		return nil, errors.New("node lifecycle: Writer is required")
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -91,7 +90,7 @@ func newController(informers Informers, reader client.Reader, cfg Config) (*cont
 		cfg:       cfg,
 		informers: informers,
 		reader:    reader,
-		api:       clientAPI{cfg.Client},
+		writer:    cfg.Writer,
 		tracker:   health.New(cfg.Health),
 		pods:      map[string]map[types.NamespacedName]struct{}{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,

@@ -70,7 +70,7 @@ func start(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	c, err := newController(informers, reader{f.api}, Config{Client: f.api, Events: f})
+	c, err := newController(informers, reader{f.api}, Config{Writer: NewWriter(f.api), Events: f})
 	if err != nil {
 		t.Fatal(err)
 	}
