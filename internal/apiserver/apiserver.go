@@ -100,11 +100,15 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	build := generic.BuildHandlerChainFunc
+	generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return security.revoked.Guard(build(handler, c))
+	}
 	generic.Authentication.Authenticator = security.Request
 	generic.Authentication.APIAudiences = security.audiences
 	generic.Authorization.Authorizer = security.authorizer
 	generic.RuleResolver = security.rules
-	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode)
+	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode, security.revoked)
 	pods := podaccess.New(agents, security.getters.GetNode)
 	if err := admit(generic, client, s.loopback, s.informers, security, pods); err != nil {
 		return nil, err

@@ -18,6 +18,9 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 	}{
 		{"everynode/informers", func(ctx context.Context) error {
 			s.informers.Start(ctx.Done())
+			if err := security.revoked.Run(ctx); err != nil {
+				return err
+			}
 			return security.rolesReady(ctx)
 		}},
 		{"everynode/bootstrap", func(ctx context.Context) error { return bootstrapCluster(ctx, cfg, client) }},

@@ -17,11 +17,13 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
+	"github.com/everynode/everynode/internal/apiserver/revocation"
 )
 
 // security answers who a caller is and what a caller may do.
 type security struct {
 	authn.Authenticators
+	revoked    *revocation.List
 	issuer     *authn.Tokens
 	audiences  authenticator.Audiences
 	authorizer authorizer.Authorizer
@@ -37,11 +39,12 @@ func newSecurity(cfg Config, client kubernetes.Interface, factory informers.Shar
 	if err != nil {
 		return nil, fmt.Errorf("set up service account tokens: %w", err)
 	}
-	authenticators, err := authn.New(authn.Config{ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Tokens: issuer, BootstrapSecrets: getters})
+	revoked := revocation.New(client)
+	authenticators, err := authn.New(authn.Config{ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer, BootstrapSecrets: getters})
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, issuer: issuer, getters: getters, pods: nodeauth.ClientPods(client), audiences: authenticator.Audiences{authn.DefaultIssuer}}
+	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, pods: nodeauth.ClientPods(client), audiences: authenticator.Audiences{authn.DefaultIssuer}}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}

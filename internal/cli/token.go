@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
@@ -36,21 +35,13 @@ also carries the fingerprint of the cluster's certificate authority, so that a
 machine that joins knows whom it talks to.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path := filepath.Join(dataDir, "kubeconfig")
-			if err := checkKubeconfig(path); err != nil {
-				return err
-			}
-			config, err := clientcmd.BuildConfigFromFlags("", path)
+			client, err := adminClient(dataDir)
 			if err != nil {
-				return fmt.Errorf("read the administrator's kubeconfig %s: %w", path, err)
+				return err
 			}
 			hash, err := pki.ReadCAHash(filepath.Join(dataDir, "pki"))
 			if err != nil {
 				return err
-			}
-			client, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				return fmt.Errorf("use the kubeconfig %s: %w", path, err)
 			}
 			secret, token, err := authn.NewBootstrapToken(time.Now(), ttl, description)
 			if err != nil {

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/pem"
@@ -11,10 +13,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/node/identity"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -137,4 +141,93 @@ func TestNameOfALivingNodeIsNotGivenAway(t *testing.T) {
 	must(t, err)
 	must(t, env.Client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
 	must(t, stranger.join(t, env, token, "n1"))
+}
+
+// revoke runs the command.
+func revoke(t *testing.T, env *testenv.Env, node string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	if code := cli.Execute(t.Context(), []string{"node", "revoke", node, "--data-dir", env.DataDir()}, &out, &errOut); code != 0 {
+		t.Fatalf("everynode node revoke: %s", &errOut)
+	}
+	return out.String()
+}
+
+// A revoked node is shut out at once, by a server that starts anew too, and can come back with a new token.
+func TestRevokedNodeIsShutOut(t *testing.T) {
+	env := testenv.Start(t)
+	token, m := newToken(t, env), newMachine(t)
+	must(t, m.join(t, env, token, "n1"))
+	m.register(t, "n1")
+	neighbour := newMachine(t)
+	must(t, neighbour.join(t, env, token, "n2"))
+	watch, err := m.CoreV1().Services("").Watch(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	other, err := neighbour.CoreV1().Services("").Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: new(int64(300))})
+	must(t, err)
+	// One more certificate, that nobody has used yet.
+	spare := &machine{identity: m.identity}
+	must(t, spare.join(t, env, m, "n1"))
+
+	told := revoke(t, env, "n1")
+	for _, line := range []string{"node n1 are refused", "delete node n1", "bootstrap-token-", "everynode token create"} {
+		if !strings.Contains(told, line) {
+			t.Errorf("the command does not say %q: %s", line, told)
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range watch.ResultChan() {
+			_ = event
+		}
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("the watch of a revoked node goes on")
+	}
+	shutOut := func(when string, who *machine) {
+		t.Helper()
+		if _, err := who.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+			t.Errorf("%s the node reads: %v, want it unauthorized", when, err)
+		}
+		if err := who.join(t, env, who, "n1"); err == nil {
+			t.Errorf("%s the node renews its certificate", when)
+		}
+	}
+	shutOut("after its revocation", m)
+	shutOut("with a certificate that it kept", spare)
+	if err := m.join(t, env, token, "n1"); err == nil || !strings.Contains(err.Error(), "this join token is older") {
+		t.Errorf("a token of before: %v", err)
+	}
+	if _, err := neighbour.CoreV1().Services("").List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("another node: %v", err)
+	}
+	select {
+	case _, open := <-other.ResultChan():
+		if !open {
+			t.Error("the watch of another node ended")
+		}
+	default:
+	}
+
+	der, err := x509.MarshalPKCS8PrivateKey(spare.key)
+	must(t, err)
+	env.Restart()
+	spare.Interface = clientWith(t, env, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: spare.cert.Raw}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	shutOut("after a restart", spare)
+
+	// Back with a new token, also as a machine with another key; the old one stays out.
+	back := newMachine(t)
+	must(t, back.join(t, env, newToken(t, env), "n1"))
+	must(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := back.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	}))
+	shutOut("after another machine has joined", spare)
+	told = revoke(t, env, "never-there")
+	if !strings.Contains(told, "no Node of that name") {
+		t.Errorf("about a node that never was: %s", told)
+	}
 }

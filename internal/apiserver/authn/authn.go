@@ -1,6 +1,7 @@
 package authn
 
 import (
+	"crypto/x509"
 	"errors"
 	"time"
 
@@ -24,6 +25,8 @@ const tokenCacheTime = 10 * time.Second
 type Config struct {
 	// ClientCAs says which authorities issue client certificates, for each request anew.
 	ClientCAs x509request.VerifyOptionFunc
+	// Refuse says why a client certificate in order is refused; nil refuses none.
+	Refuse func(*x509.Certificate) error
 	// Tokens are the service account tokens.
 	Tokens *Tokens
 	// BootstrapSecrets reads the Secrets of bootstrap tokens; nil accepts none.
@@ -59,7 +62,7 @@ func New(config Config) (Authenticators, error) {
 	token := cache.New(tokenunion.New(tokens...), false, tokenCacheTime, 0)
 
 	known := group.NewAuthenticatedGroupAdder(union.New(
-		x509request.NewDynamic(config.ClientCAs, x509request.UserConversionFunc(userOfCertificate)),
+		x509request.NewDynamic(config.ClientCAs, userOfCertificate(config.Refuse)),
 		bearertoken.New(token),
 		websocket.NewProtocolAuthenticator(token),
 	))

@@ -3,6 +3,7 @@ package metricsapi
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -182,6 +183,12 @@ func TestOnlyTheNodesOfThePodsAreAsked(t *testing.T) {
 	}
 }
 
+// noRefusals refuses nobody.
+type noRefusals struct{}
+
+func (noRefusals) Check(*x509.Certificate) error { return nil }
+func (noRefusals) OnRevoke(func(string))         {}
+
 func TestCollect(t *testing.T) {
 	agent := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != usage.Path {
@@ -201,7 +208,7 @@ func TestCollect(t *testing.T) {
 	nodes := []*corev1.Node{named("a", address, port), named("simulated", address, "0"), named("dead", address, "1")}
 	c := &collector{agents: nodecall.New(&tls.Config{InsecureSkipVerify: true}, func(_ context.Context, name string) (*corev1.Node, error) {
 		return nodes[slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == name })], nil
-	})}
+	}, noRefusals{})}
 	got := c.summaries(t.Context(), nodes)
 	if len(got) != 1 || got["a"] == nil || got["a"].Node.CPU.UsageNanoCores != 5 {
 		t.Errorf("got %+v, want what a says", got)

@@ -8,6 +8,7 @@ package nodecall
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -29,14 +30,38 @@ type Caller struct {
 	nodes     func(ctx context.Context, name string) (*corev1.Node, error)
 	dialer    net.Dialer
 	transport *http.Transport
+	connections
+}
+
+// Refusals tell which certificates of agents are refused although they are in order.
+type Refusals interface {
+	Check(cert *x509.Certificate) error
+	// OnRevoke has f called with each node whose certificates are refused from then on.
+	OnRevoke(f func(node string))
 }
 
 // New makes a Caller. Identity is what agents know the API server by, and verifies
-// that the agent is the node's in its ServerName; nodes reads a Node.
-func New(identity *tls.Config, nodes func(ctx context.Context, name string) (*corev1.Node, error)) *Caller {
+// that the agent is the node's in its ServerName; nodes reads a Node; refusals has
+// a last word, and ends connections that stand.
+func New(identity *tls.Config, nodes func(ctx context.Context, name string) (*corev1.Node, error), refusals Refusals) *Caller {
 	c := &Caller{nodes: nodes, dialer: net.Dialer{Timeout: dialPatience}}
+	identity = identity.Clone()
+	verify := identity.VerifyConnection
+	identity.VerifyConnection = func(state tls.ConnectionState) error {
+		if verify != nil {
+			if err := verify(state); err != nil {
+				return err
+			}
+		}
+		return refusals.Check(state.PeerCertificates[0])
+	}
+	refusals.OnRevoke(func(node string) {
+		for _, connection := range c.to(node) {
+			_ = connection.Close() // whoever reads from it says so
+		}
+	})
 	c.transport = utilnet.SetTransportDefaults(&http.Transport{
-		TLSClientConfig: identity.Clone(), DialContext: c.dial, IdleConnTimeout: 90 * time.Second,
+		TLSClientConfig: identity, DialContext: c.dial, IdleConnTimeout: 90 * time.Second,
 		// A proxy of the environment is for the way out, not for the way to nodes.
 		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
 	})
@@ -70,5 +95,9 @@ func (c *Caller) dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	if address == "" {
 		return nil, fmt.Errorf("node %s reports no address for its agent any more", name)
 	}
-	return c.dialer.DialContext(ctx, network, address)
+	connection, err := c.dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return c.add(name, connection), nil
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,7 +29,19 @@ import (
 type fleet struct {
 	bundle *pki.Bundle
 	nodes  map[string]*corev1.Node
+	// refused are the nodes whose certificates are revoked.
+	refused map[string]bool
+	revoke  func(node string)
 }
+
+func (f *fleet) Check(cert *x509.Certificate) error {
+	if f.refused[cert.Subject.CommonName] {
+		return errors.New("revoked")
+	}
+	return nil
+}
+
+func (f *fleet) OnRevoke(revoke func(node string)) { f.revoke = revoke }
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
@@ -36,7 +49,7 @@ func newFleet(t *testing.T) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fleet{bundle: bundle, nodes: map[string]*corev1.Node{}}
+	return &fleet{bundle: bundle, nodes: map[string]*corev1.Node{}, refused: map[string]bool{}}
 }
 
 func (f *fleet) node(_ context.Context, name string) (*corev1.Node, error) {
@@ -93,7 +106,7 @@ func pemKey(der []byte) []byte {
 
 func (f *fleet) call(t *testing.T, name string) (string, error) {
 	t.Helper()
-	c := New(f.bundle.NodeClientTLS(), f.node)
+	c := New(f.bundle.NodeClientTLS(), f.node, f)
 	t.Cleanup(c.Transport().CloseIdleConnections)
 	location, ok := c.URL(f.nodes[name], "/pods", nil)
 	if !ok {
@@ -142,7 +155,7 @@ func TestCall(t *testing.T) {
 
 func TestNodesThatCannotBeCalled(t *testing.T) {
 	f := newFleet(t)
-	c := New(f.bundle.NodeClientTLS(), f.node)
+	c := New(f.bundle.NodeClientTLS(), f.node, f)
 	if u, ok := c.URL(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "simulated"}}, "/pods", nil); ok {
 		t.Errorf("a node without an agent is at %s", u)
 	}
@@ -152,5 +165,46 @@ func TestNodesThatCannotBeCalled(t *testing.T) {
 	f.nodes["mute"] = &corev1.Node{}
 	if _, err := c.dial(t.Context(), "tcp", "mute:10250"); err == nil || !strings.Contains(err.Error(), "no address") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// When a node is revoked what is open to its agent ends, and it is called no more.
+func TestRevokedNodeIsNotCalled(t *testing.T) {
+	f := newFleet(t)
+	started, release := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	agent := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		close(started)
+		<-release
+	}))
+	agent.TLS = &tls.Config{Certificates: []tls.Certificate{certificate(t, f.bundle.NodeSigner(), "n1", "n1")}}
+	agent.StartTLS()
+	t.Cleanup(agent.CloseClientConnections)
+	f.point("n1", agent.Listener.Addr())
+	c := New(f.bundle.NodeClientTLS(), f.node, f)
+	location, _ := c.URL(f.nodes["n1"], "/containerLogs", nil)
+	client := &http.Client{Transport: c.Transport()}
+	response, err := client.Get(location.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	<-started
+	f.revoke("n2")
+	if len(c.to("n1")) != 1 {
+		t.Fatal("the end of another node ended the connection")
+	}
+	f.refused["system:node:n1"] = true
+	f.revoke("n1")
+	if _, err := io.ReadAll(response.Body); err == nil {
+		t.Error("the stream from a revoked node ended as if it were complete")
+	}
+	if response, err := client.Get(location.String()); err == nil || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("a revoked node is called: %v, %v", response, err)
+	}
+	if open := c.to("n1"); len(open) != 0 {
+		t.Errorf("%d connections to a revoked node stay open", len(open))
 	}
 }

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/node/identity"
+)
+
+func newNodeCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "node", Short: "Nodes and their certificates"}
+	group(cmd)
+	cmd.AddCommand(newNodeRevokeCommand())
+	return cmd
+}
+
+func newNodeRevokeCommand() *cobra.Command {
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "revoke NODE",
+		Short: "Refuse the certificates that a node has",
+		Long: `Refuse the certificates that a node has, from now on and on every API server: for a
+machine that was stolen or broken into. What it has under way ends, its agent is
+called no more, and its name is free for a machine that joins with a new token.
+
+Run this where the control plane runs.`,
+		Args: oneArg("the name of a node"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if problems := validation.IsDNS1123Subdomain(args[0]); len(problems) > 0 {
+				return fmt.Errorf("%q cannot be the name of a node: %s", args[0], problems[0])
+			}
+			if err := identity.CheckName(args[0]); err != nil {
+				return err
+			}
+			client, err := adminClient(dataDir)
+			if err != nil {
+				return err
+			}
+			return revoke(cmd.Context(), client, args[0], time.Now, cmd.OutOrStdout())
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	return cmd
+}
+
+// adminClient reaches the control plane of a data directory as its administrator.
+func adminClient(dataDir string) (kubernetes.Interface, error) {
+	path := filepath.Join(dataDir, "kubeconfig")
+	if err := checkKubeconfig(path); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read the administrator's kubeconfig %s: %w", path, err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("use the kubeconfig %s: %w", path, err)
+	}
+	return client, nil
+}
+
+// revoke writes the revocation first: from then on the node is shut out, whatever
+// becomes of the rest, which can be done again.
+func revoke(ctx context.Context, client kubernetes.Interface, node string, now func() time.Time, out io.Writer) error {
+	secrets := client.CoreV1().Secrets(metav1.NamespaceSystem)
+	// Certificates say when they were issued in whole seconds.
+	wanted := identity.Revocation{Node: node, Before: now().Truncate(time.Second).Add(time.Second)}.Secret()
+	_, err := secrets.Create(ctx, wanted, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = secrets.Update(ctx, wanted, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("revoke the certificates of node %s: %w; nothing has changed", node, err)
+	}
+	fmt.Fprintf(out, "The certificates of node %s are refused by every API server. What it had under way ends, and its agent is called no more.\n", node)
+	if err := secrets.Delete(ctx, identity.RecordName(node), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("free the name of node %s: %w; its certificates are refused, run this again to free the name", node, err)
+	}
+	// A token that is made after this command is newer than the revocation.
+	time.Sleep(time.Until(now().Truncate(time.Second).Add(time.Second)))
+	fmt.Fprintf(out, "Its name is free for a machine that joins with a token made from now on.\n\nWhat is left to you:\n")
+	return tellWhatIsLeft(ctx, client, node, out)
+}
+
+func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node string, out io.Writer) error {
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list the pods of node %s: %w; its certificates are refused", node, err)
+	}
+	_, err = client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		fmt.Fprintf(out, "* %d pods are bound to it; tokens of their accounts that it has are good until they are gone:\n      everynode kubectl delete node %s\n", len(pods.Items), node)
+	case apierrors.IsNotFound(err):
+		fmt.Fprintf(out, "* There is no Node of that name; nothing runs under it.\n")
+	default:
+		return fmt.Errorf("look for node %s: %w; its certificates are refused", node, err)
+	}
+	tokens, err := client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(authn.BootstrapSecretType)})
+	if err != nil {
+		return fmt.Errorf("list the join tokens: %w; the certificates of node %s are refused", err, node)
+	}
+	if names := namesOfSecrets(tokens.Items); len(names) > 0 {
+		fmt.Fprintf(out, "* Join tokens of before are good for other names; if the machine may know one:\n      everynode kubectl -n kube-system delete secret %s\n", strings.Join(names, " "))
+	}
+	fmt.Fprintf(out, "* Secrets that its pods used are known to it: change what is in them.\n"+
+		"* To let the machine join again: everynode token create, then start its agent with that token.\n")
+	return nil
+}
+
+func namesOfSecrets(secrets []corev1.Secret) (names []string) {
+	for _, s := range secrets {
+		names = append(names, s.Name)
+	}
+	return names
+}
