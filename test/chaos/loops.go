@@ -125,10 +125,17 @@ var loopsByName = map[string]func(fittings) error{
 type loop struct {
 	name string
 	line *faults.Line
-	stop func()
+	// kill ends the loop; what it sent is under way.
+	kill func()
 }
 
-// start runs the loop until stop.
+// stop ends the loop and waits for what it sent.
+func (l *loop) stop() {
+	l.kill()
+	l.line.Drain()
+}
+
+// start runs the loop until it is stopped or killed.
 func (l *loop) start(p *parts) error {
 	config := restclient.CopyConfig(p.config)
 	config.Transport = l.line
@@ -153,14 +160,13 @@ func (l *loop) start(p *parts) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	l.stop = func() {
+	l.kill = func() {
 		cancel()
 		l.line.Resume()
 		if err := <-ended; err != nil {
 			p.journal.broken(fmt.Errorf("loop %s ended with: %w", l.name, err))
 		}
-		l.line.Drain()
-		l.stop = nil
+		l.kill = nil
 	}
 	return nil
 }

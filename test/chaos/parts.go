@@ -141,7 +141,7 @@ func (p *parts) abandon() {
 // stop ends everything but the database.
 func (p *parts) stop() {
 	for _, l := range p.loops {
-		if l.stop != nil {
+		if l.kill != nil {
 			l.stop()
 		}
 	}
@@ -177,6 +177,10 @@ func (p *parts) strike(ctx context.Context, s plan.Step) {
 		return
 	}
 	l := p.loops[s.Loop]
+	if s.Op == plan.RefuseNode {
+		refuseNode(ctx, l.line, p.journal, fmt.Sprintf("node-%02d", 1+s.Pick%6), s.For)
+		return
+	}
 	if _, taken := p.busy.LoadOrStore(l.name, true); taken {
 		return // one thing at a time
 	}
@@ -186,6 +190,11 @@ func (p *parts) strike(ctx context.Context, s plan.Step) {
 	case plan.StopLoop:
 		l.stop()
 		sleep(ctx, s.For)
+		if err := l.start(p); err != nil {
+			p.journal.broken(err)
+		}
+	case plan.KillLoop:
+		l.kill()
 		if err := l.start(p); err != nil {
 			p.journal.broken(err)
 		}
@@ -206,6 +215,15 @@ func (p *parts) strike(ctx context.Context, s plan.Step) {
 		l.line.Flaky(false)
 	}
 	p.journal.note("end  %s %s", l.name, s.Op)
+}
+
+// refuseNode is an admission policy about the pods of one node.
+func refuseNode(ctx context.Context, line *faults.Line, j *journal, name string, d time.Duration) {
+	j.fault("pods for %s are refused", name)
+	line.Refuse(name)
+	sleep(ctx, d)
+	line.Refuse("")
+	j.note("end  pods for %s are refused", name)
 }
 
 // heal ends everything that goes wrong. In one round of three a node that is

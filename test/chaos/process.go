@@ -33,13 +33,21 @@ type process struct {
 	current sync.Mutex // guards client
 	server  *exec.Cmd
 	ended   chan error
+	apart   *apart // nil if the DaemonSet controller is the server's own
 }
 
 // startProcess starts the program on a folder.
-func startProcess(ctx context.Context, binary, dir string, nodes int, j *journal, log io.Writer) (*process, error) {
-	p := &process{binary: binary, dir: dir, nodes: nodes, journal: j, log: log}
-	if err := p.start(ctx); err != nil {
-		p.kill()
+func startProcess(ctx context.Context, r *round) (*process, error) {
+	p := &process{binary: r.binary, dir: r.dir, nodes: r.plan.Nodes, journal: r.journal, log: r.log}
+	if r.plan.Apart {
+		p.apart = newApart(p, r.seed)
+	}
+	err := p.start(ctx)
+	if err == nil && p.apart != nil {
+		err = p.apart.start()
+	}
+	if err != nil {
+		p.abandon()
 		return nil, err
 	}
 	return p, nil
@@ -60,8 +68,13 @@ func (p *process) start(ctx context.Context) error {
 	if err := os.RemoveAll(kubeconfig); err != nil {
 		return err
 	}
-	p.server = exec.Command(p.binary, "server", "--data-dir", p.data(), "--listen", "127.0.0.1:"+port, "--simulated-nodes", strconv.Itoa(p.nodes),
-		"--record-decisions", p.recording())
+	args := []string{"server", "--data-dir", p.data(), "--listen", "127.0.0.1:" + port, "--simulated-nodes", strconv.Itoa(p.nodes)}
+	if p.apart != nil {
+		args = append(args, "--daemonset-controller=false")
+	} else {
+		args = append(args, "--record-decisions", p.recording())
+	}
+	p.server = exec.Command(p.binary, args...)
 	p.server.Stdout, p.server.Stderr = p.log, p.log
 	p.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.server.Start(); err != nil {
@@ -88,6 +101,11 @@ func (p *process) start(ctx context.Context) error {
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return err
+		}
+		if p.apart != nil {
+			if err := p.apart.connect(config); err != nil {
+				return err
+			}
 		}
 		p.current.Lock()
 		defer p.current.Unlock()
@@ -117,6 +135,9 @@ func (p *process) removeNode(string) {}
 
 // strike does what goes wrong, and undoes it after its time.
 func (p *process) strike(ctx context.Context, s plan.Step) {
+	if p.apart != nil && p.apart.strike(ctx, s) {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.journal.fault("%s", s.Op)
@@ -157,14 +178,27 @@ func (p *process) terminate() error {
 	}
 }
 
-func (p *process) heal(context.Context) error { return nil }
+func (p *process) heal(context.Context) error {
+	if p.apart != nil {
+		p.apart.line.Heal()
+	}
+	return nil
+}
 
-func (p *process) faults() int { return 0 }
+func (p *process) faults() int {
+	if p.apart == nil {
+		return 0
+	}
+	return p.apart.line.Faults()
+}
 
 // finish ends the server and reads the history from what it leaves on disk.
 func (p *process) finish(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.apart != nil {
+		p.apart.end()
+	}
 	if err := p.terminate(); err != nil {
 		return fmt.Errorf("stop the server: %w", err)
 	}
@@ -176,7 +210,12 @@ func (p *process) finish(ctx context.Context) error {
 	return p.journal.read(ctx, db)
 }
 
-func (p *process) abandon() { p.kill() }
+func (p *process) abandon() {
+	if p.apart != nil {
+		p.apart.end()
+	}
+	p.kill()
+}
 
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -124,7 +124,7 @@ type round struct {
 
 func (r *round) run(ctx context.Context) (err error) {
 	if r.plan.Kind == plan.Process {
-		r.cluster, err = startProcess(ctx, r.binary, r.dir, r.plan.Nodes, r.journal, r.log)
+		r.cluster, err = startProcess(ctx, r)
 	} else {
 		r.cluster, err = startParts(ctx, r.dir, r.journal, r.seed)
 	}

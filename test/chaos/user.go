@@ -101,6 +101,8 @@ func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 		return u.deleteSet(ctx, s, metav1.DeletePropagationOrphan)
 	case plan.ForegroundSet:
 		return u.deleteSet(ctx, s, metav1.DeletePropagationForeground)
+	case plan.ReplaceSet:
+		return u.replaceSet(ctx, s)
 	case plan.TaintNode, plan.UntaintNode, plan.CordonNode, plan.LabelNode, plan.RemoveNode, plan.AddNode:
 		return u.node(ctx, s)
 	}
@@ -267,6 +269,29 @@ func (u *user) deleteSet(ctx context.Context, s plan.Step, how metav1.DeletionPr
 	err = u.cluster.api().AppsV1().DaemonSets(namespace).Delete(ctx, d.Name, options)
 	u.deleted("DaemonSet", d, err)
 	return d.Name, err
+}
+
+// replaceSet is `kubectl replace --force` with a manifest that did not change.
+func (u *user) replaceSet(ctx context.Context, s plan.Step) (string, error) {
+	sets, err := u.sets(ctx)
+	if err != nil || len(sets) == 0 {
+		return "", err
+	}
+	old := &sets[s.Pick%len(sets)]
+	background := metav1.DeletePropagationBackground
+	options := metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: metav1.NewUIDPreconditions(string(old.UID))}
+	err = u.cluster.api().AppsV1().DaemonSets(namespace).Delete(ctx, old.Name, options)
+	u.deleted("DaemonSet", old, err)
+	if err != nil {
+		return old.Name, err
+	}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Namespace: namespace}, Spec: *old.Spec.DeepCopy()}
+	created, err := u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, d, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return old.Name, nil // a finalizer keeps it
+	}
+	u.wrote("DaemonSet", d, created, err)
+	return fmt.Sprintf("%s, template %s", d.Name, d.Spec.Template.Annotations[history.TemplateMark]), err
 }
 
 // sets lists the DaemonSets that are not on their way out, by name.

@@ -30,6 +30,7 @@ type Line struct {
 	dice    Dice
 	watches map[*stream]struct{}
 	writes  sync.WaitGroup
+	refused string // the node whose pods are refused
 }
 
 // NewLine returns a line over a transport.
@@ -49,6 +50,27 @@ func (l *Line) Flaky(on bool) { l.flaky.Store(on) }
 // Slow makes events late and mixes those of different objects, or no more.
 func (l *Line) Slow(on bool) { l.slow.Store(on) }
 
+// Refuse refuses each creation that names the node, until it is called with "".
+func (l *Line) Refuse(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused = node
+}
+
+// refuses tells whether a request is a creation that names the refused node.
+func (l *Line) refuses(req *http.Request) (bool, error) {
+	l.mu.Lock()
+	node := l.refused
+	l.mu.Unlock()
+	if node == "" || req.Method != http.MethodPost || req.Body == nil {
+		return false, nil
+	}
+	body, err := io.ReadAll(req.Body)
+	_ = req.Body.Close()
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return bytes.Contains(body, []byte(node)), err
+}
+
 // Faults is how often something went wrong so far.
 func (l *Line) Faults() int { return int(l.done.Load()) }
 
@@ -57,6 +79,7 @@ func (l *Line) Heal() {
 	l.Flaky(false)
 	l.Slow(false)
 	l.stale.Store(false)
+	l.Refuse("")
 	l.Resume()
 }
 
@@ -128,6 +151,13 @@ func (l *Line) read(req *http.Request) (*http.Response, error) {
 var errLost = errors.New("connection lost")
 
 func (l *Line) write(req *http.Request) (*http.Response, error) {
+	switch no, err := l.refuses(req); {
+	case err != nil:
+		return nil, err
+	case no:
+		l.done.Add(1)
+		return refuse(req, http.StatusForbidden, metav1.StatusReasonForbidden), nil
+	}
 	if !l.flaky.Load() {
 		return l.send(req)
 	}

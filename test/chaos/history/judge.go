@@ -38,6 +38,8 @@ type judge struct {
 	// tracks of the nodes of a name.
 	pods  map[place][]*track
 	nodes map[string][]*track
+	// lives are the pods of a name, in the order of their creation.
+	lives map[string][]*track
 	calls map[string][]Call
 	sees  map[types.UID][]Sight
 	// deleted are the pods that users deleted, touched those they made or moved.
@@ -54,7 +56,7 @@ type judge struct {
 
 func newJudge(r Record) *judge {
 	j := &judge{
-		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, calls: map[string][]Call{},
+		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, lives: map[string][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
 		doubled: map[place]pair{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
 	}
@@ -84,6 +86,7 @@ func (j *judge) sort(t *track) {
 	case *corev1.Node:
 		j.nodes[o.Name] = append(j.nodes[o.Name], t)
 	case *corev1.Pod:
+		j.lives[o.Name] = append(j.lives[o.Name], t)
 		seen := map[place]bool{}
 		for _, v := range t.versions {
 			p := v.object.(*corev1.Pod)
@@ -140,12 +143,12 @@ type decision struct {
 func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
 	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag}
 	remove := e.Deleted || p.DeletionTimestamp != nil
-	if calls := j.calls[p.Name]; j.Told {
-		i := slices.IndexFunc(calls, func(c Call) bool { return c.Delete == remove })
+	if j.Told {
+		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool { return c.Delete == remove && c.Since >= j.earliest(p, remove) })
 		if i < 0 {
 			return d, false
 		}
-		d.since = calls[i].Since
+		d.since = j.calls[p.Name][i].Since
 	}
 	set := j.tracks[d.at.set]
 	if set == nil {
@@ -168,6 +171,23 @@ func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
 		}
 	}
 	return d, true
+}
+
+// earliest is when a request about the pod can have been made: names return, so
+// one about another pod of the name is none. A creation can have been asked for
+// while the pod before it still was.
+func (j *judge) earliest(p *corev1.Pod, remove bool) (revision int64) {
+	for _, t := range j.lives[p.Name] {
+		switch {
+		case t.first().GetUID() != p.UID:
+			revision = t.versions[0].from
+		case remove:
+			return t.versions[0].from
+		default:
+			return revision
+		}
+	}
+	return 0
 }
 
 func (d decision) any(f func(*appsv1.DaemonSet) bool) bool { return slices.ContainsFunc(d.specs, f) }

@@ -47,6 +47,7 @@ const (
 	DeleteSet      Op = "delete DaemonSet"
 	OrphanSet      Op = "delete DaemonSet, leave its pods"
 	ForegroundSet  Op = "delete DaemonSet after its pods"
+	ReplaceSet     Op = "delete DaemonSet and make the same again"
 	MakePod        Op = "make a pod by hand"
 	MoveLabel      Op = "take a pod out of its DaemonSet by its label"
 	MoveLabelBack  Op = "give a pod its label back"
@@ -64,18 +65,22 @@ const (
 
 // What goes wrong.
 const (
-	SilenceNode  Op = "node falls silent"
-	WakeNode     Op = "node comes back"
-	StopLoop     Op = "loop stops"
-	PauseLoop    Op = "loop hangs"
-	DropWatches  Op = "watches break off"
-	Relist       Op = "watches are refused, lists are read anew"
-	SlowWatches  Op = "events come late and in another order"
-	FlakyWrites  Op = "writes fail, are late, or are done without an answer"
-	KillServer   Op = "server is killed"
-	StopServer   Op = "server restarts"
-	PauseServer  Op = "server hangs"
-	serverFaults    = 3
+	SilenceNode Op = "node falls silent"
+	WakeNode    Op = "node comes back"
+	StopLoop    Op = "loop stops"
+	KillLoop    Op = "loop is killed, another takes over at once"
+	PauseLoop   Op = "loop hangs"
+	DropWatches Op = "watches break off"
+	Relist      Op = "watches are refused, lists are read anew"
+	SlowWatches Op = "events come late and in another order"
+	FlakyWrites Op = "writes fail, are late, or are done without an answer"
+	RefuseNode  Op = "pods for one node are refused"
+	KillServer  Op = "server is killed"
+	StopServer  Op = "server restarts"
+	PauseServer Op = "server hangs"
+	// KillController is about a DaemonSet controller in a process of its own.
+	KillController Op = "controller is killed, another takes over at once"
+	serverFaults      = 3
 )
 
 // Step is one thing that happens.
@@ -92,7 +97,8 @@ type Step struct {
 // Fault tells what goes wrong from what users do.
 func (s Step) Fault() bool {
 	switch s.Op {
-	case SilenceNode, WakeNode, StopLoop, PauseLoop, DropWatches, Relist, SlowWatches, FlakyWrites, KillServer, StopServer, PauseServer:
+	case SilenceNode, WakeNode, StopLoop, KillLoop, PauseLoop, DropWatches, Relist, SlowWatches, FlakyWrites, RefuseNode,
+		KillServer, StopServer, PauseServer, KillController:
 		return true
 	}
 	return false
@@ -114,6 +120,8 @@ type Plan struct {
 	Kind Kind
 	// Nodes is how many there are at the start.
 	Nodes int
+	// Apart says that the DaemonSet controller is a process beside the server.
+	Apart bool
 	Steps []Step
 }
 
@@ -128,16 +136,20 @@ type chance struct {
 
 var users = []chance{
 	{CreateSet, 6}, {EditTemplate, 16}, {BreakTemplate, 3}, {EditPlacement, 5}, {EditStrategy, 8}, {Rollback, 6},
-	{DeleteSet, 3}, {OrphanSet, 3}, {ForegroundSet, 2}, {MakePod, 5}, {MoveLabel, 4}, {MoveLabelBack, 3},
+	{DeleteSet, 3}, {OrphanSet, 3}, {ForegroundSet, 2}, {ReplaceSet, 5}, {MakePod, 5}, {MoveLabel, 4}, {MoveLabelBack, 3},
 	{DeletePod, 7}, {ForceDeletePod, 3}, {FailPod, 6}, {SucceedPod, 2},
 	{TaintNode, 4}, {UntaintNode, 4}, {CordonNode, 3}, {LabelNode, 5}, {RemoveNode, 4}, {AddNode, 5},
 }
 
 var partFaults = []chance{
-	{SilenceNode, 4}, {WakeNode, 4}, {StopLoop, 6}, {PauseLoop, 6}, {DropWatches, 5}, {Relist, 5}, {SlowWatches, 7}, {FlakyWrites, 9},
+	{SilenceNode, 4}, {WakeNode, 4}, {StopLoop, 6}, {KillLoop, 6}, {PauseLoop, 6}, {DropWatches, 5}, {Relist, 5}, {SlowWatches, 7}, {FlakyWrites, 9},
+	{RefuseNode, 5},
 }
 
 var processFaults = []chance{{KillServer, 5}, {StopServer, 2}, {PauseServer, 3}}
+
+// apartFaults are those of a controller apart, and of its line to the server.
+var apartFaults = []chance{{KillController, 8}, {DropWatches, 2}, {Relist, 3}, {SlowWatches, 4}, {FlakyWrites, 6}, {RefuseNode, 3}}
 
 // Make makes a plan. It lasts at most length; the faults end with it.
 func Make(dice Dice, kind Kind, length time.Duration) Plan {
@@ -153,6 +165,13 @@ func Make(dice Dice, kind Kind, length time.Duration) Plan {
 			s := step(dice, processFaults, length)
 			s.For = part(dice, 300*time.Millisecond, 1200*time.Millisecond)
 			p.Steps = append(p.Steps, s)
+		}
+		p.Apart = dice.IntN(3) > 0
+		for range 2 + dice.IntN(5) {
+			if s := step(dice, apartFaults, length); p.Apart {
+				s.For = part(dice, 100*time.Millisecond, length/2)
+				p.Steps = append(p.Steps, s)
+			}
 		}
 	} else {
 		for range 6 + dice.IntN(8) {
@@ -174,10 +193,10 @@ func partFault(dice Dice, length time.Duration) Step {
 		return s
 	}
 	s.Loop = Loops[0]
-	if dice.IntN(2) == 0 {
+	if dice.IntN(2) == 0 && s.Op != RefuseNode {
 		s.Loop = Loops[dice.IntN(len(Loops))]
 	}
-	if s.Op != DropWatches && s.Op != Relist {
+	if s.Op != DropWatches && s.Op != Relist && s.Op != KillLoop {
 		s.For = part(dice, 100*time.Millisecond, length/2)
 	}
 	return s

@@ -52,13 +52,13 @@ func TestEverythingComesUp(t *testing.T) {
 			for _, s := range made(seed, kind).Steps {
 				seen[kind][s.Op] = true
 				struck[s.Loop] = true
-				if s.Fault() != slices.ContainsFunc(slices.Concat(partFaults, processFaults), func(c chance) bool { return c.op == s.Op }) {
+				if s.Fault() != slices.ContainsFunc(slices.Concat(partFaults, processFaults, apartFaults), func(c chance) bool { return c.op == s.Op }) {
 					t.Fatalf("%q is taken for a fault, or is one and is not", s.Op)
 				}
 			}
 		}
 	}
-	for kind, faults := range map[Kind][]chance{Parts: partFaults, Process: processFaults} {
+	for kind, faults := range map[Kind][]chance{Parts: partFaults, Process: slices.Concat(processFaults, apartFaults)} {
 		for _, c := range slices.Concat(users, faults) {
 			if !seen[kind][c.op] {
 				t.Errorf("%q never comes up on %s", c.op, kind)
