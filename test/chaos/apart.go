@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -82,8 +84,9 @@ func (a *apart) start() error {
 	if err != nil {
 		return err
 	}
-	proxy := &http.Server{Handler: &httputil.ReverseProxy{
-		Rewrite: func(*httputil.ProxyRequest) {}, Transport: a.line, FlushInterval: -1,
+	quiet := log.New(io.Discard, "", 0)
+	proxy := &http.Server{ErrorLog: quiet, Handler: &httputil.ReverseProxy{
+		ErrorLog: quiet, Rewrite: func(*httputil.ProxyRequest) {}, Transport: a.line, FlushInterval: -1,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}}
 	served := make(chan struct{})

@@ -68,10 +68,13 @@ func (u *user) settle(ctx context.Context) error {
 	})
 }
 
-// replaceBroken deletes pods with an image that cannot be pulled: with OnDelete
-// nobody else does.
+// replaceBroken deletes pods with an image that cannot be pulled, and those of an
+// old template that wait for a node which only the new one tolerates: with
+// OnDelete nobody else does.
 func (u *user) replaceBroken(ctx context.Context) error {
-	broken, err := u.pods(ctx, func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image == badImage })
+	broken, err := u.pods(ctx, func(p *corev1.Pod) bool {
+		return p.Spec.Containers[0].Image == badImage || p.Spec.NodeName == ""
+	})
 	if err != nil {
 		return err
 	}
@@ -85,7 +88,8 @@ func (u *user) replaceBroken(ctx context.Context) error {
 			return err
 		}
 		for _, d := range sets {
-			if d.UID == owner.UID && d.Spec.UpdateStrategy.RollingUpdate == nil {
+			mark := d.Spec.Template.Annotations[history.TemplateMark]
+			if d.UID == owner.UID && d.Spec.UpdateStrategy.RollingUpdate == nil && broken[i].Annotations[history.TemplateMark] != mark {
 				if err := u.deletePod(ctx, &broken[i], nil); err != nil && !refused(err) {
 					return err
 				}

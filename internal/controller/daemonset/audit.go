@@ -16,7 +16,7 @@ func (o *owner) audit() {
 		// The same facts again are no work.
 		o.sync(s)
 	}
-	for _, f := range append(findings, o.matrix.Audit()...) {
+	for _, f := range append(findings, o.core.Audit()...) {
 		o.metrics.auditDrift.Inc()
 		o.log.Error(nil, "Matrix had drifted and was mended", "finding", f)
 	}
@@ -41,7 +41,7 @@ func (o *owner) auditPods() []string {
 	for _, uid := range o.matrix.Pods() {
 		if !o.pods.has(uid) {
 			findings = append(findings, fmt.Sprintf("pod with UID %s was known and does not exist", uid))
-			o.matrix.DeletePod(uid)
+			o.core.Step(matrix.PodGone(uid))
 		}
 	}
 	return findings

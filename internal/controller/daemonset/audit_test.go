@@ -22,7 +22,7 @@ func testOwner(t *testing.T) *owner {
 		t.Fatal(err)
 	}
 	o := newOwner(c, nil, nil, nil)
-	o.matrix.Tick(c.cfg.Clock.Now())
+	o.core.Step(matrix.Now{Time: c.cfg.Clock.Now()})
 	return o
 }
 
@@ -41,8 +41,8 @@ func TestAuditMendsDrift(t *testing.T) {
 	known, missed := daemonPod("known"), daemonPod("missed")
 	o.onPod(known)
 	o.onPod(missed)
-	o.matrix.DeletePod(missed.UID)
-	o.matrix.UpdatePod(matrix.PodInfo{UID: "ghost", Owner: "ds", Node: "n1"})
+	o.core.Step(matrix.PodGone(missed.UID))
+	o.core.Step(matrix.PodInfo{UID: "ghost", Owner: "ds", Node: "n1"})
 
 	o.audit()
 	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
@@ -58,7 +58,7 @@ func TestAuditMendsDrift(t *testing.T) {
 	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
 		t.Errorf("a second audit found %v more differences", n-2)
 	}
-	if findings := strings.Join(o.matrix.Audit(), "; "); findings != "" {
+	if findings := strings.Join(o.core.Audit(), "; "); findings != "" {
 		t.Errorf("the matrix itself has drifted: %s", findings)
 	}
 }

@@ -62,7 +62,7 @@ type Config struct {
 	// written before a default existed still counts as the same. Optional.
 	NormalizeTemplate func(*corev1.PodTemplateSpec)
 	// Record takes a script of all that is decided and from what, for finding out
-	// why: see matrix.Recorder. It grows with every event. Optional.
+	// why: see README.md. It grows with every event. Optional.
 	Record io.Writer
 	// Registerer gets the controller's metrics. Optional.
 	Registerer prometheus.Registerer

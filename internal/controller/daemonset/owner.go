@@ -15,33 +15,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
-// decisions is a matrix, or one that is recorded.
-type decisions interface {
-	UpdateDaemonSet(info matrix.DaemonSetInfo)
-	DeleteDaemonSet(uid types.UID)
-	UpdateNode(info matrix.NodeInfo)
-	DeleteNode(name string)
-	UpdatePod(info matrix.PodInfo)
-	DeletePod(uid types.UID)
-	Tick(now time.Time)
-	NextTick() (time.Time, bool)
-	Ready() []matrix.Action
-	Created(a *matrix.CreatePod, pod types.UID)
-	Done(a matrix.Action, o matrix.Outcome)
-	Pod(uid types.UID) (matrix.PodInfo, bool)
-	Pods() []types.UID
-	PodsOfRevision(uid types.UID, revision string) int
-	Audit() []string
-	Dump() matrix.Snapshot
-}
-
-func newMatrix(cfg Config) decisions {
-	if cfg.Record == nil {
-		return matrix.New(cfg.Limits)
-	}
-	return matrix.NewRecorder(cfg.Limits, cfg.Record)
-}
-
 // owner holds everything that changes. Only its goroutine touches it.
 type owner struct {
 	cfg     Config
@@ -53,7 +26,9 @@ type owner struct {
 	// claimLane is for jobs of many writes, so that no status waits for them.
 	claimLane *lane
 	log       klog.Logger
-	matrix    decisions
+	matrix    *matrix.Matrix // to look at
+	core      decisions      // the same, to tell and to ask
+	recorder  *recorder      // if it is recorded
 	sets      map[types.UID]*daemonSet
 	setsIn    map[string]map[types.UID]*daemonSet // by namespace
 	pods      index[*corev1.Pod]
@@ -66,10 +41,9 @@ type owner struct {
 }
 
 func newOwner(c *Controller, pods, rows, claims *lane) *owner {
-	return &owner{
+	o := &owner{
 		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
 		exec:      &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics},
-		matrix:    newMatrix(c.cfg),
 		sets:      map[types.UID]*daemonSet{},
 		setsIn:    map[string]map[types.UID]*daemonSet{},
 		pods:      newIndex[*corev1.Pod](),
@@ -77,6 +51,14 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 		claims:    map[types.UID]*daemonSet{},
 		retries:   map[types.UID]time.Time{},
 	}
+	if c.cfg.Record != nil {
+		o.recorder = newRecorder(c.cfg.Limits, c.cfg.Record)
+		o.matrix, o.core = o.recorder.Matrix, o.recorder
+	} else {
+		o.matrix = matrix.New(c.cfg.Limits)
+		o.core = o.matrix
+	}
+	return o
 }
 
 // run is the owner goroutine: take in what changed, decide, hand out.
@@ -88,8 +70,8 @@ func (o *owner) run(ctx context.Context) {
 		o.turn()
 		o.wait(ctx, audit)
 	}
-	if r, ok := o.matrix.(*matrix.Recorder); ok && r.Err() != nil {
-		o.log.Error(r.Err(), "The recording of decisions is not complete")
+	if o.recorder != nil && o.recorder.err != nil {
+		o.log.Error(o.recorder.err, "The recording of decisions is not complete")
 	}
 }
 
@@ -113,7 +95,7 @@ func (o *owner) wait(ctx context.Context, audit clock.Ticker) {
 func (o *owner) turn() {
 	start := o.cfg.Clock.Now()
 	o.now = start
-	o.matrix.Tick(o.now)
+	o.core.Step(matrix.Now{Time: o.now})
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
 		o.apply(kinds[i], c)
@@ -123,7 +105,7 @@ func (o *owner) turn() {
 	}
 	o.retryDue()
 	o.flushClaims()
-	for _, a := range o.matrix.Ready() {
+	for _, a := range o.core.Ready() {
 		o.dispatch(a)
 	}
 	o.metrics.turnSeconds.Observe(o.cfg.Clock.Since(start).Seconds())
@@ -164,9 +146,9 @@ func (o *owner) apply(kind string, c change) {
 		o.onRevision(obj, c)
 	case *corev1.Node:
 		if c.deleted {
-			o.matrix.DeleteNode(obj.Name)
+			o.core.Step(matrix.NodeGone(obj.Name))
 		} else {
-			o.matrix.UpdateNode(matrix.ProjectNode(obj))
+			o.core.Step(matrix.ProjectNode(obj))
 		}
 	case *corev1.Pod:
 		// A pod that came and went between two turns must still be seen once:
@@ -186,24 +168,18 @@ func (o *owner) apply(kind string, c change) {
 func (o *owner) dispatch(a matrix.Action) {
 	s := o.sets[a.Row()]
 	if s == nil {
-		o.matrix.Done(a, matrix.Gone)
+		o.core.Step(matrix.Answer{Action: a, Outcome: matrix.Gone})
 		return
 	}
 	ds, mold := s.acted, s.mold
 	done := func(out matrix.Outcome) {
-		o.buffer.result(func(o *owner) { o.matrix.Done(a, out) })
+		o.buffer.result(func(o *owner) { o.core.Step(matrix.Answer{Action: a, Outcome: out}) })
 	}
 	switch a := a.(type) {
 	case *matrix.CreatePod:
 		o.podLane.submit(func(ctx context.Context) {
 			uid, out := o.exec.createPod(ctx, ds, mold, a)
-			o.buffer.result(func(o *owner) {
-				if out == matrix.OK {
-					o.matrix.Created(a, uid)
-				} else {
-					o.matrix.Done(a, out)
-				}
-			})
+			o.buffer.result(func(o *owner) { o.core.Step(matrix.Answer{Action: a, Outcome: out, Pod: uid}) })
 		})
 	case *matrix.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(o.exec.deletePod(ctx, ds, a)) })
@@ -217,7 +193,7 @@ func (o *owner) dispatch(a matrix.Action) {
 				if updated != nil {
 					o.sawDaemonSet(updated)
 				}
-				o.matrix.Done(a, out)
+				o.core.Step(matrix.Answer{Action: a, Outcome: out})
 			})
 		})
 	}

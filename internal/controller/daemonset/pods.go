@@ -37,19 +37,19 @@ func (o *owner) claimPod(p *corev1.Pod) {
 	}
 	s := o.sets[uid]
 	if s == nil {
-		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
+		o.core.Step(matrix.ProjectPod(p, uid))
 		return
 	}
 	s.toAdopt.Delete(p)
 	switch claim.Judge(s.latest, s.selector, p) {
 	case claim.Mine:
-		o.matrix.UpdatePod(matrix.ProjectPod(p, uid))
+		o.core.Step(matrix.ProjectPod(p, uid))
 	case claim.Release:
-		o.matrix.DeletePod(p.UID)
+		o.core.Step(matrix.PodGone(p.UID))
 		s.toRelease.ReplaceOrInsert(p)
 		o.claims[uid] = s
 	default:
-		o.matrix.DeletePod(p.UID)
+		o.core.Step(matrix.PodGone(p.UID))
 	}
 }
 
@@ -63,12 +63,12 @@ func (o *owner) claimOrphan(p *corev1.Pod) {
 		}
 	}
 	if taker == nil {
-		o.matrix.DeletePod(p.UID)
+		o.core.Step(matrix.PodGone(p.UID))
 		return
 	}
 	info := matrix.ProjectPod(p, taker.latest.UID)
 	info.Adopting = true
-	o.matrix.UpdatePod(info)
+	o.core.Step(info)
 	if !taker.adopting[p.UID] {
 		taker.toAdopt.ReplaceOrInsert(p)
 		o.claims[taker.latest.UID] = taker
@@ -77,7 +77,7 @@ func (o *owner) claimOrphan(p *corev1.Pod) {
 
 func (o *owner) onPodGone(p *corev1.Pod) {
 	o.pods.drop(p.UID)
-	o.matrix.DeletePod(p.UID)
+	o.core.Step(matrix.PodGone(p.UID))
 	hash := p.Labels[appsv1.ControllerRevisionHashLabelKey]
 	if s := o.sets[ownerOf(p)]; s != nil && hash != s.revision && o.matrix.PodsOfRevision(s.latest.UID, hash) == 0 {
 		o.cleanUp(s)
@@ -153,7 +153,7 @@ func (o *owner) onClaims(uid types.UID, results []claimResult) {
 			o.onPod(r.updated)
 		case r.err == nil, vanished(r.err), errors.Is(r.err, errNotOurs):
 			if r.verdict == claim.Adopt && ownerOf(o.pods.all[r.pod.UID]) == "" {
-				o.matrix.DeletePod(r.pod.UID)
+				o.core.Step(matrix.PodGone(r.pod.UID))
 			}
 		default:
 			failed = true

@@ -93,7 +93,7 @@ func (o *owner) onDaemonSetGone(ds *appsv1.DaemonSet) {
 	dropFrom(o.setsIn, ds.Namespace, ds.UID)
 	delete(o.claims, ds.UID)
 	delete(o.retries, ds.UID)
-	o.matrix.DeleteDaemonSet(ds.UID)
+	o.core.Step(matrix.DaemonSetGone(ds.UID))
 	// Pods it was about to adopt may now be another's.
 	for _, p := range byName(o.pods.orphans[ds.Namespace]) {
 		o.claimPod(p)
@@ -138,7 +138,7 @@ func (o *owner) push(s *daemonSet) {
 	if ds == nil {
 		return
 	}
-	o.matrix.UpdateDaemonSet(matrix.DaemonSetInfo{
+	o.core.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
 		Revision: s.revision, Placement: s.placement, Strategy: strategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,

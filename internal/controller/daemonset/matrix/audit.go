@@ -8,10 +8,13 @@ import "fmt"
 func (m *Matrix) Audit() []string {
 	var findings []string
 	for _, r := range m.rows {
+		r.now = m.now
 		a := audit{matrix: m, row: r}
 		a.nodes()
 		a.cells()
-		a.totals()
+		if a.totals(); len(a.findings) > 0 {
+			m.enter(r)
+		}
 		findings = append(findings, a.findings...)
 	}
 	return findings
@@ -37,12 +40,12 @@ func (a *audit) nodes() {
 			continue
 		}
 		a.report("node %s was judged wrongly", name)
-		a.matrix.judgeNode(a.row, name, col)
+		a.row.judgeNode(name, col, eligibility)
 	}
 	for name, c := range a.row.cells {
 		if c.column != a.matrix.columns[name] {
 			a.report("node %s is gone and was not known to be", name)
-			a.matrix.judgeNode(a.row, name, nil)
+			a.row.judgeNode(name, nil, ShouldNotRun)
 		}
 	}
 }
@@ -52,7 +55,7 @@ func (a *audit) cells() {
 	for name, c := range a.row.cells {
 		if v, _ := judge(c, a.matrix.now); v != c.verdict {
 			a.report("cell %s was %s, is %s", name, c.verdict.phase, v.phase)
-			a.matrix.refresh(c)
+			a.row.refresh(c)
 		}
 	}
 }
@@ -95,7 +98,6 @@ func (a *audit) totals() {
 	}
 	r.totals, r.phases = totals, phases
 	r.collect()
-	a.matrix.touch(r)
 }
 
 // collect fills the sets of cells from nothing.

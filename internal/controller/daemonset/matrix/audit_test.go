@@ -19,7 +19,7 @@ func TestAuditMends(t *testing.T) {
 			m, _ := fleet(10)
 			info := m.rows["logs"].info
 			info.Generation, info.Revision = 2, "b"
-			m.UpdateDaemonSet(info)
+			m.Step(info)
 			destroy(m.rows["logs"])
 			if findings := m.Audit(); len(findings) == 0 {
 				t.Fatal("the audit found nothing")

@@ -12,20 +12,20 @@ import (
 // fleet is a settled DaemonSet on n nodes.
 func fleet(n int) (*Matrix, []PodInfo) {
 	m := New(Config{StatusInterval: time.Hour})
-	m.Tick(noon)
+	m.Step(Now{Time: noon})
 	for i := range n {
-		m.UpdateNode(fleetNode(i))
+		m.Step(fleetNode(i))
 	}
-	m.UpdateDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
+	m.Step(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
 		Placement: CompilePlacement(&corev1.PodSpec{NodeSelector: map[string]string{"os": "linux"}}), Strategy: rollingUpdate("10%", "0")})
 	pods := make([]PodInfo, n)
 	for i := range pods {
 		pods[i] = PodInfo{UID: types.UID(fmt.Sprintf("pod-%d", i)), Name: fmt.Sprintf("logs-%d", i), Owner: "logs",
 			Node: fleetNode(i).Name, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon}
-		m.UpdatePod(pods[i])
+		m.Step(pods[i])
 	}
 	for _, a := range m.Ready() {
-		m.Done(a, OK)
+		m.Step(Answer{Action: a, Outcome: OK})
 	}
 	return m, pods
 }
@@ -45,7 +45,7 @@ func BenchmarkPodEvent(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				p := &pods[i%n]
 				p.Ready = !p.Ready
-				m.UpdatePod(*p)
+				m.Step(*p)
 				m.Ready()
 			}
 		})
@@ -63,7 +63,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				m.UpdateNode(nodes[i%n])
+				m.Step(nodes[i%n])
 				m.Ready()
 			}
 		})
@@ -80,7 +80,7 @@ func BenchmarkRolloutPerPod(b *testing.B) {
 			for b.Loop() {
 				info.Generation++
 				info.Revision = fmt.Sprint("rev-", info.Generation)
-				m.UpdateDaemonSet(info)
+				m.Step(info)
 				made = rollOut(b, m, made)
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/pod")
@@ -94,16 +94,16 @@ func rollOut(b *testing.B, m *Matrix, made int) int {
 		for _, a := range actions {
 			switch a := a.(type) {
 			case *DeletePod:
-				m.DeletePod(a.PodUID)
+				m.Step(PodGone(a.PodUID))
 			case *CreatePod:
 				made++
 				uid := types.UID(fmt.Sprintf("new-%d", made))
-				m.Created(a, uid)
-				m.UpdatePod(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
+				m.Step(Answer{Action: a, Pod: uid})
+				m.Step(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
 					Bound: true, Revision: a.Revision, Ready: true, ReadySince: noon, Created: noon})
 			}
 			if _, made := a.(*CreatePod); !made {
-				m.Done(a, OK)
+				m.Step(Answer{Action: a, Outcome: OK})
 			}
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Phase is where a cell stands. See the package comment for the arrows.
@@ -180,7 +182,7 @@ type cell struct {
 	untold bool   // whether the row has it on its list
 
 	verdict verdict
-	timer   timer
+	timer   deadline.Timer[*cell]
 }
 
 func (c *cell) insert(p *trackedPod) {
@@ -196,6 +198,16 @@ func (c *cell) insert(p *trackedPod) {
 // answer: the creation that was last in doubt is known to be done.
 func (c *cell) answer() {
 	c.setback, c.taken, c.unanswered, c.unansweredUntil = setback{}, 0, "", time.Time{}
+}
+
+// pod returns a pod of the cell, or nil.
+func (c *cell) pod(uid types.UID) *trackedPod {
+	for _, p := range c.pods {
+		if p.info.UID == uid {
+			return p
+		}
+	}
+	return nil
 }
 
 func (c *cell) remove(p *trackedPod) {
@@ -249,4 +261,12 @@ func (c *cell) freeName() string {
 			return name
 		}
 	}
+}
+
+// sooner returns the earlier of two times; the zero time means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
+		return b
+	}
+	return a
 }

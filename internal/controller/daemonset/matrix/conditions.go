@@ -119,11 +119,11 @@ func (p *progress) observe(r *row, now time.Time) {
 
 // standstill returns from when on the row counts as not moving; zero if it is
 // where it should be. Waiting out minReadySeconds is no standstill.
-func (m *Matrix) standstill(r *row) time.Time {
+func (r *row) standstill() time.Time {
 	if r.totals.updated == r.totals.desired || r.waitsForDeletion() {
 		return time.Time{}
 	}
-	return r.progress.since.Add(m.cfg.StallAfter + time.Duration(r.info.MinReadySeconds)*time.Second)
+	return r.progress.since.Add(r.cfg.StallAfter + time.Duration(r.info.MinReadySeconds)*time.Second)
 }
 
 // waitsForDeletion tells whether only somebody's deletions would move the row.
@@ -133,24 +133,24 @@ func (r *row) waitsForDeletion() bool {
 }
 
 // conditions says in words where the row stands. It looks at a few cells only.
-func (m *Matrix) conditions(r *row) Conditions {
+func (r *row) conditions() Conditions {
 	if r.totals.desired == 0 {
 		none := Condition{corev1.ConditionTrue, NoNodesSelected, "no node is selected"}
 		return Conditions{Available: none, Progressing: none}
 	}
-	return Conditions{Available: m.available(r), Progressing: m.progressing(r)}
+	return Conditions{Available: r.available(), Progressing: r.progressing()}
 }
 
-func (m *Matrix) available(r *row) Condition {
+func (r *row) available() Condition {
 	t := &r.totals
 	counts := fmt.Sprintf("%d of %s an available pod", t.available, nodesHave(t.desired))
 	if t.available == t.desired {
 		return Condition{corev1.ConditionTrue, AllNodesAvailable, counts}
 	}
-	return Condition{corev1.ConditionFalse, NodesUnavailable, counts + "; waiting for " + m.sample(r, lacking)}
+	return Condition{corev1.ConditionFalse, NodesUnavailable, counts + "; waiting for " + r.sample(lacking)}
 }
 
-func (m *Matrix) progressing(r *row) Condition {
+func (r *row) progressing() Condition {
 	t := &r.totals
 	counts := fmt.Sprintf("%d of %s a pod of revision %s", t.updated, nodesHave(t.desired), r.info.Revision)
 	switch {
@@ -158,29 +158,29 @@ func (m *Matrix) progressing(r *row) Condition {
 		return Condition{corev1.ConditionTrue, DaemonSetUpdated, counts}
 	case r.waitsForDeletion():
 		return Condition{corev1.ConditionFalse, WaitingForDeletion, counts + "; an older pod is replaced when it is deleted (updateStrategy OnDelete)"}
-	case m.standstill(r).After(m.now):
+	case r.standstill().After(r.now):
 		return Condition{corev1.ConditionTrue, RolloutInProgress, counts}
 	}
-	if users := m.budgetUsers(r); users != "" {
+	if users := r.budgetUsers(); users != "" {
 		return Condition{corev1.ConditionFalse, BudgetExhausted, counts + "; rollout waits: " + users}
 	}
 	if t.available == t.desired {
 		return Condition{corev1.ConditionFalse, RolloutStalled, counts + "; no pod has been replaced lately"}
 	}
-	return Condition{corev1.ConditionFalse, RolloutStalled, counts + "; waiting for " + m.sample(r, lacking)}
+	return Condition{corev1.ConditionFalse, RolloutStalled, counts + "; waiting for " + r.sample(lacking)}
 }
 
 // budgetUsers says who uses the budget up that pods of an older revision wait
 // for; "" if they do not wait for it.
-func (m *Matrix) budgetUsers(r *row) string {
+func (r *row) budgetUsers() string {
 	maxUnavailable, maxSurge := r.budget()
 	t := &r.totals
 	switch {
 	case t.outdated == 0 || r.info.Strategy.OnDelete:
 	case !r.surge && int(t.rolloutUnavailable) >= maxUnavailable:
-		return fmt.Sprintf("%d unavailable, %d allowed: %s", t.rolloutUnavailable, maxUnavailable, m.sample(r, down))
+		return fmt.Sprintf("%d unavailable, %d allowed: %s", t.rolloutUnavailable, maxUnavailable, r.sample(down))
 	case r.surge && int(t.rolloutSurging) >= maxSurge:
-		return fmt.Sprintf("%d surging, %d allowed: %s", t.rolloutSurging, maxSurge, m.sample(r, surging))
+		return fmt.Sprintf("%d surging, %d allowed: %s", t.rolloutSurging, maxSurge, r.sample(surging))
 	}
 	return ""
 }

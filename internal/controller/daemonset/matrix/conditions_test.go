@@ -43,29 +43,29 @@ func TestStandstillOutlivesARestart(t *testing.T) {
 	m, pods := fleet(3)
 	info := m.rows["logs"].info
 	info.Generation, info.Revision = 2, "b"
-	m.UpdateDaemonSet(info)
+	m.Step(info)
 	pods[0].Revision, pods[0].Ready, pods[0].ReadySince = "b", false, time.Time{}
-	m.UpdatePod(pods[0])
+	m.Step(pods[0])
 	m.Ready()
-	m.Tick(noon.Add(2 * time.Minute))
+	m.Step(Now{Time: noon.Add(2 * time.Minute)})
 	m.Ready()
-	info.Reported, info.Conditions = m.rows["logs"].status(), m.conditions(m.rows["logs"])
+	info.Reported, info.Conditions = m.rows["logs"].status(), m.rows["logs"].conditions()
 	if got := info.Conditions.Progressing; got.Reason != BudgetExhausted || got.Status != corev1.ConditionFalse ||
 		!strings.HasSuffix(got.Message, "rollout waits: 1 unavailable, 1 allowed: node-00000 (pod logs-0 is not ready)") {
 		t.Fatalf("the rollout stands still and Progressing is %+v", got)
 	}
 
 	again := New(Config{})
-	again.Tick(noon.Add(3 * time.Minute))
+	again.Step(Now{Time: noon.Add(3 * time.Minute)})
 	for i := range pods {
-		again.UpdateNode(fleetNode(i))
-		again.UpdatePod(pods[i])
+		again.Step(fleetNode(i))
+		again.Step(pods[i])
 	}
-	again.UpdateDaemonSet(info)
+	again.Step(info)
 	if actions := again.Ready(); len(actions) > 0 {
 		t.Errorf("after a restart it wants %s", actions)
 	}
-	if got := again.conditions(again.rows["logs"]); got != info.Conditions {
+	if got := again.rows["logs"].conditions(); got != info.Conditions {
 		t.Errorf("after a restart the conditions are\n%+v, want\n%+v", got, info.Conditions)
 	}
 }

@@ -1,12 +1,14 @@
 // Package matrix decides what a DaemonSet controller does next.
 //
 // It holds a sparse matrix: a row per DaemonSet, a column per Node, and a cell
-// per pair that should have a pod or has one. Facts come in through
-// UpdateDaemonSet, UpdateNode, UpdatePod and their deletions; time comes in
-// through Tick; Ready returns the actions to take now, each with its reason, and
-// Done brings back what became of one. The package does nothing itself: it has
-// no clock, no lock, no goroutine, no log and no client. One goroutine owns a
-// Matrix.
+// per pair that should have a pod or has one. Everything that a Matrix learns is an
+// Event, taken in by Step: facts, the time, and what became of an action. Ready
+// returns the actions to take now, each with its reason. The package does nothing
+// itself: it has no clock, no lock, no goroutine, no log and no client. One
+// goroutine owns a Matrix.
+//
+// A row knows nothing of other rows: the Matrix takes events to it. So a row can
+// be copied and played forward (Fork).
 //
 // # Work per event
 //

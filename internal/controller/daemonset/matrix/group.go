@@ -31,10 +31,10 @@ func (t *tally) in(g group) bool {
 const sampleSize = 3
 
 // sample names the first nodes of a group and what each waits for.
-func (m *Matrix) sample(r *row, g group) string {
+func (r *row) sample(g group) string {
 	var names []string
 	r.groups[g].Ascend(func(c *cell) bool {
-		names = append(names, c.node+" ("+m.describe(c, g)+")")
+		names = append(names, c.node+" ("+r.describe(c, g)+")")
 		return len(names) < sampleSize
 	})
 	text := strings.Join(names, ", ")
@@ -46,7 +46,7 @@ func (m *Matrix) sample(r *row, g group) string {
 
 // describe says why the cell is in the group. The words change seldom: a step
 // that takes a moment has none of its own.
-func (m *Matrix) describe(c *cell, g group) string {
+func (r *row) describe(c *cell, g group) string {
 	p := c.decisive(g)
 	if p == nil {
 		return "no pod yet"
@@ -63,7 +63,7 @@ func (m *Matrix) describe(c *cell, g group) string {
 		return said + " is not scheduled yet"
 	case !p.info.Ready:
 		return said + " is not ready"
-	case !ready || at.After(m.now):
+	case !ready || at.After(r.now):
 		return said + " is not ready for long enough yet"
 	case !p.unsureUntil.IsZero():
 		return said + " may be deleted: there was no answer"

@@ -46,9 +46,9 @@ type appointment struct {
 
 func newClockwork(nodes []string, ill map[string]illness) *clockwork {
 	c := &clockwork{m: New(Config{}), now: noon, ill: ill, pods: map[types.UID]PodInfo{}, taken: map[string]int{}}
-	c.m.Tick(c.now)
+	c.m.Step(Now{Time: c.now})
 	for _, n := range nodes {
-		c.m.UpdateNode(NodeInfo{Name: n})
+		c.m.Step(NodeInfo{Name: n})
 	}
 	return c
 }
@@ -79,7 +79,7 @@ func (c *clockwork) turn() bool {
 	if at.After(c.now) {
 		c.now = at
 	}
-	c.m.Tick(c.now)
+	c.m.Step(Now{Time: c.now})
 	for len(c.agenda) > 0 && !c.agenda[0].at.After(c.now) {
 		a := c.agenda[0]
 		c.agenda = c.agenda[1:]
@@ -94,26 +94,26 @@ func (c *clockwork) act(a Action) {
 	case *CreatePod:
 		switch c.ill[a.Node] {
 		case refusesCreation:
-			c.after(roundTrip, func() { c.m.Done(a, Failed) })
+			c.after(roundTrip, func() { c.m.Step(Answer{Action: a, Outcome: Failed}) })
 		case hangsCreation:
-			c.after(noAnswer, func() { c.m.Done(a, Unknown) })
+			c.after(noAnswer, func() { c.m.Step(Answer{Action: a, Outcome: Unknown}) })
 		case namesTaken:
 			c.taken[a.Node]++
-			c.after(roundTrip, func() { c.m.Done(a, NameTaken) })
+			c.after(roundTrip, func() { c.m.Step(Answer{Action: a, Outcome: NameTaken}) })
 		default:
 			c.after(roundTrip, func() { c.create(a) })
 		}
 	case *DeletePod:
 		switch c.ill[a.Node] {
 		case refusesDeletion:
-			c.after(roundTrip, func() { c.m.Done(a, Failed) })
+			c.after(roundTrip, func() { c.m.Step(Answer{Action: a, Outcome: Failed}) })
 		case hangsDeletion:
-			c.after(noAnswer, func() { c.m.Done(a, Unknown) })
+			c.after(noAnswer, func() { c.m.Step(Answer{Action: a, Outcome: Unknown}) })
 		default:
 			c.after(roundTrip, func() { c.remove(a) })
 		}
 	case *UpdateStatus:
-		c.after(roundTrip, func() { c.status = a.Status; c.m.Done(a, OK) })
+		c.after(roundTrip, func() { c.status = a.Status; c.m.Step(Answer{Action: a, Outcome: OK}) })
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *clockwork) create(a *CreatePod) {
 	c.made++
 	p := PodInfo{UID: types.UID(fmt.Sprint("pod-", c.made)), Name: a.PodName, Owner: a.UID, Node: a.Node, Revision: a.Revision, Created: c.now}
 	c.set(p)
-	c.m.Created(a, p.UID)
+	c.m.Step(Answer{Action: a, Pod: p.UID})
 	c.after(time.Second, func() {
 		if p, there := c.pods[p.UID]; there {
 			p.Bound, p.Ready, p.ReadySince = true, true, c.now
@@ -134,12 +134,12 @@ func (c *clockwork) remove(a *DeletePod) {
 	if p, there := c.pods[a.PodUID]; there {
 		p.Terminating = true
 		c.set(p)
-		c.after(time.Second, func() { delete(c.pods, p.UID); c.m.DeletePod(p.UID) })
+		c.after(time.Second, func() { delete(c.pods, p.UID); c.m.Step(PodGone(p.UID)) })
 	}
-	c.m.Done(a, OK)
+	c.m.Step(Answer{Action: a, Outcome: OK})
 }
 
-func (c *clockwork) set(p PodInfo) { c.pods[p.UID] = p; c.m.UpdatePod(p) }
+func (c *clockwork) set(p PodInfo) { c.pods[p.UID] = p; c.m.Step(p) }
 
 // until turns until the condition holds on every node, and returns how long it took.
 func (c *clockwork) until(t *rapid.T, nodes []string, holds func(here []PodInfo) bool) time.Duration {
@@ -192,7 +192,7 @@ func (tr trial) times(t *rapid.T, cured bool) (out []time.Duration) {
 	upToDate := func(here []PodInfo) bool {
 		return len(here) == 1 && here[0].Ready && here[0].Revision == info.Revision && !here[0].Terminating
 	}
-	c.m.UpdateDaemonSet(info)
+	c.m.Step(info)
 	out = append(out, c.until(t, well, upToDate))
 
 	c.ill = map[string]illness{}
@@ -201,12 +201,12 @@ func (tr trial) times(t *rapid.T, cured bool) (out []time.Duration) {
 		c.ill = tr.ill
 	}
 	info.Generation, info.Revision = 2, "b"
-	c.m.UpdateDaemonSet(info)
+	c.m.Step(info)
 	out = append(out, c.until(t, well, upToDate))
 
 	spec.NodeSelector = map[string]string{"no": "where"}
 	info.Generation, info.Placement = 3, CompilePlacement(&spec)
-	c.m.UpdateDaemonSet(info)
+	c.m.Step(info)
 	return append(out, c.until(t, well, func(here []PodInfo) bool { return len(here) == 0 }))
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// Matrix holds all rows, columns and cells. It is not safe for concurrent use.
+// Matrix holds all rows and columns, and takes each event to the rows that it
+// concerns. It is not safe for concurrent use.
 type Matrix struct {
 	cfg     Config
 	now     time.Time
@@ -21,11 +22,11 @@ type Matrix struct {
 	pods    map[types.UID]*trackedPod
 	// waiting holds pods of DaemonSets that are not known, by owner.
 	waiting map[types.UID]map[types.UID]*trackedPod
-	timers  deadline.Timers[timed]
+	timers  deadline.Timers[*row]
 	dirty   []*row
 }
 
-// column is one Node.
+// column is one Node. It never changes: a Node that changes gets another.
 type column struct {
 	info NodeInfo
 	node *corev1.Node // just what placement rules read
@@ -42,88 +43,67 @@ func New(cfg Config) *Matrix {
 	}
 }
 
-// UpdateDaemonSet adds or changes a row.
-func (m *Matrix) UpdateDaemonSet(info DaemonSetInfo) {
-	r := m.rows[info.UID]
-	if r == nil {
-		m.addRow(info)
-		return
-	}
-	old := r.info
-	if info.Placement != nil && old.Placement != nil && info.Placement.key == old.Placement.key {
-		info.Placement = old.Placement
-	}
-	if old == info {
-		return
-	}
-	r.info, r.surge = info, allowsSurge(info.Strategy)
-	m.touch(r)
-	if info.Generation != old.Generation {
-		r.fresh.until, r.again.until = time.Time{}, time.Time{}
-		for _, c := range r.cells {
-			c.setback = setback{}
-		}
-		r.statusFailures, r.statusRetryAt = 0, time.Time{}
-	}
-	switch {
-	case info.Placement != old.Placement:
-		m.replaceRow(r)
-	case info.Revision != old.Revision || info.Generation != old.Generation ||
-		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds:
-		for _, c := range r.cells {
-			m.refresh(c)
+// Step takes an event in.
+func (m *Matrix) Step(e Event) {
+	switch e := e.(type) {
+	case DaemonSetInfo:
+		m.updateDaemonSet(e)
+	case DaemonSetGone:
+		m.deleteDaemonSet(types.UID(e))
+	case NodeInfo:
+		m.updateNode(e)
+	case NodeGone:
+		m.deleteNode(string(e))
+	case PodInfo:
+		m.updatePod(e)
+	case PodGone:
+		m.deletePod(types.UID(e))
+	case Now:
+		m.tick(e.Time)
+	case Answer:
+		if r := m.rows[e.Action.Row()]; r != nil {
+			m.enter(r).answered(e, m.pods[e.Pod] != nil)
 		}
 	}
 }
 
-func (m *Matrix) addRow(info DaemonSetInfo) {
-	r := newRow(info, m.now)
+// enter has Ready look at the row, to which something is about to happen.
+func (m *Matrix) enter(r *row) *row {
+	r.now = m.now
+	if !r.dirty {
+		r.dirty = true
+		m.dirty = append(m.dirty, r)
+	}
+	return r
+}
+
+// arm sets the timers of the rows that something happened to.
+func (m *Matrix) arm() {
+	for _, r := range m.dirty {
+		if m.rows[r.info.UID] == r {
+			m.timers.Set(&r.timer, r.next())
+		}
+	}
+}
+
+func (m *Matrix) updateDaemonSet(info DaemonSetInfo) {
+	if r := m.rows[info.UID]; r != nil {
+		if r.changes(&info) {
+			m.enter(r).update(info, m.columns)
+		}
+		return
+	}
+	r := newRow(info, &m.cfg, m.now)
 	m.rows[info.UID] = r
-	m.touch(r)
+	m.enter(r)
 	for _, p := range m.waiting[info.UID] {
-		m.attach(p)
+		r.attach(p, m.columns)
 	}
 	delete(m.waiting, info.UID)
-	m.replaceRow(r)
+	r.judgeNodes(m.columns)
 }
 
-// replaceRow judges every node anew for the row.
-func (m *Matrix) replaceRow(r *row) {
-	for name, col := range m.columns {
-		m.judgeNode(r, name, col)
-	}
-}
-
-// judgeNode brings one cell in line with its node, which may be nil.
-func (m *Matrix) judgeNode(r *row, name string, col *column) {
-	eligibility := ShouldNotRun
-	if col != nil {
-		eligibility, _ = r.info.Placement.judge(col.node)
-	}
-	c := r.cells[name]
-	if c == nil {
-		if eligibility != ShouldRun {
-			return
-		}
-		c = m.addCell(r, name)
-	}
-	c.column, c.eligibility = col, eligibility
-	m.refresh(c)
-}
-
-func (m *Matrix) addCell(r *row, name string) *cell {
-	c := &cell{row: r, node: name, column: m.columns[name]}
-	c.timer.Owner.cell = c
-	if c.column != nil {
-		c.eligibility, _ = r.info.Placement.judge(c.column.node)
-	}
-	r.cells[name] = c
-	r.phases[Idle]++
-	return c
-}
-
-// DeleteDaemonSet drops a row. Its pods stay known, in case it comes back.
-func (m *Matrix) DeleteDaemonSet(uid types.UID) {
+func (m *Matrix) deleteDaemonSet(uid types.UID) {
 	r := m.rows[uid]
 	if r == nil {
 		return
@@ -134,7 +114,6 @@ func (m *Matrix) DeleteDaemonSet(uid types.UID) {
 		m.wait(p)
 	}
 	for _, c := range r.cells {
-		m.timers.Stop(&c.timer)
 		for _, p := range c.pods {
 			p.cell = nil
 			m.wait(p)
@@ -142,105 +121,75 @@ func (m *Matrix) DeleteDaemonSet(uid types.UID) {
 	}
 }
 
-// UpdateNode adds or changes a column. A change of neither name, labels nor
-// taints is no work.
-func (m *Matrix) UpdateNode(info NodeInfo) {
+// updateNode: a change of neither name, labels nor taints is no work.
+func (m *Matrix) updateNode(info NodeInfo) {
 	if col := m.columns[info.Name]; col != nil && col.info.Equal(info) {
 		return
 	}
-	col := &column{info: info, node: &corev1.Node{
+	m.setColumn(info.Name, &column{info: info, node: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: info.Name, Labels: info.Labels},
 		Spec:       corev1.NodeSpec{Taints: info.Taints},
-	}}
-	m.columns[info.Name] = col
-	for _, r := range m.rows {
-		m.judgeNode(r, info.Name, col)
+	}})
+}
+
+func (m *Matrix) deleteNode(name string) {
+	if m.columns[name] != nil {
+		m.setColumn(name, nil)
 	}
 }
 
-// DeleteNode drops a column. Cells with pods outlive it.
-func (m *Matrix) DeleteNode(name string) {
-	if m.columns[name] == nil {
-		return
+func (m *Matrix) setColumn(name string, col *column) {
+	if m.columns[name] = col; col == nil {
+		delete(m.columns, name)
 	}
-	delete(m.columns, name)
 	for _, r := range m.rows {
-		m.judgeNode(r, name, nil)
+		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
+			m.enter(r).judgeNode(name, col, e)
+		}
 	}
 }
 
-// UpdatePod adds or changes a pod that a DaemonSet controls or is about to.
-func (m *Matrix) UpdatePod(info PodInfo) {
+func (m *Matrix) updatePod(info PodInfo) {
 	p := m.pods[info.UID]
 	switch {
 	case p == nil:
 		p = &trackedPod{}
-		p.update(info, m.now)
 		m.pods[info.UID] = p
-		m.attach(p)
-		return
 	case p.info == info:
 		return
-	}
-	c := p.cell
-	if c == nil || info.Owner != p.info.Owner || info.Node != p.info.Node {
-		m.detach(p)
-		p.update(info, m.now)
-		m.attach(p)
+	case p.cell != nil && info.Owner == p.info.Owner && info.Node == p.info.Node:
+		m.enter(m.rows[info.Owner]).change(p, info)
 		return
+	default:
+		m.detach(p)
 	}
-	m.countRevision(c.row, p.info.Revision, -1)
-	m.countRevision(c.row, info.Revision, 1)
-	c.remove(p)
 	p.update(info, m.now)
-	c.insert(p)
-	m.refresh(c)
+	m.attach(p)
 }
 
-// DeletePod forgets a pod.
-func (m *Matrix) DeletePod(uid types.UID) {
-	p := m.pods[uid]
-	if p == nil {
-		return
+func (m *Matrix) deletePod(uid types.UID) {
+	if p := m.pods[uid]; p != nil {
+		m.detach(p)
+		delete(m.pods, uid)
 	}
-	m.detach(p)
-	delete(m.pods, uid)
 }
 
 func (m *Matrix) attach(p *trackedPod) {
-	r := m.rows[p.info.Owner]
-	if r == nil {
-		m.wait(p)
+	if r := m.rows[p.info.Owner]; r != nil {
+		m.enter(r).attach(p, m.columns)
 		return
 	}
-	m.countRevision(r, p.info.Revision, 1)
-	if p.info.Node == "" {
-		r.unplaced[p.info.UID] = p
-		return
-	}
-	c := r.cells[p.info.Node]
-	if c == nil {
-		c = m.addCell(r, p.info.Node)
-	}
-	c.insert(p)
-	m.refresh(c)
+	m.wait(p)
 }
 
 func (m *Matrix) detach(p *trackedPod) {
-	r := m.rows[p.info.Owner]
-	if r == nil {
-		delete(m.waiting[p.info.Owner], p.info.UID)
-		if len(m.waiting[p.info.Owner]) == 0 {
-			delete(m.waiting, p.info.Owner)
-		}
+	if r := m.rows[p.info.Owner]; r != nil {
+		m.enter(r).detach(p)
 		return
 	}
-	m.countRevision(r, p.info.Revision, -1)
-	delete(r.unplaced, p.info.UID)
-	if c := p.cell; c != nil {
-		c.remove(p)
-		c.creating.left = p.info.UID
-		m.refresh(c)
+	delete(m.waiting[p.info.Owner], p.info.UID)
+	if len(m.waiting[p.info.Owner]) == 0 {
+		delete(m.waiting, p.info.Owner)
 	}
 }
 
@@ -255,10 +204,42 @@ func (m *Matrix) wait(p *trackedPod) {
 	set[p.info.UID] = p
 }
 
-func (m *Matrix) countRevision(r *row, revision string, by int) {
-	if r.revisions[revision] += by; r.revisions[revision] == 0 {
-		delete(r.revisions, revision)
+// tick moves time forward and does what was due.
+func (m *Matrix) tick(now time.Time) {
+	m.arm()
+	if now.After(m.now) {
+		m.now = now
 	}
+	for t := m.timers.Pop(m.now); t != nil; t = m.timers.Pop(m.now) {
+		m.enter(t.Owner).tick()
+	}
+}
+
+// NextTick returns when a Now has something to do next, if ever.
+func (m *Matrix) NextTick() (time.Time, bool) {
+	m.arm()
+	return m.timers.Next()
+}
+
+// Fork returns a matrix with a copy of one row and nothing else. It can be played
+// forward without the original noticing.
+func (m *Matrix) Fork(uid types.UID) *Matrix {
+	out := New(m.cfg)
+	out.now, out.columns = m.now, maps.Clone(m.columns)
+	if r := m.rows[uid]; r != nil {
+		copied := r.clone()
+		out.rows[uid] = copied
+		for _, p := range copied.unplaced {
+			out.pods[p.info.UID] = p
+		}
+		for _, c := range copied.cells {
+			for _, p := range c.pods {
+				out.pods[p.info.UID] = p
+			}
+		}
+		out.enter(copied)
+	}
+	return out
 }
 
 // PodsOfRevision returns how many pods the DaemonSet owns that carry the
@@ -280,42 +261,3 @@ func (m *Matrix) Pod(uid types.UID) (PodInfo, bool) {
 
 // Pods returns the UIDs of all pods it knows, in no order.
 func (m *Matrix) Pods() []types.UID { return slices.Collect(maps.Keys(m.pods)) }
-
-// Tick moves time forward and does what was due. Time does not go back.
-func (m *Matrix) Tick(now time.Time) {
-	if now.After(m.now) {
-		m.now = now
-	}
-	for t := m.timers.Pop(m.now); t != nil; t = m.timers.Pop(m.now) {
-		if t.Owner.row != nil {
-			m.touch(t.Owner.row)
-			continue
-		}
-		t.Owner.cell.expire(m.now, m.cfg.ExpectationsTimeout)
-		m.refresh(t.Owner.cell)
-	}
-}
-
-// NextTick returns when Tick has something to do next, if ever.
-func (m *Matrix) NextTick() (time.Time, bool) { return m.timers.Next() }
-
-// refresh judges a cell anew after anything about it changed.
-func (m *Matrix) refresh(c *cell) {
-	v, _ := judge(c, m.now)
-	c.row.place(c, v)
-	m.timers.Set(&c.timer, v.wake)
-	m.touch(c.row)
-	m.noteUnplaceable(c)
-	if c.forgettable() {
-		m.timers.Stop(&c.timer)
-		c.row.phases[Idle]--
-		delete(c.row.cells, c.node)
-	}
-}
-
-func (m *Matrix) touch(r *row) {
-	if !r.dirty {
-		r.dirty = true
-		m.dirty = append(m.dirty, r)
-	}
-}

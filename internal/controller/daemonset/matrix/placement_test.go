@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"encoding/json"
 	"reflect"
 	"testing"
 
@@ -136,5 +137,23 @@ func TestPinToNodeKeepsTheRest(t *testing.T) {
 	}
 	if len(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions) != 1 {
 		t.Error("the template itself was changed")
+	}
+}
+
+func TestPlacementAsJSON(t *testing.T) {
+	spec := corev1.PodSpec{NodeName: "n", NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
+		Affinity:    required(corev1.NodeSelectorTerm{MatchExpressions: requirement("disk", corev1.NodeSelectorOpExists)}),
+		Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}}
+	want := CompilePlacement(&spec)
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Placement
+	if err := json.Unmarshal(raw, &got); err != nil || got.key != want.key {
+		t.Errorf("got %s, %v, want %s", got.key, err, want.key)
+	}
+	if err := json.Unmarshal([]byte(`[1]`), &got); err == nil {
+		t.Error("a number is taken for a node's name")
 	}
 }

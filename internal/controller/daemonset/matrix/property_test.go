@@ -200,7 +200,7 @@ func checkConditions(t *rapid.T, w *world, actions []Action) {
 		if ds.Deleting {
 			continue
 		}
-		if got, want := w.m.conditions(w.m.rows[uid]), w.conditionsOf(uid); got != want {
+		if got, want := w.m.rows[uid].conditions(), w.conditionsOf(uid); got != want {
 			t.Fatalf("conditions of %s are\n%+v, computed from nothing they are\n%+v\n%s", ds.Name, got, want, w.m.Dump())
 		}
 		for node := range w.nodes {
@@ -368,16 +368,16 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 // fresh tells a new matrix all facts in a random order.
 func fresh(w *world, order *rand.Rand) *Matrix {
 	m := New(w.cfg)
-	m.Tick(w.now)
+	m.Step(Now{Time: w.now})
 	var facts []func()
 	for _, uid := range slices.Sorted(maps.Keys(w.sets)) {
-		facts = append(facts, func() { m.UpdateDaemonSet(w.sets[uid]) })
+		facts = append(facts, func() { m.Step(w.sets[uid]) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-		facts = append(facts, func() { m.UpdateNode(w.nodes[name]) })
+		facts = append(facts, func() { m.Step(w.nodes[name]) })
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
-		facts = append(facts, func() { m.UpdatePod(w.pods[uid]) })
+		facts = append(facts, func() { m.Step(w.pods[uid]) })
 	}
 	order.Shuffle(len(facts), func(i, j int) { facts[i], facts[j] = facts[j], facts[i] })
 	for _, f := range facts {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -24,83 +25,91 @@ func (m *Matrix) Ready() []Action {
 	var out []Action
 	for _, r := range rows {
 		r.dirty = false
-		if m.rows[r.info.UID] != r || r.info.Deleting {
-			continue
+		if m.rows[r.info.UID] == r {
+			r.now = m.now
+			out = r.ready(out)
+			r.due = time.Time{}
+			if !r.info.Deleting {
+				r.due = r.later()
+			}
+			m.timers.Set(&r.timer, r.next())
 		}
-		if !r.info.Held {
-			out = m.readyRow(r, out)
-		}
-		out = r.placements(out)
-		out = m.readyStatus(r, out)
-		m.armRow(r)
-		// Judging the cells of our own actions has marked the row again.
-		r.dirty = false
 	}
-	m.dirty = m.dirty[:0]
 	return out
 }
 
-func (m *Matrix) readyRow(r *row, out []Action) []Action {
-	out = m.removals(r, out)
-	out = m.sunsets(r, out)
+// ready returns what is to be done for the row.
+func (r *row) ready(out []Action) []Action {
+	if r.info.Deleting {
+		return out
+	}
+	if !r.info.Held {
+		out = r.changePods(out)
+	}
+	return r.readyStatus(r.placements(out))
+}
+
+func (r *row) changePods(out []Action) []Action {
+	out = r.removals(out)
+	out = r.sunsets(out)
 	if r.fresh.inFlight+r.again.inFlight+r.work[workCreate].Len()+r.work[workSurge].Len() == 0 {
 		r.fresh.window, r.again.window = 1, 1
 	}
-	r.fresh.yield(m.now)
-	r.again.yield(m.now)
-	out = m.creations(r, out)
+	r.fresh.yield(r.now)
+	r.again.yield(r.now)
+	out = r.creations(out)
 	maxUnavailable, maxSurge := r.budget()
-	for m.mayDelete(r) && int(r.totals.rolloutUnavailable) < maxUnavailable {
+	for r.mayDelete() && int(r.totals.rolloutUnavailable) < maxUnavailable {
 		c, ok := r.work[workReplace].Min()
 		if !ok {
 			break
 		}
-		out = append(out, m.doom(c, removal{c.outdated(), ReasonOutdated}))
-		m.refresh(c)
+		out = append(out, r.doom(c, removal{c.outdated(), ReasonOutdated}))
+		r.refresh(c)
 	}
 	for int(r.totals.rolloutSurging) < maxSurge {
-		c := m.nextCreation(r, workSurge)
+		c := r.nextCreation(workSurge)
 		if c == nil {
 			break
 		}
-		out = append(out, m.create(c, ReasonSurge))
+		out = append(out, r.create(c, ReasonSurge))
 	}
 	return out
 }
 
 // removals deletes what does not wait for any budget.
-func (m *Matrix) removals(r *row, out []Action) []Action {
-	for m.mayDelete(r) {
+func (r *row) removals(out []Action) []Action {
+	for r.mayDelete() {
 		c, ok := r.work[workRemove].Min()
 		if !ok {
 			break
 		}
-		_, list := judge(c, m.now)
+		_, list := judge(c, r.now)
 		for _, rm := range list {
-			out = append(out, m.doom(c, rm))
+			out = append(out, r.doom(c, rm))
 		}
-		m.refresh(c)
+		r.refresh(c)
 	}
 	return out
 }
 
 // sunsets deletes old pods on nodes that are no longer wanted, as many as there
 // are available pods beyond the desired number. Only surge rows have them.
-func (m *Matrix) sunsets(r *row, out []Action) []Action {
-	for m.mayDelete(r) && r.totals.rolloutAvailable > r.totals.desired {
+func (r *row) sunsets(out []Action) []Action {
+	for r.mayDelete() && r.totals.rolloutAvailable > r.totals.desired {
 		c, ok := r.work[workSunset].Min()
 		if !ok {
 			break
 		}
-		out = append(out, m.doom(c, removal{c.outdated(), ReasonSunset}))
-		m.refresh(c)
+		out = append(out, r.doom(c, removal{c.outdated(), ReasonSunset}))
+		r.refresh(c)
 	}
 	return out
 }
 
-func (m *Matrix) creations(r *row, out []Action) []Action {
+func (r *row) creations(out []Action) []Action {
 	for {
-		c := m.nextCreation(r, workCreate)
+		c := r.nextCreation(workCreate)
 		if c == nil {
 			return out
 		}
@@ -112,25 +121,25 @@ func (m *Matrix) creations(r *row, out []Action) []Action {
 		default:
 			why = ReasonSurgeUnavailable
 		}
-		out = append(out, m.create(c, why))
+		out = append(out, r.create(c, why))
 	}
 }
 
-func (m *Matrix) mayDelete(r *row) bool { return r.deletes < m.cfg.BurstReplicas }
+func (r *row) mayDelete() bool { return r.deletes < r.cfg.BurstReplicas }
 
 // failedBefore is where, in a set of work, the cells begin that failed.
 var failedBefore = &cell{verdict: verdict{rank: 1}}
 
 // nextCreation returns the cell that may create next: those that did not fail
 // first, the others beside them.
-func (m *Matrix) nextCreation(r *row, w work) (next *cell) {
-	if r.fresh.inFlight+r.again.inFlight >= m.cfg.BurstReplicas {
+func (r *row) nextCreation(w work) (next *cell) {
+	if r.fresh.inFlight+r.again.inFlight >= r.cfg.BurstReplicas {
 		return nil
 	}
-	if c, ok := r.work[w].Min(); ok && c.verdict.rank == 0 && r.fresh.open(m.now) {
+	if c, ok := r.work[w].Min(); ok && c.verdict.rank == 0 && r.fresh.open(r.now) {
 		return c
 	}
-	if r.again.open(m.now) {
+	if r.again.open(r.now) {
 		r.work[w].AscendGreaterOrEqual(failedBefore, func(c *cell) bool { next = c; return false })
 	}
 	return next
@@ -154,28 +163,27 @@ func (c *cell) outdated() *trackedPod {
 	panic("matrix: cell " + c.node + " wants its outdated pod replaced but has none")
 }
 
-func (m *Matrix) doom(c *cell, rm removal) Action {
+func (r *row) doom(c *cell, rm removal) Action {
 	if rm.reason == ReasonFailed {
-		c.failures.next(c.row.info.Generation, m.now, &m.cfg)
+		c.failures.next(r.info.Generation, r.now, r.cfg)
 	}
-	a := &DeletePod{Target: c.row.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
+	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
 	if rm.reason == ReasonNodeUnfit && c.column != nil {
-		_, a.Detail = c.row.info.Placement.judge(c.column.node)
+		_, a.Detail = r.info.Placement.judge(c.column.node)
 	}
-	rm.pod.doomedUntil = m.now.Add(m.cfg.ExpectationsTimeout)
-	c.row.deletes++
+	rm.pod.doomedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	r.deletes++
 	return a
 }
 
-func (m *Matrix) create(c *cell, why Reason) Action {
-	r := c.row
+func (r *row) create(c *cell, why Reason) Action {
 	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why, again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
 		a.PodName = c.freeName()
 	}
-	c.creating = creation{name: a.PodName, until: m.now.Add(m.cfg.ExpectationsTimeout)}
-	r.paceOf(a).begin(m.now)
-	m.refresh(c)
+	c.creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
+	r.paceOf(a).begin(r.now)
+	r.refresh(c)
 	return a
 }
 

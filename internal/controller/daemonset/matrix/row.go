@@ -7,11 +7,17 @@ import (
 	"github.com/google/btree"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // row is one DaemonSet: its cells, the sets of those that want something, and
 // the running totals.
+//
+// It knows nothing of other rows, and of the columns only what it is told.
 type row struct {
+	cfg   *Config // never changes
+	now   time.Time
 	info  DaemonSetInfo
 	surge bool // whether the strategy allows a second pod on a node
 	cells map[string]*cell
@@ -41,45 +47,25 @@ type row struct {
 	statusFailures int
 	statusRetryAt  time.Time
 
-	dirty bool
-	timer timer
+	timers deadline.Timers[*cell]
+	due    time.Time // when there is more to do for the row itself
+
+	dirty bool                 // the matrix has it on its list
+	timer deadline.Timer[*row] // in the matrix
 }
 
-// pace bounds the creations of one kind.
-type pace struct {
-	window   int // that may be in flight: the slow start
-	inFlight int
-	until    time.Time // after a failure, none before that
-	moved    time.Time // when one was last begun or answered
-}
-
-// slowAnswer is how long creations that get no answer hold up the next one.
-const slowAnswer = time.Second
-
-func (p *pace) open(now time.Time) bool { return p.inFlight < p.window && !p.until.After(now) }
-
-// next returns when the pace allows another creation by time alone.
-func (p *pace) next() time.Time {
-	if p.inFlight < p.window {
-		return p.until
-	}
-	return p.moved.Add(slowAnswer)
-}
-
-// yield has a creation without an answer hold up no other for long.
-func (p *pace) yield(now time.Time) {
-	if p.inFlight >= p.window && !p.next().After(now) {
-		p.window, p.moved = p.inFlight+1, now
-	}
-}
-
-func (p *pace) begin(now time.Time) { p.inFlight, p.moved = p.inFlight+1, now }
-
-func (p *pace) end(now time.Time) { p.inFlight, p.moved = max(0, p.inFlight-1), now }
-
-func newRow(info DaemonSetInfo, now time.Time) *row {
-	r := &row{info: info, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{},
+func newRow(info DaemonSetInfo, cfg *Config, now time.Time) *row {
+	r := &row{info: info, cfg: cfg, now: now, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{},
 		fresh: pace{window: 1}, again: pace{window: 1}}
+	r.newSets()
+	r.written, r.progress = info.Conditions, progressOf(&info, now)
+	r.timer.Owner = r
+	r.surge = allowsSurge(info.Strategy)
+	return r
+}
+
+// newSets makes the sets of cells, empty.
+func (r *row) newSets() {
 	byNode := func(a, b *cell) bool { return a.node < b.node }
 	byRank := func(a, b *cell) bool {
 		return cmp.Or(cmp.Compare(a.verdict.rank, b.verdict.rank), cmp.Compare(a.node, b.node)) < 0
@@ -90,10 +76,6 @@ func newRow(info DaemonSetInfo, now time.Time) *row {
 	for g := range r.groups {
 		r.groups[g] = btree.NewG(16, byNode)
 	}
-	r.written, r.progress = info.Conditions, progressOf(&info, now)
-	r.timer.Owner.row = r
-	r.surge = allowsSurge(info.Strategy)
-	return r
 }
 
 func (r *row) target() Target {

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,9 +37,6 @@ import (
 // Run with -rewrite to write the outputs; commit only what you understand.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		if filepath.Base(filepath.Dir(path)) == "recordings" {
-			return // TestRecordings replays them
-		}
 		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
@@ -135,7 +131,7 @@ func lines(actions []Action, none string) string {
 }
 
 func (s *script) conditions(t *testing.T, d *datadriven.TestData, uid types.UID) string {
-	got := s.m.conditions(s.m.rows[uid])
+	got := s.m.rows[uid].conditions()
 	if want := s.conditionsOf(uid); got != want {
 		t.Errorf("%s: conditions computed from nothing are\n%+v", d.Pos, want)
 	}

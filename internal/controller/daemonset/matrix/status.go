@@ -8,20 +8,20 @@ import "time"
 // Conditions are compared
 // with those last written, so that an API that does not keep them is not
 // written to again and again.
-func (m *Matrix) readyStatus(r *row, out []Action) []Action {
-	r.progress.observe(r, m.now)
+func (r *row) readyStatus(out []Action) []Action {
+	r.progress.observe(r, r.now)
 	if r.unsaid = false; r.statusInFlight {
 		return out
 	}
-	want, later := r.status(), m.statusDue(r).After(m.now)
+	want, later := r.status(), r.statusDue().After(r.now)
 	if r.unsaid = want != r.info.Reported; r.unsaid && later {
 		return out // without making words that nobody reads
 	}
-	conditions := m.conditions(r)
+	conditions := r.conditions()
 	if r.unsaid = r.unsaid || conditions != r.written; !r.unsaid || later {
 		return out
 	}
-	r.statusInFlight, r.statusAt = true, m.now
+	r.statusInFlight, r.statusAt = true, r.now
 	if r.settled() {
 		r.announced = r.info.Generation
 	}
@@ -29,18 +29,18 @@ func (m *Matrix) readyStatus(r *row, out []Action) []Action {
 }
 
 // statusDue returns the earliest moment for the next status write.
-func (m *Matrix) statusDue(r *row) time.Time {
-	if r.statusRetryAt.After(m.now) {
+func (r *row) statusDue() time.Time {
+	if r.statusRetryAt.After(r.now) {
 		return r.statusRetryAt
 	}
 	observed := r.info.Reported.ObservedGeneration == r.info.Generation
 	if r.statusAt.IsZero() || !observed || r.settled() && r.announced != r.info.Generation {
-		return m.now
+		return r.now
 	}
-	return r.statusAt.Add(m.cfg.StatusInterval)
+	return r.statusAt.Add(r.cfg.StatusInterval)
 }
 
-func (m *Matrix) statusWritten(r *row, a *UpdateStatus, o Outcome) {
+func (r *row) statusWritten(a *UpdateStatus, o Outcome) {
 	r.statusInFlight = false
 	if o == OK {
 		r.info.Reported, r.written = a.Status, a.Conditions
@@ -48,23 +48,28 @@ func (m *Matrix) statusWritten(r *row, a *UpdateStatus, o Outcome) {
 		return
 	}
 	r.statusFailures++
-	r.statusRetryAt = m.now.Add(backoff(m.cfg.RetryDelay, m.cfg.MaxRetryDelay, r.statusFailures))
+	r.statusRetryAt = r.now.Add(backoff(r.cfg.RetryDelay, r.cfg.MaxRetryDelay, r.statusFailures))
 }
 
-// armRow sets the row's timer to the moment when Ready would do more for it.
-func (m *Matrix) armRow(r *row) {
-	var at time.Time
+// next returns when time alone has something to do for the row; zero means never.
+func (r *row) next() time.Time {
+	at, _ := r.timers.Next()
+	return sooner(at, r.due)
+}
+
+// later returns when there will be more to do for the row itself.
+func (r *row) later() (at time.Time) {
 	if !r.statusInFlight && r.unsaid {
-		at = m.statusDue(r)
+		at = r.statusDue()
 	}
 	waiting := r.work[workCreate].Len()+r.work[workSurge].Len() > 0
 	for _, p := range []*pace{&r.fresh, &r.again} {
-		if next := p.next(); waiting && next.After(m.now) {
+		if next := p.next(); waiting && next.After(r.now) {
 			at = sooner(at, next)
 		}
 	}
-	if stall := m.standstill(r); stall.After(m.now) {
+	if stall := r.standstill(); stall.After(r.now) {
 		at = sooner(at, stall)
 	}
-	m.timers.Set(&r.timer, at)
+	return at
 }

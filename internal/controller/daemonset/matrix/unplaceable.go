@@ -27,7 +27,7 @@ func (a *FailedPlacement) String() string {
 }
 
 // noteUnplaceable remembers a cell of which there is something new to tell.
-func (m *Matrix) noteUnplaceable(c *cell) {
+func (r *row) noteUnplaceable(c *cell) {
 	p := c.unplaceable()
 	switch {
 	case p == nil:

@@ -66,7 +66,7 @@ func newWorld(cfg Config) *world {
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
 		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
-	w.m.Tick(w.now)
+	w.m.Step(Now{Time: w.now})
 	return w
 }
 
@@ -82,7 +82,7 @@ func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
 		}
 	}
 	w.sets[info.UID], w.specs[info.UID] = info, spec
-	w.m.UpdateDaemonSet(info)
+	w.m.Step(info)
 }
 
 func (w *world) dropDaemonSet(uid types.UID) {
@@ -93,11 +93,11 @@ func (w *world) dropDaemonSet(uid types.UID) {
 	maps.DeleteFunc(w.unsure, theirs)
 	maps.DeleteFunc(w.creating, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
 	maps.DeleteFunc(w.unanswered, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
-	w.m.DeleteDaemonSet(uid)
+	w.m.Step(DaemonSetGone(uid))
 }
 
-func (w *world) setNode(n NodeInfo) { w.nodes[n.Name] = n; w.m.UpdateNode(n) }
-func (w *world) dropNode(n string)  { delete(w.nodes, n); w.m.DeleteNode(n) }
+func (w *world) setNode(n NodeInfo) { w.nodes[n.Name] = n; w.m.Step(n) }
+func (w *world) dropNode(n string)  { delete(w.nodes, n); w.m.Step(NodeGone(n)) }
 
 func (w *world) setPod(p PodInfo) {
 	if old := w.pods[p.UID]; p.Ready && (!old.Ready || old.ReadySince != p.ReadySince) {
@@ -112,7 +112,7 @@ func (w *world) setPod(p PodInfo) {
 		delete(w.doomed, p.UID)
 		delete(w.unsure, p.UID)
 	}
-	w.m.UpdatePod(p)
+	w.m.Step(p)
 }
 
 // seeInCell: what was in doubt is known when the pod is seen.
@@ -136,7 +136,7 @@ func (w *world) dropPod(uid types.UID) {
 	delete(w.pods, uid)
 	delete(w.doomed, uid)
 	delete(w.unsure, uid)
-	w.m.DeletePod(uid)
+	w.m.Step(PodGone(uid))
 }
 
 func (w *world) tick(d time.Duration) {
@@ -151,7 +151,7 @@ func (w *world) tick(d time.Duration) {
 		}
 		return !e.until.After(w.now)
 	})
-	w.m.Tick(w.now)
+	w.m.Step(Now{Time: w.now})
 }
 
 // ready takes the matrix's actions into flight.
@@ -218,13 +218,13 @@ func (w *world) finish(i int, o Outcome, seen bool) {
 	case *CreatePod:
 		w.answer(a, o)
 		if o == OK {
-			w.m.Created(a, w.uidOf(a))
+			w.m.Step(Answer{Action: a, Pod: w.uidOf(a)})
 			return
 		}
 	case *DeletePod:
 		w.deleted(a, o)
 	}
-	w.m.Done(a, o)
+	w.m.Step(Answer{Action: a, Outcome: o})
 }
 
 func (w *world) deleted(a *DeletePod, o Outcome) {
@@ -301,7 +301,7 @@ func (w *world) event(a Action) {
 		if info, ok := w.sets[a.UID]; ok {
 			info.Reported, info.Conditions = a.Status, a.Conditions
 			w.sets[a.UID] = info
-			w.m.UpdateDaemonSet(info)
+			w.m.Step(info)
 		}
 	}
 }

@@ -1,0 +1,90 @@
+package matrix
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Event is all that a matrix is told: a DaemonSetInfo, NodeInfo or PodInfo as it
+// is now, one that is gone, the time, or what became of an action. The same value
+// twice is no work.
+type Event interface{ Verb() string }
+
+// What is gone, by UID or name.
+type (
+	// DaemonSetGone drops a row. Its pods stay known, in case it comes back.
+	DaemonSetGone types.UID
+	// NodeGone drops a column. Cells with pods outlive it.
+	NodeGone string
+	// PodGone forgets a pod.
+	PodGone types.UID
+)
+
+// Now says what time it is. Time does not go back.
+type Now struct{ time.Time }
+
+// Answer brings back what became of an action.
+type Answer struct {
+	Action  Action `json:"-"`
+	Outcome Outcome
+	// Pod is the UID of the pod that a creation has made, or found made.
+	Pod types.UID `json:",omitempty"`
+}
+
+// Verb is the event's word in scripts.
+func (DaemonSetInfo) Verb() string { return "daemonset" }
+
+// Verb is the event's word in scripts.
+func (NodeInfo) Verb() string { return "node" }
+
+// Verb is the event's word in scripts.
+func (PodInfo) Verb() string { return "pod" }
+
+// Verb is the event's word in scripts.
+func (DaemonSetGone) Verb() string { return "delete-daemonset" }
+
+// Verb is the event's word in scripts.
+func (NodeGone) Verb() string { return "delete-node" }
+
+// Verb is the event's word in scripts.
+func (PodGone) Verb() string { return "delete-pod" }
+
+// Verb is the event's word in scripts.
+func (Now) Verb() string { return "tick" }
+
+// Verb is the event's word in scripts.
+func (Answer) Verb() string { return "done" }
+
+// ReadEvent reads an event from its JSON. The action of an answer is not in it.
+func ReadEvent(verb string, raw []byte) (Event, error) {
+	switch verb {
+	case DaemonSetInfo{}.Verb():
+		return read[DaemonSetInfo](raw)
+	case NodeInfo{}.Verb():
+		return read[NodeInfo](raw)
+	case PodInfo{}.Verb():
+		return read[PodInfo](raw)
+	case DaemonSetGone("").Verb():
+		return read[DaemonSetGone](raw)
+	case NodeGone("").Verb():
+		return read[NodeGone](raw)
+	case PodGone("").Verb():
+		return read[PodGone](raw)
+	case Now{}.Verb():
+		return read[Now](raw)
+	case Answer{}.Verb():
+		return read[Answer](raw)
+	}
+	return nil, fmt.Errorf("there is no event %q", verb)
+}
+
+func read[E Event](raw []byte) (Event, error) {
+	var e E
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return nil, fmt.Errorf("read event %q: %w", e.Verb(), err)
+	}
+	return e, nil
+}

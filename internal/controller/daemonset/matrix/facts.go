@@ -1,0 +1,182 @@
+package matrix
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/deadline"
+)
+
+// changes tells whether the row does not know the information yet. An equal
+// placement is replaced by the one that is there.
+func (r *row) changes(info *DaemonSetInfo) bool {
+	if info.Placement != nil && r.info.Placement != nil && info.Placement.key == r.info.Placement.key {
+		info.Placement = r.info.Placement
+	}
+	return r.info != *info
+}
+
+func (r *row) update(info DaemonSetInfo, columns map[string]*column) {
+	old := r.info
+	r.info, r.surge = info, allowsSurge(info.Strategy)
+	if info.Generation != old.Generation {
+		r.fresh.until, r.again.until = time.Time{}, time.Time{}
+		for _, c := range r.cells {
+			c.setback = setback{}
+		}
+		r.statusFailures, r.statusRetryAt = 0, time.Time{}
+	}
+	switch {
+	case info.Placement != old.Placement:
+		r.judgeNodes(columns)
+	case info.Revision != old.Revision || info.Generation != old.Generation ||
+		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds:
+		for _, c := range r.cells {
+			r.refresh(c)
+		}
+	}
+}
+
+// judgeNodes judges every node anew.
+func (r *row) judgeNodes(columns map[string]*column) {
+	for name, col := range columns {
+		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
+			r.judgeNode(name, col, e)
+		}
+	}
+}
+
+func (r *row) eligible(col *column) Eligibility {
+	if col == nil {
+		return ShouldNotRun
+	}
+	eligibility, _ := r.info.Placement.judge(col.node)
+	return eligibility
+}
+
+// judgeNode brings one cell in line with its node, which may be nil.
+func (r *row) judgeNode(name string, col *column, e Eligibility) {
+	c := r.cells[name]
+	if c == nil {
+		c = r.addCell(name)
+	}
+	c.column, c.eligibility = col, e
+	r.refresh(c)
+}
+
+func (r *row) addCell(name string) *cell {
+	c := &cell{row: r, node: name}
+	c.timer.Owner = c
+	r.cells[name] = c
+	r.phases[Idle]++
+	return c
+}
+
+// attach takes a pod in.
+func (r *row) attach(p *trackedPod, columns map[string]*column) {
+	r.countRevision(p.info.Revision, 1)
+	if p.info.Node == "" {
+		r.unplaced[p.info.UID] = p
+		return
+	}
+	c := r.cells[p.info.Node]
+	if c == nil {
+		c = r.addCell(p.info.Node)
+		c.column = columns[c.node]
+		c.eligibility = r.eligible(c.column)
+	}
+	c.insert(p)
+	r.refresh(c)
+}
+
+// change takes the new state of a pod in that stays in its cell.
+func (r *row) change(p *trackedPod, info PodInfo) {
+	r.countRevision(p.info.Revision, -1)
+	r.countRevision(info.Revision, 1)
+	c := p.cell
+	c.remove(p)
+	p.update(info, r.now)
+	c.insert(p)
+	r.refresh(c)
+}
+
+// detach gives a pod away.
+func (r *row) detach(p *trackedPod) {
+	r.countRevision(p.info.Revision, -1)
+	delete(r.unplaced, p.info.UID)
+	if c := p.cell; c != nil {
+		c.remove(p)
+		c.creating.left = p.info.UID
+		r.refresh(c)
+	}
+}
+
+func (r *row) countRevision(revision string, by int) {
+	if r.revisions[revision] += by; r.revisions[revision] == 0 {
+		delete(r.revisions, revision)
+	}
+}
+
+// tick does what was due in the row's cells.
+func (r *row) tick() {
+	if !r.due.After(r.now) {
+		r.due = time.Time{}
+	}
+	for t := r.timers.Pop(r.now); t != nil; t = r.timers.Pop(r.now) {
+		t.Owner.expire(r.now, r.cfg.ExpectationsTimeout)
+		r.refresh(t.Owner)
+	}
+}
+
+// refresh judges a cell anew after anything about it changed.
+func (r *row) refresh(c *cell) {
+	v, _ := judge(c, r.now)
+	r.place(c, v)
+	r.timers.Set(&c.timer, v.wake)
+	r.noteUnplaceable(c)
+	if c.forgettable() {
+		r.timers.Stop(&c.timer)
+		r.phases[Idle]--
+		delete(r.cells, c.node)
+	}
+}
+
+// clone returns a copy that shares nothing that changes.
+func (r *row) clone() *row {
+	out := *r
+	out.dirty, out.timer, out.timers = false, deadline.Timer[*row]{Owner: &out}, deadline.Timers[*cell]{}
+	out.revisions, out.untold = maps.Clone(r.revisions), nil
+	out.unplaced = make(map[types.UID]*trackedPod, len(r.unplaced))
+	for uid, p := range r.unplaced {
+		copied := *p
+		out.unplaced[uid] = &copied
+	}
+	out.cells = make(map[string]*cell, len(r.cells))
+	for name, c := range r.cells {
+		out.cells[name] = c.clone(&out)
+	}
+	for _, c := range r.untold {
+		if copied := out.cells[c.node]; copied != nil {
+			out.untold = append(out.untold, copied)
+		}
+	}
+	out.newSets()
+	out.collect()
+	return &out
+}
+
+// clone returns a copy of the cell for a copy of its row.
+func (c *cell) clone(r *row) *cell {
+	out := *c
+	out.row, out.timer = r, deadline.Timer[*cell]{Owner: &out}
+	out.pods = slices.Clone(c.pods)
+	for i, p := range c.pods {
+		copied := *p
+		copied.cell, out.pods[i] = &out, &copied
+	}
+	r.timers.Set(&out.timer, c.verdict.wake)
+	return &out
+}

@@ -1,0 +1,85 @@
+package daemonset
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// decisions is a matrix, or one that is recorded.
+type decisions interface {
+	Step(e matrix.Event)
+	Ready() []matrix.Action
+	Audit() []string
+}
+
+// recorder writes down what a matrix is told and what it decides. What it writes
+// is a script: copied to testdata/recordings it is a test that tells another
+// matrix the same and shows where that decides otherwise.
+type recorder struct {
+	*matrix.Matrix
+	out     io.Writer
+	numbers map[matrix.Action]int // of the actions that were not answered yet
+	last    int
+	err     error // ended the recording
+}
+
+func newRecorder(cfg matrix.Config, out io.Writer) *recorder {
+	r := &recorder{Matrix: matrix.New(cfg), out: out, numbers: map[matrix.Action]int{}}
+	r.write("config", cfg, "")
+	return r
+}
+
+// write adds a step: a verb, what it is about, and what came out of it.
+func (r *recorder) write(verb string, about any, outcome string) {
+	if r.err != nil {
+		return
+	}
+	raw, err := json.Marshal(about)
+	if err == nil {
+		_, err = fmt.Fprintf(r.out, "%s\n%s\n----\n%s\n", verb, raw, outcome)
+	}
+	if err != nil {
+		r.err = fmt.Errorf("record %q: %w", verb, err)
+	}
+}
+
+// numbered is an answer as it is written.
+type numbered struct {
+	Action int
+	matrix.Answer
+}
+
+// Step records the event.
+func (r *recorder) Step(e matrix.Event) {
+	var about any = e
+	if a, ok := e.(matrix.Answer); ok {
+		about = numbered{r.numbers[a.Action], a}
+		delete(r.numbers, a.Action)
+	}
+	r.write(e.Verb(), about, "")
+	r.Matrix.Step(e)
+}
+
+// Audit records what it found.
+func (r *recorder) Audit() []string {
+	found := r.Matrix.Audit()
+	r.write("audit", len(found), "")
+	return found
+}
+
+// Ready records the actions, each with its number.
+func (r *recorder) Ready() []matrix.Action {
+	actions, text, before := r.Matrix.Ready(), "", r.last
+	for _, a := range actions {
+		r.last++
+		if _, unanswered := a.(*matrix.FailedPlacement); !unanswered {
+			r.numbers[a] = r.last
+		}
+		text += fmt.Sprintf("%d %s\n", r.last, a)
+	}
+	r.write("ready", before, text)
+	return actions
+}
