@@ -7,6 +7,8 @@ import (
 
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/internal/apiserver/fairness"
 )
 
 // addHooks adds what runs once the server answers. Each hook is part of
@@ -23,6 +25,7 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 			}
 			return security.rolesReady(ctx)
 		}},
+		{"everynode/fairness", func(ctx context.Context) error { return fairness.Start(ctx, client) }},
 		{"everynode/bootstrap", func(ctx context.Context) error { return bootstrapCluster(ctx, cfg, client) }},
 	}
 	for _, h := range hooks {

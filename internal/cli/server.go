@@ -62,8 +62,10 @@ with "everynode agent" and a token from "everynode token create".`,
 func addAPIFlags(cmd *cobra.Command, o *options.Options) {
 	f, etcd := cmd.Flags(), &o.Etcd.StorageConfig.Transport
 	run := o.Run
-	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time")
+	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time; with priority and fairness, its sum with the next is shared out")
 	f.IntVar(&run.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", run.MaxMutatingRequestsInFlight, "how many writing requests are served at a time")
+	f.BoolVar(&o.Features.EnablePriorityAndFairness, "enable-priority-and-fairness", o.Features.EnablePriorityAndFairness, "queue requests by priority and flow, so that a greedy client slows down nobody else; false only limits how many are served")
+	f.IntVar(&o.Serving.HTTP2MaxStreamsPerConnection, "http2-max-streams-per-connection", o.Serving.HTTP2MaxStreamsPerConnection, "how many requests a client may have open on one connection")
 	f.DurationVar(&run.RequestTimeout, "request-timeout", run.RequestTimeout, "how long a request may take, unless it is a watch or a stream")
 	f.IntVar(&run.MinRequestTimeout, "min-request-timeout", run.MinRequestTimeout, "seconds that a watch is held open at least; each gets a random time from this to twice as much")
 	f.Float64Var(&run.GoawayChance, "goaway-chance", run.GoawayChance, "the chance, up to 0.02, that a request makes its client connect anew, so that clients spread over several servers")

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -49,22 +50,31 @@ type bench struct {
 	options
 	dir    string
 	client kubernetes.Interface
+	config *restclient.Config
 	server *exec.Cmd
 	ended  chan error
 }
 
-func measure(ctx context.Context, o options) (r result, err error) {
+// newBench starts a control plane; cleanUp ends it and removes what it left.
+func newBench(ctx context.Context, o options) (b *bench, cleanUp func(), err error) {
 	dir, err := os.MkdirTemp("", "everynode-scale-")
+	if err != nil {
+		return nil, nil, err
+	}
+	b = &bench{options: o, dir: dir}
+	if err := b.start(ctx); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return b, func() { b.stop(); _ = os.RemoveAll(dir) }, nil
+}
+
+func measure(ctx context.Context, o options) (r result, err error) {
+	start := time.Now()
+	b, cleanUp, err := newBench(ctx, o)
 	if err != nil {
 		return r, err
 	}
-	defer os.RemoveAll(dir)
-	b := &bench{options: o, dir: dir}
-	start := time.Now()
-	if err := b.start(ctx); err != nil {
-		return r, err
-	}
-	defer b.stop()
+	defer cleanUp()
 	if err := b.nodesReady(ctx); err != nil {
 		return r, err
 	}
@@ -138,6 +148,7 @@ func (b *bench) start(ctx context.Context) error {
 			return false, err
 		}
 		config.QPS = -1
+		b.config = config
 		b.client, err = kubernetes.NewForConfig(config)
 		return err == nil, err
 	})
@@ -224,8 +235,11 @@ func (b *bench) apply(ctx context.Context) error {
 	return err
 }
 
-func (b *bench) update(ctx context.Context) error {
-	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:v2"}]}}}}`
+func (b *bench) update(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v2") }
+
+// rollOut gives the DaemonSet another image, and waits until all nodes run it.
+func (b *bench) rollOut(ctx context.Context, image string) error {
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":%q}]}}}}`, image)
 	if _, err := b.client.AppsV1().DaemonSets("default").Patch(ctx, "bench", "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
 		return err
 	}

@@ -49,10 +49,10 @@ func New() *Options {
 		Features: genericoptions.NewFeatureOptions(),
 		Etcd:     genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(storagePrefix, nil)),
 	}
-	o.Run.MaxRequestsInFlight, o.Run.MaxMutatingRequestsInFlight = 2000, 1000
 	o.Run.ShutdownWatchTerminationGracePeriod = watchGrace
-	o.Serving.HTTP2MaxStreamsPerConnection = 1000
-	o.Features.EnablePriorityAndFairness = false
+	// Each stream may hold 256 KiB that nobody has read yet. A client that wants more
+	// streams opens another connection.
+	o.Serving.HTTP2MaxStreamsPerConnection = 100
 	o.Etcd.DeleteCollectionWorkers = 16
 	return o
 }

@@ -18,7 +18,7 @@ func TestDefaults(t *testing.T) {
 	if err := o.ApplyTo(c); err != nil {
 		t.Fatal(err)
 	}
-	if c.MaxRequestsInFlight != 2000 || c.MaxMutatingRequestsInFlight != 1000 || c.ShutdownWatchTerminationGracePeriod != 2*time.Second {
+	if c.MaxRequestsInFlight != 400 || c.MaxMutatingRequestsInFlight != 200 || c.ShutdownWatchTerminationGracePeriod != 2*time.Second {
 		t.Errorf("limits are %d and %d, the grace of watches %v", c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.ShutdownWatchTerminationGracePeriod)
 	}
 	if c.EffectiveVersion == nil || c.FeatureGate == nil {

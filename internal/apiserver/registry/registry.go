@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice"
 	"github.com/everynode/everynode/internal/apiserver/registry/event"
+	"github.com/everynode/everynode/internal/apiserver/registry/flowcontrol"
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
@@ -51,5 +52,6 @@ func Kinds() []resource.Definition {
 	}
 	kinds = append(kinds, csi.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)
+	kinds = append(kinds, flowcontrol.Definitions()...)
 	return append(kinds, admission.Definitions()...)
 }
