@@ -257,7 +257,7 @@ func TestUsers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := testPod()
 			pod.Spec.SecurityContext, pod.Spec.Containers[0].SecurityContext = tt.pod, tt.container
-			got, err := securityContext(&ContainerSpec{Pod: pod, Container: &pod.Spec.Containers[0], Image: tt.image})
+			got, err := testRuntime(t).securityContext(&ContainerSpec{Pod: pod, Container: &pod.Spec.Containers[0], Image: tt.image})
 			var config *ConfigError
 			if tt.err != "" {
 				if !errors.As(err, &config) || err.Error() != tt.err {

@@ -77,6 +77,9 @@ func (e *ConfigError) Error() string { return e.message }
 // CreateContainer makes the container, not yet running, and returns its ID. What is wrong with the pod's own
 // wishes is a *ConfigError.
 func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (string, error) {
+	if err := r.checkUsers(ctx, spec.Pod); err != nil {
+		return "", err
+	}
 	config, err := r.containerConfig(&spec)
 	if err != nil {
 		return "", err
@@ -101,13 +104,19 @@ func (r *Runtime) StartContainer(ctx context.Context, pod *corev1.Pod, name, id 
 }
 
 func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerConfig, error) {
-	security, err := securityContext(spec)
+	security, err := r.securityContext(spec)
 	if err != nil {
 		return nil, err
 	}
 	mounts, err := r.mounts(spec)
 	if err != nil {
 		return nil, err
+	}
+	if own := security.NamespaceOptions.GetUsernsOptions(); own != nil {
+		// On the disk files belong to the users that the pod sees, whatever the machine calls these.
+		for _, m := range mounts {
+			m.UidMappings, m.GidMappings = own.Uids, own.Gids
+		}
 	}
 	c := spec.Container
 	config := &runtimeapi.ContainerConfig{

@@ -76,6 +76,7 @@ type Runtime struct {
 	cfg     Config
 	service internalapi.RuntimeService
 	cgroups cgroups
+	users   *users
 
 	mu sync.Mutex
 	// known holds what was read of containers and sandboxes that cannot change any more in their present state.
@@ -92,6 +93,7 @@ func New(cfg Config) *Runtime {
 		cfg:        cfg,
 		service:    cfg.Service,
 		cgroups:    cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs},
+		users:      &users{root: cfg.PodsRoot},
 		containers: map[string]podworker.Container{},
 		sandboxes:  map[string]podworker.Sandbox{},
 	}

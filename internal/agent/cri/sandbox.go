@@ -28,6 +28,9 @@ func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt ui
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return "", fmt.Errorf("pod asks for the resource claim %q, and resource claims are not served", pod.Spec.ResourceClaims[0].Name)
 	}
+	if err := r.checkUsers(ctx, pod); err != nil {
+		return "", err
+	}
 	config, err := r.sandboxConfig(pod, attempt)
 	if err != nil {
 		return "", err
@@ -46,6 +49,10 @@ func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Po
 	if err != nil {
 		return nil, err
 	}
+	shared, err := r.namespaces(pod)
+	if err != nil {
+		return nil, err
+	}
 	config := &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: attempt,
@@ -58,7 +65,7 @@ func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Po
 			CgroupParent: r.cgroups.podPath(pod),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				Privileged:       privilegedPod(pod),
-				NamespaceOptions: namespaces(pod),
+				NamespaceOptions: shared,
 				// The pod's own profile is for its containers: the sandbox's program may not be able to bear it.
 				Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 			},
@@ -94,11 +101,16 @@ func sandboxSecurity(config *runtimeapi.PodSandboxConfig, sc *corev1.PodSecurity
 }
 
 // namespaces says which namespaces the pod shares, with the node or among its containers.
-func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
+func (r *Runtime) namespaces(pod *corev1.Pod) (*runtimeapi.NamespaceOption, error) {
+	own, err := r.users.of(pod)
+	if err != nil {
+		return nil, err
+	}
 	n := &runtimeapi.NamespaceOption{
-		Network: runtimeapi.NamespaceMode_POD,
-		Ipc:     runtimeapi.NamespaceMode_POD,
-		Pid:     runtimeapi.NamespaceMode_CONTAINER,
+		UsernsOptions: own,
+		Network:       runtimeapi.NamespaceMode_POD,
+		Ipc:           runtimeapi.NamespaceMode_POD,
+		Pid:           runtimeapi.NamespaceMode_CONTAINER,
 	}
 	if pod.Spec.HostNetwork {
 		n.Network = runtimeapi.NamespaceMode_NODE
@@ -112,7 +124,7 @@ func namespaces(pod *corev1.Pod) *runtimeapi.NamespaceOption {
 	case pod.Spec.ShareProcessNamespace != nil && *pod.Spec.ShareProcessNamespace:
 		n.Pid = runtimeapi.NamespaceMode_POD
 	}
-	return n
+	return n, nil
 }
 
 func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
@@ -181,6 +193,9 @@ func (r *Runtime) Clean(uid types.UID) error {
 		if err := os.RemoveAll(filepath.Join(r.podDir(uid), name)); err != nil {
 			return fmt.Errorf("remove the files of pod %s: %w", uid, err)
 		}
+	}
+	if err := r.users.free(uid); err != nil {
+		return err
 	}
 	// Fails while volumes are there, and then whoever removes them removes the folder.
 	_ = os.Remove(r.podDir(uid))

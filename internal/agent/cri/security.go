@@ -21,7 +21,7 @@ var (
 )
 
 // securityContext is what the container may do: its own wishes first, then the pod's, then the image's.
-func securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContainerSecurityContext, error) {
+func (r *Runtime) securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContainerSecurityContext, error) {
 	sc := spec.Container.SecurityContext
 	if sc == nil {
 		sc = &corev1.SecurityContext{}
@@ -30,8 +30,12 @@ func securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContainerSecurityCon
 	if pod == nil {
 		pod = &corev1.PodSecurityContext{}
 	}
+	shared, err := r.namespaces(spec.Pod)
+	if err != nil {
+		return nil, err
+	}
 	out := &runtimeapi.LinuxContainerSecurityContext{
-		NamespaceOptions:   namespaces(spec.Pod),
+		NamespaceOptions:   shared,
 		Privileged:         isTrue(sc.Privileged),
 		ReadonlyRootfs:     isTrue(sc.ReadOnlyRootFilesystem),
 		NoNewPrivs:         noNewPrivileges(sc),

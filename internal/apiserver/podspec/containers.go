@@ -90,7 +90,8 @@ func (p containerChecks) common(c *corev1.Container, path *field.Path) field.Err
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, validateRequirements(&c.Resources, p.claims, path.Child("resources"))...)
 	errs = append(errs, p.resizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
-	return append(errs, validateSecurity(c.SecurityContext, path.Child("securityContext"))...)
+	hostUsers := p.spec.HostUsers == nil || *p.spec.HostUsers
+	return append(errs, validateSecurity(c.SecurityContext, hostUsers, path.Child("securityContext"))...)
 }
 
 // probes checks what only containers that stay can have.

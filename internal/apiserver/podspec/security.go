@@ -154,14 +154,17 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	return nil
 }
 
-// validateSecurity checks one container's own settings.
-func validateSecurity(sc *corev1.SecurityContext, path *field.Path) field.ErrorList {
+// validateSecurity checks one container's own settings. hostUsers says that root in it is root on the node.
+func validateSecurity(sc *corev1.SecurityContext, hostUsers bool, path *field.Path) field.ErrorList {
 	if sc == nil {
 		return nil
 	}
 	errs := identity(sc.RunAsUser, sc.RunAsGroup, path)
 	if v := sc.ProcMount; v != nil {
 		errs = append(errs, supported(path.Child("procMount"), *v, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		if hostUsers && *v == corev1.UnmaskedProcMount {
+			errs = append(errs, field.Invalid(path.Child("procMount"), *v, "`hostUsers` must be false to use `Unmasked`"))
+		}
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	if v := sc.AllowPrivilegeEscalation; v != nil && !*v {

@@ -110,6 +110,12 @@ func TestValidate(t *testing.T) {
 		"privileged without escalation": {
 			`containers: [{name: main, image: i, securityContext: {privileged: true, allowPrivilegeEscalation: false}}]`,
 			`spec.containers[0].securityContext: Invalid value: {"Capabilities":null,"Privileged":true,"SELinuxOptions":null,"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,"AllowPrivilegeEscalation":false,"ProcMount":null,"SeccompProfile":null,"AppArmorProfile":null}: cannot set ` + "`allowPrivilegeEscalation` to false and `privileged` to true"},
+		"the whole of /proc with the node's users": {
+			`containers: [{name: main, image: i, securityContext: {procMount: Unmasked}}]`,
+			"spec.containers[0].securityContext.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`"},
+		"the whole of /proc with the node's users, said so": {
+			"hostUsers: true\ncontainers: [{name: main, image: i, securityContext: {procMount: Unmasked}}]",
+			"spec.containers[0].securityContext.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false to use `Unmasked`"},
 		"seccomp profile of its own": {
 			`securityContext: {seccompProfile: {type: Localhost}}`,
 			"spec.securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is Localhost"},
