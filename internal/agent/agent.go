@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -33,6 +31,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/podresources"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/scrape"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/agent/streaming"
@@ -164,12 +163,15 @@ type node struct {
 	names       *dns.Server
 	keeper      *remember.Keeper
 	services    *proxy.Proxy
+	scraped     *scrape.Pages
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
+	// healthAddress is where the node tells of its health; empty for nowhere.
+	healthAddress string
 }
 
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
-	n := &node{identity: identity, client: client, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	n := &node{identity: identity, client: client, healthAddress: a.cfg.HealthAddress, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
 	n.devices, n.drivers = a.newDevices(n), a.newDrivers(n)
 	n.plugins = a.newPlugins(n)
@@ -182,9 +184,11 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	if err != nil {
 		return nil, err
 	}
+	n.scraped = a.newScraped(n)
 	n.runtime = cri.New(cri.Config{
-		Service: services.Runtime,
-		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
+		Relisted: n.scraped.Relisted,
+		Service:  services.Runtime,
+		LogRoot:  filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs,
@@ -211,10 +215,10 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.pods = newPods(ctx, parts{
 		runtime: n.runtime, devices: n.devices, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
 		images: puller,
-		prober: prober{probes.New(probes.Config{
-			Exec: n.runtime.ExecSync, OnEvent: ev.container, Version: a.cfg.Version, Clock: a.clk,
+		prober: prober{manager: probes.New(probes.Config{
+			Exec: n.runtime.ExecSync, OnEvent: ev.container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
-		})},
+		}), stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
 		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
 		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
 	})
@@ -222,12 +226,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.folder = a.newFolder(ctx, n.pods)
 	n.resources = a.newPodResources(n)
 	a.makeRoomKeepers(n, services)
-	n.server, err = streaming.Listen(streaming.Config{
-		Address:     net.JoinHostPort(a.cfg.NodeIPs[0].String(), strconv.Itoa(int(a.cfg.Port))),
-		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(),
-		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime}, Pods: n.sources.allPods, Summary: a.newSummarizer(n).Summary,
-	})
-	if err != nil {
+	if n.server, err = a.newServer(n, client, identity); err != nil {
 		return nil, err
 	}
 	if !a.cfg.ForeignNetwork {
@@ -314,6 +313,11 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	start("keep the node's certificates", n.identity.Run)
 	start("serve logs and streams", n.server.Run)
+	if n.healthAddress != "" {
+		start("tell of the node's health", func(ctx context.Context) error {
+			return streaming.ServeHealth(ctx, n.healthAddress, n.pods.healthy)
+		})
+	}
 	start("report the node", n.reporter.Run)
 	if n.network != nil {
 		start("keep the pod network", n.network.Run)

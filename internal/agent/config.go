@@ -81,8 +81,10 @@ type Config struct {
 	ForeignNetwork bool
 	// NetworkMode is how packets get to pods on other nodes otherwise; the default is network.Auto.
 	NetworkMode network.Mode
-	// Port is where the agent serves logs and exec; the default is 10250.
+	// Port is where the agent serves logs, exec and metrics, at every address of the machine; the default is 10250.
 	Port int32
+	// HealthAddress is where it tells of its health to whoever asks, HOST:PORT; nowhere if it is empty.
+	HealthAddress string
 	// Version is the version of the agent that the node reports, such as v1.37.2.
 	Version string
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -61,6 +62,8 @@ type pods struct {
 	closed *refusal
 	// suspects are the pods that the runtime had and nobody knew, at the last look.
 	suspects map[types.UID]bool
+	// lookedAt is when the last look ended, well or not.
+	lookedAt time.Time
 	// listed is what the runtime held at the last look.
 	listed  []cri.PodRef
 	statics statics
@@ -71,7 +74,7 @@ type pods struct {
 func newPods(ctx context.Context, p parts) *pods {
 	return &pods{
 		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
-		admitted: map[types.UID]*corev1.Pod{}, startedC: make(chan struct{}),
+		admitted: map[types.UID]*corev1.Pod{}, lookedAt: p.clock.Now(), startedC: make(chan struct{}),
 		statics: statics{wanted: map[types.UID]*corev1.Pod{}, leaving: map[types.UID]*corev1.Pod{}},
 	}
 }
@@ -125,6 +128,7 @@ func (p *pods) RuntimeListed(all []cri.PodRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := !p.runtimeRead
+	p.lookedAt = p.clock.Now()
 	p.runtimeRead, p.runtimeErr, p.listed = true, nil, all
 	if first {
 		p.startStatics()
@@ -190,6 +194,7 @@ func (p *pods) remains(uid types.UID) bool {
 func (p *pods) RuntimeFailed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.lookedAt = p.clock.Now()
 	if p.runtimeErr == nil {
 		klog.FromContext(p.ctx).Error(err, "Could not look through the container runtime")
 	}

@@ -11,7 +11,11 @@ import (
 )
 
 // prober is probes.Manager in the words of podworker.
-type prober struct{ manager *probes.Manager }
+type prober struct {
+	manager *probes.Manager
+	// stopped is told of pods that are not probed any more.
+	stopped func(uid types.UID)
+}
 
 // Start begins to probe a running container.
 func (p prober) Start(pod *corev1.Pod, podIP, container, containerID string, startedAt time.Time) {
@@ -19,7 +23,10 @@ func (p prober) Start(pod *corev1.Pod, podIP, container, containerID string, sta
 }
 
 // Stop ends the probing of the pod.
-func (p prober) Stop(uid types.UID) { p.manager.Remove(uid) }
+func (p prober) Stop(uid types.UID) {
+	p.manager.Remove(uid)
+	p.stopped(uid)
+}
 
 // Results is what the probes say now.
 func (p prober) Results(uid types.UID) []podworker.Probe {

@@ -79,7 +79,8 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
 	addRoomFlags(cmd, &c)
-	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs and exec to the control plane")
+	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs, exec and metrics to those who may have them")
+	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node tells of its health, at /healthz; empty for nowhere")
 	pods.addFlags(cmd, &c)
 	return cmd
 }
@@ -107,7 +108,7 @@ func (n *connections) apply(c *agent.Config) (err error) {
 			return fmt.Errorf("--pod-network: %w", err)
 		}
 	}
-	for flag, address := range map[string]string{"proxy-healthz-bind-address": c.ProxyHealthAddress, "proxy-metrics-bind-address": c.ProxyMetricsAddress} {
+	for flag, address := range map[string]string{"proxy-healthz-bind-address": c.ProxyHealthAddress, "proxy-metrics-bind-address": c.ProxyMetricsAddress, "healthz-bind-address": c.HealthAddress} {
 		if _, err := netip.ParseAddrPort(address); address != "" && err != nil {
 			return fmt.Errorf("--%s %q is not of the form IP:PORT", flag, address)
 		}

@@ -52,8 +52,19 @@ func (r *Runtime) Watch(ctx context.Context, w Watcher) {
 	ticker := time.NewTicker(relistEvery)
 	defer ticker.Stop()
 	var last map[types.UID]podLook
+	var before time.Time
 	for {
+		began := time.Now()
 		now, err := r.look(ctx)
+		if err == nil && r.cfg.Relisted != nil {
+			var after time.Duration
+			if !before.IsZero() {
+				after = began.Sub(before)
+			}
+			sandboxes, containers := count(now)
+			r.cfg.Relisted(time.Since(began), after, sandboxes, containers)
+		}
+		before = began
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -84,6 +95,22 @@ func compare(last, now map[types.UID]podLook, changed func(types.UID)) {
 			changed(uid)
 		}
 	}
+}
+
+// count says how many sandboxes are ready, and how many containers are in which state.
+func count(pods map[types.UID]podLook) (sandboxes int, containers map[string]int) {
+	containers = map[string]int{}
+	for _, p := range pods {
+		for _, state := range p.sandboxes {
+			if state == runtimeapi.PodSandboxState_SANDBOX_READY {
+				sandboxes++
+			}
+		}
+		for _, state := range p.containers {
+			containers[stateOf(state).String()]++
+		}
+	}
+	return sandboxes, containers
 }
 
 func refs(pods map[types.UID]podLook) []PodRef {

@@ -67,6 +67,9 @@ type Config struct {
 	Hostname string
 	// MemoryCapacity is the node's memory in bytes, against which OOM scores are reckoned.
 	MemoryCapacity int64
+	// Relisted is told of every look through the runtime: how long it took, how long after the one before it began (0 for the
+	// first), how many sandboxes are ready, and how many containers are in which state. May be nil.
+	Relisted func(took, after time.Duration, sandboxes int, containers map[string]int)
 	// MinOOMScore is the lowest oom_score_adj that the runtime may set; see LowestOOMScore.
 	MinOOMScore int64
 }

@@ -17,6 +17,8 @@ import (
 type ContainerStats struct {
 	PodUID    types.UID
 	Container string
+	// ID is the runtime's.
+	ID string
 	// Time is when CPU was read, CPU the processor time used since the start of the container.
 	Time time.Time
 	CPU  time.Duration
@@ -42,7 +44,7 @@ func (r *Runtime) Stats(ctx context.Context, uid types.UID) ([]ContainerStats, e
 			continue // not a pod's
 		}
 		out = append(out, ContainerStats{
-			PodUID: types.UID(labels[labelPodUID]), Container: labels[labelContainerName],
+			PodUID: types.UID(labels[labelPodUID]), Container: labels[labelContainerName], ID: s.GetAttributes().GetId(),
 			Time: time.Unix(0, s.GetCpu().GetTimestamp()), CPU: time.Duration(s.GetCpu().GetUsageCoreNanoSeconds().GetValue()),
 			Memory: int64(s.GetMemory().GetWorkingSetBytes().GetValue()), Layer: int64(s.GetWritableLayer().GetUsedBytes().GetValue()),
 			LayerInodes: int64(s.GetWritableLayer().GetInodesUsed().GetValue()),
@@ -53,6 +55,9 @@ func (r *Runtime) Stats(ctx context.Context, uid types.UID) ([]ContainerStats, e
 
 // OwnFiles is the folder of the files that the agent makes for the pod's containers, which these can write.
 func (r *Runtime) OwnFiles(uid types.UID) string { return r.podDir(uid) }
+
+// PodCgroup is the path of the pod's cgroup in each hierarchy.
+func (r *Runtime) PodCgroup(pod *corev1.Pod) string { return r.cgroups.podPath(pod) }
 
 // Processes counts the processes and threads of the pod; 0 where that is not known.
 func (r *Runtime) Processes(pod *corev1.Pod) int64 { return r.cgroups.processes(pod) }

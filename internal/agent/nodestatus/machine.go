@@ -280,6 +280,13 @@ func readNumber(path string) (int64, bool) {
 // userHZ is how many ticks a second has where the kernel tells processor time to programs.
 const userHZ = 100
 
+// Capacity is the machine's memory in bytes and its processors, as last measured.
+func (r *Reporter) Capacity() (memory int64, cores int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.capacity.Memory().Value(), int(r.capacity.Cpu().Value())
+}
+
 // Use is the processor time that the machine has spent since it started, all processors together, and the memory in use, in bytes.
 func (r *Reporter) Use() (cpu time.Duration, used int64, err error) {
 	m, err := memory(r.cfg.Root, r.cfg.CgroupRoot)

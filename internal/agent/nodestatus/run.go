@@ -39,6 +39,7 @@ type Reporter struct {
 
 	mu          sync.Mutex
 	allocatable corev1.ResourceList
+	capacity    corev1.ResourceList
 	closing     bool
 }
 
@@ -52,7 +53,7 @@ func New(cfg Config) (*Reporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node status: %w", err)
 	}
-	return &Reporter{cfg: cfg, poke: make(chan struct{}, 1), restarted: true, allocatable: cfg.allocatable(m.capacity)}, nil
+	return &Reporter{cfg: cfg, poke: make(chan struct{}, 1), restarted: true, allocatable: cfg.allocatable(m.capacity), capacity: m.capacity}, nil
 }
 
 // NodeAllocatable is what pods on this node can use in all.
@@ -151,7 +152,7 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 		return facts{}, err
 	}
 	r.mu.Lock()
-	r.allocatable = r.cfg.allocatable(f.machine.capacity)
+	r.allocatable, r.capacity = r.cfg.allocatable(f.machine.capacity), f.machine.capacity
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
 	f.pressures = []corev1.NodeConditionType{}

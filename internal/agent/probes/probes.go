@@ -24,6 +24,8 @@ type Config struct {
 	OnChange func(podUID types.UID)
 	// OnEvent is told what to make an event of: eventType Warning, reason Unhealthy or ProbeWarning. May be nil.
 	OnEvent func(pod *corev1.Pod, containerName, eventType, reason, message string)
+	// OnProbe is told how each probe ended: kind is Startup, Liveness or Readiness, result successful, failed or unknown. May be nil.
+	OnProbe func(pod *corev1.Pod, containerName, kind, result string, took time.Duration)
 	// Version is shown to probed servers: v1.37.2 as kube-probe/1.37. The default is empty.
 	Version string
 	// Spread bounds the random delay of each first probe; the default is a second. It is never more than the period.

@@ -55,10 +55,13 @@ func (t *target) run(ctx context.Context, k kind, probe *corev1.Probe) {
 
 // probeOnce checks once and tells about failures; ok is false when the check itself could not be made.
 func (t *target) probeOnce(ctx context.Context, k kind, probe *corev1.Probe) (success, ok bool) {
+	clock := t.manager.cfg.Clock
+	begun := clock.Now()
 	result, err := t.manager.check.do(ctx, t, probe)
 	if ctx.Err() != nil {
 		return false, false
 	}
+	t.tell(k, result, err, clock.Since(begun))
 	switch {
 	case err != nil:
 		t.event("Unhealthy", fmt.Sprintf("%s probe errored and resulted in unknown state: %v", k, err))
@@ -98,6 +101,21 @@ func (t *target) settle(k kind, probe *corev1.Probe, success bool) (done bool) {
 		t.manager.cfg.OnChange(t.pod.UID)
 	}
 	return done
+}
+
+// tell says how a probe ended.
+func (t *target) tell(k kind, result outcome, err error, took time.Duration) {
+	if t.manager.cfg.OnProbe == nil {
+		return
+	}
+	word := "failed"
+	switch {
+	case err != nil:
+		word = "unknown"
+	case result.success:
+		word = "successful"
+	}
+	t.manager.cfg.OnProbe(t.pod, t.container.Name, string(k), word, took)
 }
 
 func (t *target) ready() bool {

@@ -17,9 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/node/tunnel"
 	"github.com/everynode/everynode/internal/node/usage"
-	"github.com/everynode/everynode/internal/pki"
 )
 
 // Container is one life of a container.
@@ -53,20 +51,26 @@ type Runtime interface {
 	Running(ctx context.Context, containerID string) (bool, error)
 }
 
-// Config says where to serve and what. All fields but Pods and Summary must be set.
+// Config says where to serve and what. All fields but Pods, Summary, Pages and Configz must be set.
 type Config struct {
-	// Address is IP:PORT.
+	// Address is HOST:PORT; without HOST it is served at every address of the machine.
 	Address string
 	// Certificate gives the serving certificate for each connection, so that a renewed one is used at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs are the authorities of callers' certificates.
+	// ClientCAs are the authorities of callers' certificates: callers are told whose certificates are of use.
 	ClientCAs *x509.CertPool
-	Lookup    Lookup
-	Runtime   Runtime
-	// Pods are the node's pods, for /pods and /tunnel; without it there are no such paths.
+	// Protect lets through who may make a request, and answers all others.
+	Protect func(http.Handler) http.Handler
+	Lookup  Lookup
+	Runtime Runtime
+	// Pods are the node's pods for /pods; without it there is no such path.
 	Pods func() []*corev1.Pod
 	// Summary says what the node uses, for /stats/summary; without it there is no such path.
 	Summary func(ctx context.Context) (*usage.Summary, error)
+	// Pages are further ones by path.
+	Pages map[string]http.Handler
+	// Configz is how the node is configured, for /configz; without it there is no such path.
+	Configz any
 }
 
 // Server serves one node.
@@ -78,8 +82,8 @@ type Server struct {
 
 // Listen opens the address; nothing is answered before Run.
 func Listen(cfg Config) (*Server, error) {
-	if cfg.Certificate == nil || cfg.ClientCAs == nil || cfg.Lookup == nil || cfg.Runtime == nil {
-		return nil, errors.New("node server: Certificate, ClientCAs, Lookup and Runtime must be set")
+	if cfg.Certificate == nil || cfg.ClientCAs == nil || cfg.Protect == nil || cfg.Lookup == nil || cfg.Runtime == nil {
+		return nil, errors.New("node server: Certificate, ClientCAs, Protect, Lookup and Runtime must be set")
 	}
 	listener, err := net.Listen("tcp", cfg.Address)
 	if err != nil {
@@ -92,7 +96,8 @@ func Listen(cfg Config) (*Server, error) {
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: cfg.Certificate,
 			ClientCAs:      cfg.ClientCAs,
-			ClientAuth:     tls.RequireAndVerifyClientCert,
+			// Whoever has no certificate, or one of another authority, may still have a token. Protect looks at both.
+			ClientAuth: tls.RequestClientCert,
 		},
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       90 * time.Second,
@@ -122,6 +127,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz/{$}", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") })
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.logs)
 	for _, method := range []string{"GET ", "POST "} {
@@ -131,27 +137,17 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.cfg.Pods != nil {
 		mux.HandleFunc("GET /pods", s.pods)
-		mux.HandleFunc("GET "+tunnel.Path, s.tunnel)
 	}
 	if s.cfg.Summary != nil {
 		mux.HandleFunc("GET "+usage.Path, s.summary)
 	}
-	return apiServerOnly(mux)
-}
-
-// apiServerOnly lets nobody in but the API server.
-func apiServerOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			http.Error(w, "Unauthorized", http.StatusUnauthorized)
-			return
-		}
-		if user := r.TLS.VerifiedChains[0][0].Subject.CommonName; user != pki.KubeletClientUser {
-			http.Error(w, fmt.Sprintf("Forbidden (user=%s, verb=%s, path=%s)", user, r.Method, r.URL.Path), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
+	for path, page := range s.cfg.Pages {
+		mux.Handle("GET "+path, page)
+	}
+	if s.cfg.Configz != nil {
+		mux.HandleFunc("GET /configz", func(w http.ResponseWriter, r *http.Request) { writeJSON(w, r, s.cfg.Configz) })
+	}
+	return s.cfg.Protect(mux)
 }
 
 func (s *Server) pods(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,6 +155,8 @@ type node struct {
 	log     string
 	bundle  *pki.Bundle
 	dir     string
+	// closed keeps all callers away.
+	closed atomic.Bool
 }
 
 func newNode(t *testing.T) *node {
@@ -170,7 +174,18 @@ func newNode(t *testing.T) *node {
 			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 			return &pair, err
 		},
-		ClientCAs: n.bundle.CAPool(), Lookup: lookup{log: n.log}, Runtime: n.runtime,
+		ClientCAs: n.bundle.CAPool(), Configz: map[string]int{"a": 1},
+		Pages: map[string]http.Handler{"/page": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, "a page") })},
+		Protect: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if n.closed.Load() {
+					w.WriteHeader(http.StatusTeapot)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		},
+		Lookup: lookup{log: n.log}, Runtime: n.runtime,
 		Pods: func() []*corev1.Pod { return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "p"}}} },
 	})
 	if err != nil {
@@ -227,41 +242,83 @@ func (n *node) restConfig(t *testing.T) *rest.Config {
 	return &rest.Config{Host: n.url, TLSClientConfig: rest.TLSClientConfig{CAData: n.bundle.CAPEM(), CertData: certPEM, KeyData: keyPEM}}
 }
 
-func TestWhoMayCall(t *testing.T) {
+// What is not let through is not answered, whatever is asked for.
+func TestProtect(t *testing.T) {
 	n := newNode(t)
 	if code, body := n.get(t, "/healthz"); code != http.StatusOK || body != "ok" {
-		t.Errorf("the API server gets %d %s", code, body)
+		t.Errorf("who may call gets %d %s", code, body)
 	}
-	pair := func(signer *pki.Signer, user string) *tls.Certificate {
-		certPEM, keyPEM, err := signer.NewClient(user, []string{pki.MastersGroup}, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.X509KeyPair(certPEM, keyPEM)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &pair
-	}
-	for _, user := range []string{"admin", "system:node:n1"} {
-		response, err := n.client(t, pair(n.bundle.Signer(), user)).Get(n.url + "/healthz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if response.StatusCode != http.StatusForbidden {
-			t.Errorf("%s gets %d, want 403", user, response.StatusCode)
+	n.closed.Store(true)
+	for _, path := range []string{"/healthz", "/pods", "/containerLogs/ns/p/main", "/nothing", "/exec/ns/p/main?command=a&output=1", "/page", "/configz"} {
+		if code, _ := n.get(t, path); code != http.StatusTeapot {
+			t.Errorf("%s is answered with %d, want what keeps callers away", path, code)
 		}
 	}
-	other, err := pki.LoadOrCreate(filepath.Join(n.dir, "other"), pki.Options{})
+}
+
+// Without a certificate there is a connection: a token may come.
+func TestNoCertificate(t *testing.T) {
+	n := newNode(t)
+	response, err := n.client(t, &tls.Certificate{}).Get(n.url + "/page")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, certificate := range map[string]*tls.Certificate{"another CA": pair(other.Signer(), pki.KubeletClientUser), "no certificate": {}} {
-		if response, err := n.client(t, certificate).Get(n.url + "/healthz"); err == nil {
-			response.Body.Close()
-			t.Errorf("a caller with %s gets %d, want no connection", name, response.StatusCode)
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "a page" {
+		t.Errorf("got %s, %v", body, err)
+	}
+}
+
+func TestConfigz(t *testing.T) {
+	if code, body := newNode(t).get(t, "/configz"); code != http.StatusOK || body != `{"a":1}` {
+		t.Errorf("got %d %s", code, body)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, ill := make(chan error, 1), atomic.Bool{}
+	go func() {
+		done <- ServeHealth(ctx, address, func() error {
+			if ill.Load() {
+				return errors.New("it hangs")
+			}
+			return nil
+		})
+	}()
+	ask := func() (string, error) {
+		response, err := http.Get("http://" + address + "/healthz")
+		if err != nil {
+			return "", err
 		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return fmt.Sprint(response.StatusCode, " ", strings.TrimSpace(string(body))), err
+	}
+	var got string
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if got, err = ask(); err == nil {
+			break
+		}
+	}
+	if got != "200 ok" {
+		t.Errorf("got %s, %v", got, err)
+	}
+	ill.Store(true)
+	if got, err := ask(); got != "500 healthz check failed: it hangs" {
+		t.Errorf("got %s, %v", got, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

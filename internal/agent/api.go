@@ -1,0 +1,125 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/internal/agent/callers"
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/join"
+	"github.com/everynode/everynode/internal/agent/scrape"
+	"github.com/everynode/everynode/internal/agent/streaming"
+)
+
+// newServer opens the port at which the API server, and agents for monitoring, call the node: at all of its addresses, as they look
+// for it at any.
+func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.Identity) (*streaming.Server, error) {
+	guard := callers.New(callers.Config{NodeName: a.cfg.NodeName, Client: client, ClientCAs: identity.CAPool()})
+	return streaming.Listen(streaming.Config{
+		Address:     net.JoinHostPort("", strconv.Itoa(int(a.cfg.Port))),
+		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(), Protect: guard.Protect,
+		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime},
+		Pods: n.sources.allPods, Summary: a.newSummarizer(n).Summary, Pages: n.scraped.Handlers(), Configz: a.configz(),
+	})
+}
+
+// newScraped prepares what is shown to those who scrape the node.
+func (a *Agent) newScraped(n *node) *scrape.Pages {
+	return scrape.New(scrape.Config{
+		NodeName: a.cfg.NodeName, Version: a.cfg.Version,
+		Groups: func(ctx context.Context) ([]cri.Group, error) { return n.runtime.Groups(ctx, n.cgroupOf()) },
+		Layers: func(ctx context.Context) (map[string]int64, error) {
+			stats, err := n.runtime.Stats(ctx, "")
+			out := make(map[string]int64, len(stats))
+			for _, s := range stats {
+				out[s.ID] = s.Layer
+			}
+			return out, err
+		},
+		Machine: func() (scrape.Machine, error) {
+			cpu, used, err := n.reporter.Use()
+			memory, cores := n.reporter.Capacity()
+			return scrape.Machine{CPU: cpu, Memory: used, MemoryCapacity: memory, Cores: cores}, err
+		},
+	})
+}
+
+// cgroupOf finds the cgroups of the pods that are on the node now.
+func (n *node) cgroupOf() func(types.UID) string {
+	known := map[types.UID]string{}
+	for _, pod := range n.pods.activePods() {
+		known[pod.UID] = n.runtime.PodCgroup(pod)
+	}
+	return func(uid types.UID) string { return known[uid] }
+}
+
+// probed counts a probe.
+func (n *node) probed(pod *corev1.Pod, container, kind, result string, took time.Duration) {
+	n.scraped.Probed(kind, result, container, pod.Name, pod.Namespace, string(pod.UID), took)
+}
+
+// configz is how the node is configured, in a kubelet's words, as far as a kubelet has words for it.
+func (a *Agent) configz() any {
+	type text = map[string]any
+	return text{"kubeletconfig": text{
+		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
+		"port": a.cfg.Port, "staticPodPath": a.cfg.ManifestPath, "containerRuntimeEndpoint": a.cfg.RuntimeEndpoint,
+		"clusterDNS": a.cfg.ClusterDNS, "clusterDomain": a.cfg.ClusterDomain, "resolvConf": a.cfg.ResolvConf,
+		"authentication":       text{"anonymous": text{"enabled": false}, "webhook": text{"enabled": true}},
+		"authorization":        text{"mode": "Webhook"},
+		"registerWithTaints":   a.cfg.Taints,
+		"podPidsLimit":         podPIDs(a.cfg.PodPIDs),
+		"maxPods":              maxPods,
+		"allowedUnsafeSysctls": a.cfg.AllowedUnsafeSysctls,
+		"shutdownGracePeriod":  a.cfg.ShutdownGrace.String(),
+		"imageMinimumGCAge":    a.cfg.ImageMinAge.String(),
+		"evictionHard":         thresholds(a.cfg.EvictionHard),
+
+		"shutdownGracePeriodCriticalPods":  a.cfg.ShutdownGraceCritical.String(),
+		"evictionPressureTransitionPeriod": a.cfg.PressureTransition.String(),
+		"imageGCHighThresholdPercent":      a.cfg.ImageGCHigh, "imageGCLowThresholdPercent": a.cfg.ImageGCLow,
+	}}
+}
+
+// thresholds are eviction's, each by its signal.
+func thresholds(text string) map[string]string {
+	out := map[string]string{}
+	for part := range strings.SplitSeq(text, ",") {
+		if signal, value, ok := strings.Cut(part, "<"); ok {
+			out[strings.TrimSpace(signal)] = strings.TrimSpace(value)
+		}
+	}
+	return out
+}
+
+// maxPods is how many pods a node takes.
+const maxPods = 110
+
+// podPIDs is a limit in a kubelet's words, in which none is -1.
+func podPIDs(n int64) int64 {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// lookPatience is how long the runtime may not have been looked through before the node is unwell: it hangs.
+const lookPatience = 3 * time.Minute
+
+// healthy says what is wrong with the agent itself.
+func (p *pods) healthy() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if since := p.clock.Since(p.lookedAt); since > lookPatience {
+		return errors.New("syncloop: the container runtime was last looked through " + since.Truncate(time.Second).String() + " ago")
+	}
+	return nil
+}

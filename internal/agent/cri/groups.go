@@ -1,0 +1,65 @@
+package cri
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// Group is a running container or a ready sandbox with its cgroup.
+type Group struct {
+	PodUID         types.UID
+	Namespace, Pod string
+	// Container is the container's name; empty for a sandbox, in whose network the containers are.
+	Container string
+	// ID is the runtime's, Image the image's name.
+	ID, Image string
+	// Cgroup is its path in each hierarchy; PodCgroup that of the pod.
+	Cgroup, PodCgroup string
+	StartedAt         time.Time
+	// HostNetwork says of a sandbox that its network is the node's.
+	HostNetwork bool
+}
+
+// Groups lists what runs. CgroupOf says where a pod's cgroup is, empty for a pod that nobody knows, which is left out.
+func (r *Runtime) Groups(ctx context.Context, cgroupOf func(uid types.UID) string) ([]Group, error) {
+	sandboxes, err := r.service.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{
+		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}})
+	if err != nil {
+		return nil, fmt.Errorf("list the sandboxes to measure: %w", err)
+	}
+	containers, err := r.service.ListContainers(ctx, &runtimeapi.ContainerFilter{
+		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}})
+	if err != nil {
+		return nil, fmt.Errorf("list the containers to measure: %w", err)
+	}
+	out := make([]Group, 0, len(sandboxes)+len(containers))
+	group := func(labels map[string]string, id string) (Group, bool) {
+		g := Group{PodUID: types.UID(labels[labelPodUID]), Namespace: labels[labelPodNamespace], Pod: labels[labelPodName],
+			Container: labels[labelContainerName], ID: id}
+		if g.PodCgroup = cgroupOf(g.PodUID); g.PodCgroup == "" {
+			return g, false
+		}
+		g.Cgroup = path.Join(g.PodCgroup, id)
+		return g, true
+	}
+	for _, s := range sandboxes {
+		known, err := r.readSandbox(ctx, s)
+		if g, ours := group(s.Labels, s.Id); ours && err == nil && known != nil {
+			g.StartedAt, g.HostNetwork = known.CreatedAt, known.HostNetwork
+			out = append(out, g)
+		}
+	}
+	for _, c := range containers {
+		known, err := r.readContainer(ctx, c)
+		if g, ours := group(c.Labels, c.Id); ours && err == nil && known != nil {
+			g.StartedAt, g.Image = known.StartedAt, known.Image
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}

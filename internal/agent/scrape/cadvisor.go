@@ -1,0 +1,228 @@
+package scrape
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/procfs"
+	"k8s.io/klog/v2"
+)
+
+// groupLabels are those of everything that has a cgroup.
+var groupLabels = []string{"container", "id", "image", "name", "namespace", "pod"}
+
+// column is a metric that is read from a cgroup's statistics.
+type column struct {
+	family
+	read func(s *cgroups.Stats) float64
+}
+
+func counter(name, help string, read func(s *cgroups.Stats) float64) column {
+	return column{family{name, help, prometheus.CounterValue, groupLabels}, read}
+}
+
+func gauge(name, help string, read func(s *cgroups.Stats) float64) column {
+	return column{family{name, help, prometheus.GaugeValue, groupLabels}, read}
+}
+
+var columns = []column{
+	counter("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", func(s *cgroups.Stats) float64 { return seconds(s.CpuStats.CpuUsage.UsageInUsermode) }),
+	counter("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", func(s *cgroups.Stats) float64 { return seconds(s.CpuStats.CpuUsage.UsageInKernelmode) }),
+	counter("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", func(s *cgroups.Stats) float64 { return float64(s.CpuStats.ThrottlingData.Periods) }),
+	counter("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", func(s *cgroups.Stats) float64 { return float64(s.CpuStats.ThrottlingData.ThrottledPeriods) }),
+	counter("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.", func(s *cgroups.Stats) float64 { return seconds(s.CpuStats.ThrottlingData.ThrottledTime) }),
+	gauge("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", func(s *cgroups.Stats) float64 { return float64(s.MemoryStats.Usage.Usage) }),
+	gauge("container_memory_working_set_bytes", "Current working set in bytes.", workingSet),
+	gauge("container_memory_rss", "Size of RSS in bytes.", func(s *cgroups.Stats) float64 { return first(s, "total_rss", "anon") }),
+	gauge("container_memory_cache", "Number of bytes of page cache memory.", func(s *cgroups.Stats) float64 { return first(s, "total_cache", "file") }),
+	gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.", func(s *cgroups.Stats) float64 { return first(s, "total_mapped_file", "file_mapped") }),
+	gauge("container_memory_swap", "Container swap usage in bytes.", func(s *cgroups.Stats) float64 {
+		if s.MemoryStats.SwapOnlyUsage.Usage > 0 {
+			return float64(s.MemoryStats.SwapOnlyUsage.Usage)
+		}
+		return first(s, "total_swap")
+	}),
+	gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", func(s *cgroups.Stats) float64 { return float64(s.MemoryStats.Usage.MaxUsage) }),
+	counter("container_memory_failcnt", "Number of memory usage hits limits", func(s *cgroups.Stats) float64 { return float64(s.MemoryStats.Usage.Failcnt) }),
+	gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", func(s *cgroups.Stats) float64 { return limit(s.MemoryStats.Usage.Limit) }),
+	gauge("container_threads", "Number of threads running inside the container", func(s *cgroups.Stats) float64 { return float64(s.PidsStats.Current) }),
+	gauge("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", func(s *cgroups.Stats) float64 { return limit(s.PidsStats.Limit) }),
+	counter("container_fs_reads_bytes_total", "Cumulative count of bytes read", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServiceBytesRecursive, "read") }),
+	counter("container_fs_writes_bytes_total", "Cumulative count of bytes written", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServiceBytesRecursive, "write") }),
+	counter("container_fs_reads_total", "Cumulative count of reads completed", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServicedRecursive, "read") }),
+	counter("container_fs_writes_total", "Cumulative count of writes completed", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServicedRecursive, "write") }),
+}
+
+// unlimited is about what a kernel says of a limit that is none.
+const unlimited = 1 << 62
+
+// limit is zero where there is none.
+func limit(n uint64) float64 {
+	if n >= unlimited {
+		return 0
+	}
+	return float64(n)
+}
+
+func sum(entries []cgroups.BlkioStatEntry, op string) (total float64) {
+	for _, e := range entries {
+		if strings.EqualFold(e.Op, op) {
+			total += float64(e.Value)
+		}
+	}
+	return total
+}
+
+var (
+	usedCPU = family{"container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", prometheus.CounterValue,
+		[]string{"container", "cpu", "id", "image", "name", "namespace", "pod"}}
+	started       = family{"container_start_time_seconds", "Start time of the container since unix epoch in seconds.", prometheus.GaugeValue, groupLabels}
+	lastSeen      = family{"container_last_seen", "Last time a container was seen by the exporter", prometheus.GaugeValue, groupLabels}
+	layer         = family{"container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", prometheus.GaugeValue, []string{"container", "device", "id", "image", "name", "namespace", "pod"}}
+	cadvisorError = family{"container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", prometheus.GaugeValue, nil}
+	machineCores  = family{"machine_cpu_cores", "Number of logical CPU cores.", prometheus.GaugeValue, nil}
+	machineMemory = family{"machine_memory_bytes", "Amount of memory installed on the machine.", prometheus.GaugeValue, nil}
+	usageOfNode   = columns[5].family
+	setOfNode     = columns[6].family
+)
+
+// cadvisor is /metrics/cadvisor.
+func (p *Pages) cadvisor(ctx context.Context, out *sink) {
+	failed := 0.0
+	fail := func(err error) {
+		klog.FromContext(ctx).Error(err, "Could not measure what containers use")
+		failed = 1
+	}
+	running, pods, err := p.look(ctx)
+	if err != nil {
+		fail(err)
+	}
+	for _, list := range [][]group{pods, running} {
+		for _, g := range list {
+			out.group(g)
+		}
+	}
+	if err := p.networks(out, running); err != nil {
+		fail(err)
+	}
+	if err := p.layers(ctx, out, running); err != nil {
+		fail(err)
+	}
+	if err := p.machine(out); err != nil {
+		fail(err)
+	}
+	out.add(cadvisorError, failed, time.Time{})
+}
+
+func (s *sink) group(g group) {
+	labels := []string{g.Container, g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod}
+	s.add(usedCPU, seconds(g.stats.CpuStats.CpuUsage.TotalUsage), g.at, g.Container, "total", g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
+	for _, c := range columns {
+		s.add(c.family, c.read(g.stats), g.at, labels...)
+	}
+	s.add(started, unix(g.StartedAt), time.Time{}, labels...)
+	s.add(lastSeen, float64(g.at.Unix()), g.at, labels...)
+}
+
+func (p *Pages) layers(ctx context.Context, out *sink, running []group) error {
+	layers, err := p.cfg.Layers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range running {
+		if used, ok := layers[g.ID]; ok {
+			out.add(layer, float64(used), g.at, g.Container, "", g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
+		}
+	}
+	return nil
+}
+
+// machine is the root of all cgroups.
+func (p *Pages) machine(out *sink) error {
+	m, err := p.cfg.Machine()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	out.add(machineCores, float64(m.Cores), time.Time{})
+	out.add(machineMemory, float64(m.MemoryCapacity), time.Time{})
+	out.add(usedCPU, m.CPU.Seconds(), now, "", "total", "/", "", "", "", "")
+	out.add(usageOfNode, float64(m.Memory), now, "", "/", "", "", "", "")
+	out.add(setOfNode, float64(m.Memory), now, "", "/", "", "", "", "")
+	return nil
+}
+
+// traffic are the columns of a network interface.
+var traffic = []struct {
+	family
+	read func(l procfs.NetDevLine) uint64
+}{
+	{onInterface("receive_bytes", "bytes received"), func(l procfs.NetDevLine) uint64 { return l.RxBytes }},
+	{onInterface("receive_packets", "packets received"), func(l procfs.NetDevLine) uint64 { return l.RxPackets }},
+	{onInterface("receive_packets_dropped", "packets dropped while receiving"), func(l procfs.NetDevLine) uint64 { return l.RxDropped }},
+	{onInterface("receive_errors", "errors encountered while receiving"), func(l procfs.NetDevLine) uint64 { return l.RxErrors }},
+	{onInterface("transmit_bytes", "bytes transmitted"), func(l procfs.NetDevLine) uint64 { return l.TxBytes }},
+	{onInterface("transmit_packets", "packets transmitted"), func(l procfs.NetDevLine) uint64 { return l.TxPackets }},
+	{onInterface("transmit_packets_dropped", "packets dropped while transmitting"), func(l procfs.NetDevLine) uint64 { return l.TxDropped }},
+	{onInterface("transmit_errors", "errors encountered while transmitting"), func(l procfs.NetDevLine) uint64 { return l.TxErrors }},
+}
+
+func onInterface(what, help string) family {
+	return family{"container_network_" + what + "_total", "Cumulative count of " + help, prometheus.CounterValue,
+		[]string{"container", "id", "image", "interface", "name", "namespace", "pod"}}
+}
+
+// networks reads the interfaces of the node, and of each pod that has a network of its own, at its sandbox.
+func (p *Pages) networks(out *sink, running []group) error {
+	proc, err := procfs.NewFS(p.cfg.Proc)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", p.cfg.Proc, err)
+	}
+	own, err := proc.NetDev()
+	if err != nil {
+		return fmt.Errorf("read the node's network interfaces: %w", err)
+	}
+	out.network(own, group{}, "/")
+	for _, g := range running {
+		if g.Container != "" || g.HostNetwork {
+			continue
+		}
+		pids, err := processes(g.Cgroup)
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			continue // it ended
+		}
+		process, err := proc.Proc(pids[0])
+		if err != nil {
+			continue // it ended
+		}
+		lines, err := process.NetDev()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it ended
+		}
+		if err != nil {
+			return fmt.Errorf("read the network interfaces of pod %s/%s: %w", g.Namespace, g.Pod, err)
+		}
+		out.network(lines, g, g.Cgroup)
+	}
+	return nil
+}
+
+func (s *sink) network(lines procfs.NetDev, g group, id string) {
+	for name, line := range lines {
+		if name == "lo" {
+			continue
+		}
+		for _, c := range traffic {
+			s.add(c.family, float64(c.read(line)), g.at, "", id, g.Image, name, g.ID, g.Namespace, g.Pod)
+		}
+	}
+}

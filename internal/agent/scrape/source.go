@@ -1,0 +1,178 @@
+package scrape
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/opencontainers/cgroups"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+)
+
+// Machine is what the whole node uses.
+type Machine struct {
+	CPU time.Duration
+	// Memory is the working set, MemoryCapacity all there is.
+	Memory, MemoryCapacity int64
+	Cores                  int
+}
+
+// Config says where to find things. All fields are needed.
+type Config struct {
+	NodeName string
+	// Groups lists what runs.
+	Groups func(ctx context.Context) ([]cri.Group, error)
+	// Layers are how much containers wrote to their own file systems, in bytes by ID.
+	Layers func(ctx context.Context) (map[string]int64, error)
+	// Machine reads what the node uses.
+	Machine func() (Machine, error)
+	// Version is that of the agent.
+	Version string
+	// Proc is where the processes are shown; the default is /proc.
+	Proc string
+}
+
+// Pages serve the metrics.
+type Pages struct {
+	cfg    Config
+	own    *prometheus.Registry
+	probes *prometheus.Registry
+	*Observed
+}
+
+// New prepares the pages.
+func New(cfg Config) *Pages {
+	if cfg.Proc == "" {
+		cfg.Proc = "/proc"
+	}
+	p := &Pages{cfg: cfg, own: prometheus.NewRegistry(), probes: prometheus.NewRegistry(), Observed: newObserved()}
+	p.registerOwn()
+	p.probes.MustRegister(p.Observed.probes, p.Observed.probeDurations)
+	return p
+}
+
+// Handlers are the pages by path.
+func (p *Pages) Handlers() map[string]http.Handler {
+	return map[string]http.Handler{
+		"/metrics":          promhttp.HandlerFor(p.own, promhttp.HandlerOpts{}),
+		"/metrics/probes":   promhttp.HandlerFor(p.probes, promhttp.HandlerOpts{}),
+		"/metrics/resource": p.measured(p.resource),
+		"/metrics/cadvisor": p.measured(p.cadvisor),
+	}
+}
+
+// measured serves what collect finds at the time of the request.
+func (p *Pages) measured(collect func(ctx context.Context, out *sink)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := &sink{described: map[string]*prometheus.Desc{}}
+		collect(r.Context(), out)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(out)
+		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})
+}
+
+// sink holds the metrics of one answer.
+type sink struct {
+	described map[string]*prometheus.Desc
+	metrics   []prometheus.Metric
+}
+
+// Describe says nothing: which metrics there are shows when they are collected.
+func (s *sink) Describe(chan<- *prometheus.Desc) {}
+
+// Collect hands the metrics out.
+func (s *sink) Collect(out chan<- prometheus.Metric) {
+	for _, m := range s.metrics {
+		out <- m
+	}
+}
+
+// family is a metric's name, with what it tells and its labels.
+type family struct {
+	name, help string
+	kind       prometheus.ValueType
+	labels     []string
+}
+
+// add adds a value of the family; at is when it was measured, zero for now.
+func (s *sink) add(f family, value float64, at time.Time, labels ...string) {
+	desc := s.described[f.name]
+	if desc == nil {
+		desc = prometheus.NewDesc(f.name, f.help, f.labels, nil)
+		s.described[f.name] = desc
+	}
+	m := prometheus.MustNewConstMetric(desc, f.kind, value, labels...)
+	if !at.IsZero() {
+		m = prometheus.NewMetricWithTimestamp(at, m)
+	}
+	s.metrics = append(s.metrics, m)
+}
+
+// group is what runs, with what its cgroup uses at a moment.
+type group struct {
+	cri.Group
+	stats *cgroups.Stats
+	at    time.Time
+}
+
+// look measures everything that runs, and each pod. What ended meanwhile is left out.
+func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
+	list, err := p.cfg.Groups(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := map[string]bool{}
+	for _, g := range list {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if stats := tryMeasure(ctx, g.Cgroup); stats != nil {
+			running = append(running, group{g, stats, time.Now()})
+		}
+		if seen[g.PodCgroup] {
+			continue
+		}
+		seen[g.PodCgroup] = true
+		if stats := tryMeasure(ctx, g.PodCgroup); stats != nil {
+			pod := cri.Group{PodUID: g.PodUID, Namespace: g.Namespace, Pod: g.Pod, Cgroup: g.PodCgroup, PodCgroup: g.PodCgroup, StartedAt: g.StartedAt}
+			pods = append(pods, group{pod, stats, time.Now()})
+		}
+	}
+	return running, pods, nil
+}
+
+func tryMeasure(ctx context.Context, cgroup string) *cgroups.Stats {
+	stats, err := measure(cgroup)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Could not measure a cgroup", "err", err)
+	}
+	return stats
+}
+
+// workingSet is what is in use and cannot be dropped at once.
+func workingSet(s *cgroups.Stats) float64 {
+	inactive, ok := s.MemoryStats.Stats["total_inactive_file"]
+	if !ok {
+		inactive = s.MemoryStats.Stats["inactive_file"]
+	}
+	return float64(s.MemoryStats.Usage.Usage - min(inactive, s.MemoryStats.Usage.Usage))
+}
+
+// first is the value of the first key that the cgroup's memory statistics have: the versions of cgroups name things differently.
+func first(s *cgroups.Stats, keys ...string) float64 {
+	for _, key := range keys {
+		if v, ok := s.MemoryStats.Stats[key]; ok {
+			return float64(v)
+		}
+	}
+	return 0
+}
+
+func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / float64(time.Second) }
+
+func unix(t time.Time) float64 { return float64(t.UnixNano()) / float64(time.Second) }
