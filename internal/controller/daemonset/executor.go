@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -177,6 +178,27 @@ func (e *executor) mayAdopt(ctx context.Context, ds *appsv1.DaemonSet) error {
 		return errNotOurs
 	}
 	return nil
+}
+
+// claimPods adopts and releases. It asks once whether adopting is still right.
+func (e *executor) claimPods(ctx context.Context, ds *appsv1.DaemonSet, adoptions, releases []*corev1.Pod) []claimResult {
+	var results []claimResult
+	var mayNot error
+	if len(adoptions) > 0 {
+		mayNot = e.mayAdopt(ctx, ds)
+	}
+	for _, p := range adoptions {
+		r := claimResult{pod: p, verdict: claim.Adopt, err: mayNot}
+		if mayNot == nil {
+			r.updated, r.err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(ds, controllerKind, p))
+		}
+		results = append(results, r)
+	}
+	for _, p := range releases {
+		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(ds, p))
+		results = append(results, claimResult{pod: p, verdict: claim.Release, err: err})
+	}
+	return results
 }
 
 // vanished tells whether a patch with a UID precondition met no such object.

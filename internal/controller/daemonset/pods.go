@@ -170,27 +170,6 @@ func (o *owner) onClaims(uid types.UID, results []claimResult) {
 	}
 }
 
-// claimPods adopts and releases. It asks once whether adopting is still right.
-func (e *executor) claimPods(ctx context.Context, ds *appsv1.DaemonSet, adoptions, releases []*corev1.Pod) []claimResult {
-	var results []claimResult
-	var mayNot error
-	if len(adoptions) > 0 {
-		mayNot = e.mayAdopt(ctx, ds)
-	}
-	for _, p := range adoptions {
-		r := claimResult{pod: p, verdict: claim.Adopt, err: mayNot}
-		if mayNot == nil {
-			r.updated, r.err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(ds, controllerKind, p))
-		}
-		results = append(results, r)
-	}
-	for _, p := range releases {
-		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(ds, p))
-		results = append(results, claimResult{pod: p, verdict: claim.Release, err: err})
-	}
-	return results
-}
-
 // jobState is a kind of job of which a DaemonSet has at most one at a time.
 type jobState struct {
 	busy     bool

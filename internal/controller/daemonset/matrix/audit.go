@@ -63,13 +63,11 @@ func (a *audit) cells() {
 // totals checks what is kept running per row.
 func (a *audit) totals() {
 	var totals tally
-	var phases [phaseCount]int
 	var work [workCount]int
 	var groups [groupCount]int
 	r := a.row
 	for _, c := range r.cells {
 		totals.add(&c.verdict.tally, 1)
-		phases[c.verdict.phase]++
 		work[c.verdict.work]++
 		for g := range groupCount {
 			if c.verdict.tally.in(g) {
@@ -79,9 +77,6 @@ func (a *audit) totals() {
 	}
 	if totals != r.totals {
 		a.report("totals were %+v, are %+v", r.totals, totals)
-	}
-	if phases != r.phases {
-		a.report("phases were %v, are %v", r.phases, phases)
 	}
 	for w := workRemove; w < workCount; w++ {
 		if r.work[w].Len() != work[w] {
@@ -96,7 +91,7 @@ func (a *audit) totals() {
 	if len(a.findings) == 0 {
 		return
 	}
-	r.totals, r.phases = totals, phases
+	r.totals = totals
 	r.collect()
 }
 

@@ -6,7 +6,6 @@ import "testing"
 func TestAuditMends(t *testing.T) {
 	breakages := map[string]func(*row){
 		"a total":       func(r *row) { r.totals.ready += 5 },
-		"a phase count": func(r *row) { r.phases[Missing]++ },
 		"a work set":    func(r *row) { r.work[workReplace].Clear(false) },
 		"a group":       func(r *row) { r.groups[lacking].ReplaceOrInsert(r.cells["node-00003"]) },
 		"a verdict":     func(r *row) { r.place(r.cells["node-00003"], verdict{phase: Surging}) },

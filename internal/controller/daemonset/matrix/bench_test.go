@@ -107,8 +107,8 @@ func rollOut(b *testing.B, m *Matrix, made int) int {
 			}
 		}
 	}
-	if r := m.rows["logs"]; r.phases[Available] != len(r.cells) {
-		b.Fatalf("the rollout stopped with %v", r.phases)
+	if r := m.rows["logs"]; !r.settled() {
+		b.Fatalf("the rollout stopped at %v", r.status())
 	}
 	return made
 }

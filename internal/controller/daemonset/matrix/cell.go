@@ -27,7 +27,6 @@ const (
 	Excess
 	Terminating
 	Stranded
-	phaseCount
 )
 
 func (p Phase) String() string {
@@ -245,6 +244,9 @@ func (c *cell) expectation() time.Time {
 	}
 	return at
 }
+
+// target is the revision that the cell's pod should have.
+func (c *cell) target() string { return c.row.info.Revision }
 
 // forgettable tells whether nothing would be lost with the cell.
 func (c *cell) forgettable() bool {

@@ -34,13 +34,16 @@ type CellSnapshot struct {
 	Node        string
 	Eligibility Eligibility
 	Phase       Phase
-	Pods        []string
+	// Because says why nothing is done if the cell is not as it should be.
+	Because Because
+	Pods    []string
 }
 
 // Dump returns a snapshot, ordered by namespace, name and node.
 func (m *Matrix) Dump() Snapshot {
 	var s Snapshot
 	for _, r := range m.rows {
+		r.now = m.now
 		s.Rows = append(s.Rows, r.dump())
 	}
 	slices.SortFunc(s.Rows, func(a, b RowSnapshot) int {
@@ -58,7 +61,7 @@ func (r *row) dump() RowSnapshot {
 		RolloutUnavailable: int(r.totals.rolloutUnavailable), RolloutSurging: int(r.totals.rolloutSurging),
 	}
 	for _, c := range r.cells {
-		cs := CellSnapshot{Node: c.node, Eligibility: c.eligibility, Phase: c.verdict.phase}
+		cs := CellSnapshot{Node: c.node, Eligibility: c.eligibility, Phase: c.verdict.phase, Because: r.because(c)}
 		for _, p := range c.pods {
 			cs.Pods = append(cs.Pods, p.String())
 		}
@@ -101,6 +104,9 @@ func (s Snapshot) String() string {
 			}
 			if len(c.Pods) > 0 {
 				fmt.Fprintf(&b, ": %s", strings.Join(c.Pods, "; "))
+			}
+			if c.Because != AsWanted {
+				fmt.Fprintf(&b, " [%s]", c.Because)
 			}
 			b.WriteByte('\n')
 		}

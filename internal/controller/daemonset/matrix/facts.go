@@ -71,7 +71,6 @@ func (r *row) addCell(name string) *cell {
 	c := &cell{row: r, node: name}
 	c.timer.Owner = c
 	r.cells[name] = c
-	r.phases[Idle]++
 	return c
 }
 
@@ -139,7 +138,6 @@ func (r *row) refresh(c *cell) {
 	r.noteUnplaceable(c)
 	if c.forgettable() {
 		r.timers.Stop(&c.timer)
-		r.phases[Idle]--
 		delete(r.cells, c.node)
 	}
 }

@@ -51,31 +51,21 @@ func (r *row) describe(c *cell, g group) string {
 	if p == nil {
 		return "no pod yet"
 	}
-	said := "pod " + p.info.Name
-	switch at, ready := p.availableAt(c.row.info.MinReadySeconds); {
-	case !p.live():
-		return said + " is terminating"
-	case p.info.Phase != PodActive:
-		return said + " has " + p.info.Phase.String()
-	case p.info.Unplaceable != "":
-		return said + " cannot be placed: " + p.info.Unplaceable
-	case !p.info.Bound:
-		return said + " is not scheduled yet"
-	case !p.info.Ready:
-		return said + " is not ready"
-	case !ready || at.After(r.now):
-		return said + " is not ready for long enough yet"
-	case !p.unsureUntil.IsZero():
-		return said + " may be deleted: there was no answer"
+	switch why := r.trouble(p); why {
+	case TooManyPods:
+		return string(why)
+	case PodUnplaceable:
+		return "pod " + p.info.Name + " " + string(why) + ": " + p.info.Unplaceable
+	default:
+		return "pod " + p.info.Name + " " + string(why)
 	}
-	return "more than one pod"
 }
 
 // decisive is the pod that puts the cell into the group: the successor where
 // the group is about surging, else the one that counts in the status.
 func (c *cell) decisive(g group) *trackedPod {
 	for _, p := range c.pods {
-		if g == surging && p.live() && p.info.Revision == c.row.info.Revision || g != surging && p.mapped() {
+		if g == surging && p.live() && p.info.Revision == c.target() || g != surging && p.mapped() {
 			return p
 		}
 	}

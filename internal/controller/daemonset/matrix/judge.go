@@ -57,6 +57,8 @@ type judgement struct {
 	verdict  verdict
 	removals []removal
 	surplus  bool
+	// postponed is work that failed and waits for its next try.
+	postponed work
 }
 
 // census sorts the pods of a cell.
@@ -121,8 +123,13 @@ func firstOf(have, p *trackedPod) *trackedPod {
 
 // judge computes the verdict and the pods to delete now.
 func judge(c *cell, now time.Time) (verdict, []removal) {
-	j := judgement{cell: c, spec: &c.row.info, surge: c.row.surge, now: now,
-		census: takeCensus(c.pods, c.row.info.Revision)}
+	j := judgeCell(c, now)
+	return j.verdict, j.removals
+}
+
+func judgeCell(c *cell, now time.Time) *judgement {
+	j := &judgement{cell: c, spec: &c.row.info, surge: c.row.surge, now: now,
+		census: takeCensus(c.pods, c.target())}
 	j.countStatus()
 	j.wakeAt(c.expectation())
 	switch {
@@ -141,7 +148,7 @@ func judge(c *cell, now time.Time) (verdict, []removal) {
 		j.verdict.phase = j.occupiedPhase()
 	}
 	j.settleWork()
-	return j.verdict, j.removals
+	return j
 }
 
 func (j *judgement) wakeAt(t time.Time) { j.verdict.wake = sooner(j.verdict.wake, t) }
@@ -184,7 +191,7 @@ func (j *judgement) countStatus() {
 	if j.isAvailable(j.first) {
 		t.available = 1
 	}
-	if j.first.info.Revision == j.spec.Revision {
+	if j.first.info.Revision == j.cell.target() {
 		t.updated = 1
 	}
 	t.outdated = t.available &^ t.updated
@@ -420,6 +427,6 @@ func (j *judgement) settleWork() {
 	j.verdict.rank = failed.failures
 	if failed.until.After(j.now) {
 		j.wakeAt(failed.until)
-		j.verdict.work, j.removals = workNone, nil
+		j.postponed, j.verdict.work, j.removals = j.verdict.work, workNone, nil
 	}
 }

@@ -191,6 +191,59 @@ func checkActions(t *rapid.T, w *world) {
 			w.doomed[a.PodUID] = doomed[a.PodUID]
 		}
 	}
+	for _, row := range w.m.Dump().Rows {
+		for i := range row.Cells {
+			checkReason(t, w, row.UID, &row.Cells[i])
+		}
+	}
+}
+
+// checkReason: after Ready, every cell is as wanted or has a reason, and the reason
+// is true.
+func checkReason(t *rapid.T, w *world, uid types.UID, c *CellSnapshot) {
+	ds, cell := w.sets[uid], cellKey(uid, c.Node)
+	if got, want := c.Because == AsWanted, w.asWanted(uid, c.Node); got != want {
+		t.Fatalf("%s is as wanted is %v, and it is said to be %s [%s]\n%s", cell, want, c.Phase, c.Because, w.m.Dump())
+	}
+	totals := w.totalsOf(uid)
+	maxUnavailable, maxSurge := budgetOf(ds, int(totals.status.Desired))
+	e, creating := w.creating[cell]
+	here := w.podsOf(uid, c.Node)
+	r := w.m.rows[uid]
+	deletes, paced := 0, r.fresh.inFlight > 0 || r.again.inFlight > 0 || r.fresh.until.After(w.now) || r.again.until.After(w.now)
+	for _, a := range w.inFlight {
+		if _, ok := a.(*DeletePod); ok && a.Row() == uid {
+			deletes++
+		}
+	}
+	truth := map[Because]bool{
+		SetDeleting: ds.Deleting, RevisionUnknown: ds.Held,
+		CreationUnderWay: creating && !e.answered, CreationNotSeen: creating && e.answered,
+		MaxUnavailable: !r.surge && totals.unavailable >= maxUnavailable, MaxSurge: r.surge && totals.surges >= maxSurge,
+		OtherDeletions: deletes >= w.cfg.BurstReplicas, OtherCreations: paced,
+		Adopting:         slices.ContainsFunc(here, func(p PodInfo) bool { return p.Adopting }),
+		FailedAgain:      slices.ContainsFunc(here, func(p PodInfo) bool { return p.Phase == PodFailed }),
+		PodTerminating:   slices.ContainsFunc(here, func(p PodInfo) bool { return p.Terminating }),
+		DeletionUnderWay: slices.ContainsFunc(here, func(p PodInfo) bool { _, doomed := w.doomed[p.UID]; return doomed }),
+		WaitsForUser:     ds.Strategy.OnDelete, LeftToCollector: w.nodes[c.Node].Name == "",
+	}
+	if holds, known := truth[c.Because]; known && !holds {
+		t.Fatalf("%s waits since %q, which is not so\n%s", cell, c.Because, w.m.Dump())
+	}
+}
+
+// asWanted: the oracle's idea of a place that needs nothing.
+func (w *world) asWanted(uid types.UID, node string) bool {
+	if _, creating := w.creating[cellKey(uid, node)]; creating {
+		return false
+	}
+	ds := w.sets[uid]
+	here := slices.DeleteFunc(w.podsOf(uid, node), func(p PodInfo) bool { return p.Phase != PodActive && p.Terminating })
+	if wanted, _ := w.fits(uid, node); !wanted || w.nodes[node].Name == "" {
+		return len(here) == 0
+	}
+	return len(here) == 1 && here[0].Phase == PodActive && here[0].Revision == ds.Revision && !w.leaving(here[0]) &&
+		!here[0].Adopting && w.unsure[here[0].UID].IsZero() && w.available(here[0], ds)
 }
 
 // checkConditions compares the conditions with the oracle's, and sees that every

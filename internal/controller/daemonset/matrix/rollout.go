@@ -156,7 +156,7 @@ func (r *row) paceOf(a *CreatePod) *pace {
 // outdated returns the live pod of an older revision.
 func (c *cell) outdated() *trackedPod {
 	for _, p := range c.pods {
-		if p.live() && p.info.Revision != c.row.info.Revision {
+		if p.live() && p.info.Revision != c.target() {
 			return p
 		}
 	}
@@ -177,7 +177,7 @@ func (r *row) doom(c *cell, rm removal) Action {
 }
 
 func (r *row) create(c *cell, why Reason) Action {
-	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.info.Revision, Reason: why, again: c.setback.failures > 0}
+	a := &CreatePod{Target: r.target(), Node: c.node, Revision: c.target(), Reason: why, again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
 		a.PodName = c.freeName()
 	}

@@ -23,7 +23,6 @@ type row struct {
 	cells map[string]*cell
 
 	totals    tally
-	phases    [phaseCount]int
 	work      [workCount]*btree.BTreeG[*cell]
 	groups    [groupCount]*btree.BTreeG[*cell]
 	unplaced  map[types.UID]*trackedPod // owned pods that name no node
@@ -85,8 +84,6 @@ func (r *row) target() Target {
 // place puts a new verdict of a cell into the totals and sets.
 func (r *row) place(c *cell, v verdict) {
 	old := &c.verdict
-	r.phases[old.phase]--
-	r.phases[v.phase]++
 	r.totals.add(&old.tally, -1)
 	r.totals.add(&v.tally, 1)
 	moved := old.work != v.work || old.rank != v.rank
