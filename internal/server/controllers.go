@@ -18,6 +18,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -107,7 +108,7 @@ func mapper(kinds []resource.Definition) meta.RESTMapper {
 
 // recorder returns a recorder of events in the name of a component.
 func (c *control) recorder(component string) record.EventRecorder {
-	return c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component})
+	return newLimitedRecorder(c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), clock.RealClock{})
 }
 
 // cachedWhole are the kinds that some control loop watches anyway.

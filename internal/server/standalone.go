@@ -11,6 +11,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -62,7 +63,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	run, err := daemonSets(daemonset.Config{
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
-		Recorder:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: daemonset.EventSource}),
+		Recorder:          newLimitedRecorder(events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,
 	}, o.RecordDecisions)
 	if err != nil {
