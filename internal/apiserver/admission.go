@@ -69,11 +69,11 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
 	return []plugin{
-		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"ServiceAccount", serviceaccount.New(s.getters)},
+		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer)},
+		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
-		{"NodeRestriction", nodeauth.NewRestriction(s.pods)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},

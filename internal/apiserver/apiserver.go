@@ -134,6 +134,9 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := security.use(served); err != nil {
+		return nil, err
+	}
 	s.inside = insidedoor.New(insidedoor.Config{
 		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
 	})

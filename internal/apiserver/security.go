@@ -2,21 +2,24 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
-	"k8s.io/apiserver/pkg/authorization/path"
 	"k8s.io/apiserver/pkg/authorization/union"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
+	"github.com/everynode/everynode/internal/apiserver/registry"
+	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/revocation"
 )
 
@@ -30,7 +33,8 @@ type security struct {
 	rules      authorizer.RuleResolver
 	resolver   *rbac.Resolver
 	getters    authn.Getters
-	pods       nodeauth.Pods
+	// stored is what decides about nodes; it is filled once the storages are there.
+	stored *nodeauth.Stored
 }
 
 func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
@@ -44,26 +48,34 @@ func newSecurity(cfg Config, client kubernetes.Interface, factory informers.Shar
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, pods: nodeauth.ClientPods(client), audiences: authenticator.Audiences{authn.DefaultIssuer}}
+	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, audiences: authenticator.Audiences{authn.DefaultIssuer}}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}
 	roles := rbac.NewAuthorizer(s.resolver)
-	health, err := path.NewAuthorizer([]string{"/healthz", "/livez", "/readyz"})
-	if err != nil {
-		return nil, fmt.Errorf("set up authorization: %w", err)
-	}
 	s.rules = roles
 	s.authorizer, err = union.New(
 		union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		union.NamedAuthorizer{AuthorizerName: "health", Authorizer: health},
-		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.pods, clock.RealClock{})},
+		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.stored)},
 		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: roles},
 	)
 	if err != nil {
 		return nil, fmt.Errorf("set up authorization: %w", err)
 	}
 	return s, nil
+}
+
+// use gives those who decide about nodes the storages to look into.
+func (s *security) use(served registry.Served) error {
+	core, volumes := served[corev1.SchemeGroupVersion], served[storagev1.SchemeGroupVersion]
+	pods, ok1 := core["pods"].(*resource.REST)
+	nodes, ok2 := core["nodes"].(*resource.REST)
+	drivers, ok3 := volumes["csidrivers"].(*resource.REST)
+	if !ok1 || !ok2 || !ok3 {
+		return errors.New("pods, nodes or CSI drivers are not served from storages")
+	}
+	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
+	return nil
 }
 
 // rolesReady delays readiness until the roles are known, so that nobody is

@@ -89,7 +89,7 @@ func startAPI(dir string) (a *api, stop func(), err error) {
 	_, services, _ := net.ParseCIDR("10.96.0.0/16")
 	server, err := apiserver.New(apiserver.Config{
 		PKI: bundle, Listener: listener, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443,
-		OpenStorage: database.Open, ServiceCIDR: services,
+		OpenStorage: database.Open, OpenReserving: database.OpenReserving, ServiceCIDR: services,
 	})
 	if err != nil {
 		database.Close()

@@ -197,7 +197,7 @@ func staysAtHome(t *testing.T, env *testenv.Env, node kubernetes.Interface) {
 	_, err = node.CoreV1().Secrets("default").Get(ctx, "unused", metav1.GetOptions{})
 	says(t, "a node reads a secret that no pod of its uses", err, "no relationship found")
 	_, err = node.CoreV1().Secrets("default").List(ctx, metav1.ListOptions{})
-	says(t, "a node lists secrets", err, "by name")
+	says(t, "a node lists secrets", err, "No Object name found")
 	_, err = node.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	says(t, "a node lists all pods", err, "spec.nodeName")
 	if own, err := node.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=n1"}); err != nil || len(own.Items) != 1 {

@@ -35,8 +35,7 @@ func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
 		clusterBinding("system:monitoring", "system:monitoring", group("system:monitoring")),
 		clusterBinding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery",
 			group("system:serviceaccounts")),
-		// The agent of a node is its service proxy too.
-		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy"), group("system:nodes")),
+		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy")),
 		clusterBinding("system:kube-scheduler", "system:kube-scheduler", user("system:kube-scheduler")),
 		clusterBinding("system:node", "system:node", group("system:nodes")),
 		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
@@ -146,8 +145,12 @@ func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		may("create").on(groupAuthentication, "tokenreviews"),
 		may("create").on(groupAuthorization, "localsubjectaccessreviews", "subjectaccessreviews"),
-		read.on(groupCore, "services", "namespaces"),
-		read.on(groupDiscovery, "endpointslices"),
+		read.on(groupCore, "services"),
+		get.on(groupCore, "endpoints"),
+		// The agent of a node is its service proxy and its name server too.
+		may("list", "watch").on(groupCore, "namespaces"),
+		may("list", "watch").on(groupDiscovery, "endpointslices"),
+		read.on("node.k8s.io", "runtimeclasses"),
 		may("create", "get", "list", "watch").on(groupCore, "nodes"),
 		may("update", "patch").on(groupCore, "nodes/status"),
 		may("update", "patch").on(groupCore, "nodes"),

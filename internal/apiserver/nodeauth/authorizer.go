@@ -4,29 +4,43 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
 // NewAuthorizer denies nodes what concerns others and has no opinion on anything
 // else. It belongs before the roles.
-func NewAuthorizer(pods Pods, c clock.PassiveClock) authorizer.Authorizer {
-	n := &nodes{pods: pods, relations: newRelations(pods, c)}
+func NewAuthorizer(objects Objects) authorizer.Authorizer {
+	n := &nodes{objects}
 	return authorizer.AuthorizerFunc(n.authorize)
 }
 
-type nodes struct {
-	pods      Pods
-	relations *relations
-}
+type nodes struct{ objects Objects }
 
-var readVerbs = []string{"get", "list", "watch"}
+// Kinds that are not served are here too: who asks for one is told what
+// kube-apiserver tells, and a role alone never opens them to a node.
+var (
+	claimResource          = corev1.Resource("persistentvolumeclaims")
+	volumeResource         = corev1.Resource("persistentvolumes")
+	attachmentResource     = schema.GroupResource{Group: storagev1.GroupName, Resource: "volumeattachments"}
+	resourceClaimResource  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
+	resourceSliceResource  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceslices"}
+	secretResource         = corev1.Resource(podspec.Secrets)
+	configMapResource      = corev1.Resource(podspec.ConfigMaps)
+	podResource            = corev1.Resource(podsResource)
+	nodeResource           = corev1.Resource("nodes")
+	serviceAccountResource = corev1.Resource(podspec.ServiceAccounts)
+	leaseResource          = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
+	csiNodeResource        = schema.GroupResource{Group: storagev1.GroupName, Resource: "csinodes"}
+)
 
 // authorize denies when a lookup fails: the roles behind it would allow.
 func (n *nodes) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
@@ -34,8 +48,11 @@ func (n *nodes) authorize(ctx context.Context, a authorizer.Attributes) (authori
 	if !isNode || !a.IsResourceRequest() {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
+	if name := a.GetUser().GetName(); node == "" && strings.HasPrefix(name, userPrefix) {
+		return authorizer.DecisionDeny, fmt.Sprintf("unknown node for user %q", name), nil
+	}
 	if node == "" {
-		return authorizer.DecisionDeny, fmt.Sprintf("unknown node for user %q", a.GetUser().GetName()), nil
+		return authorizer.DecisionDeny, "", nil
 	}
 	reason, err := n.objection(ctx, node, a)
 	if err != nil {
@@ -49,99 +66,187 @@ func (n *nodes) authorize(ctx context.Context, a authorizer.Attributes) (authori
 
 // objection says why a node may not do something, empty if nothing speaks against it.
 func (n *nodes) objection(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
-	switch a.GetAPIGroup() {
-	case corev1.GroupName:
-		switch a.GetResource() {
-		case secrets, configMaps:
-			return n.toUsed(ctx, node, a, readVerbs)
-		case serviceAccounts:
-			return n.toUsed(ctx, node, a, []string{"get", "list", "watch", "create"})
-		case "pods":
-			return n.toPods(ctx, node, a)
-		case "nodes":
-			return toNodes(node, a), nil
+	switch (schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}) {
+	case secretResource, configMapResource:
+		return n.toRead(ctx, node, a)
+	case serviceAccountResource:
+		return n.toAccounts(ctx, node, a)
+	case podResource:
+		return n.toPods(ctx, node, a)
+	case nodeResource:
+		return toNodes(node, a), nil
+	case leaseResource:
+		return toLeases(node, a), nil
+	case csiNodeResource:
+		return toCSINodes(node, a), nil
+	case claimResource:
+		if a.GetSubresource() == "status" {
+			return n.toStatus(ctx, node, a)
 		}
-	case coordinationv1.GroupName:
-		if a.GetResource() == "leases" {
-			return toLeases(node, a), nil
-		}
-	case storagev1.GroupName:
-		if a.GetResource() == "csinodes" && a.GetVerb() != "create" && a.GetName() != node {
-			return "can only access CSINode with the same name as the requesting node", nil
-		}
+		return n.toGet(ctx, node, a)
+	case volumeResource, attachmentResource, resourceClaimResource:
+		return n.toGet(ctx, node, a)
+	case resourceSliceResource:
+		return toSlices(node, a), nil
 	}
 	return "", nil
 }
 
-// toUsed allows objects that a pod on the node uses, one at a time.
-func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes, verbs []string) (string, error) {
-	if !slices.Contains(verbs, a.GetVerb()) || (a.GetVerb() == "create" && a.GetSubresource() != "token") {
-		return "", nil // up to the roles
+func oneOf(a authorizer.Attributes, verbs ...string) bool { return slices.Contains(verbs, a.GetVerb()) }
+
+// toRead allows reading, one by one, what the node's pods use.
+func (n *nodes) toRead(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
+	switch {
+	case !oneOf(a, "get", "list", "watch"):
+		return "can only read resources of this type", nil
+	case a.GetSubresource() != "":
+		return "cannot read subresource", nil
+	case a.GetNamespace() == "":
+		return "can only read namespaced object of this type", nil
 	}
+	return n.toUsed(ctx, node, a)
+}
+
+// toGet is like toRead, for what nodes need not watch.
+func (n *nodes) toGet(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
+	switch {
+	case a.GetVerb() != "get":
+		return "can only get individual resources of this type", nil
+	case a.GetSubresource() != "":
+		return "cannot get subresource", nil
+	}
+	return n.toUsed(ctx, node, a)
+}
+
+func (n *nodes) toStatus(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
+	if !oneOf(a, "update", "patch") {
+		return "can only get/update/patch this type", nil
+	}
+	return n.toUsed(ctx, node, a)
+}
+
+// toUsed allows what a pod on the node uses.
+func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
 	if a.GetName() == "" {
-		return fmt.Sprintf("node '%s' can only read %s by name", node, a.GetResource()), nil
+		return "No Object name found", nil
 	}
-	related, err := n.relations.related(ctx, node, reference{a.GetResource(), a.GetNamespace(), a.GetName()})
+	related, err := n.related(ctx, node, reference{a.GetResource(), a.GetNamespace(), a.GetName()})
 	if err != nil || related {
 		return "", err
 	}
-	return unrelated(node), nil
+	return fmt.Sprintf("no relationship found between node '%s' and this object", node), nil
 }
 
-func unrelated(node string) string {
-	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+// related tells whether a pod on the node uses an object, or is it. What the watch
+// cache does not show is looked for once more, so a node is never refused what a pod
+// that it has just got needs.
+func (n *nodes) related(ctx context.Context, node string, ref reference) (bool, error) {
+	for _, now := range []bool{false, true} {
+		pods, err := n.objects.PodsOnNode(ctx, node, now)
+		if err != nil {
+			return false, err
+		}
+		if used(pods, ref) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
-// toPods lets a node read its own pods. A pod that is not there may be asked for,
-// so that a node learns that it has gone.
+// toAccounts lets a node read the accounts of its pods and get tokens of them.
+func (n *nodes) toAccounts(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
+	switch {
+	case a.GetVerb() == "get" && a.GetSubresource() == "":
+	case a.GetVerb() != "create" || a.GetName() == "":
+		return "can only create tokens for individual service accounts", nil
+	case a.GetSubresource() != "token":
+		return "can only create token subresource of serviceaccount", nil
+	}
+	return n.toUsed(ctx, node, a)
+}
+
+// toPods lets a node read its own pods. What it may write is for the Restriction
+// to check.
 func (n *nodes) toPods(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
 	if a.GetSubresource() != "" {
 		return "", nil
 	}
 	switch a.GetVerb() {
 	case "list", "watch":
-		requirements, err := a.GetFieldSelector()
-		if err == nil {
-			for _, r := range requirements {
-				if r.Field == "spec.nodeName" && r.Value == node && (r.Operator == selection.Equals || r.Operator == selection.DoubleEquals) {
-					return "", nil
-				}
-			}
-		}
-		return fmt.Sprintf("can only list/watch pods with spec.nodeName field selector %s", node), nil
-	case "get":
-		pod, err := n.pods.GetPod(ctx, a.GetNamespace(), a.GetName())
-		if apierrors.IsNotFound(err) {
+		if selects(a, "spec.nodeName", node) {
 			return "", nil
 		}
-		if err != nil {
-			return "", err
+		if a.GetName() == "" {
+			return "can only list/watch pods with spec.nodeName field selector", nil
 		}
-		if pod.Spec.NodeName != node {
-			return unrelated(node), nil
-		}
+		return n.toUsed(ctx, node, a)
+	case "get":
+		return n.toUsed(ctx, node, a)
 	}
 	return "", nil
 }
 
+// selects tells whether a list or watch is of objects with that value only.
+func selects(a authorizer.Attributes, field, value string) bool {
+	requirements, err := a.GetFieldSelector()
+	if err != nil {
+		return false
+	}
+	for _, r := range requirements {
+		if r.Field == field && r.Operator == selection.Equals && r.Value == value {
+			return true
+		}
+	}
+	return false
+}
+
+// toNodes lets a node read its own object, also before it is there, and list all,
+// since its network needs to know them. What it may write is for the Restriction to
+// check.
 func toNodes(node string, a authorizer.Attributes) string {
-	if slices.Contains([]string{"update", "patch", "delete"}, a.GetVerb()) && a.GetName() != node {
-		return fmt.Sprintf("node '%s' cannot change node '%s'", node, a.GetName())
+	if a.GetSubresource() != "" || !oneOf(a, "get", "list", "watch") || a.GetName() == node || a.GetName() == "" {
+		return ""
 	}
-	if a.GetVerb() == "deletecollection" {
-		return "nodes cannot delete nodes"
-	}
-	return ""
+	return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, a.GetName())
 }
 
 // toLeases allows the node's own lease. The name in a new lease is for the
 // Restriction to check.
 func toLeases(node string, a authorizer.Attributes) string {
-	if a.GetNamespace() != corev1.NamespaceNodeLease {
+	switch {
+	case !oneOf(a, "get", "create", "update", "patch", "delete"):
+		return "can only get, create, update, patch, or delete a node lease"
+	case a.GetNamespace() != corev1.NamespaceNodeLease:
 		return fmt.Sprintf("can only access leases in the %q system namespace", corev1.NamespaceNodeLease)
-	}
-	if a.GetVerb() != "create" && a.GetName() != node {
+	case a.GetVerb() != "create" && a.GetName() != node:
 		return "can only access node lease with the same name as the requesting node"
+	}
+	return ""
+}
+
+// toCSINodes is like toLeases, for the object that lists the node's drivers.
+func toCSINodes(node string, a authorizer.Attributes) string {
+	switch {
+	case !oneOf(a, "get", "create", "update", "patch", "delete"):
+		return "can only get, create, update, patch, or delete a CSINode"
+	case a.GetSubresource() != "":
+		return "cannot authorize CSINode subresources"
+	case a.GetVerb() != "create" && a.GetName() != node:
+		return "can only access CSINode with the same name as the requesting node"
+	}
+	return ""
+}
+
+func toSlices(node string, a authorizer.Attributes) string {
+	switch {
+	case a.GetSubresource() != "":
+		return "cannot authorize ResourceSlice subresources"
+	case oneOf(a, "list", "watch", "deletecollection") && !selects(a, "nodeName", node):
+		return "can only list/watch/deletecollection resourceslices with nodeName field selector"
+	case oneOf(a, "get", "update", "patch", "delete") && a.GetName() == "":
+		return "No Object name found"
+	case oneOf(a, "get", "update", "patch", "delete"):
+		return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 	}
 	return ""
 }

@@ -9,8 +9,9 @@
 //
 //	request of system:node:NAME -> Authorizer: Deny, or no opinion -> roles -> Restriction
 //
-// Which objects a node's pods use is computed from a list of these pods, kept for
-// a minute. What the kept list does not hold is looked up again before a request
-// is denied, so a node is never refused what a pod that it has just got needs. No
-// copy of all pods is held for this.
+// Which objects a node's pods use is looked up in the watch cache of pods, which has
+// them by node, at each request: what a pod used is closed to its node as soon as the
+// pod is gone. Before a request is denied it is looked up as it surely is now, so a
+// node is never refused what a pod that it has just got needs. No copy of all pods is
+// held for this.
 package nodeauth

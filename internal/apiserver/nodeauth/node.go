@@ -25,38 +25,58 @@ const (
 )
 
 // checkNode lets a node change itself, but not what steers pods to it or away
-// from it: its taints, and labels that are promised to be out of its reach.
+// from it: its taints, and labels that are promised to be out of its reach. Nor its
+// pod networks, of which other nodes make routes.
 func checkNode(node string, a admission.Attributes) error {
-	name := a.GetName()
-	created, _ := a.GetObject().(*corev1.Node)
-	if a.GetOperation() == admission.Create && created != nil {
-		name = created.Name
-	}
-	if name != node {
+	if name := nameIn(a); name != node {
 		return fmt.Errorf("node %q is not allowed to modify node %q", node, name)
 	}
-	switch a.GetOperation() {
-	case admission.Create:
-		if created == nil {
-			return unexpected(a.GetObject())
-		}
-		if forbidden := forbiddenLabels(nil, created.Labels); len(forbidden) > 0 {
-			return fmt.Errorf("is not allowed to set the following labels: %s", strings.Join(forbidden, ", "))
-		}
-	case admission.Update:
-		old, ok := a.GetOldObject().(*corev1.Node)
-		if !ok || created == nil {
-			return unexpected(a.GetOldObject())
-		}
-		if !equality.Semantic.DeepEqual(created.Spec.Taints, old.Spec.Taints) {
-			return fmt.Errorf("node %q is not allowed to modify taints", node)
-		}
-		if !equality.Semantic.DeepEqual(created.OwnerReferences, old.OwnerReferences) {
-			return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
-		}
-		if forbidden := forbiddenLabels(old.Labels, created.Labels); len(forbidden) > 0 {
-			return fmt.Errorf("is not allowed to modify labels: %s", strings.Join(forbidden, ", "))
-		}
+	if a.GetOperation() != admission.Create && a.GetOperation() != admission.Update {
+		return nil
+	}
+	now, ok := a.GetObject().(*corev1.Node)
+	if !ok {
+		return unexpected(a.GetObject())
+	}
+	if a.GetOperation() == admission.Create {
+		return checkNewNode(node, now)
+	}
+	before, ok := a.GetOldObject().(*corev1.Node)
+	if !ok {
+		return unexpected(a.GetOldObject())
+	}
+	return checkChangedNode(node, now, before, a.GetSubresource())
+}
+
+func checkNewNode(node string, now *corev1.Node) error {
+	if now.Spec.ConfigSource != nil {
+		return fmt.Errorf("node %q is not allowed to create pods with a non-nil configSource", node)
+	}
+	if forbidden := forbiddenLabels(nil, now.Labels); len(forbidden) > 0 {
+		return fmt.Errorf("node %q is not allowed to set the following labels: %s", node, strings.Join(forbidden, ", "))
+	}
+	if now.Spec.PodCIDR != "" || len(now.Spec.PodCIDRs) > 0 {
+		return fmt.Errorf("node %q is not allowed to set its own podCIDR and podCIDRs", node)
+	}
+	return nil
+}
+
+func checkChangedNode(node string, now, before *corev1.Node, subresource string) error {
+	if now.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(now.Spec.ConfigSource, before.Spec.ConfigSource) {
+		return fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", node)
+	}
+	if !equality.Semantic.DeepEqual(now.Spec.Taints, before.Spec.Taints) {
+		return fmt.Errorf("node %q is not allowed to modify taints", node)
+	}
+	if forbidden := forbiddenLabels(before.Labels, now.Labels); len(forbidden) > 0 {
+		return fmt.Errorf("is not allowed to modify labels: %s", strings.Join(forbidden, ", "))
+	}
+	if !equality.Semantic.DeepEqual(now.OwnerReferences, before.OwnerReferences) {
+		return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
+	}
+	// A report of the status changes nothing of these, whatever it carries.
+	if subresource == "" && (now.Spec.PodCIDR != before.Spec.PodCIDR || !slices.Equal(now.Spec.PodCIDRs, before.Spec.PodCIDRs)) {
+		return fmt.Errorf("node %q is not allowed to modify its own podCIDR and podCIDRs", node)
 	}
 	return nil
 }

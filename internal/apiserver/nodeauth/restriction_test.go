@@ -1,6 +1,7 @@
 package nodeauth
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
 func write(who user.Info, operation admission.Operation, resource, subresource, namespace, name string, obj, old runtime.Object) admission.Attributes {
@@ -35,6 +37,7 @@ func csiNode(name string) *storagev1.CSINode {
 
 func mirrorPod(node string, change func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}, Spec: corev1.PodSpec{NodeName: node}}
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID("uid-of-" + node), Controller: new(true)}}
 	if change != nil {
 		change(p)
 	}
@@ -45,10 +48,17 @@ func TestRestrictionOfPods(t *testing.T) {
 	own, other := pod("n1", "a"), pod("n2", "b")
 	relabelled := own.DeepCopy()
 	relabelled.Labels = map[string]string{"app": "x"}
-	r := NewRestriction(&cluster{pods: []corev1.Pod{own, other}})
+	wanting := pod("n1", "w", corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "vault"}}}}},
+		corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "known"}}, corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "unknown"}})
+	claims := own.DeepCopy()
+	claims.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
+	driver := storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "known"}, Spec: storagev1.CSIDriverSpec{TokenRequests: []storagev1.TokenRequest{{Audience: "storage"}}}}
+	r := NewRestriction(&cluster{pods: []corev1.Pod{own, other, wanting}, nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid-of-n1"}}},
+		drivers: []storagev1.CSIDriver{driver}}, audiences("registry"))
 	n1 := nodeUser("n1")
-	token := func(name, uid string) *authenticationv1.TokenRequest {
-		return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{
+	token := func(name, uid string, audiences ...string) *authenticationv1.TokenRequest {
+		return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, BoundObjectRef: &authenticationv1.BoundObjectReference{
 			APIVersion: "v1", Kind: "Pod", Name: name, UID: types.UID(uid)}}}
 	}
 	lease := func(name string) *coordinationv1.Lease {
@@ -67,9 +77,6 @@ func TestRestrictionOfPods(t *testing.T) {
 		{"mirror pod with a secret", write(n1, "CREATE", "pods", "", "ns", "m", mirrorPod("n1", func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{VolumeSource: secretVolume("s")}}
 		}), nil), "can not create pods that reference"},
-		{"mirror pod of a daemon set", write(n1, "CREATE", "pods", "", "ns", "m", mirrorPod("n1", func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "n1"}}
-		}), nil), "owner reference set to itself"},
 		{"own pod deleted", write(n1, "DELETE", "pods", "", "ns", "a", nil, &own), ""},
 		{"other's pod deleted", write(n1, "DELETE", "pods", "", "ns", "b", nil, &other), "can only delete pods"},
 		{"pod's spec", write(n1, "UPDATE", "pods", "", "ns", "a", &own, &own), "unexpected operation"},
@@ -81,7 +88,14 @@ func TestRestrictionOfPods(t *testing.T) {
 		{"other's eviction", write(n1, "CREATE", "pods", "eviction", "ns", "b", eviction, nil), "can only evict pods"},
 		{"eviction of nothing", write(n1, "CREATE", "pods", "eviction", "ns", "gone", eviction, nil), "not found"},
 		{"binding", write(n1, "CREATE", "pods", "binding", "ns", "a", &corev1.Binding{}, nil), "unexpected pod subresource"},
-		{"token for its pod", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("a", "uid-of-a"), nil), ""},
+		{"token for its pod", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("w", "uid-of-w", "vault"), nil), ""},
+		{"token for its pod's driver", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("w", "uid-of-w", "storage"), nil), ""},
+		{"token that a role allows", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("a", "uid-of-a", "registry"), nil), ""},
+		{"token for the API", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("w", "uid-of-w"), nil), `audience "" not found in pod spec volume, system:node:n1 is not authorized`},
+		{"token for somebody", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("w", "uid-of-w", "bank"), nil), `audience "bank" not found in pod spec volume`},
+		{"token for another pod's audience", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("a", "uid-of-a", "vault"), nil), `audience "vault" not found in pod spec volume`},
+		{"token for two", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("w", "uid-of-w", "vault", "storage"), nil), "node may only request 0 or 1 audiences"},
+		{"claims through status", write(n1, "UPDATE", "pods", "status", "ns", "a", claims, &own), "cannot update resource claim statues"},
 		{"token for other's pod", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("b", "uid-of-b"), nil), "different node"},
 		{"token for an earlier pod", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("a", "old"), nil), "does not match the UID"},
 		{"token without uid", write(n1, "CREATE", "serviceaccounts", "token", "ns", "sa", token("a", ""), nil), "without a uid"},
@@ -91,14 +105,78 @@ func TestRestrictionOfPods(t *testing.T) {
 		{"own drivers", write(n1, "CREATE", "csinodes", "", "", "", csiNode("n1"), nil), ""},
 		{"other's drivers", write(n1, "CREATE", "csinodes", "", "", "", csiNode("n2"), nil), "same name as the requesting node"},
 		{"other's drivers changed", write(n1, "UPDATE", "csinodes", "", "", "n2", csiNode("n2"), csiNode("n2")), "same name as the requesting node"},
-		{"lease elsewhere", write(n1, "UPDATE", "leases", "", "kube-system", "n1", lease("n1"), lease("n1")), "same name as the requesting node"},
+		{"lease elsewhere", write(n1, "UPDATE", "leases", "", "kube-system", "n1", lease("n1"), lease("n1")), "\"kube-node-lease\" system namespace"},
 		{"somebody else", write(&user.DefaultInfo{Name: "jane"}, "DELETE", "pods", "", "ns", "b", nil, &other), ""},
 		{"a node without a name", write(nodeUser(""), "DELETE", "pods", "", "ns", "a", nil, &own), "could not determine node"},
 		{"other kinds", write(n1, "CREATE", "events", "", "ns", "e", &corev1.Event{}, nil), ""},
 	}
 	for _, c := range cases {
-		expect(t, c.name, r.Validate(t.Context(), c.a, nil), c.says)
+		expect(t, c.name, r.restrict(t.Context(), c.a), c.says)
 	}
+}
+
+// audiences is a role that allows tokens for one audience.
+type audiences string
+
+func (a audiences) Authorize(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+	if asked.GetVerb() == "request-serviceaccounts-token-audience" && asked.GetAPIGroup() == "" && asked.GetResource() == string(a) && asked.GetName() == "sa" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// A mirror pod belongs to its node and to nobody else, and refers to nothing.
+func TestRestrictionOfMirrorPods(t *testing.T) {
+	r := NewRestriction(&cluster{nodes: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid-of-n1"}}}}, audiences(""))
+	owner := func(change func(*metav1.OwnerReference)) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { change(&p.OwnerReferences[0]) }
+	}
+	volume := func(s corev1.VolumeSource) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{VolumeSource: s}} }
+	}
+	projection := func(p corev1.VolumeProjection) func(*corev1.Pod) {
+		return volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{p}}})
+	}
+	const itself, reference = "owner reference set to itself", "can not create pods that reference "
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		says   string
+	}{
+		"nothing wrong":    {nil, ""},
+		"no owner":         {func(p *corev1.Pod) { p.OwnerReferences = nil }, itself},
+		"two owners":       {func(p *corev1.Pod) { p.OwnerReferences = append(p.OwnerReferences, p.OwnerReferences[0]) }, "single owner"},
+		"foreign version":  {owner(func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" }), itself},
+		"DaemonSet":        {owner(func(o *metav1.OwnerReference) { o.Kind = "DaemonSet" }), itself},
+		"another node":     {owner(func(o *metav1.OwnerReference) { o.Name = "n2" }), itself},
+		"no controller":    {owner(func(o *metav1.OwnerReference) { o.Controller = nil }), "controller owner reference"},
+		"false controller": {owner(func(o *metav1.OwnerReference) { o.Controller = new(false) }), "controller owner reference"},
+		"blocks deletion":  {owner(func(o *metav1.OwnerReference) { o.BlockOwnerDeletion = new(true) }), "must not set blockOwnerDeletion"},
+		"another's UID":    {owner(func(o *metav1.OwnerReference) { o.UID = "uid-of-a" }), "node n1 UID mismatch: expected uid-of-a got uid-of-n1"},
+		"no UID":           {owner(func(o *metav1.OwnerReference) { o.UID = "" }), "UID mismatch"},
+		"account":          {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }, reference + "serviceaccounts"},
+		"pull secret":      {func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}} }, reference + "secrets"},
+		"device claim":     {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, reference + "resourceclaims"},
+		"runtime class":    {func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("x") }, `RuntimeClass "x" not found`},
+		"config map":       {volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}), reference + "configmaps"},
+		"secret":           {volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}), reference + "secrets"},
+		"CSI":              {volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}), reference + "csidrivers (via CSI volumes)"},
+		"glusterfs":        {volume(corev1.VolumeSource{Glusterfs: &corev1.GlusterfsVolumeSource{}}), reference + "endpoints (via glusterFS volumes)"},
+		"claim":            {volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{}}), reference + "persistentvolumeclaims"},
+		"ephemeral":        {volume(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}), reference + "persistentvolumeclaims (via ephemeral volumes)"},
+		"Azure":            {volume(corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{}}), reference + "secrets"},
+		"projected secret": {projection(corev1.VolumeProjection{Secret: &corev1.SecretProjection{}}), reference + "secrets"},
+		"projected map":    {projection(corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{}}), reference + "configmaps"},
+		"token":            {projection(corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}), reference + "serviceaccounts (via projected volumes)"},
+		"trust bundle":     {projection(corev1.VolumeProjection{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{}}), reference + "clustertrustbundles"},
+		"pod certificate":  {projection(corev1.VolumeProjection{PodCertificate: &corev1.PodCertificateProjection{}}), reference + "podcertificates"},
+		"downward API":     {projection(corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}}), ""},
+		"host path":        {volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), ""},
+	} {
+		a := write(nodeUser("n1"), "CREATE", "pods", "", "ns", "m", mirrorPod("n1", c.change), nil)
+		expect(t, name, r.Admit(t.Context(), a, nil), c.says)
+	}
+	gone := NewRestriction(&cluster{}, audiences(""))
+	expect(t, "a node without its object", gone.Admit(t.Context(), write(nodeUser("n1"), "CREATE", "pods", "", "ns", "m", mirrorPod("n1", nil), nil), nil), "not found")
 }
 
 func expect(t *testing.T, name string, err error, says string) {
@@ -126,7 +204,17 @@ func TestRestrictionOfNodes(t *testing.T) {
 		}
 		return labels
 	}
-	n1, r := nodeUser("n1"), NewRestriction(&cluster{})
+	withNetwork := func(cidr string) *corev1.Node {
+		n := node("n1", nil)
+		n.Spec.PodCIDR, n.Spec.PodCIDRs = cidr, []string{cidr}
+		return n
+	}
+	withSource := func() *corev1.Node {
+		n := node("n1", nil)
+		n.Spec.ConfigSource = &corev1.NodeConfigSource{}
+		return n
+	}
+	n1, r := nodeUser("n1"), NewRestriction(&cluster{}, audiences(""))
 	cases := []struct {
 		name     string
 		obj, old *corev1.Node
@@ -142,6 +230,14 @@ func TestRestrictionOfNodes(t *testing.T) {
 		{"restricted label added", node("n1", l("node-restriction.kubernetes.io/a")), node("n1", nil), "is not allowed to modify labels"},
 		{"restricted label removed", node("n1", nil), node("n1", l("node-restriction.kubernetes.io/a")), "is not allowed to modify labels"},
 		{"restricted label kept", node("n1", l("node-restriction.kubernetes.io/a", "b")), node("n1", l("node-restriction.kubernetes.io/a")), ""},
+		{"pod network of its own", withNetwork("10.9.0.0/24"), nil, "is not allowed to set its own podCIDR"},
+		{"pod network of all", withNetwork("0.0.0.0/0"), nil, "is not allowed to set its own podCIDR"},
+		{"pod network changed", withNetwork("10.9.0.0/24"), node("n1", nil), "is not allowed to modify its own podCIDR"},
+		{"pod network removed", node("n1", nil), withNetwork("10.9.0.0/24"), "is not allowed to modify its own podCIDR"},
+		{"pod network kept", withNetwork("10.9.0.0/24"), withNetwork("10.9.0.0/24"), ""},
+		{"configuration", withSource(), nil, "is not allowed to create pods with a non-nil configSource"},
+		{"configuration changed", withSource(), node("n1", nil), "is not allowed to update configSource to a new non-nil configSource"},
+		{"configuration kept", withSource(), withSource(), ""},
 		{"role kept", node("n1", l("node-role.kubernetes.io/worker")), node("n1", l("node-role.kubernetes.io/worker")), ""},
 	}
 	for _, c := range cases {
@@ -149,10 +245,11 @@ func TestRestrictionOfNodes(t *testing.T) {
 		if c.old != nil {
 			operation, old, name = admission.Update, c.old, c.obj.Name
 		}
-		expect(t, c.name, r.Validate(t.Context(), write(n1, operation, "nodes", "", "", name, c.obj, old), nil), c.says)
+		expect(t, c.name, r.restrict(t.Context(), write(n1, operation, "nodes", "", "", name, c.obj, old)), c.says)
 	}
+	expect(t, "stale pod network in a report of the status", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", node("n1", nil), withNetwork("10.9.0.0/24"))), "")
 	owned := node("n1", nil)
 	owned.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
-	expect(t, "owner", r.Validate(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", owned, node("n1", nil)), nil), "ownerReferences")
-	expect(t, "delete another", r.Validate(t.Context(), write(n1, admission.Delete, "nodes", "", "", "n2", nil, node("n2", nil)), nil), "is not allowed to modify node")
+	expect(t, "owner", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", owned, node("n1", nil))), "ownerReferences")
+	expect(t, "delete another", r.restrict(t.Context(), write(n1, admission.Delete, "nodes", "", "", "n2", nil, node("n2", nil))), "is not allowed to modify node")
 }

@@ -37,9 +37,9 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 		"binding":     pod.NewBindingREST(pods.Store),
 		"eviction":    pod.NewEvictionREST(pods.Store, pods.StatusStore, budgets.Store, budgets.StatusStore),
 		"log":         pod.NewLogREST(access),
-		"exec":        pod.NewExecREST(access),
-		"attach":      pod.NewAttachREST(access),
-		"portforward": pod.NewPortForwardREST(access),
+		"exec":        pod.NewExecREST(access, d.Authorizer),
+		"attach":      pod.NewAttachREST(access, d.Authorizer),
+		"portforward": pod.NewPortForwardREST(access, d.Authorizer),
 		"proxy":       proxy.NewPods(pods.Store, d.Pods),
 	} {
 		pods.Subresources[name] = sub

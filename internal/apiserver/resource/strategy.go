@@ -3,7 +3,10 @@ package resource
 import (
 	"context"
 	"reflect"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -63,7 +66,8 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if name == nil {
 		name = validation.NameIsDNSSubdomain
 	}
-	errs := validation.ValidateObjectMetaAccessor(accessor(obj), s.NamespaceScoped(), name, field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessor(accessor(obj), s.NamespaceScoped(), name, metadataPath)
+	errs = append(errs, finalizersOf(accessor(obj))...)
 	if s.validate != nil {
 		errs = append(errs, s.validate(ctx, obj)...)
 	}
@@ -104,7 +108,8 @@ func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 }
 
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), metadataPath)
+	errs = append(errs, finalizersOf(accessor(obj))...)
 	switch {
 	case s.validateUpdate != nil:
 		errs = append(errs, s.validateUpdate(ctx, obj, old)...)
@@ -155,7 +160,8 @@ func (s statusStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.O
 }
 
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), field.NewPath("metadata"))
+	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), metadataPath)
+	errs = append(errs, finalizersOf(accessor(obj))...)
 	if s.validateStatus != nil {
 		errs = append(errs, s.validateStatus(ctx, obj, old)...)
 	}
@@ -190,6 +196,21 @@ func accessor(obj runtime.Object) metav1.Object {
 		panic(err)
 	}
 	return m
+}
+
+var (
+	metadataPath       = field.NewPath("metadata")
+	standardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+)
+
+// finalizersOf refuses finalizers that do not tell whose they are.
+func finalizersOf(m metav1.Object) (errs field.ErrorList) {
+	for i, name := range m.GetFinalizers() {
+		if !strings.Contains(name, "/") && !slices.Contains(standardFinalizers, name) {
+			errs = append(errs, field.Invalid(metadataPath.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
 }
 
 // assign copies what src points to over what dst points to.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
 // DefaultName is the account of pods that name none.
@@ -59,7 +61,7 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		return err
 	}
 	if isMirror(pod) {
-		return nil // the node has decided already; Validate checks it
+		return checkMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = DefaultName
@@ -85,10 +87,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return err
 	}
 	if isMirror(pod) {
-		if err := validateMirror(pod); err != nil {
-			return admission.NewForbidden(a, err)
-		}
-		return nil
+		return checkMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		return admission.NewForbidden(a, errors.New("no service account specified for pod"))
@@ -154,51 +153,26 @@ func isMirror(pod *corev1.Pod) bool {
 	return mirror
 }
 
-// validateMirror keeps a node from getting at secrets through a pod that it
+// checkMirror keeps a node from getting at secrets through a pod that it
 // reports itself.
-func validateMirror(pod *corev1.Pod) error {
+func checkMirror(a admission.Attributes, pod *corev1.Pod) error {
 	if pod.Spec.ServiceAccountName != "" {
-		return errors.New("a mirror pod may not reference service accounts")
+		return admission.NewForbidden(a, errors.New("a mirror pod may not reference service accounts"))
+	}
+	secrets := false
+	podspec.References(&pod.Spec, func(resource, _ string) { secrets = secrets || resource == podspec.Secrets })
+	if secrets {
+		return admission.NewForbidden(a, errors.New("a mirror pod may not reference secrets"))
 	}
 	for _, volume := range pod.Spec.Volumes {
-		if volume.Secret != nil {
-			return errors.New("a mirror pod may not reference secrets")
-		}
 		if volume.Projected == nil {
 			continue
 		}
 		for _, source := range volume.Projected.Sources {
-			if source.Secret != nil {
-				return errors.New("a mirror pod may not reference secrets")
-			}
 			if source.ServiceAccountToken != nil {
-				return errors.New("a mirror pod may not use ServiceAccountToken volume projections")
+				return admission.NewForbidden(a, errors.New("a mirror pod may not use ServiceAccountToken volume projections"))
 			}
 		}
-	}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for _, container := range containers {
-			if referencesSecrets(container) {
-				return errors.New("a mirror pod may not reference secrets")
-			}
-		}
-	}
-	if len(pod.Spec.ImagePullSecrets) > 0 {
-		return errors.New("a mirror pod may not reference secrets")
 	}
 	return nil
-}
-
-func referencesSecrets(container corev1.Container) bool {
-	for _, source := range container.EnvFrom {
-		if source.SecretRef != nil {
-			return true
-		}
-	}
-	for _, env := range container.Env {
-		if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
-			return true
-		}
-	}
-	return false
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/proxy"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	genericrest "k8s.io/apiserver/pkg/registry/generic/rest"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -198,25 +199,26 @@ func logQuery(o *corev1.PodLogOptions) url.Values {
 // ConnectREST passes an upgraded connection (exec, attach, portforward) through
 // to the agent.
 type ConnectREST struct {
-	access *NodeAccess
-	verb   string
+	access  *NodeAccess
+	decider authorizer.UnconditionalAuthorizer
+	verb    string
 	// options makes the empty options object of the subresource.
 	options func() runtime.Object
 }
 
-// NewExecREST returns the pods/exec subresource.
-func NewExecREST(access *NodeAccess) *ConnectREST {
-	return &ConnectREST{access: access, verb: "exec", options: func() runtime.Object { return &corev1.PodExecOptions{} }}
+// NewExecREST returns the pods/exec subresource. The decider says who may use it.
+func NewExecREST(access *NodeAccess, decider authorizer.UnconditionalAuthorizer) *ConnectREST {
+	return &ConnectREST{access: access, decider: decider, verb: "exec", options: func() runtime.Object { return &corev1.PodExecOptions{} }}
 }
 
 // NewAttachREST returns the pods/attach subresource.
-func NewAttachREST(access *NodeAccess) *ConnectREST {
-	return &ConnectREST{access: access, verb: "attach", options: func() runtime.Object { return &corev1.PodAttachOptions{} }}
+func NewAttachREST(access *NodeAccess, decider authorizer.UnconditionalAuthorizer) *ConnectREST {
+	return &ConnectREST{access: access, decider: decider, verb: "attach", options: func() runtime.Object { return &corev1.PodAttachOptions{} }}
 }
 
 // NewPortForwardREST returns the pods/portforward subresource.
-func NewPortForwardREST(access *NodeAccess) *ConnectREST {
-	return &ConnectREST{access: access, verb: "portForward", options: func() runtime.Object { return &corev1.PodPortForwardOptions{} }}
+func NewPortForwardREST(access *NodeAccess, decider authorizer.UnconditionalAuthorizer) *ConnectREST {
+	return &ConnectREST{access: access, decider: decider, verb: "portForward", options: func() runtime.Object { return &corev1.PodPortForwardOptions{} }}
 }
 
 var _ rest.Connecter = (*ConnectREST)(nil)
@@ -237,6 +239,9 @@ func (r *ConnectREST) NewConnectOptions() (runtime.Object, bool, string) {
 
 // Connect implements rest.Connecter.
 func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+	if err := mayCreate(ctx, r.decider); err != nil {
+		return nil, err
+	}
 	p, err := r.access.pod(ctx, name)
 	if err != nil {
 		return nil, err

@@ -200,7 +200,7 @@ func begins(list, start []corev1.NodeSelectorRequirement) bool {
 
 // ValidateStatusUpdate checks a status that an agent or controller reports.
 func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
-	var errs field.ErrorList
+	errs := podspec.ValidateAnnotationsUpdate(p.Annotations, old.Annotations, annotationsPath)
 	for i, c := range p.Status.Conditions {
 		for _, m := range utilvalidation.IsQualifiedName(string(c.Type)) {
 			// The path is Kubernetes' own, and wrong.
@@ -211,13 +211,16 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 		for _, m := range utilvalidation.IsDNS1123Subdomain(name) {
 			errs = append(errs, field.Invalid(statusPath.Child("nominatedNodeName"), name, m))
 		}
+		if p.Spec.NodeName != "" && name != old.Status.NominatedNodeName {
+			errs = append(errs, field.Forbidden(statusPath.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node"))
+		}
 	}
 	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, field.Invalid(statusPath.Child("qosClass"), p.Status.QOSClass, "field is immutable"))
 	}
 	errs = append(errs, noResurrection(p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy)...)
-	errs = append(errs, addresses(p.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"))...)
-	return append(errs, addresses(p.Status.HostIPs, func(a corev1.HostIP) string { return a.IP }, statusPath.Child("hostIPs"))...)
+	errs = append(errs, addresses(p.Status.PodIPs, old.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"))...)
+	return append(errs, addresses(p.Status.HostIPs, old.Status.HostIPs, func(a corev1.HostIP) string { return a.IP }, statusPath.Child("hostIPs"))...)
 }
 
 // noResurrection refuses to report a container that ended for good as running again.
@@ -240,12 +243,17 @@ func noResurrection(now, was []corev1.ContainerStatus, path *field.Path, policy 
 	return errs
 }
 
-// addresses checks at most one address of each IP family.
-func addresses[T any](list []T, ip func(T) string, path *field.Path) field.ErrorList {
+// addresses checks at most one address of each IP family. One that was there before
+// may be written in an old way.
+func addresses[T any](list, before []T, ip func(T) string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	known := make([]string, 0, len(before))
+	for _, a := range before {
+		known = append(known, ip(a))
+	}
 	families := map[bool]bool{}
 	for i, a := range list {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i), ip(a), false, nil)...)
+		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i), ip(a), true, known)...)
 		six := strings.Contains(ip(a), ":")
 		if families[six] {
 			return append(errs, field.Invalid(path, ip(a), "may specify no more than one IP for each IP family"))

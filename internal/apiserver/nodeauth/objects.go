@@ -1,0 +1,86 @@
+package nodeauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Objects reads what decides about a node. What is missing gives a NotFound error.
+type Objects interface {
+	// PodsOnNode lists the pods that are bound to a node: as the API server's watch
+	// cache has them, which may be moments behind, or surely as they are now.
+	PodsOnNode(ctx context.Context, node string, now bool) ([]corev1.Pod, error)
+	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	GetNode(ctx context.Context, name string) (*corev1.Node, error)
+	GetCSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
+}
+
+// Stored reads from the API server's own storages, below HTTP. They are set
+// before the server takes requests. What it returns is shared: nothing of it may
+// be changed.
+type Stored struct {
+	Pods interface {
+		rest.Getter
+		rest.Lister
+	}
+	Nodes, CSIDrivers rest.Getter
+}
+
+var _ Objects = &Stored{}
+
+// PodsOnNode implements Objects.
+func (s *Stored) PodsOnNode(ctx context.Context, node string, now bool) ([]corev1.Pod, error) {
+	options := &metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node), ResourceVersion: "0"}
+	if now {
+		options.ResourceVersion = ""
+	}
+	list, err := s.Pods.List(request.WithNamespace(ctx, metav1.NamespaceAll), options)
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
+	}
+	pods, ok := list.(*corev1.PodList)
+	if !ok {
+		return nil, fmt.Errorf("list the pods of node %s: got a %T", node, list)
+	}
+	return pods.Items, nil
+}
+
+// GetPod implements Objects.
+func (s *Stored) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return get[*corev1.Pod](request.WithNamespace(ctx, namespace), s.Pods, name)
+}
+
+// GetNode implements Objects.
+func (s *Stored) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	return get[*corev1.Node](ctx, s.Nodes, name)
+}
+
+// GetCSIDriver implements Objects.
+func (s *Stored) GetCSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
+	return get[*storagev1.CSIDriver](ctx, s.CSIDrivers, name)
+}
+
+func get[T runtime.Object](ctx context.Context, from rest.Getter, name string) (found T, err error) {
+	if from == nil {
+		return found, errors.New("the server does not know its storages yet")
+	}
+	obj, err := from.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return found, err
+	}
+	found, ok := obj.(T)
+	if !ok {
+		return found, fmt.Errorf("read %s: got a %T", name, obj)
+	}
+	return found, nil
+}
