@@ -19,8 +19,6 @@ const (
 	maxAliases = 8
 	// largestUDP is the largest answer in one datagram that fits every link.
 	largestUDP = 1232
-	// maxForwarded is how many questions may wait for outside at once.
-	maxForwarded = 1000
 )
 
 // handler answers questions.
@@ -28,12 +26,16 @@ type handler struct {
 	memory *memory
 	// outside answers for other names.
 	outside plugin.Handler
-	// waiting has a place for each question that may wait for outside.
-	waiting chan struct{}
+	// door says who is answered, waiting has the places of questions that wait for outside.
+	door    *doorkeeper
+	waiting *places
 }
 
 // ServeDNS implements dns.Handler.
 func (h *handler) ServeDNS(w dns.ResponseWriter, request *dns.Msg) {
+	if !h.door.lets(clientOf(w.RemoteAddr()), time.Now()) {
+		return // Whoever forged the sender of a question gets nothing sent to him.
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	reply := h.reply(ctx, w, request)
@@ -94,12 +96,11 @@ func (h *handler) follow(ctx context.Context, z *zone.Zone, w dns.ResponseWriter
 
 // forward asks outside. Without an answer from there it is a server failure.
 func (h *handler) forward(ctx context.Context, w dns.ResponseWriter, request *dns.Msg) *dns.Msg {
-	select {
-	case h.waiting <- struct{}{}:
-		defer func() { <-h.waiting }()
-	default:
+	client := clientOf(w.RemoteAddr())
+	if !h.waiting.take(client) {
 		return new(dns.Msg).SetRcode(request, dns.RcodeServerFailure)
 	}
+	defer h.waiting.give(client)
 	catch := nonwriter.New(w)
 	code, err := h.outside.ServeDNS(ctx, catch, request)
 	if catch.Msg == nil || err != nil {

@@ -31,6 +31,8 @@ type Config struct {
 	// Prepare is called before Addresses are listened at, and now and then later, to
 	// make the machine have them; nil for addresses that are there.
 	Prepare func() error
+	// Serves says whether a client is answered at all; nil for everybody. What it said is remembered for a few seconds.
+	Serves func(client netip.Addr) bool
 	// ResolvConf is the resolver file with the name servers for all other names.
 	ResolvConf string
 }
@@ -40,6 +42,8 @@ type Server struct {
 	config   Config
 	handler  *handler
 	upstream *upstream
+	// connections are the places of connections.
+	connections *places
 	// listening is told, for tests, where the server answers.
 	listening func([]net.Addr)
 }
@@ -71,7 +75,8 @@ func New(config Config) (*Server, error) {
 		config.Prepare = func() error { return nil }
 	}
 	u := newUpstream(config.ResolvConf, own)
-	return &Server{config: config, upstream: u, handler: &handler{memory: memory, outside: u, waiting: make(chan struct{}, maxForwarded)}}, nil
+	return &Server{config: config, upstream: u, connections: newPlaces(maxConnections, maxConnectionsOf),
+		handler: &handler{memory: memory, outside: u, door: newDoorkeeper(config.Serves), waiting: newPlaces(maxForwarded, maxOfClient)}}, nil
 }
 
 // Run answers until ctx ends. An address that is missing or taken is tried again:
@@ -114,7 +119,7 @@ func (s *Server) serve(ctx context.Context) error {
 			return err
 		}
 		sockets, where = append(sockets, tcp, udp), append(where, tcp.Addr())
-		servers = append(servers, &dns.Server{PacketConn: udp, Handler: s.handler}, &dns.Server{Listener: tcp, Handler: s.handler})
+		servers = append(servers, &dns.Server{PacketConn: udp, Handler: s.handler}, &dns.Server{Listener: guardedListener{tcp, s.handler.door, s.connections}, Handler: s.handler})
 	}
 	failed := make(chan error, len(servers))
 	for _, server := range servers {

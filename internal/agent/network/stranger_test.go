@@ -81,3 +81,25 @@ func TestTunnelTakesNothingFromStrangers(t *testing.T) {
 		t.Errorf("the pod heard %q through the tunnel", got)
 	}
 }
+
+func TestWhoIsHere(t *testing.T) {
+	nodes := cluster(t, Auto, "10.0.1.1", "10.0.1.2", "10.0.2.1")
+	own := []net.IP{net.ParseIP("10.0.1.1")}
+	for text, here := range map[string]bool{
+		"10.0.1.1": true, "127.0.0.1": true, "10.244.0.1": true, "10.244.0.2": true,
+		"10.0.1.2": false, "10.0.1.254": false, "10.0.1.77": false, "10.0.2.1": false, "10.244.1.2": false, "10.244.2.2": false, "192.0.2.1": false,
+	} {
+		nodes[0].do(func() error {
+			for _, foreign := range []bool{false, true} {
+				// Of a foreign network's tunnels nobody knows here.
+				if foreign && text == "10.244.2.2" {
+					continue
+				}
+				if got := IsHere(netip.MustParseAddr(text), own, foreign); got != here {
+					t.Errorf("%s is here: %v (foreign network: %v)", text, got, foreign)
+				}
+			}
+			return nil
+		})
+	}
+}
