@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/probes"
 )
 
@@ -46,4 +47,32 @@ func (s stories) hangs(t *testing.T) {
 	s.awaitEvent(t, `hangs: Warning Unhealthy spec.containers{main} Liveness probe failed: command timed out: "/box stubborn" timed out after 1s`)
 	s.awaitEvent(t, `hangs: Warning Unhealthy spec.containers{main} Readiness probe failed: command timed out: "/box stubborn" timed out after 1s`)
 	s.end(t, pod, 1)
+}
+
+// serves is asked whether it is ready while it stops, for as long as it runs.
+func (s stories) serves(t *testing.T) {
+	pod := boxPod("serves", "stubborn")
+	pod.Spec.TerminationGracePeriodSeconds = ptr(int64(60))
+	pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to run", hasPhase(corev1.PodRunning))
+	_, id, _ := strings.Cut(got.Status.ContainerStatuses[0].ContainerID, "://")
+	says := func(ready bool) {
+		s.node.prober.set(pod.UID, podworker.Probe{Container: "main", ContainerID: id, Known: true, Started: true, Ready: ready})
+		s.node.pods.probeChanged(pod.UID)
+	}
+	says(true)
+	s.await(t, pod.UID, "to be ready", isReady)
+	s.markDeleted(pod.UID, 60)
+	eventually(t, "only its readiness is probed", func() bool { return s.node.prober.keeps(pod.UID) })
+	if got := s.get(pod.UID); !isReady(got) {
+		t.Errorf("it serves, and is not ready: %+v", got.Status.Conditions)
+	}
+	says(false)
+	got = s.await(t, pod.UID, "to be unready while it runs", func(p *corev1.Pod) bool { return p != nil && !isReady(p) })
+	if state := got.Status.ContainerStatuses[0].State; state.Running == nil {
+		t.Errorf("it is %+v, want it running", state)
+	}
+	s.markDeleted(pod.UID, 1)
+	s.await(t, pod.UID, "to be gone", isGone)
 }

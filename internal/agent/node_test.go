@@ -57,10 +57,29 @@ func (v *fakeVolumes) TearDown(_ context.Context, uid types.UID) error {
 type fakeProber struct {
 	mu     sync.Mutex
 	probes map[types.UID][]podworker.Probe
+	// kept are the pods of which only readiness is probed.
+	kept map[types.UID]bool
 }
 
 func (p *fakeProber) Start(*corev1.Pod, string, string, string, time.Time) {}
-func (p *fakeProber) Stop(types.UID)                                       {}
+
+func (p *fakeProber) KeepReadiness(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept[uid] = true
+}
+
+func (p *fakeProber) Stop(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.probes, uid)
+}
+
+func (p *fakeProber) keeps(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kept[uid] && p.probes[uid] != nil
+}
 
 func (p *fakeProber) set(uid types.UID, probes ...podworker.Probe) {
 	p.mu.Lock()
@@ -89,7 +108,7 @@ func startNode(t *testing.T, m *machine, a *api) *testNode {
 	logger, ctx := ktesting.NewTestContext(t)
 	ctx = klog.NewContext(ctx, logger)
 	ctx, cancel := context.WithCancel(ctx)
-	n := &testNode{api: a, volumes: &fakeVolumes{}, prober: &fakeProber{probes: map[types.UID][]podworker.Probe{}}}
+	n := &testNode{api: a, volumes: &fakeVolumes{}, prober: &fakeProber{probes: map[types.UID][]podworker.Probe{}, kept: map[types.UID]bool{}}}
 	rt := cri.New(cri.Config{
 		Service: m.services.Runtime, LogRoot: filepath.Join(m.dir, "log/pods"), LinkRoot: filepath.Join(m.dir, "log/containers"),
 		PodsRoot: filepath.Join(m.dir, "pods"), CgroupRoot: m.cgroupRoot, MemoryCapacity: 1 << 30,

@@ -22,6 +22,9 @@ func (p prober) Start(pod *corev1.Pod, podIP, container, containerID string, sta
 	p.manager.Add(pod, podIP, container, containerID, startedAt)
 }
 
+// KeepReadiness ends all but the readiness probes of the pod.
+func (p prober) KeepReadiness(uid types.UID) { p.manager.KeepReadiness(uid) }
+
 // Stop ends the probing of the pod.
 func (p prober) Stop(uid types.UID) {
 	p.manager.Remove(uid)

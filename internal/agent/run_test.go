@@ -75,6 +75,7 @@ func TestOnContainerd(t *testing.T) {
 		"a pod that the API forgot":                           s.forgotten,
 		"a pod with a network of its own":                     s.network,
 		"hooks, and a container that does not want to end":    s.hooks,
+		"a pod that serves until its end":                     s.serves,
 		"a probe whose command does not end":                  s.hangs,
 	} {
 		t.Run(name, func(t *testing.T) {

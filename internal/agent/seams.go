@@ -52,6 +52,8 @@ type Volumes interface {
 // Prober probes containers. Start is told of every running container, again and again; it begins anew for an ID that it did not know.
 type Prober interface {
 	Start(pod *corev1.Pod, podIP, container, containerID string, startedAt time.Time)
+	// KeepReadiness ends all but the readiness probes.
+	KeepReadiness(podUID types.UID)
 	Stop(podUID types.UID)
 	Results(podUID types.UID) []podworker.Probe
 }

@@ -233,9 +233,13 @@ func (w *worker) probe() {
 	if w.in.Pod == nil {
 		return
 	}
-	if w.in.Gone || w.in.Pod.DeletionTimestamp != nil {
-		// Nobody acts on the results any more, and a container that stops is not to be called unhealthy.
+	if w.in.Gone {
 		w.prober.Stop(w.uid)
+		return
+	}
+	if w.in.Pod.DeletionTimestamp != nil {
+		// A container that stops is not to be called unhealthy; but some still serve, and are asked for as long as they do.
+		w.prober.KeepReadiness(w.uid)
 		return
 	}
 	ip := ""

@@ -67,7 +67,9 @@ type target struct {
 	containerID string
 	startedAt   time.Time
 	cancel      context.CancelFunc
-	started     chan struct{} // closed when the startup probe has succeeded
+	// keep ends all but the readiness probe.
+	keep    context.CancelFunc
+	started chan struct{} // closed when the startup probe has succeeded
 
 	mu    sync.Mutex
 	state State
@@ -123,6 +125,16 @@ func (m *Manager) Remove(podUID types.UID) {
 	delete(m.pods, podUID)
 }
 
+// KeepReadiness ends all but the readiness probes of a pod. They go on while its containers stop, so that whoever sends traffic
+// learns when one of them cannot serve any more.
+func (m *Manager) KeepReadiness(podUID types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.pods[podUID] {
+		t.keep()
+	}
+}
+
 // RemoveContainer ends the probing of one container, if that life of it is still probed.
 func (m *Manager) RemoveContainer(podUID types.UID, containerName, containerID string) {
 	m.mu.Lock()
@@ -168,13 +180,15 @@ func firstState(pod *corev1.Pod, container *corev1.Container, containerID string
 // start runs a worker for each probe that is still of use.
 func (t *target) start(ctx context.Context) {
 	c := t.container
+	var life context.Context
+	life, t.keep = context.WithCancel(ctx)
 	if t.state.Started {
 		close(t.started)
 	} else {
-		go t.run(ctx, startup, c.StartupProbe)
+		go t.run(life, startup, c.StartupProbe)
 	}
 	if c.LivenessProbe != nil {
-		go t.run(ctx, liveness, c.LivenessProbe)
+		go t.run(life, liveness, c.LivenessProbe)
 	}
 	if c.ReadinessProbe != nil {
 		go t.run(ctx, readiness, c.ReadinessProbe)
