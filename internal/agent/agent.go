@@ -30,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/plugins"
 	"github.com/everynode/everynode/internal/agent/podresources"
 	"github.com/everynode/everynode/internal/agent/probes"
+	"github.com/everynode/everynode/internal/agent/referred"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/scrape"
 	"github.com/everynode/everynode/internal/agent/staticpods"
@@ -193,7 +194,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs,
 	})
-	objs := objects{client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
+	objs := objects{Cache: referred.New(ctx, client), client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
@@ -219,7 +220,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		}), stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
-		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode,
+		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode, references: objs.Cache,
 		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
 	})
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen

@@ -10,24 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/everynode/everynode/internal/agent/referred"
 )
 
-// objects reads the API objects that the node's pods refer to. Config maps and secrets are read one by one, when they are
-// needed: a node may see those of its own pods only.
+// objects reads the API objects that the node's pods refer to.
 type objects struct {
+	*referred.Cache
 	client      kubernetes.Interface
 	services    corelisters.ServiceLister
 	allocatable func() corev1.ResourceList
-}
-
-// ConfigMap reads one config map.
-func (o objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	return o.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-// Secret reads one secret.
-func (o objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	return o.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // ServiceAccountToken asks for a token of a service account.

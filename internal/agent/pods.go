@@ -29,7 +29,9 @@ type parts struct {
 	statuses Statuses
 	events   events
 	env      environment
-	clock    clock.WithTicker
+	// references keeps what pods refer to at hand; nil for nobody.
+	references References
+	clock      clock.WithTicker
 	// hostIPs are the node's addresses.
 	hostIPs []string
 	// appArmor says that the kernel enforces AppArmor.
@@ -226,6 +228,7 @@ func (p *pods) workerFor(uid types.UID) *worker {
 // retire forgets a worker that ended.
 func (p *pods) retire(uid types.UID) {
 	p.devices.Free(uid)
+	p.unfollow(uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.workers, uid)
@@ -239,9 +242,16 @@ func (p *pods) retire(uid types.UID) {
 // release gives the pod's room back: it ended, or left the node.
 func (p *pods) release(uid types.UID) {
 	p.devices.Free(uid)
+	p.unfollow(uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.admitted, uid)
+}
+
+func (p *pods) unfollow(uid types.UID) {
+	if p.references != nil {
+		p.references.Forget(uid)
+	}
 }
 
 // active says whether the pod takes room on the node.

@@ -58,6 +58,12 @@ type Prober interface {
 	Results(podUID types.UID) []podworker.Probe
 }
 
+// References keeps the objects at hand that pods refer to; referred.Cache does.
+type References interface {
+	Follow(pod *corev1.Pod)
+	Forget(podUID types.UID)
+}
+
 // Statuses takes pod statuses to the API; status.Manager is one.
 type Statuses interface {
 	Set(pod *corev1.Pod, status corev1.PodStatus)

@@ -197,6 +197,7 @@ func (w *worker) refresh(ctx context.Context) error {
 			w.memory.VolumesChanged()
 		}
 		w.in.Pod = w.newPod
+		w.follow()
 	}
 	w.in.Gone = w.gone
 	if w.ending != nil {
@@ -219,6 +220,15 @@ func (w *worker) refresh(ctx context.Context) error {
 	w.in.Runtime = rt
 	w.probe()
 	return nil
+}
+
+// follow has what the pod refers to at hand for as long as containers may start.
+func (w *worker) follow() {
+	phase := w.in.Pod.Status.Phase
+	if w.references == nil || w.gone || w.released || phase == corev1.PodFailed || phase == corev1.PodSucceeded {
+		return
+	}
+	w.references.Follow(w.in.Pod)
 }
 
 // lookAgainLater remembers that the runtime was not read, without waking the worker at once.

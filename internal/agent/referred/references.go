@@ -1,0 +1,82 @@
+package referred
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+type kind string
+
+const (
+	configMaps kind = "configmaps"
+	secrets    kind = "secrets"
+)
+
+// key names an object.
+type key struct {
+	kind            kind
+	namespace, name string
+}
+
+// references are the ConfigMaps and Secrets that the pod refers to.
+func references(pod *corev1.Pod) map[key]bool {
+	out := map[key]bool{}
+	add := func(k kind, name string) {
+		if name != "" {
+			out[key{k, pod.Namespace, name}] = true
+		}
+	}
+	for _, s := range pod.Spec.ImagePullSecrets {
+		add(secrets, s.Name)
+	}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			environment(&list[i], add)
+		}
+	}
+	for i := range pod.Spec.Volumes {
+		volume(&pod.Spec.Volumes[i], add)
+	}
+	return out
+}
+
+func environment(c *corev1.Container, add func(kind, string)) {
+	for _, from := range c.EnvFrom {
+		if from.ConfigMapRef != nil {
+			add(configMaps, from.ConfigMapRef.Name)
+		}
+		if from.SecretRef != nil {
+			add(secrets, from.SecretRef.Name)
+		}
+	}
+	for _, v := range c.Env {
+		if v.ValueFrom == nil {
+			continue
+		}
+		if ref := v.ValueFrom.ConfigMapKeyRef; ref != nil {
+			add(configMaps, ref.Name)
+		}
+		if ref := v.ValueFrom.SecretKeyRef; ref != nil {
+			add(secrets, ref.Name)
+		}
+	}
+}
+
+func volume(v *corev1.Volume, add func(kind, string)) {
+	switch {
+	case v.ConfigMap != nil:
+		add(configMaps, v.ConfigMap.Name)
+	case v.Secret != nil:
+		add(secrets, v.Secret.SecretName)
+	case v.CSI != nil && v.CSI.NodePublishSecretRef != nil:
+		add(secrets, v.CSI.NodePublishSecretRef.Name)
+	case v.Projected != nil:
+		for _, source := range v.Projected.Sources {
+			if source.ConfigMap != nil {
+				add(configMaps, source.ConfigMap.Name)
+			}
+			if source.Secret != nil {
+				add(secrets, source.Secret.Name)
+			}
+		}
+	}
+}
