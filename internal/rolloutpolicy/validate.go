@@ -6,13 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -40,7 +39,7 @@ func Validate(spec *v1alpha1.RolloutPolicySpec, at *field.Path) field.ErrorList 
 	for i := range spec.Windows {
 		errs = append(errs, validateWindow(&spec.Windows[i], at.Child("windows").Index(i))...)
 	}
-	return append(errs, atLeast(spec.Pace.NodesPerMinute, 1, at.Child("pace", "nodesPerMinute"))...)
+	return append(errs, positive(spec.Pace.NodesPerMinute, at.Child("pace", "nodesPerMinute"))...)
 }
 
 func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
@@ -76,8 +75,8 @@ func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(at, w.Name, "must have exactly one of nodes, count, percent and each"))
 	}
 	errs = append(errs, selector(w.Nodes, at.Child("nodes"))...)
-	errs = append(errs, atLeast(w.Count, 1, at.Child("count"))...)
-	errs = append(errs, atLeast(w.Percent, 1, at.Child("percent"))...)
+	errs = append(errs, positive(w.Count, at.Child("count"))...)
+	errs = append(errs, positive(w.Percent, at.Child("percent"))...)
 	if w.Percent != nil && *w.Percent > 100 {
 		errs = append(errs, field.Invalid(at.Child("percent"), *w.Percent, "must be at most 100"))
 	}
@@ -118,8 +117,8 @@ func validateDomains(domains []v1alpha1.Domain, at *field.Path) (errs field.Erro
 
 func validateFailure(f *v1alpha1.Failure, at *field.Path) field.ErrorList {
 	errs := numberOrPercent(f.Max, 0, at.Child("max"))
-	errs = append(errs, atLeast(f.Min, 1, at.Child("min"))...)
-	errs = append(errs, atLeast(f.Restarts, 1, at.Child("restarts"))...)
+	errs = append(errs, positive(f.Min, at.Child("min"))...)
+	errs = append(errs, positive(f.Restarts, at.Child("restarts"))...)
 	if f.StartDeadline != nil && f.StartDeadline.Duration <= 0 {
 		errs = append(errs, field.Invalid(at.Child("startDeadline"), f.StartDeadline.Duration.String(), "must be greater than 0"))
 	}
@@ -176,9 +175,9 @@ func labelKey(key string, at *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelName(key, at)
 }
 
-func atLeast(n *int32, least int32, at *field.Path) field.ErrorList {
-	if n != nil && *n < least {
-		return field.ErrorList{field.Invalid(at, *n, fmt.Sprintf("must be at least %d", least))}
+func positive(n *int32, at *field.Path) field.ErrorList {
+	if n != nil && *n < 1 {
+		return field.ErrorList{field.Invalid(at, *n, "must be at least 1")}
 	}
 	return nil
 }

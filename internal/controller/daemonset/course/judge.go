@@ -33,35 +33,48 @@ func (c *Course) refresh(n *node) {
 }
 
 func (c *Course) judge(n *node) view {
-	d := &n.daemon
-	if !d.Selected {
-		return view{verdict: NotSelected, reason: d.Unselected}
+	if !n.daemon.Selected {
+		return view{verdict: NotSelected, reason: n.daemon.Unselected}
 	}
-	v := view{selected: true, down: !d.Available || n.begun != nil && !c.ds.Surge}
-	target, want := c.state.target, c.target(n)
+	v := view{selected: true, down: !n.daemon.Available || n.begun != nil && !c.ds.Surge}
+	want := c.target(n)
 	if c.changing() {
 		c.weigh(n)
 		_, v.failed = c.state.failures[n.name]
-		v.given = v.failed || d.Revision == target
+		v.given = v.failed || n.daemon.Revision == c.state.target
 	}
+	c.find(n, want, &v)
+	c.change(n, want, &v)
+	return v
+}
+
+// find gives the node's verdict.
+func (c *Course) find(n *node, want string, v *view) {
+	d := &n.daemon
+	has := want != "" && d.Revision == want
 	switch {
-	case d.Revision == want && want != "" && !d.Since.IsZero() && !v.failed:
-		c.current(n, &v)
 	case v.failed:
 		v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
+	case has && !d.Since.IsZero():
+		c.current(n, v)
 	case n.fact.Fault != "":
 		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
-	case d.NoRoom != "" && d.Revision == want:
-		v.verdict, v.reason, v.excused, v.fault = NoRoom, d.NoRoom, true, true
-	case want == "" || d.Revision != "" && d.Revision != want:
-		c.outdated(n, want, &v)
+	case has && d.NoRoom != "":
+		v.verdict, v.reason, v.fault, v.excused = NoRoom, d.NoRoom, true, true
+	case !has && (want == "" || d.Revision != ""):
+		c.outdated(n, want, v)
 	default:
-		c.starting(n, &v)
+		c.starting(n, v)
 	}
-	if n.begun != nil || d.Two {
+}
+
+// change adds what the node's change means for others: whether it may be taken, and
+// what it counts as.
+func (c *Course) change(n *node, want string, v *view) {
+	if n.begun != nil || n.daemon.Two {
 		v.busy = true
 	}
-	if c.isNew() && d.Revision == "" && n.begun == nil && n.fact.Fault == "" {
+	if c.untouched(n) && n.fact.Fault == "" {
 		// Nothing is taken away from a node that never had the daemon.
 		v.down = false
 	}
@@ -69,7 +82,11 @@ func (c *Course) judge(n *node) view {
 	if v.change && !v.free && n.group.stuck() {
 		v.excused = true
 	}
-	return v
+}
+
+// untouched: a new DaemonSet has done nothing on the node yet.
+func (c *Course) untouched(n *node) bool {
+	return c.isNew() && n.daemon.Revision == "" && n.begun == nil
 }
 
 // current: the pod that is to be there is available.
@@ -114,10 +131,10 @@ func (c *Course) starting(n *node, v *view) {
 		return
 	}
 	v.verdict, v.busy, v.reason, v.wake = Changing, true, "its daemon starts", ends
-	if c.isNew() && d.Revision == "" && n.begun == nil {
-		v.verdict, v.busy, v.reason = Waiting, false, c.waitsFor(n)
-	}
-	if d.Revision == "" && n.begun == nil && !c.isNew() {
+	switch {
+	case c.untouched(n):
+		v.verdict, v.busy = Waiting, false
+	case d.Revision == "":
 		v.reason = orElse(d.Trouble, "it gets a pod")
 	}
 }
@@ -126,34 +143,51 @@ func (c *Course) starting(n *node, v *view) {
 // has healed before the limit was passed.
 func (c *Course) weigh(n *node) {
 	d := &n.daemon
-	_, failed := c.state.failures[n.name]
-	if d.Revision != c.state.target && d.Revision != "" {
+	has := d.Revision == c.state.target
+	if !has && d.Revision != "" {
 		return
 	}
-	available := d.Revision == c.state.target && !d.Since.IsZero()
-	soaked := available && n.fact.Fault == "" && !d.Since.Add(c.soak(n)).After(c.now)
-	switch {
+	_, failed := c.state.failures[n.name]
+	available := has && !d.Since.IsZero()
+	switch soaked := available && n.fact.Fault == "" && !d.Since.Add(c.soak(n)).After(c.now); {
 	case failed && soaked && !c.hasFailed(c.state.target):
 		delete(c.state.failures, n.name)
-	case failed || n.badBefore && !available:
-	case d.Revision == "" && n.begun == nil && !n.hadOld && !c.isNew():
-	case d.NoRoom != "":
-		if n.hadOld && d.Revision == c.state.target {
-			c.blame(n, "there is no room for it: "+d.NoRoom)
-		}
-	case n.fact.Fault != "":
-	case available && soaked:
+	case failed:
+	case soaked:
 		n.badBefore, n.hadOld = false, false
-	case c.tooManyRestarts(n):
-		c.blame(n, fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble)))
-	case available:
-	case d.Certain:
-		c.blame(n, d.Trouble)
+	case c.innocent(n, available):
 	default:
-		if ends := c.deadline(n); !ends.IsZero() && !ends.After(c.now) {
-			c.blame(n, "not available in time"+colon(d.Trouble))
+		if why := c.failing(n, available); why != "" {
+			c.blame(n, why)
 		}
 	}
+}
+
+// innocent: whatever is wrong with the node's daemon is not the target's doing. The
+// node is out of order, its daemon was before, or it was never given the target.
+func (c *Course) innocent(n *node, available bool) bool {
+	return n.fact.Fault != "" || n.badBefore && !available ||
+		n.daemon.Revision == "" && !n.hadOld && !c.isNew()
+}
+
+// failing says why the target fails on the node; "" if it does not.
+func (c *Course) failing(n *node, available bool) string {
+	d := &n.daemon
+	ends := c.deadline(n)
+	switch {
+	case d.NoRoom != "":
+		if n.hadOld && d.Revision == c.state.target {
+			return "there is no room for it: " + d.NoRoom
+		}
+	case c.tooManyRestarts(n):
+		return fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble))
+	case available:
+	case d.Certain:
+		return orElse(d.Trouble, "its containers cannot start")
+	case !ends.IsZero() && !ends.After(c.now):
+		return "not available in time" + colon(d.Trouble)
+	}
+	return ""
 }
 
 // blame counts a node as failed by the target revision.
