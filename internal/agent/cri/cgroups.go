@@ -22,6 +22,8 @@ type cgroups struct {
 	mount, root string
 	// maxPIDs is how many processes and threads a pod may have; 0 for no limit.
 	maxPIDs int64
+	// sizes are the sizes of huge pages that are limited.
+	sizes []string
 }
 
 // unified says whether the node has cgroup v2 alone.
@@ -67,12 +69,16 @@ func (c cgroups) ensurePod(pod *corev1.Pod) error {
 	if c.unified() {
 		return c.ensureUnified(pod, sum)
 	}
-	for _, f := range []struct{ controller, file, value string }{
+	files := []struct{ controller, file, value string }{
 		{"cpu", "cpu.shares", strconv.FormatInt(cpuShares(sum.cpuRequest), 10)},
 		{"cpu", "cpu.cfs_quota_us", quotaText(sum.cpuLimit, "-1")},
 		{"memory", "memory.limit_in_bytes", limitText(sum.memoryLimit, "")},
 		{"pids", "pids.max", limitText(c.maxPIDs, "max")},
-	} {
+	}
+	for size, limit := range pageLimits(podfacts.Requests(pod), c.sizes) {
+		files = append(files, struct{ controller, file, value string }{"hugetlb", "hugetlb." + size + ".limit_in_bytes", strconv.FormatInt(limit, 10)})
+	}
+	for _, f := range files {
 		hierarchy := filepath.Join(c.mount, f.controller)
 		if _, err := os.Stat(hierarchy); err != nil || f.value == "" {
 			continue
@@ -92,7 +98,7 @@ func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
 	dir := c.mount
 	for part := range strings.SplitSeq(strings.Trim(c.podPath(pod), "/"), "/") {
 		// A controller works in a cgroup only if all those above hand it down.
-		if err := handDown(dir); err != nil {
+		if err := handDown(dir, c.controllers()); err != nil {
 			return err
 		}
 		dir = filepath.Join(dir, part)
@@ -105,12 +111,16 @@ func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
 	if sum.cpuLimit > 0 {
 		cpuMax = quotaText(sum.cpuLimit, "max")
 	}
-	for file, value := range map[string]string{
+	files := map[string]string{
 		"cpu.weight": strconv.FormatInt(weight, 10),
 		"cpu.max":    cpuMax + " " + strconv.Itoa(quotaPeriod),
 		"memory.max": limitText(sum.memoryLimit, "max"),
 		"pids.max":   limitText(c.maxPIDs, "max"),
-	} {
+	}
+	for size, limit := range pageLimits(podfacts.Requests(pod), c.sizes) {
+		files["hugetlb."+size+".max"] = strconv.FormatInt(limit, 10)
+	}
+	for file, value := range files {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
 			return fmt.Errorf("limit the cgroup of pod %s: %w", pod.Name, err)
 		}
@@ -118,16 +128,24 @@ func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
 	return nil
 }
 
+// controllers are those that pods need.
+func (c cgroups) controllers() []string {
+	if len(c.sizes) > 0 {
+		return []string{"cpu", "memory", "pids", "hugetlb"}
+	}
+	return []string{"cpu", "memory", "pids"}
+}
+
 // handDown has the cgroup's children use the controllers that pods need, where they do not yet: a cgroup with processes of its
 // own refuses even to be told what it does already.
-func handDown(dir string) error {
+func handDown(dir string, controllers []string) error {
 	file := filepath.Join(dir, "cgroup.subtree_control")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read the cgroup controllers of %s: %w", dir, err)
 	}
 	have := strings.Fields(string(text))
-	for _, controller := range []string{"cpu", "memory", "pids"} {
+	for _, controller := range controllers {
 		if slices.Contains(have, controller) {
 			continue
 		}

@@ -47,6 +47,8 @@ func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.Li
 	out := &runtimeapi.LinuxContainerResources{
 		CpuShares:   cpuShares(request),
 		OomScoreAdj: max(r.oomScore(pod, c), r.cfg.MinOOMScore),
+
+		HugepageLimits: hugePages(c, r.cgroups.sizes),
 	}
 	if limit > 0 {
 		out.CpuPeriod, out.CpuQuota = quotaPeriod, cpuQuota(limit)

@@ -92,10 +92,12 @@ func New(cfg Config) *Runtime {
 	if cfg.CgroupMount == "" {
 		cfg.CgroupMount = "/sys/fs/cgroup"
 	}
+	groups := cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs}
+	groups.sizes = groups.pageSizes()
 	return &Runtime{
 		cfg:        cfg,
 		service:    cfg.Service,
-		cgroups:    cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs},
+		cgroups:    groups,
 		users:      &users{root: cfg.PodsRoot},
 		containers: map[string]podworker.Container{},
 		sandboxes:  map[string]podworker.Sandbox{},

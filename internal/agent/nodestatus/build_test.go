@@ -180,6 +180,18 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// Memory that is set aside for huge pages is no memory for pods.
+func TestHugePagesAreNoMemory(t *testing.T) {
+	capacity := testMachine().capacity
+	capacity["hugepages-2Mi"], capacity["hugepages-1Gi"] = resource.MustParse("512Mi"), resource.MustParse("1Gi")
+	got := testConfig().allocatable(capacity)
+	for name, want := range map[corev1.ResourceName]string{"memory": "5532Mi", "hugepages-2Mi": "512Mi", "hugepages-1Gi": "1Gi"} {
+		if quantity := got[name]; quantity.Cmp(resource.MustParse(want)) != 0 {
+			t.Errorf("allocatable %s is %s, want %s", name, quantity.String(), want)
+		}
+	}
+}
+
 func TestAllocatableIsNeverNegative(t *testing.T) {
 	c := testConfig()
 	c.Reserved = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Ti"), "unknown": resource.MustParse("1")}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -143,6 +144,12 @@ func (c Config) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	}
 	for name, amount := range c.Reserved {
 		keep(name, amount)
+	}
+	for name, amount := range capacity {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			// What is set aside for huge pages is no memory for anything else.
+			keep(corev1.ResourceMemory, amount)
+		}
 	}
 	for name, signal := range map[corev1.ResourceName]eviction.Signal{
 		corev1.ResourceMemory: eviction.MemoryAvailable, corev1.ResourceEphemeralStorage: eviction.NodeFSAvailable,
