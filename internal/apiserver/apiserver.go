@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -68,6 +69,7 @@ type Server struct {
 	informers informers.SharedInformerFactory
 	kinds     []resource.Definition
 	inside    *insidedoor.Door
+	accounts  accounts
 }
 
 // New builds the server. Nothing listens or runs yet.
@@ -100,14 +102,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	build := generic.BuildHandlerChainFunc
-	generic.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
-		return security.revoked.Guard(build(handler, c))
-	}
-	generic.Authentication.Authenticator = security.Request
-	generic.Authentication.APIAudiences = security.audiences
-	generic.Authorization.Authorizer = security.authorizer
-	generic.RuleResolver = security.rules
+	s.identify(generic, security)
 	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode, security.revoked)
 	pods := podaccess.New(agents, security.getters.GetNode)
 	if err := admit(generic, client, s.loopback, s.informers, security, pods); err != nil {
@@ -139,6 +134,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.inside = insidedoor.New(insidedoor.Config{
 		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
+		Authorizer: security.authorizer, Audit: insidedoor.Audit{Policy: generic.AuditPolicyRuleEvaluator, Sink: generic.AuditBackend, Codecs: types.Codecs},
 	})
 	discovery, err := security.issuer.Discovery("https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)))
 	if err != nil {
@@ -200,6 +196,18 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 	}
 	c.LoopbackClientConfig = s.loopback
 	return nil
+}
+
+// identify sets up who asks, and what they may.
+func (s *Server) identify(c *genericapiserver.Config, security *security) {
+	build := c.BuildHandlerChainFunc
+	c.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return security.revoked.Guard(build(handler, c))
+	}
+	c.Authentication.Authenticator = union.New(&s.accounts, security.Request)
+	c.Authentication.APIAudiences = security.audiences
+	c.Authorization.Authorizer = security.authorizer
+	c.RuleResolver = security.rules
 }
 
 // Kinds lists the served kinds.

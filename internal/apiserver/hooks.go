@@ -26,7 +26,12 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 			return security.rolesReady(ctx)
 		}},
 		{"everynode/fairness", func(ctx context.Context) error { return fairness.Start(ctx, client) }},
-		{"everynode/bootstrap", func(ctx context.Context) error { return bootstrapCluster(ctx, cfg, client) }},
+		{"everynode/bootstrap", func(ctx context.Context) error {
+			if err := bootstrapCluster(ctx, cfg, client); err != nil {
+				return err
+			}
+			return security.defaultsKnown(ctx)
+		}},
 	}
 	for _, h := range hooks {
 		hook := func(c genericapiserver.PostStartHookContext) error { return h.run(c.Context) }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 	"github.com/everynode/everynode/internal/apiserver/registry"
@@ -84,6 +85,24 @@ func (s *security) rolesReady(ctx context.Context) error {
 	for !s.resolver.HasSynced() {
 		if err := pause(ctx); err != nil {
 			return fmt.Errorf("wait for roles and bindings: %w", err)
+		}
+	}
+	return nil
+}
+
+// defaultsKnown delays readiness until the default roles, which were just written,
+// have been read: the control loops work with nothing else.
+func (s *security) defaultsKnown(ctx context.Context) error {
+	var roles, bindings []string
+	for _, r := range bootstrap.ClusterRoles() {
+		roles = append(roles, r.Name)
+	}
+	for _, b := range bootstrap.ClusterRoleBindings() {
+		bindings = append(bindings, b.Name)
+	}
+	for !s.resolver.Knows(roles, bindings) {
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("wait for the default roles: %w", err)
 		}
 	}
 	return nil

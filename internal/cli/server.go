@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -48,6 +49,7 @@ with "everynode agent" and a token from "everynode token create".`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Listen, "listen", o.Listen, "address of the API as host:port; may be given more than once")
 	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")
+	addEtcdFlags(cmd, o.API)
 	addAPIFlags(cmd, o.API)
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
@@ -58,10 +60,21 @@ with "everynode agent" and a token from "everynode token create".`,
 	return cmd
 }
 
-// addAPIFlags binds what may be set about the API server, under kube-apiserver's names.
-func addAPIFlags(cmd *cobra.Command, o *options.Options) {
+// addEtcdFlags binds where the API server keeps its objects, under kube-apiserver's names.
+func addEtcdFlags(cmd *cobra.Command, o *options.Options) {
 	f, etcd := cmd.Flags(), &o.Etcd.StorageConfig.Transport
-	run := o.Run
+	f.StringSliceVar(&etcd.ServerList, "etcd-servers", nil, "URLs of an etcd cluster to use instead of the embedded one")
+	f.StringSliceVar(&etcd.ServerList, "etcd-endpoints", nil, "the old name of --etcd-servers")
+	_ = f.MarkDeprecated("etcd-endpoints", "use --etcd-servers") // It fails for flags that do not exist only.
+}
+
+// addAPIFlags binds what else may be set about the API server, under kube-apiserver's
+// names, and returns these.
+func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
+	before := map[string]bool{}
+	each := cmd.Flags().VisitAll
+	each(func(f *pflag.Flag) { before[f.Name] = true })
+	f, run := cmd.Flags(), o.Run
 	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time; with priority and fairness, its sum with the next is shared out")
 	f.IntVar(&run.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", run.MaxMutatingRequestsInFlight, "how many writing requests are served at a time")
 	f.BoolVar(&o.Features.EnablePriorityAndFairness, "enable-priority-and-fairness", o.Features.EnablePriorityAndFairness, "queue requests by priority and flow, so that a greedy client slows down nobody else; false only limits how many are served")
@@ -73,7 +86,11 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) {
 	f.BoolVar(&o.Features.EnableProfiling, "profiling", o.Features.EnableProfiling, "serve profiles of this process at /debug/pprof/, to administrators")
 	f.StringVar(&o.Serving.MinTLSVersion, "tls-min-version", "", "the oldest version of TLS that is spoken: VersionTLS12, which is the default, or VersionTLS13")
 	f.StringSliceVar(&o.Serving.CipherSuites, "tls-cipher-suites", nil, "names of the cipher suites for TLS 1.2, as Go has them (default: Go's own choice)")
-	f.StringSliceVar(&etcd.ServerList, "etcd-servers", nil, "URLs of an etcd cluster to use instead of the embedded one")
-	f.StringSliceVar(&etcd.ServerList, "etcd-endpoints", nil, "the old name of --etcd-servers")
-	_ = f.MarkDeprecated("etcd-endpoints", "use --etcd-servers") // It fails for flags that do not exist only.
+	o.Audit.AddFlags(f)
+	each(func(f *pflag.Flag) {
+		if !before[f.Name] {
+			names = append(names, f.Name)
+		}
+	})
+	return names
 }

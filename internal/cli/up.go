@@ -10,11 +10,14 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/local"
 )
 
@@ -24,6 +27,7 @@ const progressFD = 3
 func newUpCommand() *cobra.Command {
 	var o local.Options
 	var detach, supervise bool
+	api, forServer := options.New(), []string(nil)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster on this machine",
@@ -38,6 +42,10 @@ in the background until "everynode down".`,
 			if err := completeUp(cmd, &o); err != nil {
 				return err
 			}
+			if _, err := api.Complete(); err != nil {
+				return err
+			}
+			o.ServerFlags = given(cmd, forServer)
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			defer stop()
 			switch {
@@ -59,6 +67,7 @@ in the background until "everynode down".`,
 	f.BoolVar(&detach, "detach", false, "go on in the background")
 	f.BoolVar(&supervise, "supervise", false, "be the background process, with progress to file "+strconv.Itoa(progressFD))
 	_ = f.MarkHidden("supervise")
+	forServer = addAPIFlags(cmd, api)
 	cmd.AddCommand(newNodeInitCommand())
 	return cmd
 }
@@ -74,6 +83,22 @@ func newNodeInitCommand() *cobra.Command {
 			return local.NodeInit(os.Stdin, os.Stdout)
 		},
 	}
+}
+
+// given returns those of the flags that were given, as arguments for another process.
+func given(cmd *cobra.Command, names []string) (args []string) {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		if !f.Changed {
+			continue
+		}
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		args = append(args, "--"+name+"="+value)
+	}
+	return args
 }
 
 // completeUp fills in what flags alone do not say. A flag that was not given

@@ -172,6 +172,7 @@ func (c *cluster) serverChild() *child {
 	if c.plan.Simulate > 0 {
 		args = append(args, "--simulated-nodes", strconv.Itoa(c.plan.Simulate))
 	}
+	args = append(args, c.options.ServerFlags...)
 	return &child{
 		name: "server",
 		start: func() (*exec.Cmd, error) {

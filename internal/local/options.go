@@ -53,6 +53,8 @@ type Options struct {
 	// PodNetwork is how nodes connect their pods to those of other nodes: auto,
 	// host-gw, vxlan, or none for a network daemon that the user brings.
 	PodNetwork string
+	// ServerFlags are given to the control plane as they are, in this run only.
+	ServerFlags []string
 	// Executable is this program's file; it is started again as the server and
 	// the agents.
 	Executable string

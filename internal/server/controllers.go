@@ -11,14 +11,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,44 +22,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 )
 
-// control is what the control loops share: one cache, one client, one clock.
+// control is what the control loops share: one cache and one clock.
 type control struct {
 	*Server
-	config  *restclient.Config
-	client  kubernetes.Interface
-	inside  inside
-	objects metadata.Interface
 	manager manager.Manager
-	events  record.EventBroadcaster
+	actors  actors
 }
 
 // runControllers runs every control loop until ctx ends.
 func (s *Server) runControllers(ctx context.Context) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	c := &control{Server: s, config: s.api.LoopbackConfig(), inside: inside{s.api.InsideDoor()}}
-	var err error
-	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
-		return fmt.Errorf("make the controllers' client: %w", err)
-	}
-	if c.objects, err = metadata.NewForConfig(c.config); err != nil {
-		return fmt.Errorf("make the controllers' metadata client: %w", err)
-	}
+	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}}
+	defer c.actors.stop()
 	options := managerOptions(ctx)
 	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }
 	// Several servers can share an etcd cluster; then one of them works.
 	options.LeaderElection = !s.settings.Embedded()
 	options.LeaderElectionNamespace, options.LeaderElectionID = "kube-system", "everynode-controllers"
-	c.manager, err = ctrl.NewManager(c.config, options)
-	if err != nil {
+	var err error
+	if c.manager, err = ctrl.NewManager(s.api.ConfigFor(bootstrap.ManagerAccount()), options); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
-	c.events = record.NewBroadcaster(record.WithContext(ctx))
-	defer c.events.Shutdown()
-	c.events.StartRecordingToSink(controllerEvents{&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")}, c.inside, ctx})
 	if err := c.addAll(); err != nil {
 		return err
 	}
@@ -104,11 +87,6 @@ func mapper(kinds []resource.Definition) meta.RESTMapper {
 		m.AddSpecific(k.GroupVersionKind(), k.GroupVersionResource(), k.GroupVersion.WithResource(k.Singular), scope)
 	}
 	return m
-}
-
-// recorder returns a recorder of events in the name of a component.
-func (c *control) recorder(component string) record.EventRecorder {
-	return newLimitedRecorder(c.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), clock.RealClock{})
 }
 
 // cachedWhole are the kinds that some control loop watches anyway.

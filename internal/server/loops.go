@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/certificates"
@@ -31,58 +32,25 @@ import (
 	"github.com/everynode/everynode/internal/version"
 )
 
-// addAll gives the manager every control loop. This is the list of them.
+// loop is a control loop, with the account that it runs under.
+type loop struct {
+	name, account string
+	add           func(*actor) error
+}
+
+// addAll gives the manager every control loop.
 func (c *control) addAll() error {
-	mgr, client := c.manager, c.client
-	nodeEvents := c.recorder("node-controller")
-	for _, loop := range []struct {
-		name string
-		add  func() error
-	}{
-		{"certificates", func() error {
-			return certificates.Add(mgr, certificates.Config{
-				Client: client, Signer: c.pki.Signer(), NodeSigner: c.pki.NodeSigner(), Control: c.reserved, Duration: c.options.SigningDuration,
-			})
-		}},
-		{"cluster role aggregation", func() error {
-			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: client})
-		}},
-		{"DaemonSets", c.addDaemonSets},
-		{"Deployments", func() error {
-			return deployment.Add(mgr, deployment.Config{Client: client, Events: c.recorder(deployment.EventSource)})
-		}},
-		{"disruption budgets", func() error {
-			return disruption.Add(mgr, disruption.Config{Client: client, Events: c.recorder("controllermanager")})
-		}},
-		{"endpoints of services", func() error {
-			return endpointslice.Add(mgr, endpointslice.Config{Client: client, Events: c.recorder("endpoint-slice-controller")})
-		}},
-		{"garbage collector", c.addGarbageCollector},
-		{"namespaces", func() error {
-			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: client, Metadata: c.objects})
-		}},
-		{"node addresses", func() error {
-			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.cluster, Writer: networkWriter{c.inside}, Events: nodeEvents})
-		}},
-		{"node lifecycle", func() error {
-			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(client), c.inside}, Events: nodeEvents})
-		}},
-		{"pod garbage", func() error { return podgc.Add(mgr, podgc.Config{Client: client}) }},
-		{"ReplicaSets", func() error {
-			return replicaset.Add(mgr, replicaset.Config{Client: client, Events: c.recorder(replicaset.EventSource)})
-		}},
-		{"root CA", func() error { return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM(), Client: client}) }},
-		{"service accounts", func() error { return serviceaccount.Add(mgr, serviceaccount.Config{Client: client}) }},
-		{"taint eviction", func() error {
-			return tainteviction.Add(mgr, tainteviction.Config{Client: client, Events: c.recorder("taint-eviction-controller")})
-		}},
-		{"token cleaner", func() error { return tokencleaner.Add(mgr, tokencleaner.Config{Client: client}) }},
-		{"scheduler", c.addScheduler},
-		{"simulated nodes", c.addSimulator},
-	} {
-		if err := loop.add(); err != nil {
-			return fmt.Errorf("set up the control loop %q: %w", loop.name, err)
+	for _, l := range append(c.clusterLoops(), c.workloadLoops()...) {
+		a, err := c.actors.controller(l.account)
+		if err == nil {
+			err = l.add(a)
 		}
+		if err != nil {
+			return fmt.Errorf("set up the control loop %q: %w", l.name, err)
+		}
+	}
+	if err := c.addScheduler(); err != nil {
+		return fmt.Errorf("set up the scheduler: %w", err)
 	}
 	return nil
 }
@@ -94,17 +62,79 @@ func (c *control) reserved() certificates.Control {
 	return certificates.Control{Names: names, IPs: ips, Networks: []netip.Prefix{services, c.cluster}}
 }
 
+// clusterLoops keep nodes, namespaces, accounts, roles and certificates. Together
+// with workloadLoops this is the list of the control loops.
+func (c *control) clusterLoops() []loop {
+	mgr := c.manager
+	return []loop{
+		{"certificates", "certificate-controller", func(a *actor) error {
+			return certificates.Add(mgr, certificates.Config{
+				Client: a.client, Signer: c.pki.Signer(), NodeSigner: c.pki.NodeSigner(), Control: c.reserved, Duration: c.options.SigningDuration,
+			})
+		}},
+		{"cluster role aggregation", "clusterrole-aggregation-controller", func(a *actor) error {
+			return clusterroleaggregation.Add(mgr, clusterroleaggregation.Config{Client: a.client})
+		}},
+		{"garbage collector", "generic-garbage-collector", c.addGarbageCollector},
+		{"namespaces", "namespace-controller", func(a *actor) error {
+			objects, err := a.metadata()
+			if err != nil {
+				return err
+			}
+			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: a.client, Metadata: objects})
+		}},
+		{"node addresses", "node-controller", func(a *actor) error {
+			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.cluster, Writer: networkWriter{a.inside}, Events: a.recorder("node-controller")})
+		}},
+		{"node lifecycle", "node-controller", func(a *actor) error {
+			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(a.client), a.inside}, Events: a.recorder("node-controller")})
+		}},
+		{"root CA", "root-ca-cert-publisher", func(a *actor) error {
+			return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM(), Client: a.client})
+		}},
+		{"service accounts", "service-account-controller", func(a *actor) error {
+			return serviceaccount.Add(mgr, serviceaccount.Config{Client: a.client})
+		}},
+		{"token cleaner", "token-cleaner", func(a *actor) error {
+			return tokencleaner.Add(mgr, tokencleaner.Config{Client: a.client})
+		}},
+		{"simulated nodes", "node-simulator", c.addSimulator},
+	}
+}
+
+// workloadLoops keep pods and what groups them.
+func (c *control) workloadLoops() []loop {
+	mgr := c.manager
+	return []loop{
+		{"DaemonSets", "daemon-set-controller", c.addDaemonSets},
+		{"Deployments", "deployment-controller", func(a *actor) error {
+			return deployment.Add(mgr, deployment.Config{Client: a.client, Events: a.recorder(deployment.EventSource)})
+		}},
+		{"disruption budgets", "disruption-controller", func(a *actor) error {
+			return disruption.Add(mgr, disruption.Config{Client: a.client, Events: a.recorder("controllermanager")})
+		}},
+		{"endpoints of services", "endpointslice-controller", c.addEndpoints},
+		{"pod garbage", "pod-garbage-collector", func(a *actor) error { return podgc.Add(mgr, podgc.Config{Client: a.client}) }},
+		{"ReplicaSets", "replicaset-controller", func(a *actor) error {
+			return replicaset.Add(mgr, replicaset.Config{Client: a.client, Events: a.recorder(replicaset.EventSource)})
+		}},
+		{"taint eviction", "taint-eviction-controller", func(a *actor) error {
+			return tainteviction.Add(mgr, tainteviction.Config{Client: a.client, Events: a.recorder("taint-eviction-controller")})
+		}},
+	}
+}
+
 // run gives the manager a loop that starts with it and ends with it.
 func (c *control) run(f func(context.Context) error) error {
 	return c.manager.Add(manager.RunnableFunc(f))
 }
 
-func (c *control) addDaemonSets() error {
+func (c *control) addDaemonSets(a *actor) error {
 	if c.options.NoDaemonSetController {
 		return nil
 	}
 	run, err := daemonSets(daemonset.Config{
-		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(c.client), c.inside}, Recorder: c.recorder(daemonset.EventSource),
+		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside}, Recorder: a.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.options.Metrics,
 	}, c.options.RecordDecisions)
 	if err != nil {
@@ -113,10 +143,29 @@ func (c *control) addDaemonSets() error {
 	return c.run(run)
 }
 
-func (c *control) addGarbageCollector() error {
+// addEndpoints adds three controllers that share their facts, each with its account.
+func (c *control) addEndpoints(a *actor) error {
+	endpoints, err := c.actors.controller("endpoint-controller")
+	if err != nil {
+		return err
+	}
+	mirrors, err := c.actors.controller("endpointslicemirroring-controller")
+	if err != nil {
+		return err
+	}
+	return endpointslice.Add(c.manager, endpointslice.Config{
+		Client: a.client, Endpoints: endpoints.client, Mirrors: mirrors.client, Events: a.recorder("endpoint-slice-controller"),
+	})
+}
+
+func (c *control) addGarbageCollector(a *actor) error {
+	objects, err := a.metadata()
+	if err != nil {
+		return err
+	}
 	gc, err := garbagecollector.New(garbagecollector.Config{
-		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: collectorClient{c.objects, c.inside},
-		Events: c.recorder("garbage-collector-controller"),
+		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: collectorClient{objects, a.inside},
+		Events: a.recorder("garbage-collector-controller"),
 	})
 	if err != nil {
 		return err
@@ -125,9 +174,13 @@ func (c *control) addGarbageCollector() error {
 }
 
 func (c *control) addScheduler() error {
+	a, err := c.actors.account(bootstrap.SchedulerAccount())
+	if err != nil {
+		return err
+	}
 	s, err := scheduler.New(scheduler.Config{
-		Informers: c.manager.GetCache(), Writer: schedulerWriter{scheduler.NewWriter(c.client), c.inside},
-		Events: schedulerEvents{scheduler.NewEventSink(c.client), c.inside}, Registerer: c.options.Metrics,
+		Informers: c.manager.GetCache(), Writer: schedulerWriter{scheduler.NewWriter(a.client), a.inside},
+		Events: schedulerEvents{scheduler.NewEventSink(a.client), a.inside}, Registerer: c.options.Metrics,
 	})
 	if err != nil {
 		return err
@@ -139,15 +192,15 @@ func (c *control) addScheduler() error {
 // events what they do; thousands of them would only bury everybody else's.
 const maxChattyNodes = 100
 
-func (c *control) addSimulator() error {
+func (c *control) addSimulator(a *actor) error {
 	if c.options.SimulatedNodes == 0 {
 		return nil
 	}
 	config := simulator.Config{
-		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulatorWriter{simulator.NewWriter(c.client), c.inside}, Version: version.Kubernetes(),
+		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulatorWriter{simulator.NewWriter(a.client), a.inside}, Version: version.Kubernetes(),
 	}
 	if c.options.SimulatedNodes <= maxChattyNodes {
-		config.Events = c.recorder("kubelet")
+		config.Events = a.recorder("kubelet")
 	}
 	sim, err := simulator.New(config)
 	if err != nil {

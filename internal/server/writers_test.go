@@ -43,10 +43,13 @@ func (w way) collect(ctx context.Context, name string, uid types.UID, policy met
 }
 
 // ways starts a control plane and returns both ways to write to it.
-func ways(t *testing.T) (client kubernetes.Interface, http, door way) {
+func ways(t testing.TB, change ...func(*Options)) (client kubernetes.Interface, http, door way) {
 	t.Helper()
 	o := Defaults()
 	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
+	for _, c := range change {
+		c(&o)
+	}
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +97,7 @@ func ways(t *testing.T) (client kubernetes.Interface, http, door way) {
 	return client, http, door
 }
 
-func eventually(t *testing.T, what string, check func(context.Context) error) {
+func eventually(t testing.TB, what string, check func(context.Context) error) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := check(t.Context())

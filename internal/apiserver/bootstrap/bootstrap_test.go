@@ -117,7 +117,7 @@ func TestDaemonSetControllerRules(t *testing.T) {
 		"update apps/daemonsets/status",
 		"update apps/daemonsets/finalizers",
 		"list,watch /nodes",
-		"list,watch,create,delete,patch /pods",
+		"get,list,watch,create,delete,patch /pods",
 		"create /pods/binding",
 		"get,list,watch,create,delete,update,patch apps/controllerrevisions",
 		"create,patch,update ,events.k8s.io/events",

@@ -39,7 +39,7 @@ func clusterControllers() []controller {
 			recordEvents(),
 		}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
-			may("create", "update").on(groupCore, "configmaps"),
+			may("get", "create", "update").on(groupCore, "configmaps"),
 			may("list", "watch").on(groupCore, "configmaps", "namespaces"),
 			recordEvents(),
 		}},
@@ -51,6 +51,20 @@ func clusterControllers() []controller {
 			may("create").on(groupAuthorization, "subjectaccessreviews"),
 			may("get", "list", "create", "update", "delete").on(groupCore, "secrets"), // records of nodes' identities
 			may("get", "list", "watch").on(groupCore, "nodes"),
+			recordEvents(),
+		}},
+		{"taint-eviction-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupCore, "nodes"),
+			may("get", "list", "watch", "delete").on(groupCore, "pods"),
+			may("update", "patch").on(groupCore, "pods/status"),
+			recordEvents(),
+		}},
+		// It is there when nodes are simulated, and does what agents would do.
+		{"node-simulator", []rbacv1.PolicyRule{
+			may("get", "create").on(groupCore, "nodes"),
+			may("update").on(groupCore, "nodes/status", "pods/status"),
+			may("delete").on(groupCore, "pods"),
+			may("get", "create", "update").on(groupCoordination, "leases"),
 			recordEvents(),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{
@@ -67,7 +81,7 @@ func workloadControllers() []controller {
 			may("update").on(groupApps, "daemonsets/status"),
 			may("update").on(groupApps, "daemonsets/finalizers"),
 			may("list", "watch").on(groupCore, "nodes"),
-			may("list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
+			may("get", "list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
 			may("create").on(groupCore, "pods/binding"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
 			recordEvents(),

@@ -22,7 +22,7 @@ import (
 // servers; it needs the rights of system:masters.
 func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	for _, step := range []func(context.Context, kubernetes.Interface) error{
-		ensureNamespaces, ensurePriorityClasses, ensureClusterRoles, ensureClusterRoleBindings,
+		ensureNamespaces, ensurePriorityClasses, ensureClusterRoles, ensureClusterRoleBindings, ensureRoles,
 	} {
 		if err := step(ctx, client); err != nil {
 			return fmt.Errorf("bootstrap the cluster: %w", err)
@@ -95,6 +95,23 @@ func ensureClusterRoleBindings(ctx context.Context, client kubernetes.Interface)
 		}
 		return nil
 	})
+}
+
+// ensureRoles makes the roles and bindings that are good in one namespace.
+func ensureRoles(ctx context.Context, client kubernetes.Interface) error {
+	for _, want := range Roles() {
+		err := reconcile(ctx, client.RbacV1().Roles(want.Namespace), &want, func(existing *rbacv1.Role) bool { return mergeRole(existing, &want) })
+		if err != nil {
+			return fmt.Errorf("ensure role %s/%s: %w", want.Namespace, want.Name, err)
+		}
+	}
+	for _, want := range RoleBindings() {
+		merge := func(existing *rbacv1.RoleBinding) bool { return mergeRoleBinding(existing, &want) }
+		if err := reconcile(ctx, client.RbacV1().RoleBindings(want.Namespace), &want, merge); err != nil {
+			return fmt.Errorf("ensure role binding %s/%s: %w", want.Namespace, want.Name, err)
+		}
+	}
+	return nil
 }
 
 // each runs f for every item, a few at a time, and joins the errors.

@@ -45,9 +45,33 @@ func mergeClusterRoleBinding(existing, want *rbacv1.ClusterRoleBinding) bool {
 		return false
 	}
 	changed := mergeMeta(existing, want)
-	for _, subject := range want.Subjects {
-		if !slices.Contains(existing.Subjects, subject) {
-			existing.Subjects, changed = append(slices.Clone(existing.Subjects), subject), true
+	return mergeSubjects(&existing.Subjects, want.Subjects) || changed
+}
+
+// mergeRole and mergeRoleBinding do the same for what is good in one namespace.
+func mergeRole(existing, want *rbacv1.Role) bool {
+	if isProtected(existing) {
+		return false
+	}
+	changed := mergeMeta(existing, want)
+	if covered, missing := validation.Covers(existing.Rules, want.Rules); !covered {
+		existing.Rules, changed = append(slices.Clone(existing.Rules), missing...), true
+	}
+	return changed
+}
+
+func mergeRoleBinding(existing, want *rbacv1.RoleBinding) bool {
+	if isProtected(existing) {
+		return false
+	}
+	changed := mergeMeta(existing, want)
+	return mergeSubjects(&existing.Subjects, want.Subjects) || changed
+}
+
+func mergeSubjects(existing *[]rbacv1.Subject, want []rbacv1.Subject) (changed bool) {
+	for _, subject := range want {
+		if !slices.Contains(*existing, subject) {
+			*existing, changed = append(slices.Clone(*existing), subject), true
 		}
 	}
 	return changed

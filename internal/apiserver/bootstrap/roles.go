@@ -17,7 +17,7 @@ func ClusterRoles() []rbacv1.ClusterRole {
 	roles = append(roles, identityRoles()...)
 	roles = append(roles, peopleRoles()...)
 	roles = append(roles, nodeRoles()...)
-	roles = append(roles, schedulerRole())
+	roles = append(roles, schedulerRole(), managerRole())
 	for _, c := range controllers() {
 		roles = append(roles, clusterRole(controllerPrefix+c.name, c.rules...))
 	}
@@ -37,6 +37,7 @@ func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
 			group("system:serviceaccounts")),
 		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy")),
 		clusterBinding("system:kube-scheduler", "system:kube-scheduler", user("system:kube-scheduler")),
+		clusterBinding("system:kube-controller-manager", "system:kube-controller-manager", user("system:kube-controller-manager")),
 		clusterBinding("system:node", "system:node", group("system:nodes")),
 		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
 		clusterBinding("system:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
@@ -183,4 +184,30 @@ func schedulerRole() rbacv1.ClusterRole {
 		read.on(groupScheduling, "priorityclasses"),
 		may("create").on(groupAuthentication, "tokenreviews"),
 		may("create").on(groupAuthorization, "subjectaccessreviews"))
+}
+
+// managerRole is for the cache that the control loops share, and for the election
+// of the server whose loops work.
+func managerRole() rbacv1.ClusterRole {
+	return clusterRole("system:kube-controller-manager",
+		may("list", "watch").on("*", "*"),
+		may("get", "create", "update").on(groupCoordination, "leases"),
+		recordEvents())
+}
+
+// Roles lists the default roles that are good in one namespace.
+func Roles() []rbacv1.Role {
+	return []rbacv1.Role{{
+		ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+"token-cleaner"),
+		Rules:      []rbacv1.PolicyRule{may("get", "watch", "list", "delete").on(groupCore, "secrets"), recordEvents()},
+	}}
+}
+
+// RoleBindings lists the bindings of Roles.
+func RoleBindings() []rbacv1.RoleBinding {
+	return []rbacv1.RoleBinding{{
+		ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+"token-cleaner"),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: controllerPrefix + "token-cleaner"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: "token-cleaner"}},
+	}}
 }

@@ -31,6 +31,7 @@ func (d *Door) Change(ctx context.Context, t Target, change func(runtime.Object)
 				return nil, err
 			}
 			d.scheme.Default(changed)
+			d.audit.request(ctx, w, changed)
 			return changed, d.admit(ctx, w.attributes(changed, old, admission.Update, options))
 		})
 		validate := rest.AdmissionToValidateObjectUpdateFunc(d.admission, w.attributes(nil, nil, admission.Update, options), d.objects)

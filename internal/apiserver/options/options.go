@@ -39,6 +39,8 @@ type Options struct {
 	// Etcd is where objects are kept, and how. Without servers it is the database
 	// in this process.
 	Etcd *genericoptions.EtcdOptions
+	// Audit is what is recorded of who did what, and where. Nothing by default.
+	Audit *genericoptions.AuditOptions
 }
 
 // New returns the defaults.
@@ -48,6 +50,7 @@ func New() *Options {
 		Serving:  genericoptions.NewSecureServingOptions(),
 		Features: genericoptions.NewFeatureOptions(),
 		Etcd:     genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(storagePrefix, nil)),
+		Audit:    genericoptions.NewAuditOptions(),
 	}
 	o.Run.ShutdownWatchTerminationGracePeriod = watchGrace
 	// Each stream may hold 256 KiB that nobody has read yet. A client that wants more
@@ -95,7 +98,8 @@ func (o *Options) validate() (errs []error) {
 	if o.Embedded() {
 		etcd.StorageConfig.Transport.ServerList = []string{"embedded"}
 	}
-	return append(errs, etcd.Validate()...)
+	errs = append(errs, etcd.Validate()...)
+	return append(errs, o.validateAudit()...)
 }
 
 // validateTLS refuses versions that are broken, which the library would still speak.
@@ -117,6 +121,9 @@ func (o *Options) Embedded() bool { return len(o.Etcd.StorageConfig.Transport.Se
 func (c Completed) ApplyTo(config *genericapiserver.Config) error {
 	if err := c.Run.ApplyTo(config); err != nil {
 		return fmt.Errorf("apply the options of requests: %w", err)
+	}
+	if err := c.Audit.ApplyTo(config); err != nil {
+		return fmt.Errorf("set up the audit log: %w", err)
 	}
 	return nil
 }

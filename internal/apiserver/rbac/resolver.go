@@ -68,6 +68,22 @@ func (r *Resolver) HasSynced() bool {
 	return true
 }
 
+// Knows reports whether the cluster-wide roles and bindings of these names have
+// been read.
+func (r *Resolver) Knows(roles, bindings []string) bool {
+	for _, name := range roles {
+		if _, err := r.clusterRoles.Get(name); err != nil {
+			return false
+		}
+	}
+	for _, name := range bindings {
+		if _, known, err := r.clusterBindings.GetByKey(name); err != nil || !known {
+			return false
+		}
+	}
+	return true
+}
+
 // waitForSync returns when all roles and bindings have been read once, or with the context's error.
 func (r *Resolver) waitForSync(ctx context.Context) error {
 	if r.ready.Load() {

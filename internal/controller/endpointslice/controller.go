@@ -26,8 +26,11 @@ import (
 
 // Config is what the controllers need.
 type Config struct {
-	// Client writes slices and endpoints. It must have no client-side rate limit. Required.
+	// Client writes slices. It must have no client-side rate limit. Required.
 	Client kubernetes.Interface
+	// Endpoints writes endpoints, and Mirrors the slices that mirror those of
+	// people: three controllers, which have rights of their own. Client if nil.
+	Endpoints, Mirrors kubernetes.Interface
 	// Events is where users are told about slices. Required.
 	Events record.EventRecorder
 	// Clock is the wall clock if nil.
@@ -45,6 +48,12 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
+	if cfg.Endpoints == nil {
+		cfg.Endpoints = cfg.Client
+	}
+	if cfg.Mirrors == nil {
+		cfg.Mirrors = cfg.Client
+	}
 	reader, options := mgr.GetClient(), controller.Options{MaxConcurrentReconciles: workers}
 	s := newSlices(reader, cfg)
 	err := ctrl.NewControllerManagedBy(mgr).Named("endpointslice").WithOptions(options).
@@ -59,7 +68,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 		For(&corev1.Service{}).
 		Watches(&corev1.Pod{}, podHandler(reader)).
 		Watches(&corev1.Endpoints{}, sameName()).
-		Complete(newRested(&endpoints{reader: reader, writer: clientWriter{cfg.Client}}, cfg.Clock))
+		Complete(newRested(&endpoints{reader: reader, writer: clientWriter{cfg.Endpoints}}, cfg.Clock))
 	if err != nil {
 		return fmt.Errorf("add the controller of endpoints: %w", err)
 	}
@@ -67,7 +76,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 		For(&corev1.Endpoints{}).
 		Watches(&corev1.Service{}, sameName()).
 		Watches(&discoveryv1.EndpointSlice{}, mirrorHandler()).
-		Complete(&mirror{reader: reader, writer: clientWriter{cfg.Client}})
+		Complete(&mirror{reader: reader, writer: clientWriter{cfg.Mirrors}})
 	if err != nil {
 		return fmt.Errorf("add the controller of mirrored slices: %w", err)
 	}
