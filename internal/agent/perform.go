@@ -182,7 +182,12 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 		v, ok := values[name]
 		return v, ok
 	}
-	spec.Command, spec.Args = expandAll(c.Command, lookup), expandAll(c.Args, lookup)
+	if spec.Command, err = expandAll(c.Command, lookup); err != nil {
+		return cri.ContainerSpec{}, fmt.Errorf("command: %w", err)
+	}
+	if spec.Args, err = expandAll(c.Args, lookup); err != nil {
+		return cri.ContainerSpec{}, fmt.Errorf("args: %w", err)
+	}
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, cri.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath,
 			Image: m.Image, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly, Propagation: m.Propagation})
@@ -190,12 +195,19 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 	return spec, nil
 }
 
-func expandAll(words []string, lookup func(string) (string, bool)) []string {
-	out := make([]string, len(words))
+func expandAll(words []string, lookup func(string) (string, bool)) ([]string, error) {
+	out, size := make([]string, len(words)), 0
 	for i, s := range words {
-		out[i] = env.Expand(s, lookup)
+		word, err := env.Expand(s, lookup)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(word); size > env.MaxTotal {
+			return nil, fmt.Errorf("all words together are longer than %d bytes", env.MaxTotal)
+		}
+		out[i] = word
 	}
-	return out
+	return out, nil
 }
 
 // minKill is how long a container has to stop at least, however long its hook took.

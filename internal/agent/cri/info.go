@@ -97,11 +97,17 @@ func (r *Runtime) Sweep(live func(uid types.UID) bool) error {
 	}
 	var errs []error
 	for uid := range found {
-		if uid != "" && !live(uid) {
+		// What is called otherwise is none of ours: ".." would be everything, and so would "*".
+		if isUID(uid) && !live(uid) {
 			errs = append(errs, r.Clean(uid))
 		}
 	}
 	return errors.Join(append(errs, r.sweepLinks())...)
+}
+
+// isUID says whether a text can be a pod's UID: letters, figures and hyphens. Others can make folders among the logs.
+func isUID(uid types.UID) bool {
+	return uid != "" && strings.Trim(string(uid), "-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
 // sweepLinks removes links to logs that are no more.

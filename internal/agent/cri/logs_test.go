@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -211,4 +212,23 @@ func TestRotationFollowsNoLinks(t *testing.T) {
 // oldLog is a log that is to be rotated, besides what was made.
 func oldLog(dir string, made error) error {
 	return errors.Join(made, os.WriteFile(dir+"/1.log", []byte(strings.Repeat("x", maxLogSize)), 0o600))
+}
+
+// Whoever can make folders among the logs cannot have other pods' files removed by their names.
+func TestSweepTakesUIDsOnly(t *testing.T) {
+	r := testRuntime(t)
+	for _, dir := range []string{r.cfg.CgroupMount, r.cfg.LinkRoot, r.cfg.LogRoot + "/ns_live_u1/c", r.cfg.LogRoot + "/ns_gone_u2", r.cfg.LogRoot + "/x_..", r.cfg.LogRoot + "/x_.", r.cfg.LogRoot + "/x_*",
+		r.cfg.LogRoot + "/x_?1", r.cfg.PodsRoot + "/u1/containers/c", filepath.Dir(r.cfg.PodsRoot) + "/containers/precious"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Sweep(func(uid types.UID) bool { return uid == "u1" }); err != nil {
+		t.Error(err)
+	}
+	for path, there := range map[string]bool{r.cfg.LogRoot + "/ns_live_u1/c": true, r.cfg.LogRoot + "/ns_gone_u2": false, r.cfg.PodsRoot + "/u1/containers/c": true, filepath.Dir(r.cfg.PodsRoot) + "/containers/precious": true} {
+		if _, err := os.Lstat(path); (err == nil) != there {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }

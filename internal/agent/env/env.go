@@ -73,6 +73,7 @@ type builder struct {
 	podIPs, hostIPs []string
 	objects         Objects
 	values          map[string]string // from envFrom and env
+	size            int               // of the values, in bytes
 	services        map[string]string // from services; values win
 }
 
@@ -93,7 +94,7 @@ func (b *builder) addSource(ctx context.Context, source *corev1.EnvFromSource) e
 			return ignoreMissing(err, ref.Optional, "configmap", ref.Name)
 		}
 		for key, value := range configMap.Data {
-			b.values[source.Prefix+key] = value
+			b.set(source.Prefix+key, value)
 		}
 	case source.SecretRef != nil:
 		ref := source.SecretRef
@@ -102,7 +103,7 @@ func (b *builder) addSource(ctx context.Context, source *corev1.EnvFromSource) e
 			return ignoreMissing(err, ref.Optional, "secret", ref.Name)
 		}
 		for key, value := range secret.Data {
-			b.values[source.Prefix+key] = string(value)
+			b.set(source.Prefix+key, string(value))
 		}
 	}
 	return nil
@@ -122,15 +123,32 @@ func ignoreMissing(err error, optional *bool, kind, name string) error {
 
 func (b *builder) addVar(ctx context.Context, v *corev1.EnvVar) error {
 	if v.Value != "" || v.ValueFrom == nil {
-		b.values[v.Name] = Expand(v.Value, b.lookup)
-		return nil
+		value, err := Expand(v.Value, b.lookup)
+		if err != nil {
+			return fmt.Errorf("environment variable %s: %w", v.Name, err)
+		}
+		b.set(v.Name, value)
+		return b.fits()
 	}
 	value, ok, err := b.valueFrom(ctx, v.ValueFrom)
 	if err != nil {
 		return err
 	}
 	if ok {
-		b.values[v.Name] = value
+		b.set(v.Name, value)
+	}
+	return b.fits()
+}
+
+func (b *builder) set(name, value string) {
+	b.size += len(value) - len(b.values[name])
+	b.values[name] = value
+}
+
+// fits says whether a program could be started with what there is already.
+func (b *builder) fits() error {
+	if b.size > MaxTotal {
+		return fmt.Errorf("the environment is larger than %d bytes", MaxTotal)
 	}
 	return nil
 }

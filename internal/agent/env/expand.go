@@ -1,15 +1,26 @@
 package env
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
+
+// What the kernel starts no program with: a variable or an argument of more than MaxValue bytes, or all of them together of more
+// than MaxTotal. References make more of a few bytes than a machine has memory, if nobody counts.
+const (
+	MaxValue = 128*1024 - 1
+	MaxTotal = 6 * 1024 * 1024
+)
 
 // Expand replaces each $(NAME) in s by the value that lookup gives for NAME.
 //
 // A reference that lookup doesn't know stays as written. $$ stands for one $, so $$(NAME) becomes the text $(NAME).
-// A $ before anything else, an unclosed $( and a $ at the end stay as written. Values are not expanded again.
-func Expand(s string, lookup func(name string) (value string, ok bool)) string {
+// A $ before anything else, an unclosed $( and a $ at the end stay as written. Values are not expanded again. What becomes longer
+// than MaxValue is an error.
+func Expand(s string, lookup func(name string) (value string, ok bool)) (string, error) {
 	dollar := strings.IndexByte(s, '$')
 	if dollar < 0 {
-		return s
+		return s, nil
 	}
 	var out strings.Builder
 	out.Grow(len(s))
@@ -17,11 +28,14 @@ func Expand(s string, lookup func(name string) (value string, ok bool)) string {
 		out.WriteString(s[:dollar])
 		s = s[dollar:]
 		text, length := expandOne(s, lookup)
+		if out.Len()+len(text) > MaxValue {
+			return "", fmt.Errorf("%.40q... becomes longer than %d bytes when its references are replaced", s, MaxValue)
+		}
 		out.WriteString(text)
 		s = s[length:]
 		if dollar = strings.IndexByte(s, '$'); dollar < 0 {
 			out.WriteString(s)
-			return out.String()
+			return out.String(), nil
 		}
 	}
 }

@@ -2,6 +2,7 @@ package podworker
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"strings"
 )
 
 const runtimeScheme = "containerd://"
@@ -195,4 +196,24 @@ func terminated(c *Container) *corev1.ContainerStateTerminated {
 		}
 	}
 	return t
+}
+
+// maxMessages is how long the last words of all containers of a pod may be together, in bytes: they are kept in its status.
+const maxMessages = 12 * 1024
+
+// boundMessages cuts each container's last words to its share.
+func boundMessages(lists ...[]corev1.ContainerStatus) {
+	count := 0
+	for _, list := range lists {
+		count += len(list)
+	}
+	for _, list := range lists {
+		for i := range list {
+			for _, t := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
+				if share := maxMessages / count; t != nil && len(t.Message) > share {
+					t.Message = strings.ToValidUTF8(t.Message[:share], "")
+				}
+			}
+		}
+	}
 }

@@ -40,6 +40,7 @@ func Status(in Input, prev *corev1.PodStatus, hostIPs []string) corev1.PodStatus
 	b.addresses(&s, hostIPs)
 	s.InitContainerStatuses = b.containers(in.Pod.Spec.InitContainers, prev.InitContainerStatuses, true)
 	s.ContainerStatuses = b.containers(in.Pod.Spec.Containers, prev.ContainerStatuses, false)
+	boundMessages(s.InitContainerStatuses, s.ContainerStatuses)
 	e := phaseOf(&in, &s)
 	s.Phase, s.Reason, s.Message = e.phase, e.reason, e.message
 	s.Conditions = b.conditions(&s)

@@ -82,7 +82,10 @@ func (c checker) command(ctx context.Context, t *target, action *corev1.ExecActi
 	}
 	command := make([]string, len(action.Command))
 	for i, word := range action.Command {
-		command[i] = env.Expand(word, env.Lookup(fixed))
+		var err error
+		if command[i], err = env.Expand(word, env.Lookup(fixed)); err != nil {
+			return outcome{}, fmt.Errorf("command: %w", err)
+		}
 	}
 	stdout, stderr, exitCode, err := c.exec(ctx, t.containerID, command, timeout)
 	if errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded {

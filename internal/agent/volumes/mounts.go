@@ -113,13 +113,16 @@ func (m *Manager) subPath(pod *corev1.Pod, container *corev1.Container, from *co
 		return "", fmt.Errorf("expand subPathExpr %q: %w", from.SubPathExpr, err)
 	}
 	lookup, missing := env.Lookup(vars), ""
-	expanded := env.Expand(from.SubPathExpr, func(name string) (string, bool) {
+	expanded, err := env.Expand(from.SubPathExpr, func(name string) (string, bool) {
 		value, ok := lookup(name)
 		if !ok {
 			missing = name
 		}
 		return value, ok
 	})
+	if err != nil {
+		return "", fmt.Errorf("expand subPathExpr: %w", err)
+	}
 	if missing != "" {
 		return "", fmt.Errorf("expand subPathExpr %q: missing value for %q", from.SubPathExpr, missing)
 	}
