@@ -12,6 +12,7 @@ import (
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -26,6 +27,9 @@ import (
 type Reader interface {
 	Nodes(ctx context.Context, selector labels.Selector) ([]*corev1.Node, error)
 	Pods(ctx context.Context, namespace string, selector labels.Selector) ([]*corev1.Pod, error)
+	// Node and Pod give a NotFound error for what is not there.
+	Node(ctx context.Context, name string) (*corev1.Node, error)
+	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 }
 
 // Install serves the group.
@@ -37,7 +41,9 @@ func Install(server *genericapiserver.GenericAPIServer, client kubernetes.Interf
 	api := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: group.Group,
 		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
 	mux := server.Handler.NonGoRestfulMux
-	mux.Handle(prefix, answer(func(*http.Request) (any, error) { return api, nil }))
+	for _, path := range []string{prefix, prefix + "/"} {
+		mux.Handle(path, answer(func(*http.Request) (any, error) { return api, nil }))
+	}
 	mux.Handle(prefix+"/"+group.Version, answer(func(*http.Request) (any, error) { return resources(), nil }))
 	mux.HandlePrefix(prefix+"/"+group.Version+"/", answer(h.serve))
 	server.DiscoveryGroupManager.AddGroup(api)
@@ -128,15 +134,16 @@ func (h *handler) nodes(ctx context.Context, selector labels.Selector) (*metrics
 }
 
 func (h *handler) node(ctx context.Context, name string) (*metricsv1beta1.NodeMetrics, error) {
-	nodes, err := h.reader.Nodes(ctx, labels.Everything())
-	if err != nil {
+	n, err := h.reader.Node(ctx, name)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return n.Name != name })
-	for node, s := range h.summaries(ctx, nodes) {
-		if m, ok := nodeMetrics(nodes[0], s); ok && node == name {
-			m.TypeMeta = kind("NodeMetrics")
-			return &m, nil
+	if err == nil {
+		if s := h.summaries(ctx, []*corev1.Node{n})[name]; s != nil {
+			if m, ok := nodeMetrics(n, s); ok {
+				m.TypeMeta = kind("NodeMetrics")
+				return &m, nil
+			}
 		}
 	}
 	return nil, apierrors.NewNotFound(metricsv1beta1.Resource("nodes"), name)
@@ -153,13 +160,15 @@ func (h *handler) pods(ctx context.Context, namespace string, selector labels.Se
 }
 
 func (h *handler) pod(ctx context.Context, namespace, name string) (*metricsv1beta1.PodMetrics, error) {
-	pods, err := h.reader.Pods(ctx, namespace, labels.Everything())
-	if err != nil {
+	p, err := h.reader.Pod(ctx, namespace, name)
+	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	found, err := h.measure(ctx, slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p.Name != name }))
-	if err != nil {
-		return nil, err
+	var found []metricsv1beta1.PodMetrics
+	if err == nil {
+		if found, err = h.measure(ctx, []*corev1.Pod{p}); err != nil {
+			return nil, err
+		}
 	}
 	if len(found) == 0 {
 		return nil, apierrors.NewNotFound(metricsv1beta1.Resource("pods"), namespace+"/"+name)
@@ -177,11 +186,10 @@ func (h *handler) measure(ctx context.Context, pods []*corev1.Pod) ([]metricsv1b
 		byUID[string(p.UID)] = p
 		wanted[p.Spec.NodeName] = true
 	}
-	nodes, err := h.reader.Nodes(ctx, labels.Everything())
+	nodes, err := h.nodesNamed(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
-	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !wanted[n.Name] })
 	for name, s := range h.summaries(ctx, nodes) {
 		for i := range s.Pods {
 			p := byUID[s.Pods[i].Ref.UID]
@@ -197,6 +205,31 @@ func (h *handler) measure(ctx context.Context, pods []*corev1.Pod) ([]metricsv1b
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
 	return out, nil
+}
+
+// oneByOne is how many nodes are read by their names. For more, all are read at once.
+const oneByOne = 32
+
+// nodesNamed reads those of the nodes that there are.
+func (h *handler) nodesNamed(ctx context.Context, names map[string]bool) (nodes []*corev1.Node, err error) {
+	if len(names) > oneByOne {
+		nodes, err = h.reader.Nodes(ctx, labels.Everything())
+		return slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !names[n.Name] }), err
+	}
+	for name := range names {
+		if name == "" {
+			continue // not bound yet
+		}
+		n, err := h.reader.Node(ctx, name)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes, nil
 }
 
 func kind(name string) metav1.TypeMeta {
@@ -248,6 +281,34 @@ func (r clientReader) Pods(ctx context.Context, namespace string, selector label
 	}
 	return pointers(list.Items), nil
 }
+
+// Node implements Reader.
+func (r clientReader) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	if !possible(name) {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	}
+	n, err := r.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// Pod implements Reader.
+func (r clientReader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	if !possible(namespace) || !possible(name) {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	p, err := r.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+	}
+	return p, nil
+}
+
+// possible says whether an object can have this name; a client has no words for one
+// that cannot.
+func possible(name string) bool { return name != "" && len(content.IsPathSegmentName(name)) == 0 }
 
 func pointers[T any](list []T) []*T {
 	out := make([]*T, len(list))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,9 +29,30 @@ type cluster struct {
 	pods  []*corev1.Pod
 	says  map[string]*usage.Summary
 	asked []string
+	// listed counts how often all nodes were read.
+	listed int
+}
+
+func (c *cluster) Node(_ context.Context, name string) (*corev1.Node, error) {
+	for _, n := range c.nodes {
+		if n.Name == name {
+			return n, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+}
+
+func (c *cluster) Pod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	for _, p := range c.pods {
+		if p.Namespace == namespace && p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
 }
 
 func (c *cluster) Nodes(_ context.Context, selector labels.Selector) (out []*corev1.Node, err error) {
+	c.listed++
 	for _, n := range c.nodes {
 		if selector.Matches(labels.Set(n.Labels)) {
 			out = append(out, n)
@@ -173,6 +195,24 @@ func summarize(t *testing.T, code int, body string) string {
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "; ")
+}
+
+// Who asks about one pod or node does not have the server read all of them.
+func TestOneIsReadAlone(t *testing.T) {
+	for _, path := range []string{"nodes/a", "nodes/nosuch", "namespaces/ns/pods/web", "namespaces/ns/pods/new", "namespaces/ns/pods"} {
+		c := testCluster()
+		get(t, c, path)
+		if c.listed != 0 {
+			t.Errorf("%s: all nodes were read", path)
+		}
+	}
+	c := testCluster()
+	for i := range oneByOne + 1 {
+		c.pods = append(c.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("p", i)}, Spec: corev1.PodSpec{NodeName: fmt.Sprint("n", i)}})
+	}
+	if get(t, c, "pods"); c.listed != 1 {
+		t.Errorf("for pods on many nodes the nodes were read %d times, want once", c.listed)
+	}
 }
 
 func TestOnlyTheNodesOfThePodsAreAsked(t *testing.T) {

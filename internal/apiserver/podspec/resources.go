@@ -88,18 +88,15 @@ func withinLimit(r *corev1.ResourceRequirements, name corev1.ResourceName, reque
 
 func containerResourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
 	errs := ResourceName(path, name)
-	if len(errs) > 0 {
-		return errs
-	}
 	switch {
 	case !strings.Contains(string(name), "/"):
 		if !containerResources.Has(name) && !isHugePages(name) {
-			return field.ErrorList{field.Invalid(path, name, "must be a standard resource for containers")}
+			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
-	case !isNative(name) && !isExtended(name):
-		return field.ErrorList{field.Invalid(path, name, "doesn't follow extended resource name standard")}
+	case len(errs) == 0 && !isNative(name) && !isExtended(name):
+		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
-	return nil
+	return errs
 }
 
 // ResourceName checks the name of a resource of any sort.

@@ -54,7 +54,9 @@ func TestValidate(t *testing.T) {
 		"unknown resource": {
 			`containers: [{name: main, image: i, resources: {limits: {gpu: 1}}}]`,
 			"spec.containers[0].resources.limits[gpu]: Invalid value: \"gpu\": must be a standard resource type or fully qualified\n" +
-				"spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource type or fully qualified"},
+				"spec.containers[0].resources.limits[gpu]: Invalid value: \"gpu\": must be a standard resource for containers\n" +
+				"spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource type or fully qualified\n" +
+				"spec.containers[0].resources.requests[gpu]: Invalid value: \"gpu\": must be a standard resource for containers"},
 		"part of a device": {
 			`containers: [{name: main, image: i, resources: {limits: {example.com/gpu: 500m}, requests: {example.com/gpu: 500m}}}]`,
 			"spec.containers[0].resources.limits[example.com/gpu]: Invalid value: \"500m\": must be an integer\n" +

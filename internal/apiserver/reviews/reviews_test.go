@@ -3,6 +3,7 @@ package reviews
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -200,7 +201,7 @@ func TestTokenReview(t *testing.T) {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: c.token, Audiences: c.audiences}}
 		err := create(t, storage, t.Context(), review)
 		s := review.Status
-		if err != nil || s.Authenticated != c.ok || s.Error != c.err || strings.Join(s.Audiences, ",") != c.got || (s.User.Username == "jane") != c.ok {
+		if err != nil || s.Authenticated != c.ok || s.Error != c.err || strings.Join(s.Audiences, ",") != c.got || (s.User.Username == "jane") != c.ok || slices.Contains(s.User.Groups, "system:authenticated") != c.ok {
 			t.Errorf("%s for %v: %+v, %v", c.token, c.audiences, s, err)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
@@ -83,7 +85,7 @@ func Authorization(decider authorizer.UnconditionalAuthorizer, rules authorizer.
 // Authentication gives the storages of authentication.k8s.io/v1 by resource name.
 // A TokenReview that names no audience is for apiAudiences.
 func Authentication(tokens authenticator.Token, apiAudiences authenticator.Audiences) map[string]rest.Storage {
-	i := &identity{tokens: tokens, apiAudiences: apiAudiences}
+	i := &identity{tokens: group.NewTokenGroupAdder(tokens, []string{user.AllAuthenticated}), apiAudiences: apiAudiences}
 	return map[string]rest.Storage{
 		"tokenreviews": &Storage{
 			kind: "TokenReview", answer: i.token,

@@ -48,6 +48,45 @@ func TestFirstStatus(t *testing.T) {
 	}
 }
 
+func TestNegativeGracePeriodOfAnUpdate(t *testing.T) {
+	old := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](-5)}}
+	p := old.DeepCopy()
+	noNegativeGrace(p)
+	if *p.Spec.TerminationGracePeriodSeconds != 1 {
+		t.Errorf("grace period is %d, want 1", *p.Spec.TerminationGracePeriodSeconds)
+	}
+	if errs := nothingElse(&p.Spec, &old.Spec); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+// What a node reports cannot make an ordinary pod of a mirror pod, or the other way round,
+// nor nominate a node for a pod that has one.
+func TestStatusOfAForger(t *testing.T) {
+	mirror := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}, Spec: corev1.PodSpec{NodeName: "n"}}
+	ordinary := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n"}}
+	old := &corev1.Pod{Status: corev1.PodStatus{PodIPs: []corev1.PodIP{{IP: "010.0.0.1"}}}}
+	for name, c := range map[string]struct {
+		old    *corev1.Pod
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"mark removed": {mirror, func(p *corev1.Pod) { p.Annotations = nil }, "may not remove or update mirror pod annotation"},
+		"mark changed": {mirror, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "y"} }, "may not remove or update mirror pod annotation"},
+		"mark added":   {ordinary, func(p *corev1.Pod) { p.Annotations = mirror.Annotations }, "may not add mirror pod annotation"},
+		"nomination":   {ordinary, func(p *corev1.Pod) { p.Status.NominatedNodeName = "m" }, "may not be set on pods that are already bound to a node"},
+		"leading zero": {ordinary, func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "010.0.0.1"}} }, "must not have leading 0s"},
+		"as it was":    {old, func(*corev1.Pod) {}, ""},
+	} {
+		p := c.old.DeepCopy()
+		c.change(p)
+		errs := ValidateStatusUpdate(p, c.old)
+		if (len(errs) == 0) != (c.want == "") || c.want != "" && !strings.Contains(errs.ToAggregate().Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, errs, c.want)
+		}
+	}
+}
+
 func TestGracePeriod(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod  func(*corev1.Pod)

@@ -27,6 +27,7 @@ func Definition() resource.Definition {
 		Spec:                   func(p *corev1.Pod) any { return &p.Spec },
 		Status:                 func(p *corev1.Pod) any { return &p.Status },
 		PrepareForCreate:       func(_ context.Context, p *corev1.Pod) { prepareForCreate(p) },
+		PrepareForUpdate:       func(_ context.Context, p, _ *corev1.Pod) { noNegativeGrace(p) },
 		Validate:               func(_ context.Context, p *corev1.Pod) field.ErrorList { return Validate(p) },
 		ValidateUpdate:         func(_ context.Context, p, old *corev1.Pod) field.ErrorList { return ValidateUpdate(p, old) },
 		PrepareStatusForUpdate: func(_ context.Context, p, old *corev1.Pod) { prepareStatusForUpdate(p, old) },
@@ -73,11 +74,16 @@ func SetDefaults(p *corev1.Pod) {
 // prepareForCreate gives a new pod its first status.
 func prepareForCreate(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: podfacts.QOS(p)}
+	noNegativeGrace(p)
+	matchLabelKeys(p)
+	gate(p)
+}
+
+// noNegativeGrace makes the shortest time of one that is none.
+func noNegativeGrace(p *corev1.Pod) {
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	}
-	matchLabelKeys(p)
-	gate(p)
 }
 
 // gate marks a new pod that must not be scheduled yet.
