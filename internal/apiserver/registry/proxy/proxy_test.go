@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -103,7 +104,7 @@ func newWorld(t *testing.T) *world {
 	w.node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	w.node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(agent.Listener.Addr().(*net.TCPAddr).Port)
 	nodes := func(context.Context, string) (*corev1.Node, error) { return w.node, nil }
-	w.agents = nodecall.New(&tls.Config{InsecureSkipVerify: true}, nodes)
+	w.agents = nodecall.New(&tls.Config{InsecureSkipVerify: true}, nodes, noRefusals{})
 	w.access = podaccess.New(w.agents, nodes)
 	pod := func(name, ip string, ports ...int32) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{}, {}}}}
@@ -291,3 +292,9 @@ func TestNodes(t *testing.T) {
 		}
 	}
 }
+
+// noRefusals takes every certificate that is in order.
+type noRefusals struct{}
+
+func (noRefusals) Check(*x509.Certificate) error { return nil }
+func (noRefusals) OnRevoke(func(string))         {}
