@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -22,7 +23,7 @@ func testOwner(t *testing.T) *owner {
 		t.Fatal(err)
 	}
 	o := newOwner(c, nil, nil, nil)
-	o.core.Step(matrix.Now{Time: c.cfg.Clock.Now()})
+	o.matrix.Step(matrix.Now{Time: c.cfg.Clock.Now()})
 	return o
 }
 
@@ -39,10 +40,10 @@ func daemonPod(uid string) *corev1.Pod {
 func TestAuditMendsDrift(t *testing.T) {
 	o := testOwner(t)
 	known, missed := daemonPod("known"), daemonPod("missed")
-	o.onPod(known)
-	o.onPod(missed)
-	o.core.Step(matrix.PodGone(missed.UID))
-	o.core.Step(matrix.PodInfo{UID: "ghost", Owner: "ds", Node: "n1"})
+	o.book.Step(belongings.Pod{Object: known})
+	o.book.Step(belongings.Pod{Object: missed})
+	o.matrix.Step(matrix.PodGone(missed.UID))
+	o.matrix.Step(matrix.PodInfo{UID: "ghost", Owner: "ds", Node: "n1"})
 
 	o.audit()
 	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
@@ -58,7 +59,7 @@ func TestAuditMendsDrift(t *testing.T) {
 	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
 		t.Errorf("a second audit found %v more differences", n-2)
 	}
-	if findings := strings.Join(o.core.Audit(), "; "); findings != "" {
+	if findings := strings.Join(o.matrix.Audit(), "; "); findings != "" {
 		t.Errorf("the matrix itself has drifted: %s", findings)
 	}
 }

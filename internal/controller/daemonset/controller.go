@@ -2,10 +2,10 @@
 // that fits, for every DaemonSet.
 //
 // The decisions are made in the pure packages matrix (which pod to create or
-// delete, and what the status is) and history (which revision is current), and
-// in internal/claim (which pods belong to whom). This package moves facts and actions:
+// delete, and what the status is) and belongings (which pods and revisions are
+// whose). This package moves facts, jobs and actions:
 //
-//	informers -> buffer -> owner goroutine -> matrix -> lanes of workers -> API
+//	informers -> buffer -> owner: belongings -> matrix -> lanes of workers -> API
 //	                          ^                              |
 //	                          +-------- outcomes <-----------+
 //

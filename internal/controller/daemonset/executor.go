@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -53,6 +54,8 @@ type executor struct {
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
 	metrics  *metrics
+	// normalize fills a template's defaults in; nil does without.
+	normalize func(*corev1.PodTemplateSpec)
 }
 
 // createPod makes the pod. A pod of that name that is just what the action asks
@@ -181,24 +184,33 @@ func (e *executor) mayAdopt(ctx context.Context, ds *appsv1.DaemonSet) error {
 }
 
 // claimPods adopts and releases. It asks once whether adopting is still right.
-func (e *executor) claimPods(ctx context.Context, ds *appsv1.DaemonSet, adoptions, releases []*corev1.Pod) []claimResult {
-	var results []claimResult
-	var mayNot error
-	if len(adoptions) > 0 {
-		mayNot = e.mayAdopt(ctx, ds)
-	}
-	for _, p := range adoptions {
-		r := claimResult{pod: p, verdict: claim.Adopt, err: mayNot}
-		if mayNot == nil {
-			r.updated, r.err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(ds, controllerKind, p))
+func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belongings.ClaimResult {
+	result := belongings.ClaimResult{Job: job}
+	note := func(c belongings.ClaimedPod, err error) {
+		c.Failed = err != nil && !vanished(err) && !errors.Is(err, errNotOurs)
+		if c.Failed {
+			klog.FromContext(ctx).V(2).Info("Cannot claim pod", "pod", klog.KObj(c.Pod), "err", err)
 		}
-		results = append(results, r)
+		result.Pods = append(result.Pods, c)
 	}
-	for _, p := range releases {
-		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(ds, p))
-		results = append(results, claimResult{pod: p, verdict: claim.Release, err: err})
+	var mayNot error
+	if len(job.Adopt) > 0 {
+		mayNot = e.mayAdopt(ctx, job.DaemonSet)
 	}
-	return results
+	for _, p := range job.Adopt {
+		c, err := belongings.ClaimedPod{Pod: p, Adopted: true}, mayNot
+		if err == nil {
+			if c.Updated, err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(job.DaemonSet, controllerKind, p)); err != nil {
+				c.Updated = nil
+			}
+		}
+		note(c, err)
+	}
+	for _, p := range job.Release {
+		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(job.DaemonSet, p))
+		note(belongings.ClaimedPod{Pod: p}, err)
+	}
+	return result
 }
 
 // vanished tells whether a patch with a UID precondition met no such object.

@@ -6,12 +6,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -26,38 +25,22 @@ type owner struct {
 	// claimLane is for jobs of many writes, so that no status waits for them.
 	claimLane *lane
 	log       klog.Logger
-	matrix    *matrix.Matrix // to look at
-	core      decisions      // the same, to tell and to ask
-	recorder  *recorder      // if it is recorded
-	sets      map[types.UID]*daemonSet
-	setsIn    map[string]map[types.UID]*daemonSet // by namespace
-	pods      index[*corev1.Pod]
-	revisions index[*appsv1.ControllerRevision]
-	// claims and retries are the DaemonSets with something queued or to be
-	// tried again.
-	claims  map[types.UID]*daemonSet
-	retries map[types.UID]time.Time
-	now     time.Time
+	book      *belongings.Book
+	matrix    decisions
+	molds     map[types.UID]*podMold
+	now       time.Time
 }
 
 func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o := &owner{
 		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
-		exec:      &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics},
-		sets:      map[types.UID]*daemonSet{},
-		setsIn:    map[string]map[types.UID]*daemonSet{},
-		pods:      newIndex[*corev1.Pod](),
-		revisions: newIndex[*appsv1.ControllerRevision](),
-		claims:    map[types.UID]*daemonSet{},
-		retries:   map[types.UID]time.Time{},
+		exec:  &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
+		molds: map[types.UID]*podMold{},
 	}
-	if c.cfg.Record != nil {
-		o.recorder = newRecorder(c.cfg.Limits, c.cfg.Record)
-		o.matrix, o.core = o.recorder.Matrix, o.recorder
-	} else {
-		o.matrix = matrix.New(c.cfg.Limits)
-		o.core = o.matrix
+	if o.matrix = matrix.New(c.cfg.Limits); c.cfg.Record != nil {
+		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
+	o.book = belongings.New(o.matrix, c.cfg.NormalizeTemplate)
 	return o
 }
 
@@ -70,8 +53,8 @@ func (o *owner) run(ctx context.Context) {
 		o.turn()
 		o.wait(ctx, audit)
 	}
-	if o.recorder != nil && o.recorder.err != nil {
-		o.log.Error(o.recorder.err, "The recording of decisions is not complete")
+	if r, ok := o.matrix.(*recorder); ok && r.err != nil {
+		o.log.Error(r.err, "The recording of decisions is not complete")
 	}
 }
 
@@ -95,7 +78,8 @@ func (o *owner) wait(ctx context.Context, audit clock.Ticker) {
 func (o *owner) turn() {
 	start := o.cfg.Clock.Now()
 	o.now = start
-	o.core.Step(matrix.Now{Time: o.now})
+	o.matrix.Step(matrix.Now{Time: o.now})
+	o.book.Step(belongings.Now{Time: o.now})
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
 		o.apply(kinds[i], c)
@@ -103,9 +87,10 @@ func (o *owner) turn() {
 	for _, f := range results {
 		f(o)
 	}
-	o.retryDue()
-	o.flushClaims()
-	for _, a := range o.core.Ready() {
+	for _, j := range o.book.Jobs() {
+		o.handOut(j)
+	}
+	for _, a := range o.matrix.Ready() {
 		o.dispatch(a)
 	}
 	o.metrics.turnSeconds.Observe(o.cfg.Clock.Since(start).Seconds())
@@ -114,94 +99,98 @@ func (o *owner) turn() {
 // nextTurn returns when there is something to do without any event.
 func (o *owner) nextTurn() (time.Time, bool) {
 	at, ok := o.matrix.NextTick()
-	for _, t := range o.retries {
-		if !ok || t.Before(at) {
-			at, ok = t, true
-		}
+	if t, also := o.book.NextTick(); also && (!ok || t.Before(at)) {
+		at, ok = t, true
 	}
 	return at, ok
-}
-
-func (o *owner) retryDue() {
-	for uid, at := range o.retries {
-		if at.After(o.now) {
-			continue
-		}
-		delete(o.retries, uid)
-		if s := o.sets[uid]; s != nil {
-			o.sync(s)
-		}
-	}
 }
 
 func (o *owner) apply(kind string, c change) {
 	switch obj := c.obj.(type) {
 	case *appsv1.DaemonSet:
 		if c.deleted {
-			o.onDaemonSetGone(obj)
-		} else {
-			o.onDaemonSet(obj)
+			delete(o.molds, obj.UID)
 		}
+		o.book.Step(belongings.DaemonSet{Object: obj, Gone: c.deleted})
 	case *appsv1.ControllerRevision:
-		o.onRevision(obj, c)
+		o.book.Step(belongings.Revision{Object: obj, Gone: c.deleted, Added: c.added})
 	case *corev1.Node:
 		if c.deleted {
-			o.core.Step(matrix.NodeGone(obj.Name))
+			o.matrix.Step(matrix.NodeGone(obj.Name))
 		} else {
-			o.core.Step(matrix.ProjectNode(obj))
+			o.matrix.Step(matrix.ProjectNode(obj))
 		}
 	case *corev1.Pod:
-		// A pod that came and went between two turns must still be seen once:
-		// a cell may be waiting for it.
-		if !c.deleted || !o.pods.has(obj.UID) {
-			o.onPod(obj)
-		}
-		if c.deleted {
-			o.onPodGone(obj)
-		}
+		o.book.Step(belongings.Pod{Object: obj, Gone: c.deleted})
 	default:
 		o.log.Error(nil, "Informer delivers an unexpected type", "kind", kind)
 	}
 }
 
+// handOut hands a job to a worker.
+func (o *owner) handOut(j belongings.Job) {
+	done := func(e belongings.Event) { o.buffer.result(func(o *owner) { o.book.Step(e) }) }
+	switch j := j.(type) {
+	case *belongings.RevisionJob:
+		lane := o.rowLane
+		if len(j.Relabel) > 0 {
+			lane = o.claimLane
+		}
+		lane.submit(func(ctx context.Context) { done(o.exec.applyRevisions(ctx, j)) })
+	case *belongings.CleanupJob:
+		o.rowLane.submit(func(ctx context.Context) { done(o.exec.cleanUp(ctx, j)) })
+	case *belongings.ClaimJob:
+		o.claimLane.submit(func(ctx context.Context) { done(o.exec.claimPods(ctx, j)) })
+	case *belongings.Notice:
+		if j.Err != nil {
+			o.log.Error(j.Err, "DaemonSet cannot be worked on", "daemonSet", klog.KObj(j.DaemonSet))
+		} else {
+			o.cfg.Recorder.Event(j.DaemonSet, corev1.EventTypeWarning, j.Reason, j.Message)
+		}
+	}
+}
+
 // dispatch hands an action to a worker, with the objects it was decided on.
 func (o *owner) dispatch(a matrix.Action) {
-	s := o.sets[a.Row()]
-	if s == nil {
-		o.core.Step(matrix.Answer{Action: a, Outcome: matrix.Gone})
+	ds, latest := o.book.Acted(a.Row())
+	if ds == nil {
+		o.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.Gone})
 		return
 	}
-	ds, mold := s.acted, s.mold
-	done := func(out matrix.Outcome) {
-		o.buffer.result(func(o *owner) { o.core.Step(matrix.Answer{Action: a, Outcome: out}) })
+	done := func(e matrix.Answer) {
+		e.Action = a
+		o.buffer.result(func(o *owner) { o.matrix.Step(e) })
 	}
 	switch a := a.(type) {
 	case *matrix.CreatePod:
+		mold := o.moldOf(ds)
 		o.podLane.submit(func(ctx context.Context) {
 			uid, out := o.exec.createPod(ctx, ds, mold, a)
-			o.buffer.result(func(o *owner) { o.core.Step(matrix.Answer{Action: a, Outcome: out, Pod: uid}) })
+			done(matrix.Answer{Outcome: out, Pod: uid})
 		})
 	case *matrix.DeletePod:
-		o.podLane.submit(func(ctx context.Context) { done(o.exec.deletePod(ctx, ds, a)) })
+		o.podLane.submit(func(ctx context.Context) { done(matrix.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *matrix.FailedPlacement:
 		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node, a.Detail)
 	case *matrix.UpdateStatus:
-		base := s.latest
 		o.rowLane.submit(func(ctx context.Context) {
-			updated, out := o.exec.updateStatus(ctx, base, a)
+			updated, out := o.exec.updateStatus(ctx, latest, a)
 			o.buffer.result(func(o *owner) {
-				if updated != nil {
-					o.sawDaemonSet(updated)
+				if _, known := o.book.Acted(a.UID); known != nil && updated != nil {
+					o.book.Step(belongings.DaemonSet{Object: updated})
 				}
-				o.core.Step(matrix.Answer{Action: a, Outcome: out})
+				o.matrix.Step(matrix.Answer{Action: a, Outcome: out})
 			})
 		})
 	}
 }
 
-// outdated tells whether a is an earlier version of the object than b. Versions
-// that cannot be compared count as later, so that nothing is missed.
-func outdated(a, b metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order < 0
+// moldOf returns what pods are made from, once for each generation.
+func (o *owner) moldOf(ds *appsv1.DaemonSet) *podMold {
+	m := o.molds[ds.UID]
+	if m == nil || m.generation != ds.Generation {
+		m = newPodMold(ds)
+		o.molds[ds.UID] = m
+	}
+	return m
 }

@@ -4,15 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
 // decisions is a matrix, or one that is recorded.
 type decisions interface {
-	Step(e matrix.Event)
+	belongings.Rows
 	Ready() []matrix.Action
+	NextTick() (time.Time, bool)
 	Audit() []string
+	Dump() matrix.Snapshot
 }
 
 // recorder writes down what a matrix is told and what it decides. What it writes

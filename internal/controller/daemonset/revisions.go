@@ -6,75 +6,67 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
 )
-
-// revisionJob is what to do about the revisions of one DaemonSet, in the order
-// of its fields.
-type revisionJob struct {
-	ds             *appsv1.DaemonSet
-	normalize      func(*corev1.PodTemplateSpec)
-	adopt, release []*appsv1.ControllerRevision
-	plan           history.Plan
-	relabel        []*corev1.Pod // pods of the plan's duplicates
-}
-
-// revisionResult is what came of it, also as far as a failed job got.
-type revisionResult struct {
-	// hash is the current revision's, if the job got as far as to know it.
-	hash      string
-	written   []*appsv1.ControllerRevision
-	deleted   []*appsv1.ControllerRevision
-	pods      []*corev1.Pod     // that got another hash
-	daemonSet *appsv1.DaemonSet // if its collision count was raised
-	err       error
-}
 
 // revisionWriter carries one job out.
 type revisionWriter struct {
 	*executor
-	job    revisionJob
-	result revisionResult
+	job    *belongings.RevisionJob
+	result belongings.RevisionResult
 	// fresh has the newest version of what the job already changed.
 	fresh map[types.UID]*appsv1.ControllerRevision
 }
 
-func (e *executor) applyRevisions(ctx context.Context, job revisionJob) revisionResult {
-	w := &revisionWriter{executor: e, job: job, fresh: map[types.UID]*appsv1.ControllerRevision{}}
+func (e *executor) applyRevisions(ctx context.Context, job *belongings.RevisionJob) belongings.RevisionResult {
+	w := &revisionWriter{executor: e, job: job, result: belongings.RevisionResult{Job: job}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
 	steps := []func(context.Context) error{w.claim, w.label, w.current, w.mergeDuplicates}
 	for _, step := range steps {
-		if w.result.err = step(ctx); w.result.err != nil {
+		if err := step(ctx); err != nil {
 			w.metrics.writesFailed.Inc()
+			klog.FromContext(ctx).Info("Cannot write revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err)
+			w.result.Failed = true
 			break
 		}
 	}
 	for _, r := range w.fresh {
-		w.result.written = append(w.result.written, r)
+		w.result.Written = append(w.result.Written, r)
 	}
 	return w.result
 }
 
+// cleanUp deletes old revisions.
+func (e *executor) cleanUp(ctx context.Context, job *belongings.CleanupJob) belongings.CleanupResult {
+	deleted, err := e.deleteRevisions(ctx, job.Revisions)
+	if err != nil {
+		e.metrics.writesFailed.Inc()
+		klog.FromContext(ctx).Info("Cannot delete old revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err)
+	}
+	return belongings.CleanupResult{Job: job, Deleted: deleted, Failed: err != nil}
+}
+
 func (w *revisionWriter) claim(ctx context.Context) error {
-	if len(w.job.adopt) > 0 {
-		if err := w.mayAdopt(ctx, w.job.ds); err != nil {
+	if len(w.job.Adopt) > 0 {
+		if err := w.mayAdopt(ctx, w.job.DaemonSet); err != nil {
 			return err
 		}
 	}
-	for _, r := range w.job.adopt {
-		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.AdoptPatch(w.job.ds, controllerKind, r))
+	for _, r := range w.job.Adopt {
+		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.AdoptPatch(w.job.DaemonSet, controllerKind, r))
 		if err != nil {
 			return fmt.Errorf("adopt revision %s: %w", r.Name, err)
 		}
 		w.fresh[updated.UID] = updated
 	}
-	for _, r := range w.job.release {
-		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.ReleasePatch(w.job.ds, r))
+	for _, r := range w.job.Release {
+		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.ReleasePatch(w.job.DaemonSet, r))
 		switch {
 		case err == nil:
 			w.fresh[updated.UID] = updated
@@ -103,7 +95,7 @@ func (w *revisionWriter) update(ctx context.Context, r *appsv1.ControllerRevisio
 }
 
 func (w *revisionWriter) label(ctx context.Context) error {
-	for _, r := range w.job.plan.Label {
+	for _, r := range w.job.Plan.Label {
 		next := w.newest(r)
 		if next.Labels == nil {
 			next.Labels = map[string]string{}
@@ -118,14 +110,14 @@ func (w *revisionWriter) label(ctx context.Context) error {
 
 // current makes sure that the current revision exists and has the highest number.
 func (w *revisionWriter) current(ctx context.Context) error {
-	plan := &w.job.plan
+	plan := &w.job.Plan
 	switch {
 	case plan.Create != nil:
 		return w.create(ctx, plan.Create)
 	case plan.Current == nil:
 		return nil
 	}
-	w.result.hash = history.HashOf(plan.Current)
+	w.result.Hash = history.HashOf(plan.Current)
 	if plan.Renumber == 0 {
 		return nil
 	}
@@ -143,7 +135,7 @@ func (w *revisionWriter) create(ctx context.Context, r *appsv1.ControllerRevisio
 		return fmt.Errorf("create revision %s: %w", r.Name, err)
 	}
 	w.fresh[created.UID] = created
-	w.result.hash = history.HashOf(created)
+	w.result.Hash = history.HashOf(created)
 	if created.Revision >= r.Revision {
 		return nil
 	}
@@ -154,15 +146,17 @@ func (w *revisionWriter) create(ctx context.Context, r *appsv1.ControllerRevisio
 }
 
 // existing looks at the revision whose name is taken. If it holds another
-// template, two templates have the same hash: the DaemonSet's collision count
+// template, two templates have the same hash, and if another DaemonSet has adopted
+// it, it will not be ours: the DaemonSet's collision count
 // goes up, and the next try has another hash.
 func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevision, taken error) (*appsv1.ControllerRevision, error) {
 	have, err := w.writer.GetRevision(ctx, r.Namespace, r.Name)
 	if err != nil {
 		return nil, err
 	}
-	ds := w.job.ds
-	if history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.job.normalize) {
+	ds := w.job.DaemonSet
+	ref := metav1.GetControllerOfNoCopy(have)
+	if another := ref != nil && ref.Name != ds.Name; !another && history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.normalize) {
 		return w.heirOf(ctx, have)
 	}
 	live, err := w.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
@@ -175,8 +169,8 @@ func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevis
 	next := live.DeepCopy()
 	count := collisions(live) + 1
 	next.Status.CollisionCount = &count
-	if w.result.daemonSet, err = w.writer.UpdateDaemonSetStatus(ctx, next); err != nil {
-		w.result.daemonSet = nil
+	if w.result.DaemonSet, err = w.writer.UpdateDaemonSetStatus(ctx, next); err != nil {
+		w.result.DaemonSet = nil
 		return nil, fmt.Errorf("raise the collision count: %w", err)
 	}
 	return nil, taken
@@ -190,16 +184,16 @@ var errHeir = errors.New("it still belongs to a DaemonSet that had the name befo
 func (w *revisionWriter) heirOf(ctx context.Context, have *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	ref := metav1.GetControllerOfNoCopy(have)
 	switch {
-	case have.DeletionTimestamp != nil, ref != nil && ref.UID != w.job.ds.UID:
-		w.result.hash = history.HashOf(have)
+	case have.DeletionTimestamp != nil, ref != nil && ref.UID != w.job.DaemonSet.UID:
+		w.result.Hash = history.HashOf(have)
 		return nil, errHeir
 	case ref != nil:
 		return have, nil
 	}
-	if err := w.mayAdopt(ctx, w.job.ds); err != nil {
+	if err := w.mayAdopt(ctx, w.job.DaemonSet); err != nil {
 		return nil, err
 	}
-	return w.writer.PatchRevision(ctx, have.Namespace, have.Name, claim.AdoptPatch(w.job.ds, controllerKind, have))
+	return w.writer.PatchRevision(ctx, have.Namespace, have.Name, claim.AdoptPatch(w.job.DaemonSet, controllerKind, have))
 }
 
 func collisions(ds *appsv1.DaemonSet) int32 {
@@ -212,20 +206,20 @@ func collisions(ds *appsv1.DaemonSet) int32 {
 // mergeDuplicates gives the pods of duplicate revisions the current hash and
 // deletes the duplicates.
 func (w *revisionWriter) mergeDuplicates(ctx context.Context) error {
-	for _, p := range w.job.relabel {
-		updated, err := w.writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.hash))
+	for _, p := range w.job.Relabel {
+		updated, err := w.writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.Hash))
 		switch {
 		case err == nil:
-			w.result.pods = append(w.result.pods, updated)
+			w.result.Pods = append(w.result.Pods, updated)
 		case !apierrors.IsNotFound(err):
 			return fmt.Errorf("relabel pod %s: %w", p.Name, err)
 		}
 	}
-	deleted, err := w.deleteRevisions(ctx, w.job.plan.Duplicates)
+	deleted, err := w.deleteRevisions(ctx, w.job.Plan.Duplicates)
 	for _, r := range deleted {
 		delete(w.fresh, r.UID)
 	}
-	w.result.deleted = deleted
+	w.result.Deleted = deleted
 	return err
 }
 
@@ -238,7 +232,6 @@ func (e *executor) deleteRevisions(ctx context.Context, revisions []*appsv1.Cont
 		case err == nil, apierrors.IsNotFound(err):
 			deleted = append(deleted, r)
 		case !apierrors.IsConflict(err):
-			e.metrics.writesFailed.Inc()
 			return deleted, fmt.Errorf("delete revision %s: %w", r.Name, err)
 		}
 	}

@@ -7,9 +7,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/podtemplate"
 )
@@ -180,8 +182,8 @@ func TestARevisionOfTheDaemonSetBefore(t *testing.T) {
 func TestARevisionWithoutAnOwnerIsAdoptedByItsName(t *testing.T) {
 	a := newFakeAPI(t)
 	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
-	r.job.ds = a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)
-	plan, err := history.Compute(history.Input{DaemonSet: r.job.ds})
+	r.job = &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
+	plan, err := history.Compute(history.Input{DaemonSet: r.job.DaemonSet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +193,7 @@ func TestARevisionWithoutAnOwnerIsAdoptedByItsName(t *testing.T) {
 	if err := r.create(t.Context(), plan.Create); err != nil {
 		t.Fatal(err)
 	}
-	if got := list[*appsv1.ControllerRevision](a, kindRevision)[0]; ownerOf(got) != r.job.ds.UID {
+	if got := list[*appsv1.ControllerRevision](a, kindRevision)[0]; ownerOf(got) != r.job.DaemonSet.UID {
 		t.Errorf("the revision's owners are %v", got.OwnerReferences)
 	}
 }
@@ -240,4 +242,26 @@ func TestCleaningUpHoldsUpNothing(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// Another DaemonSet with the same selector has taken the revision: it will never be
+// ours, so ours gets another name.
+func TestARevisionThatAnotherDaemonSetTook(t *testing.T) {
+	a := newFakeAPI(t)
+	other := a.add(testDaemonSet("other")).(*appsv1.DaemonSet)
+	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
+	r.job = &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
+	plan, err := history.Compute(history.Input{DaemonSet: r.job.DaemonSet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := plan.Create.DeepCopy()
+	taken.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, controllerKind)}
+	a.add(taken)
+	if err := r.create(t.Context(), plan.Create); err == nil {
+		t.Error("the revision of another DaemonSet is taken for ours")
+	}
+	if got := r.result.DaemonSet; got == nil || *got.Status.CollisionCount != 1 {
+		t.Errorf("the DaemonSet is now %v, want a collision count of 1", got)
+	}
 }

@@ -19,13 +19,15 @@ const templateGenerationLabel = "pod-template-generation"
 // podMold is what the pods of one generation of a DaemonSet have in common, so
 // that a thousand pods cost one copy of the template each and no more.
 type podMold struct {
-	meta metav1.ObjectMeta
-	spec corev1.PodSpec
+	generation int64
+	meta       metav1.ObjectMeta
+	spec       corev1.PodSpec
 }
 
 func newPodMold(ds *appsv1.DaemonSet) *podMold {
 	t := ds.Spec.Template.DeepCopy()
 	m := &podMold{
+		generation: ds.Generation,
 		meta: metav1.ObjectMeta{
 			Namespace:       ds.Namespace,
 			GenerateName:    podtemplate.NamePrefix(ds.Name),

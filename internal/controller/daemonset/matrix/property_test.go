@@ -129,6 +129,9 @@ func drawFinish(t *rapid.T, w *world) {
 	case o == Unknown && rapid.IntRange(0, 2).Draw(t, "done all the same") == 0:
 		w.event(w.inFlight[i])
 		w.finish(i, o, true)
+	case o == Unknown && rapid.IntRange(0, 1).Draw(t, "done later") == 0:
+		w.late = append(w.late, w.inFlight[i])
+		w.finish(i, o, true)
 	case o == OK && rapid.IntRange(0, 3).Draw(t, "event first") == 0:
 		w.event(w.inFlight[i]) // the answer comes with a later step
 	case o == OK && rapid.IntRange(0, 2).Draw(t, "answer first") == 0:

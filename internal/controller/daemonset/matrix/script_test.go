@@ -37,6 +37,9 @@ import (
 // Run with -rewrite to write the outputs; commit only what you understand.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if strings.Contains(path, "rapid") {
+			return // what a failed property left
+		}
 		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)

@@ -1,9 +1,7 @@
-package daemonset
+package belongings
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -12,93 +10,84 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
 // onPod settles whose pod it is and tells the matrix.
-func (o *owner) onPod(p *corev1.Pod) {
+func (b *Book) onPod(p *corev1.Pod) {
 	switch {
-	case o.pods.has(p.UID) && outdated(p, o.pods.all[p.UID]):
-	case !concerns(p):
-		o.onPodGone(p)
-	case o.pods.put(p):
-		o.claimPod(p)
+	case b.pods.has(p.UID) && outdated(p, b.pods.all[p.UID]):
+	case !Concerns(p):
+		b.onPodGone(p)
+	case b.pods.put(p):
+		b.claimPod(p)
 	}
 }
 
-func (o *owner) claimPod(p *corev1.Pod) {
-	uid := ownerOf(p)
+func (b *Book) claimPod(p *corev1.Pod) {
+	uid := OwnerOf(p)
 	if uid == "" {
-		o.claimOrphan(p)
+		b.claimOrphan(p)
 		return
 	}
-	s := o.sets[uid]
+	s := b.sets[uid]
 	if s == nil {
-		o.core.Step(matrix.ProjectPod(p, uid))
+		b.rows.Step(matrix.ProjectPod(p, uid))
 		return
 	}
 	s.toAdopt.Delete(p)
 	switch claim.Judge(s.latest, s.selector, p) {
 	case claim.Mine:
-		o.core.Step(matrix.ProjectPod(p, uid))
+		b.rows.Step(matrix.ProjectPod(p, uid))
 	case claim.Release:
-		o.core.Step(matrix.PodGone(p.UID))
+		b.rows.Step(matrix.PodGone(p.UID))
 		s.toRelease.ReplaceOrInsert(p)
-		o.claims[uid] = s
+		b.claims[uid] = s
 	default:
-		o.core.Step(matrix.PodGone(p.UID))
+		b.rows.Step(matrix.PodGone(p.UID))
 	}
 }
 
 // claimOrphan gives the pod to the first DaemonSet, by name, that would take it.
 // It fills its cell from now on, before the API knows.
-func (o *owner) claimOrphan(p *corev1.Pod) {
+func (b *Book) claimOrphan(p *corev1.Pod) {
 	var taker *daemonSet
-	for _, s := range o.setsIn[p.Namespace] {
+	for _, s := range b.setsIn[p.Namespace] {
 		if s.mayAct() && claim.Judge(s.latest, s.selector, p) == claim.Adopt && (taker == nil || s.latest.Name < taker.latest.Name) {
 			taker = s
 		}
 	}
 	if taker == nil {
-		o.core.Step(matrix.PodGone(p.UID))
+		b.rows.Step(matrix.PodGone(p.UID))
 		return
 	}
 	info := matrix.ProjectPod(p, taker.latest.UID)
 	info.Adopting = true
-	o.core.Step(info)
+	b.rows.Step(info)
 	if !taker.adopting[p.UID] {
 		taker.toAdopt.ReplaceOrInsert(p)
-		o.claims[taker.latest.UID] = taker
+		b.claims[taker.latest.UID] = taker
 	}
 }
 
-func (o *owner) onPodGone(p *corev1.Pod) {
-	o.pods.drop(p.UID)
-	o.core.Step(matrix.PodGone(p.UID))
+func (b *Book) onPodGone(p *corev1.Pod) {
+	b.pods.drop(p.UID)
+	b.rows.Step(matrix.PodGone(p.UID))
 	hash := p.Labels[appsv1.ControllerRevisionHashLabelKey]
-	if s := o.sets[ownerOf(p)]; s != nil && hash != s.revision && o.matrix.PodsOfRevision(s.latest.UID, hash) == 0 {
-		o.cleanUp(s)
+	if s := b.sets[OwnerOf(p)]; s != nil && hash != s.revision && b.rows.PodsOfRevision(s.latest.UID, hash) == 0 {
+		b.cleanUp(s)
 	}
-}
-
-// claimResult is what became of adopting or releasing one pod.
-type claimResult struct {
-	pod     *corev1.Pod // as we knew it
-	updated *corev1.Pod // as the API holds it now, if it was adopted
-	verdict claim.Verdict
-	err     error
 }
 
 // flushClaims sends what is queued, one batch per DaemonSet at a time.
-func (o *owner) flushClaims() {
-	for uid, s := range o.claims {
-		if s.claimJob.waits(o.now) {
+func (b *Book) flushClaims() {
+	for uid, s := range b.claims {
+		if s.claimJob.waits(b.now) {
 			continue
 		}
-		delete(o.claims, uid)
+		delete(b.claims, uid)
 		adoptions, releases := take(s.toAdopt), take(s.toRelease)
 		if len(adoptions)+len(releases) == 0 {
 			continue
@@ -108,11 +97,7 @@ func (o *owner) flushClaims() {
 			s.adopting[p.UID] = true
 		}
 		s.claimJob.busy = true
-		ds := s.latest
-		o.claimLane.submit(func(ctx context.Context) {
-			results := o.exec.claimPods(ctx, ds, adoptions, releases)
-			o.buffer.result(func(o *owner) { o.onClaims(uid, results) })
-		})
+		b.jobs = append(b.jobs, &ClaimJob{DaemonSet: s.latest, Adopt: adoptions, Release: releases})
 	}
 }
 
@@ -139,34 +124,32 @@ func byName(pods map[types.UID]*corev1.Pod) []*corev1.Pod {
 	return slices.SortedFunc(maps.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-func (o *owner) onClaims(uid types.UID, results []claimResult) {
-	s := o.sets[uid]
+func (b *Book) onClaims(result ClaimResult) {
+	uid := result.Job.DaemonSet.UID
+	s := b.sets[uid]
 	if s == nil {
 		return
 	}
 	s.claimJob.busy, s.adopting = false, map[types.UID]bool{}
 	failed := false
-	for _, r := range results {
+	for _, r := range result.Pods {
 		switch {
-		case !o.pods.has(r.pod.UID):
-		case r.err == nil && r.updated != nil:
-			o.onPod(r.updated)
-		case r.err == nil, vanished(r.err), errors.Is(r.err, errNotOurs):
-			if r.verdict == claim.Adopt && ownerOf(o.pods.all[r.pod.UID]) == "" {
-				o.core.Step(matrix.PodGone(r.pod.UID))
-			}
-		default:
+		case !b.pods.has(r.Pod.UID):
+		case r.Failed:
 			failed = true
-			o.log.V(2).Info("Cannot claim pod", "pod", klog.KObj(r.pod), "err", r.err)
-			o.claimPod(o.pods.all[r.pod.UID])
+			b.claimPod(b.pods.all[r.Pod.UID])
+		case r.Updated != nil:
+			b.onPod(r.Updated)
+		case r.Adopted && OwnerOf(b.pods.all[r.Pod.UID]) == "":
+			b.rows.Step(matrix.PodGone(r.Pod.UID))
 		}
 	}
-	s.claimJob.finished(failed, o.now)
+	s.claimJob.finished(failed, b.now)
 	if failed {
-		o.retryAt(uid, s.claimJob.retryAt)
+		b.retryAt(uid, s.claimJob.retryAt)
 	}
 	if s.toAdopt.Len()+s.toRelease.Len() > 0 {
-		o.claims[uid] = s
+		b.claims[uid] = s
 	}
 }
 
