@@ -121,6 +121,18 @@ func (w *world) deliver(t *rapid.T, n int) {
 			t.Fatalf("a second %s is under way", key)
 		}
 		under[key] = true
+		row, known := w.rows.sets[j.Set().UID]
+		if r, ok := j.(*RevisionJob); ok && known && len(r.Plan.Duplicates) > 0 && !row.Held && !row.Deleting {
+			t.Fatalf("%s is not held while pods get another hash", row.Name)
+		}
+	}
+}
+
+// checkNotHeld: once the hash is known, pods wait for nothing else.
+func (w *world) checkNotHeld(t *rapid.T, j *RevisionJob, result *RevisionResult) {
+	s := w.book.sets[j.DaemonSet.UID]
+	if result.Hash != "" && s != nil && !s.merging && s.latest.Generation == j.DaemonSet.Generation && w.rows.sets[j.DaemonSet.UID].Held {
+		t.Fatalf("%s is held though its hash is known", j.DaemonSet.Name)
 	}
 }
 
@@ -146,6 +158,9 @@ func (w *world) drop(t *rapid.T) {
 	if d := w.sets[rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "set")]; d != nil {
 		delete(w.sets, d.Name)
 		w.events = append(w.events, DaemonSet{Object: d, Gone: true})
+		if rapid.Bool().Draw(t, "with what it has") {
+			return // which goes later
+		}
 		for _, p := range w.pods { // the garbage collector leaves orphans
 			if OwnerOf(p) == d.UID {
 				p = p.DeepCopy()
@@ -159,6 +174,25 @@ func (w *world) drop(t *rapid.T) {
 				r.OwnerReferences = nil
 				w.putRevision(r)
 			}
+		}
+	}
+}
+
+// collect removes what belongs to DaemonSets that are gone.
+func (w *world) collect() {
+	alive := map[types.UID]bool{"": true}
+	for _, d := range w.sets {
+		alive[d.UID] = true
+	}
+	for uid, p := range w.pods {
+		if !alive[OwnerOf(p)] {
+			delete(w.pods, uid)
+			w.events = append(w.events, Pod{Object: p, Gone: true})
+		}
+	}
+	for name, r := range w.revisions {
+		if !alive[OwnerOf(r)] {
+			w.dropRevision(name)
 		}
 	}
 }
@@ -200,7 +234,7 @@ func (w *world) twin(t *rapid.T) {
 }
 
 // finish does a job, wholly or not at all, and tells what came of it.
-func (w *world) finish(i int, refuse bool) {
+func (w *world) finish(t *rapid.T, i int, refuse bool) {
 	j := w.jobs[i]
 	w.jobs = slices.Delete(w.jobs, i, i+1)
 	live := w.sets[j.Set().Name]
@@ -212,6 +246,7 @@ func (w *world) finish(i int, refuse bool) {
 			w.doRevisions(j, &result)
 		}
 		w.book.Step(result)
+		w.checkNotHeld(t, j, &result)
 	case *CleanupJob:
 		result := CleanupResult{Job: j, Failed: refuse || w.neverCleansUp}
 		for _, r := range j.Revisions {
@@ -342,16 +377,18 @@ func TestInTheEndEverythingIsWhoseItShouldBe(t *testing.T) {
 			"edit": w.edit, "edit 2": w.edit, "drop": w.drop, "pod": w.pod, "pod 2": w.pod, "twin": w.twin,
 			"finish": func(t *rapid.T) {
 				if len(w.jobs) > 0 {
-					w.finish(rapid.IntRange(0, len(w.jobs)-1).Draw(t, "job"), rapid.IntRange(0, 3).Draw(t, "refused") == 0)
+					w.finish(t, rapid.IntRange(0, len(w.jobs)-1).Draw(t, "job"), rapid.IntRange(0, 3).Draw(t, "refused") == 0)
 				}
 			},
+			"collect": func(*rapid.T) { w.collect() },
 			"deliver": func(t *rapid.T) { w.deliver(t, rapid.IntRange(0, len(w.events)).Draw(t, "events")) },
 			"tick":    func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 5000).Draw(t, "ms")) * time.Millisecond) },
 		})
+		w.collect()
 		for range 60 {
 			w.deliver(t, len(w.events))
 			for len(w.jobs) > 0 {
-				w.finish(0, false)
+				w.finish(t, 0, false)
 			}
 			w.tick(time.Minute)
 		}
