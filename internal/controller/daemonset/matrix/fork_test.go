@@ -29,9 +29,9 @@ func TestAForkGoesItsOwnWay(t *testing.T) {
 			"tick":   func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 400).Draw(t, "seconds")) * time.Second) },
 		})
 		for uid := range w.sets {
-			before := w.m.Dump().String()
+			before := w.m.Dump().String() + counts(w.m, uid)
 			ahead := playedForward(t, w.m.Fork(uid), uid)
-			if got := w.m.Dump().String(); got != before {
+			if got := w.m.Dump().String() + counts(w.m, uid); got != before {
 				t.Fatalf("the original was\n%s\nand is\n%s", before, got)
 			}
 			if findings := w.m.Audit(); len(findings) > 0 {
@@ -46,6 +46,13 @@ func TestAForkGoesItsOwnWay(t *testing.T) {
 			}
 		}
 	})
+}
+
+func counts(m *Matrix, uid types.UID) (out string) {
+	for _, revision := range revisions {
+		out += fmt.Sprintln("pods of revision", revision, m.PodsOfRevision(uid, revision))
+	}
+	return out
 }
 
 // of are the actions about a row, with the names of pods.

@@ -29,7 +29,8 @@ import (
 //	done [ok|failed|unknown|gone|taken] [unseen] [on=NODE]   answers all that is in
 //	                                       flight, or what is about a node; the API's
 //	                                       events come along unless unseen, and anyway
-//	                                       for what has no answer
+//	                                       for what has no answer, or late
+//	deliver                                brings the events that are late
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
 //	conditions NAME                        prints the DaemonSet's conditions
@@ -110,6 +111,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return lines(s.ready(), "nothing")
 	case "done":
 		s.done(a)
+	case "deliver":
+		s.deliver()
 	case "tick":
 		return s.pass(t, d, a)
 	case "conditions":
@@ -269,9 +272,14 @@ func (s *script) done(a words) {
 		if a.has("anyway") {
 			s.event(s.inFlight[i])
 		}
+		if a.has("late") {
+			s.late = append(s.late, s.inFlight[i])
+		}
 		s.finish(i, o, !a.has("unseen"))
 	}
-	s.late = nil
+	if !a.has("late") {
+		s.late = nil
+	}
 }
 
 // nodeOf is the node that an action is about.
