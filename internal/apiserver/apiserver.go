@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	goruntime "runtime"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -168,6 +169,7 @@ func genericConfig(cfg Config, types *scheme.Set) (*genericapiserver.Config, err
 	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	refuseNonsense(c, types)
+	takeTurns(c, types, goruntime.GOMAXPROCS(0))
 	namer := apiopenapi.NewDefinitionNamer(types.Public)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title = "Everynode"

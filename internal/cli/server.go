@@ -75,7 +75,7 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 	each := cmd.Flags().VisitAll
 	each(func(f *pflag.Flag) { before[f.Name] = true })
 	f, run := cmd.Flags(), o.Run
-	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time; with priority and fairness, its sum with the next is shared out")
+	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time; with priority and fairness, its sum with the next is shared out. The default is 40 for each core, up to 400")
 	f.IntVar(&run.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", run.MaxMutatingRequestsInFlight, "how many writing requests are served at a time")
 	f.BoolVar(&o.Features.EnablePriorityAndFairness, "enable-priority-and-fairness", o.Features.EnablePriorityAndFairness, "queue requests by priority and flow, so that a greedy client slows down nobody else; false only limits how many are served")
 	f.IntVar(&o.Serving.HTTP2MaxStreamsPerConnection, "http2-max-streams-per-connection", o.Serving.HTTP2MaxStreamsPerConnection, "how many requests a client may have open on one connection")

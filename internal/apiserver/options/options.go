@@ -5,6 +5,7 @@ package options
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -52,12 +53,22 @@ func New() *Options {
 		Etcd:     genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(storagePrefix, nil)),
 		Audit:    genericoptions.NewAuditOptions(),
 	}
+	o.Run.MaxRequestsInFlight, o.Run.MaxMutatingRequestsInFlight = inFlight(runtime.GOMAXPROCS(0))
 	o.Run.ShutdownWatchTerminationGracePeriod = watchGrace
 	// Each stream may hold 256 KiB that nobody has read yet. A client that wants more
 	// streams opens another connection.
 	o.Serving.HTTP2MaxStreamsPerConnection = 100
 	o.Etcd.DeleteCollectionWorkers = 16
 	return o
+}
+
+// inFlight are how many reading and writing requests are served at a time: as many as
+// kube-apiserver serves on a machine with ten cores or more, and fewer on a smaller
+// one. The control loops share the cores with the requests, and nothing in Go can put
+// one before the other: a crowd of requests that all run at once would be in the way
+// of nodes and rollouts, while one that waits in its queues is not.
+func inFlight(cores int) (reading, writing int) {
+	return min(400, 40*cores), min(200, 20*cores)
 }
 
 // globals is the library's registry of versions and feature gates. They belong to

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,8 @@ func TestDefaults(t *testing.T) {
 	if err := o.ApplyTo(c); err != nil {
 		t.Fatal(err)
 	}
-	if c.MaxRequestsInFlight != 400 || c.MaxMutatingRequestsInFlight != 200 || c.ShutdownWatchTerminationGracePeriod != 2*time.Second {
+	reading, writing := inFlight(runtime.GOMAXPROCS(0))
+	if c.MaxRequestsInFlight != reading || c.MaxMutatingRequestsInFlight != writing || c.ShutdownWatchTerminationGracePeriod != 2*time.Second {
 		t.Errorf("limits are %d and %d, the grace of watches %v", c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.ShutdownWatchTerminationGracePeriod)
 	}
 	if c.EffectiveVersion == nil || c.FeatureGate == nil {
@@ -26,6 +28,14 @@ func TestDefaults(t *testing.T) {
 	}
 	if !o.Embedded() || o.Etcd.StorageConfig.Prefix != "/registry" {
 		t.Errorf("objects are kept in %v below %q", o.Etcd.StorageConfig.Transport.ServerList, o.Etcd.StorageConfig.Prefix)
+	}
+}
+
+func TestSmallMachinesServeFewerRequestsAtATime(t *testing.T) {
+	for cores, want := range map[int][2]int{1: {40, 20}, 2: {80, 40}, 10: {400, 200}, 64: {400, 200}} {
+		if r, w := inFlight(cores); r != want[0] || w != want[1] {
+			t.Errorf("%d cores: %d and %d, want %v", cores, r, w, want)
+		}
 	}
 }
 
