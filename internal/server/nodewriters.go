@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
@@ -20,7 +20,7 @@ func (i inside) changeNode(ctx context.Context, n *corev1.Node, subresource stri
 	return typed[*corev1.Node](i.door.Change(ctx, target(nodes, subresource, n), func(obj runtime.Object) error {
 		current := obj.(*corev1.Node)
 		if current.UID != n.UID || sameVersion && current.ResourceVersion != n.ResourceVersion {
-			return apierrors.NewConflict(nodes.GroupResource(), n.Name, fmt.Errorf("the node is not the one, or not of the version, that was looked at"))
+			return apierrors.NewConflict(nodes.GroupResource(), n.Name, errors.New("the node is not the one, or not of the version, that was looked at"))
 		}
 		change(current)
 		return nil
