@@ -65,6 +65,35 @@ func TestContractIsProven(t *testing.T) {
 	}
 }
 
+// TestSecurityIsProven checks that what is said about attackers names tests that exist.
+func TestSecurityIsProven(t *testing.T) {
+	text, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := proofs{tests: map[string]map[string]map[string]bool{}}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		if !strings.HasPrefix(line, "|") || len(cells) != 4 || strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[3]) == "proof" {
+			continue
+		}
+		rows++
+		cited := proofsOfCell.FindAllString(cells[3], -1)
+		if len(cited) == 0 {
+			t.Errorf("nothing proves what is said of %s:%s", cells[0], cells[1])
+		}
+		for _, p := range cited {
+			if err := check.exists(p); err != nil {
+				t.Errorf("%s:%s: %v", cells[0], cells[1], err)
+			}
+		}
+	}
+	if rows < 10 {
+		t.Errorf("found only %d rows; does the test still know how they look?", rows)
+	}
+}
+
 // proofs knows what tests there are: folder, test, and the texts in it, among
 // which are the names of its cases.
 type proofs struct {

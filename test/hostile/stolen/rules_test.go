@@ -53,6 +53,7 @@ var rules = []what{
 	{path: "/api/v1/namespaces/yard-a/pods"},
 	{path: "/api/v1/pods"},
 	// Its own node, its lease, its drivers.
+	{path: "/api/v1/nodes", node1: "list watch"}, // its network makes routes
 	{path: "/api/v1/nodes/yard-1", node1: "get update patch"},
 	{path: "/api/v1/nodes/yard-1/status", node1: "update patch"},
 	{path: "/api/v1/nodes/yard-1/proxy"},
@@ -177,6 +178,8 @@ func ghostMay(w what, verb string, at target) bool {
 	switch at.resource {
 	case "services", "endpoints", "namespaces", "endpointslices", "csidrivers", "certificatesigningrequests":
 		return w.has("node1", verb)
+	case "nodes":
+		return at.name == "" && w.has("node1", verb)
 	}
 	return false
 }
