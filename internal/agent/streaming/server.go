@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/node/tunnel"
 	"github.com/everynode/everynode/internal/node/usage"
 )
 
@@ -63,7 +64,7 @@ type Config struct {
 	Protect func(http.Handler) http.Handler
 	Lookup  Lookup
 	Runtime Runtime
-	// Pods are the node's pods for /pods; without it there is no such path.
+	// Pods are the node's pods, for /pods and /tunnel; without it there are no such paths.
 	Pods func() []*corev1.Pod
 	// Summary says what the node uses, for /stats/summary; without it there is no such path.
 	Summary func(ctx context.Context) (*usage.Summary, error)
@@ -137,6 +138,8 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.cfg.Pods != nil {
 		mux.HandleFunc("GET /pods", s.pods)
+		// By POST: it takes the right to create, as port-forward through the API does.
+		mux.HandleFunc("POST "+tunnel.Path, s.tunnel)
 	}
 	if s.cfg.Summary != nil {
 		mux.HandleFunc("GET "+usage.Path, s.summary)

@@ -54,7 +54,7 @@ func (c *Caller) Upgrade(ctx context.Context, n *corev1.Node, path, protocol str
 }
 
 func upgrade(ctx context.Context, conn *tls.Conn, location, protocol string) (net.Conn, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, location, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, location, nil)
 	if err != nil {
 		return nil, err
 	}
