@@ -159,6 +159,7 @@ type node struct {
 	mirrors     *mirrors
 	images      *images.Collector
 	evictor     *evictor
+	gauge       gauge
 	server      *streaming.Server
 	network     *network.Network
 	names       *dns.Server

@@ -27,7 +27,8 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 		Address:     net.JoinHostPort("", strconv.Itoa(int(a.cfg.Port))),
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(), Protect: guard.Protect,
 		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime},
-		Pods: n.sources.allPods, Summary: a.newSummarizer(n).Summary, Pages: n.scraped.Handlers(), Configz: a.configz(),
+		Pods: n.sources.allPods, Summary: n.fullSummary(a.newSummarizer(n).Summary, n.gauge,
+			func(pod *corev1.Pod) string { return string(lookup{static: n.pods.staticNamed}.uidOf(pod)) }), Pages: n.scraped.Handlers(), Configz: a.configz(),
 	})
 }
 

@@ -27,9 +27,10 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 			n.pods.events.node(a.cfg.NodeName, reason, message)
 		},
 	})
+	n.gauge = gauge{runtime: n.runtime, volumes: n.volumes, meter: diskuse.NewMeter(a.clk)}
 	n.evictor = &evictor{
 		node: a.cfg.NodeName, rules: a.cfg.rules, observe: n.reporter.Observe, report: n.reporter.Check,
-		usage: gauge{runtime: n.runtime, volumes: n.volumes, meter: diskuse.NewMeter(a.clk)}.pods, pods: n.pods, clock: a.clk,
+		usage: n.gauge.pods, pods: n.pods, clock: a.clk,
 		freeImages: func(ctx context.Context) error {
 			if _, err := n.images.RemoveUnused(ctx); err != nil {
 				return fmt.Errorf("free the disk: %w", err)

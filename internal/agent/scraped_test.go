@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/node/usage"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -162,5 +164,34 @@ func TestScraped(t *testing.T) {
 			}
 			return nil
 		})
+	}
+	env.Eventually("the summary tells all", func(ctx context.Context) error {
+		code, body, err := monitor.get(ctx, "/stats/summary")
+		if err != nil || code != http.StatusOK {
+			return fmt.Errorf("%d %s %w", code, body, err)
+		}
+		var got usage.Summary
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			return err
+		}
+		if n := got.Node; n.FS == nil || n.FS.CapacityBytes == nil || *n.FS.CapacityBytes == 0 || n.Runtime == nil || n.Rlimit == nil ||
+			n.Rlimit.CurProc == 0 || n.Memory == nil || n.Memory.AvailableBytes == nil {
+			return fmt.Errorf("of the node it tells %+v", n)
+		}
+		if len(got.Pods) != 1 {
+			return fmt.Errorf("%d pods", len(got.Pods))
+		}
+		p := got.Pods[0]
+		if p.Network == nil || p.Network.Name != "eth0" || p.CPU == nil || p.CPU.UsageCoreNanoSeconds == 0 || p.Memory == nil ||
+			p.Memory.WorkingSetBytes == 0 || p.EphemeralStorage == nil || p.ProcessStats == nil || p.ProcessStats.Count < 2 || len(p.Containers) != 1 {
+			return fmt.Errorf("of the pod it tells %s", body)
+		}
+		if c := p.Containers[0]; c.StartTime == nil || c.Memory == nil || *c.Memory.RSSBytes == 0 || c.Memory.AvailableBytes == nil || c.Rootfs == nil || c.Logs == nil {
+			return fmt.Errorf("of the container it tells %s", body)
+		}
+		return nil
+	})
+	if code, body, err := monitor.get(t.Context(), "/stats/summary?only_cpu_and_memory=true"); err != nil || code != http.StatusOK || strings.Contains(body, "rootfs") {
+		t.Errorf("briefly: %d %s, %v", code, body, err)
 	}
 }

@@ -190,30 +190,42 @@ func (p *Pages) networks(out *sink, running []group) error {
 	}
 	out.network(own, group{}, "/")
 	for _, g := range running {
-		if g.Container != "" || g.HostNetwork {
+		if g.Container != "" {
 			continue
 		}
-		pids, err := processes(g.Cgroup)
+		lines, err := ofSandbox(proc, g)
 		if err != nil {
 			return err
-		}
-		if len(pids) == 0 {
-			continue // it ended
-		}
-		process, err := proc.Proc(pids[0])
-		if err != nil {
-			continue // it ended
-		}
-		lines, err := process.NetDev()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // it ended
-		}
-		if err != nil {
-			return fmt.Errorf("read the network interfaces of pod %s/%s: %w", g.Namespace, g.Pod, err)
 		}
 		out.network(lines, g, g.Cgroup)
 	}
 	return nil
+}
+
+// ofSandbox reads the interfaces of a pod; none if it has the node's network, or ended.
+func ofSandbox(proc procfs.FS, g group) (procfs.NetDev, error) {
+	if g.HostNetwork {
+		return nil, nil
+	}
+	pids, err := processes(g.Cgroup)
+	if err != nil || len(pids) == 0 {
+		return nil, err
+	}
+	process, err := proc.Proc(pids[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at the process of pod %s/%s: %w", g.Namespace, g.Pod, err)
+	}
+	lines, err := process.NetDev()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the network interfaces of pod %s/%s: %w", g.Namespace, g.Pod, err)
+	}
+	return lines, nil
 }
 
 func (s *sink) network(lines procfs.NetDev, g group, id string) {

@@ -1,6 +1,7 @@
 package streaming
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +68,8 @@ type Config struct {
 	Runtime Runtime
 	// Pods are the node's pods, for /pods and /tunnel; without it there are no such paths.
 	Pods func() []*corev1.Pod
-	// Summary says what the node uses, for /stats/summary; without it there is no such path.
-	Summary func(ctx context.Context) (*usage.Summary, error)
+	// Summary says what the node uses, for /stats/summary, if brief processor time and memory only; without it there is no such path.
+	Summary func(ctx context.Context, brief bool) (*usage.Summary, error)
 	// Pages are further ones by path.
 	Pages map[string]http.Handler
 	// Configz is how the node is configured, for /configz; without it there is no such path.
@@ -162,7 +164,12 @@ func (s *Server) pods(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) summary(w http.ResponseWriter, r *http.Request) {
-	summary, err := s.cfg.Summary(r.Context())
+	brief, err := strconv.ParseBool(cmp.Or(r.URL.Query().Get(usage.Brief), "false"))
+	if err != nil {
+		writeError(w, r, apierrors.NewBadRequest(usage.Brief+": must be true or false"))
+		return
+	}
+	summary, err := s.cfg.Summary(r.Context(), brief)
 	if err != nil {
 		writeError(w, r, err)
 		return

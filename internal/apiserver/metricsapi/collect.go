@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -33,7 +34,7 @@ func (c *collector) summaries(ctx context.Context, nodes []*corev1.Node) map[str
 	out := make(map[string]*usage.Summary, len(nodes))
 	slots := make(chan struct{}, agentsAtOnce)
 	for _, n := range nodes {
-		location, ok := c.agents.URL(n, usage.Path, nil)
+		location, ok := c.agents.URL(n, usage.Path, url.Values{usage.Brief: {"true"}})
 		if !ok {
 			continue // simulated
 		}
