@@ -67,6 +67,7 @@ func New(cfg Config) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context) error {
 	identity, err := join.Join(ctx, join.Config{
 		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, DataDir: a.cfg.DataDir, Clock: a.clk,
+		TrustInterval: a.cfg.trustInterval,
 	})
 	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))

@@ -22,10 +22,10 @@ import (
 // newServer opens the port at which the API server, and agents for monitoring, call the node: at all of its addresses, as they look
 // for it at any.
 func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.Identity) (*streaming.Server, error) {
-	guard := callers.New(callers.Config{NodeName: a.cfg.NodeName, Client: client, ClientCAs: identity.CAPool()})
+	guard := callers.New(callers.Config{NodeName: a.cfg.NodeName, Client: client, ClientCAs: identity.CAPool})
 	return streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort("", strconv.Itoa(int(a.cfg.Port))),
-		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool(), Protect: guard.Protect,
+		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool, Protect: guard.Protect,
 		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime},
 		Pods: n.sources.allPods, Summary: n.fullSummary(a.newSummarizer(n).Summary, n.gauge,
 			func(pod *corev1.Pod) string { return string(lookup{static: n.pods.staticNamed}.uidOf(pod)) }), Pages: n.scraped.Handlers(), Configz: a.configz(),

@@ -89,6 +89,9 @@ type Config struct {
 	Version string
 
 	rules eviction.Rules
+
+	// trustInterval is how often the server is asked which authorities count; the default is join's.
+	trustInterval time.Duration
 }
 
 const defaultPort = 10250

@@ -36,6 +36,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/node/trust"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -145,6 +146,7 @@ func New(cfg Config) (*Server, error) {
 		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
 	}
 	metricsapi.Install(s.generic, client, agents)
+	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
 	serveNoExtensions(s.generic.Handler.NonGoRestfulMux)
 	if err := s.addHooks(cfg, client, security); err != nil {
 		return nil, err

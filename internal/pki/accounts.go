@@ -52,6 +52,10 @@ func loadOrCreateAccounts(dir string) (*accountKeys, error) {
 			keys.previous = append(keys.previous, p)
 		}
 	}
+	if len(previous) > 0 && len(keys.previous) == 0 {
+		// The rotation that wrote it was interrupted before it began.
+		return keys, step{remove: serviceAccountPrevious}.apply(dir)
+	}
 	return keys, nil
 }
 

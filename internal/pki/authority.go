@@ -113,6 +113,10 @@ func loadAuthority(dir, name, remedy string, now time.Time) (*authority, error) 
 			a.crosses = append(a.crosses, other)
 		}
 	}
+	if len(others) > 0 && len(a.previous) == 0 {
+		// The rotation that wrote it was interrupted before it began.
+		return a, step{remove: previousFile("", name)}.apply(dir)
+	}
 	return a, nil
 }
 

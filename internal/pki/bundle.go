@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -87,7 +86,10 @@ func LoadOrCreate(dir string, opts Options) (*Bundle, error) {
 // load reads everything. The directory must be locked.
 func (b *Bundle) load() (*state, error) {
 	now := b.opts.Clock.Now()
-	var err error
+	err := settle(b.dir)
+	if err != nil {
+		return nil, err
+	}
 	s := &state{leaves: map[string]*pair{}}
 	if s.cluster, err = loadOrCreateCluster(b.dir, now); err != nil {
 		return nil, err
@@ -161,14 +163,4 @@ func HashOf(cert *x509.Certificate) string {
 }
 
 // ReadCAHash reads the CA's hash from a directory that LoadOrCreate has filled.
-func ReadCAHash(dir string) (string, error) {
-	path := filepath.Join(dir, ClusterAuthority+".crt")
-	cert, err := readCertificate(path)
-	if err == nil && cert == nil {
-		err = errors.New("no such file")
-	}
-	if err != nil {
-		return "", &FileError{Path: path, Err: err, Remedy: "start the server once with this data directory, or name the right one"}
-	}
-	return HashOf(cert), nil
-}
+func ReadCAHash(dir string) (string, error) { return AuthorityHash(dir, ClusterAuthority) }

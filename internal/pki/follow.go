@@ -15,6 +15,8 @@ import (
 const (
 	// followInterval is after how long a change of the directory is noticed.
 	followInterval = 2 * time.Second
+	// FollowTime is after how long a server that runs uses what was replaced.
+	FollowTime = followInterval + time.Second
 	// renewInterval is how often certificates are looked at that end soon.
 	renewInterval = 12 * time.Hour
 )

@@ -1,7 +1,10 @@
 package pki
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,6 +30,33 @@ func (b *Bundle) AdminKubeconfig(serverURL string) ([]byte, error) {
 		return nil, fmt.Errorf("encode kubeconfig: %w", err)
 	}
 	return data, nil
+}
+
+// RewriteKubeconfig brings a kubeconfig of AdminUser up to date with the directory,
+// for the server that it names. Without such a file nothing happens.
+func RewriteKubeconfig(dir, path string, now time.Time) error {
+	present, err := clientcmd.LoadFromFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = clientcmd.ConfirmUsable(*present, "")
+	}
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig %s: %w; the server writes it anew at its start", path, err)
+	}
+	unlock, err := lockDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := readState(dir, now)
+	if err != nil {
+		return err
+	}
+	b := &Bundle{dir: dir}
+	b.state.Store(s)
+	return b.WriteKubeconfig(path, present.Clusters[present.Contexts[present.CurrentContext].Cluster].Server)
 }
 
 // WriteKubeconfig writes AdminKubeconfig to path, mode 0600, in one step.

@@ -90,7 +90,7 @@ func (c *control) clusterLoops() []loop {
 			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(a.client), a.inside}, Events: a.recorder("node-controller")})
 		}},
 		{"root CA", "root-ca-cert-publisher", func(a *actor) error {
-			return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM(), Client: a.client})
+			return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM, OnChange: c.pki.OnChange, Client: a.client})
 		}},
 		{"service accounts", "service-account-controller", func(a *actor) error {
 			return serviceaccount.Add(mgr, serviceaccount.Config{Client: a.client})

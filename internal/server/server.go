@@ -274,6 +274,12 @@ func (s *Server) runControl(ctx context.Context) error {
 	if err := s.pki.WriteKubeconfig(s.Kubeconfig(), s.URL()); err != nil {
 		return fmt.Errorf("write the administrator's kubeconfig: %w", err)
 	}
+	s.pki.OnChange(func() {
+		klog.FromContext(ctx).Info("Keys or certificates were replaced")
+		if err := s.pki.WriteKubeconfig(s.Kubeconfig(), s.URL()); err != nil {
+			klog.FromContext(ctx).Error(err, "Could not write the administrator's kubeconfig anew")
+		}
+	})
 	close(s.ready)
 	klog.FromContext(ctx).Info("The API server is ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
 	return s.runControllers(ctx)

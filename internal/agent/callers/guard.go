@@ -40,8 +40,8 @@ type Config struct {
 	NodeName string
 	// Client asks the API server with the rights of the node.
 	Client kubernetes.Interface
-	// ClientCAs are the authorities of callers' certificates.
-	ClientCAs *x509.CertPool
+	// ClientCAs are the authorities of callers' certificates, as they are now.
+	ClientCAs func() *x509.CertPool
 }
 
 // Guard lets those through who may.
@@ -55,11 +55,14 @@ type Guard struct {
 // New returns a Guard; it makes no call.
 func New(cfg Config) *Guard {
 	g := &Guard{cfg: cfg, answers: cache.NewLRUExpireCache(maxAnswers)}
-	options := certificates.DefaultVerifyOptions()
-	options.Roots = cfg.ClientCAs
+	options := func() (x509.VerifyOptions, bool) {
+		out := certificates.DefaultVerifyOptions()
+		out.Roots = cfg.ClientCAs()
+		return out, true
+	}
 	// Tokens are kept as hashes only.
 	tokens := tokencache.New(authenticator.TokenFunc(g.review), false, rememberToken, rememberToken)
-	g.certificate = certificates.New(options, certificates.CommonNameUserConversion)
+	g.certificate = certificates.NewDynamic(options, certificates.CommonNameUserConversion)
 	g.identify = group.NewAuthenticatedGroupAdder(union.New(g.certificate, bearertoken.New(tokens)))
 	return g
 }

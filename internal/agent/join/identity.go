@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -59,9 +58,3 @@ func (id *Identity) newIdentityKey() (*ecdsa.PrivateKey, error) {
 	}
 	return key, id.store.write(identityFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
-
-// clientOutdated tells that the node should have another client certificate.
-func (id *Identity) clientOutdated(*tls.Certificate) bool { return id.unbound.Load() }
-
-// servingOutdated tells that the node should have another serving certificate.
-func (id *Identity) servingOutdated(*tls.Certificate) bool { return false }

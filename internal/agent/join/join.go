@@ -4,16 +4,18 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -38,6 +40,8 @@ type Config struct {
 	DataDir string
 	// Patience is how long an unreachable server is tried and how long a certificate is waited for; the default is a minute.
 	Patience time.Duration
+	// TrustInterval is how often the server is asked which authorities count; the default is five minutes.
+	TrustInterval time.Duration
 	// Clock tells the time; the default is the real one.
 	Clock clock.Clock
 }
@@ -47,12 +51,17 @@ type Identity struct {
 	cfg     Config
 	server  *url.URL
 	store   store
-	ca      *x509.Certificate
+	trusted atomic.Pointer[authorities]
 	client  atomic.Pointer[tls.Certificate]
 	serving atomic.Pointer[tls.Certificate]
 	// served is closed when there is a serving certificate.
 	served    chan struct{}
 	firstOnce sync.Once
+	// transport shows and trusts what is right at each moment; reconnect lets its connections begin anew.
+	transport http.RoundTripper
+	reconnect func()
+	// refused is set while the server takes the client certificate for nobody's.
+	refused atomic.Bool
 	// unbound is set while the server does not know the node's key.
 	unbound atomic.Bool
 	// wakeClient and wakeServing let the keepers of the certificates look whether theirs is outdated.
@@ -69,12 +78,16 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Patience == 0 {
 		cfg.Patience = time.Minute
 	}
+	if cfg.TrustInterval == 0 {
+		cfg.TrustInterval = defaultTrustInterval
+	}
 	server, err := parseServer(cfg.Server)
 	if err != nil {
 		return nil, err
 	}
 	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}, served: make(chan struct{}),
 		wakeClient: make(chan struct{}, 1), wakeServing: make(chan struct{}, 1)}
+	id.transport, id.reconnect = id.newTransport()
 	// A node that joined before nodes had keys has the server bind its name to one.
 	id.unbound.Store(!id.store.has(identityFile))
 	if id.store.has(identityFile) {
@@ -82,9 +95,14 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 			return nil, err
 		}
 	}
-	if id.ca, err = id.authority(ctx); err != nil {
+	var trusted authorities
+	if trusted.cluster, err = id.authority(ctx); err != nil {
 		return nil, err
 	}
+	if trusted.nodes, err = id.store.readAuthorities(nodeCAFile); err != nil {
+		return nil, err
+	}
+	id.trusted.Store(&trusted)
 	if err := id.loadClient(); err != nil {
 		return nil, err
 	}
@@ -114,9 +132,9 @@ func parseServer(server string) (*url.URL, error) {
 	return parsed, nil
 }
 
-// authority returns the CA that the node trusts. The stored one counts; a token of another cluster is an error.
-func (id *Identity) authority(ctx context.Context) (*x509.Certificate, error) {
-	stored, err := id.store.readCA()
+// authority returns the CAs that the node trusts. The stored ones count; a token of another cluster is an error.
+func (id *Identity) authority(ctx context.Context) ([]*x509.Certificate, error) {
+	stored, err := id.store.readAuthorities(caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +154,11 @@ func (id *Identity) authority(ctx context.Context) (*x509.Certificate, error) {
 		return nil, err
 	}
 	switch {
-	case stored != nil && pki.HashOf(stored) == token.CAHash:
+	case slices.ContainsFunc(stored, func(ca *x509.Certificate) bool { return pki.HashOf(ca) == token.CAHash }):
 		return stored, nil
 	case joined:
-		return nil, fmt.Errorf("%s belongs to another cluster than the join token: remove it to join that cluster", id.store.dir)
+		return nil, fmt.Errorf("%s belongs to another cluster than the join token, or the cluster's CA was replaced while this node was off: "+
+			"remove ca.crt and client.pem there to join with the token", id.store.dir)
 	}
 	data, err := fetchAuthority(ctx, id.server, token.CAHash, id.cfg.Patience, id.cfg.Clock)
 	if err != nil {
@@ -148,7 +167,7 @@ func (id *Identity) authority(ctx context.Context) (*x509.Certificate, error) {
 	if err := id.store.write(caFile, data); err != nil {
 		return nil, err
 	}
-	return id.store.readCA()
+	return id.store.readAuthorities(caFile)
 }
 
 // loadClient takes the stored client certificate, if there is one for this node.
@@ -157,7 +176,7 @@ func (id *Identity) loadClient() error {
 	if err != nil || pair == nil {
 		return err
 	}
-	if !isOf(pair, id.cfg.NodeName) || !signedBy(pair, id.ca) {
+	if !isOf(pair, id.cfg.NodeName) || !signs(id.trusted.Load().cluster, pair) {
 		return fmt.Errorf("%s is the certificate of %s, not of node %s in this cluster: remove it to join again",
 			id.store.path(clientFile), pair.Leaf.Subject.CommonName, id.cfg.NodeName)
 	}
@@ -218,7 +237,16 @@ func (id *Identity) refreshClient(ctx context.Context) error {
 	now, pair := id.cfg.Clock.Now(), id.client.Load()
 	switch {
 	case valid(pair.Leaf, now):
-		return id.renewClient(ctx, id.RESTConfig())
+		err := id.renewClient(ctx, id.RESTConfig())
+		if err == nil || !apierrors.IsUnauthorized(err) {
+			return err
+		}
+		if id.cfg.Token == "" {
+			return errors.New("the cluster refuses the node's certificate: it was revoked, or its authority was replaced while the node was off; " +
+				"start the agent with a new join token, which \"everynode token create\" makes on the control plane")
+		}
+		klog.FromContext(ctx).Info("The cluster refuses the node's certificate; joining anew with the join token", "node", id.cfg.NodeName)
+		return id.bootstrap(ctx)
 	case now.Before(pair.Leaf.NotBefore):
 		return fmt.Errorf("the node's certificate is valid from %s, but this machine's clock says %s: set the clock",
 			pair.Leaf.NotBefore.Format(time.RFC3339), now.Format(time.RFC3339))
@@ -240,7 +268,9 @@ func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error 
 		return fmt.Errorf("get a client certificate for node %s: %w", id.cfg.NodeName, err)
 	}
 	id.client.Store(pair)
+	id.reconnect()
 	id.unbound.Store(false)
+	id.refused.Store(false)
 	klog.FromContext(ctx).Info("Got a client certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
 	return nil
 }
@@ -288,7 +318,7 @@ func (id *Identity) request(ctx context.Context, config *rest.Config, w wanted, 
 		return nil, err
 	}
 	// Nodes' serving certificates are signed by an authority that only the server knows.
-	if !isOf(&pair, id.cfg.NodeName) || (name == clientFile && !signedBy(&pair, id.ca)) {
+	if !isOf(&pair, id.cfg.NodeName) || (name == clientFile && !id.learnSigner(ctx, &pair)) {
 		return nil, errors.New("the server's certificate is for somebody else or not signed by the cluster's CA")
 	}
 	return &pair, id.store.write(name, data)
@@ -298,27 +328,18 @@ func (id *Identity) request(ctx context.Context, config *rest.Config, w wanted, 
 func (id *Identity) baseConfig() *rest.Config {
 	return &rest.Config{
 		Host:            id.server.String(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: id.ca.Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: encode(id.trusted.Load().cluster)},
 	}
 }
 
-// RESTConfig is how the node talks to the server. Clients made from it follow renewals of the certificate by themselves.
+// RESTConfig is how the node talks to the server. Clients made from it follow renewals of the certificate, and the replacement
+// of authorities, by themselves.
 func (id *Identity) RESTConfig() *rest.Config {
-	config := id.baseConfig()
-	config.TLSClientConfig.CertFile = id.store.path(clientFile)
-	config.TLSClientConfig.KeyFile = id.store.path(clientFile)
-	return config
+	return &rest.Config{Host: id.server.String(), Transport: id.transport}
 }
 
 // KubeconfigPath is a kubeconfig with the node's own rights.
 func (id *Identity) KubeconfigPath() string { return id.store.path(kubeconfigFile) }
-
-// CAPool holds the cluster's CA, which signs the certificates of those who may call the node.
-func (id *Identity) CAPool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(id.ca)
-	return pool
-}
 
 // servingPatience is how long a connection waits for the node's first serving certificate: less than those who connect
 // wait for a handshake.

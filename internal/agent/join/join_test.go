@@ -211,9 +211,9 @@ func TestRun(t *testing.T) {
 	}
 	c.mu.Unlock()
 	client := id.client.Load()
-	eventually(t, func() bool { return clock.Waiters() == 2 })
+	eventually(t, func() bool { return clock.Waiters() == 3 })
 	clock.Step(40 * time.Minute) // less than three quarters of the life, which begins five minutes early
-	eventually(t, func() bool { return clock.Waiters() == 2 })
+	eventually(t, func() bool { return clock.Waiters() == 3 })
 	if id.client.Load() != client || id.serving.Load() != serving {
 		t.Error("a certificate is renewed too early")
 	}
@@ -221,7 +221,7 @@ func TestRun(t *testing.T) {
 	for !renewed() {
 		clock.Step(time.Minute)
 		// Whoever the step woke waits again when its work is done, or is done with all of it.
-		eventually(t, func() bool { return clock.Waiters() == 2 || renewed() })
+		eventually(t, func() bool { return clock.Waiters() == 3 || renewed() })
 		if clock.Now().After(client.Leaf.NotAfter) {
 			t.Fatal("a certificate is not renewed before it ends")
 		}

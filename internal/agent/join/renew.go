@@ -18,9 +18,11 @@ const (
 	lastUrgentRetry = time.Minute
 )
 
-// Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, until ctx ends.
+// Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, or when the
+// cluster's authorities are replaced, until ctx ends.
 func (id *Identity) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
+	wg.Go(func() { id.followTrust(ctx) })
 	wg.Go(func() {
 		id.keep(ctx, kept{"client", id.client.Load, id.refreshClient, id.clientOutdated, id.wakeClient})
 	})

@@ -3,7 +3,6 @@ package join
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,7 @@ import (
 // The files in <DataDir>/pki.
 const (
 	caFile         = "ca.crt"
+	nodeCAFile     = "node-ca.crt"
 	clientFile     = "client.pem"
 	servingFile    = "serving.pem"
 	identityFile   = "identity.key"
@@ -44,24 +44,23 @@ func (s store) has(name string) bool {
 	return err == nil
 }
 
-// readCA reads the cluster's CA; nil when the node has joined none.
-func (s store) readCA() (*x509.Certificate, error) {
-	data, err := os.ReadFile(s.path(caFile))
+// readAuthorities reads the certificates in a file; none when there is no such file.
+func (s store) readAuthorities(file string) ([]*x509.Certificate, error) {
+	data, err := os.ReadFile(s.path(file))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster's CA: %w", err)
 	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, fmt.Errorf("%s holds no certificate; remove it and join again", s.path(caFile))
-	}
-	ca, err := x509.ParseCertificate(block.Bytes)
+	certs, err := parseAuthorities(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s holds no certificate; remove it and join again: %w", s.path(caFile), err)
+		return nil, fmt.Errorf("%s holds no certificate; remove it and join again: %w", s.path(file), err)
 	}
-	return ca, nil
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("%s holds no certificate; remove it and join again", s.path(file))
+	}
+	return certs, nil
 }
 
 // checkSecret refuses a file with a key that others can read.
@@ -96,11 +95,6 @@ func (s store) readPair(name string) (*tls.Certificate, error) {
 // isOf tells whether the pair's certificate is for this node.
 func isOf(pair *tls.Certificate, nodeName string) bool {
 	return pair.Leaf.Subject.CommonName == userPrefix+nodeName
-}
-
-// signedBy tells whether the CA signed the pair's certificate.
-func signedBy(pair *tls.Certificate, ca *x509.Certificate) bool {
-	return pair.Leaf.CheckSignatureFrom(ca) == nil
 }
 
 // renewalTime is when a certificate should be replaced: after part (0 to 1) of its life.

@@ -60,8 +60,8 @@ type Config struct {
 	Address string
 	// Certificate gives the serving certificate for each connection, so that a renewed one is used at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs are the authorities of callers' certificates: callers are told whose certificates are of use.
-	ClientCAs *x509.CertPool
+	// ClientCAs are the authorities of callers' certificates: callers are told whose certificates are of use. Each connection gets those of its time.
+	ClientCAs func() *x509.CertPool
 	// Protect lets through who may make a request, and answers all others.
 	Protect func(http.Handler) http.Handler
 	Lookup  Lookup
@@ -98,9 +98,16 @@ func Listen(cfg Config) (*Server, error) {
 		TLSConfig: &tls.Config{
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: cfg.Certificate,
-			ClientCAs:      cfg.ClientCAs,
-			// Whoever has no certificate, or one of another authority, may still have a token. Protect looks at both.
-			ClientAuth: tls.RequestClientCert,
+			GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+				return &tls.Config{
+					MinVersion:     tls.VersionTLS12,
+					GetCertificate: cfg.Certificate,
+					ClientCAs:      cfg.ClientCAs(),
+					// Whoever has no certificate, or one of another authority, may still have a token. Protect looks at both.
+					ClientAuth: tls.RequestClientCert,
+					NextProtos: []string{"h2", "http/1.1"},
+				}, nil
+			},
 		},
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       90 * time.Second,

@@ -174,7 +174,7 @@ func newNode(t *testing.T) *node {
 			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 			return &pair, err
 		},
-		ClientCAs: n.bundle.CAPool(), Configz: map[string]int{"a": 1},
+		ClientCAs: n.bundle.CAPool, Configz: map[string]int{"a": 1},
 		Pages: map[string]http.Handler{"/page": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, "a page") })},
 		Protect: func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -546,7 +546,7 @@ func TestPortForward(t *testing.T) {
 }
 
 func TestListenChecksItsConfig(t *testing.T) {
-	if _, err := Listen(Config{Address: "127.0.0.1:0", ClientCAs: x509.NewCertPool()}); err == nil {
+	if _, err := Listen(Config{Address: "127.0.0.1:0", ClientCAs: x509.NewCertPool}); err == nil {
 		t.Error("a server without certificate, lookup and runtime is accepted")
 	}
 }

@@ -1,6 +1,10 @@
 package bootstrap
 
-import rbacv1 "k8s.io/api/rbac/v1"
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/everynode/everynode/internal/node/trust"
+)
 
 // Labels of roles whose rules the roles admin, edit and view collect.
 const (
@@ -144,6 +148,7 @@ func nodeRoles() []rbacv1.ClusterRole {
 // the rules about secrets, config maps, accounts and pods to the node's own.
 func NodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
+		get.at(trust.Path), // which authorities count
 		may("create").on(groupAuthentication, "tokenreviews"),
 		may("create").on(groupAuthorization, "localsubjectaccessreviews", "subjectaccessreviews"),
 		read.on(groupCore, "services"),

@@ -12,14 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 const (
@@ -29,8 +32,10 @@ const (
 
 // Config says what to publish and through what to write.
 type Config struct {
-	// CA is the certificate in PEM. Required.
-	CA []byte
+	// CA are the certificates in PEM, as they are now. Required.
+	CA func() []byte
+	// OnChange has a function called whenever CA gives something else. Required.
+	OnChange func(f func())
 	// Client reads and writes config maps. It must have no client-side rate limit. Required.
 	Client kubernetes.Interface
 }
@@ -40,16 +45,39 @@ type Config struct {
 // Config maps are watched as metadata only, so that the cache need not hold what all
 // others contain.
 func Add(mgr manager.Manager, cfg Config) error {
-	if cfg.Client == nil || len(cfg.CA) == 0 {
-		return errors.New("root CA: CA and Client are required")
+	if cfg.Client == nil || cfg.CA == nil || cfg.OnChange == nil {
+		return errors.New("root CA: CA, OnChange and Client are required")
 	}
+	changes := make(chan event.GenericEvent, 1)
+	cfg.OnChange(func() {
+		select {
+		case changes <- event.GenericEvent{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}}:
+		default: // one that waits is enough
+		}
+	})
+	reader := mgr.GetCache()
 	isOurs := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetName() == name })
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("rootca").
 		For(&corev1.Namespace{}).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(namespaceOf), builder.WithPredicates(isOurs)).
+		WatchesRawSource(source.Channel(changes, handler.EnqueueRequestsFromMapFunc(everyNamespace(reader)))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
-		Complete(&reconciler{reader: mgr.GetCache(), api: clientAPI{cfg.Client}, ca: string(cfg.CA)})
+		Complete(&reconciler{reader: reader, api: clientAPI{cfg.Client}, ca: func() string { return string(cfg.CA()) }})
+}
+
+func everyNamespace(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, _ client.Object) (out []reconcile.Request) {
+		var all corev1.NamespaceList
+		if err := reader.List(ctx, &all); err != nil {
+			klog.FromContext(ctx).Error(err, "Could not list the namespaces to publish the changed CA certificates")
+			return nil
+		}
+		for _, ns := range all.Items {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: ns.Name}})
+		}
+		return out
+	}
 }
 
 func namespaceOf(_ context.Context, object client.Object) []reconcile.Request {
@@ -66,7 +94,7 @@ type api interface {
 type reconciler struct {
 	reader client.Reader
 	api    api
-	ca     string
+	ca     func() string
 }
 
 // Reconcile makes or mends the namespace's config map.
@@ -78,12 +106,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if ns.DeletionTimestamp != nil {
 		return reconcile.Result{}, nil
 	}
+	ca := r.ca()
 	current, err := r.api.Get(ctx, ns.Name)
 	switch {
 	case apierrors.IsNotFound(err):
-		err = r.api.Create(ctx, wanted(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}}, r.ca))
-	case err == nil && !holds(current, r.ca):
-		err = r.api.Update(ctx, wanted(current, r.ca))
+		err = r.api.Create(ctx, wanted(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name}}, ca))
+	case err == nil && !holds(current, ca):
+		err = r.api.Update(ctx, wanted(current, ca))
 	}
 	if err != nil && !settled(err) {
 		return reconcile.Result{}, fmt.Errorf("publish the CA certificate in namespace %s: %w", ns.Name, err)

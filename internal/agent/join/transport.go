@@ -1,0 +1,47 @@
+package join
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/util/connrotation"
+)
+
+// newTransport is the node's way to the server. It shows the certificate and trusts the authorities that the node has at each
+// moment; renew lets what is open begin anew with them.
+func (id *Identity) newTransport() (transport *http.Transport, renew func()) {
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+	return utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
+		TLSClientConfig: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: true, // verifyServer verifies, against authorities that may change.
+			VerifyConnection:   id.verifyServer,
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				if pair := id.client.Load(); pair != nil {
+					return pair, nil
+				}
+				return &tls.Certificate{}, nil // shows nothing
+			},
+		},
+	}), dialer.CloseAll
+}
+
+// verifyServer is what a TLS client does by itself when its authorities are known for good.
+func (id *Identity) verifyServer(state tls.ConnectionState) error {
+	if len(state.PeerCertificates) == 0 {
+		return errors.New("the server shows no certificate")
+	}
+	options := x509.VerifyOptions{Roots: id.CAPool(), Intermediates: x509.NewCertPool(), DNSName: id.server.Hostname()}
+	for _, cert := range state.PeerCertificates[1:] {
+		options.Intermediates.AddCert(cert)
+	}
+	_, err := state.PeerCertificates[0].Verify(options)
+	return err
+}

@@ -1,0 +1,26 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/everynode/everynode/internal/node/trust"
+	"github.com/everynode/everynode/internal/pki"
+)
+
+// tellTrust answers agents which authorities count now.
+func tellTrust(keys *pki.Bundle) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		body, err := json.Marshal(trust.Bundle{Authorities: string(keys.CAPEM()), NodeAuthorities: string(keys.NodeCAPEM())})
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // the agent has gone if this fails
+	}
+}

@@ -1,0 +1,14 @@
+// Package trust is what the API server tells agents about the cluster's
+// authorities, so that they follow when one is replaced.
+package trust
+
+// Path is where the API server tells it, over a connection that the agent trusts.
+const Path = "/everynode/v1/trust"
+
+// Bundle holds certificates in PEM, one after the other, those that sign now first.
+type Bundle struct {
+	// Authorities sign the API server's certificate and the client certificates of nodes.
+	Authorities string `json:"authorities"`
+	// NodeAuthorities sign the serving certificates of nodes.
+	NodeAuthorities string `json:"nodeAuthorities"`
+}
