@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -35,7 +37,7 @@ type plugin struct {
 
 // admit sets up admission: ours first, then policies and webhooks, so that
 // those see objects as they will be stored.
-func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
+func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
 	options := genericoptions.NewAdmissionOptions()
 	own, err := plugins(client, factory, s)
 	if err != nil {
@@ -49,6 +51,10 @@ func admit(c *genericapiserver.Config, client kubernetes.Interface, loopback *re
 	// NamespaceLifecycle, the first of the library's, stays in front.
 	order := options.RecommendedPluginOrder
 	options.RecommendedPluginOrder = append(append([]string{order[0]}, names...), order[1:]...)
+	options.EnablePlugins, options.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
+	if err := utilerrors.NewAggregate(options.Validate()); err != nil {
+		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(options.RecommendedPluginOrder, ", "))
+	}
 	dynamicClient, err := dynamic.NewForConfig(restclient.CopyConfig(loopback))
 	if err != nil {
 		return fmt.Errorf("make the client for admission: %w", err)

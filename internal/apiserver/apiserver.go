@@ -107,14 +107,17 @@ func New(cfg Config) (*Server, error) {
 	s.identify(generic, security)
 	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode, security.revoked)
 	pods := podaccess.New(agents, security.getters.GetNode)
-	if err := admit(generic, client, s.loopback, s.informers, security, pods); err != nil {
+	if err := admit(cfg, generic, client, s.loopback, s.informers, security, pods); err != nil {
 		return nil, err
 	}
 	storages := &storageOptions{
-		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, open: cfg.OpenStorage,
+		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, transformers: generic.ResourceTransformers, open: cfg.OpenStorage,
 		openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
 	}
 	generic.RESTOptionsGetter = storages
+	if err := storages.tryStored(kinds); err != nil {
+		return nil, err
+	}
 
 	s.generic, err = generic.Complete(s.informers).New("everynode", genericapiserver.NewEmptyDelegateWithCustomHandler(http.NotFoundHandler()))
 	if err != nil {
@@ -165,6 +168,9 @@ func (c *Config) complete() (err error) {
 func genericConfig(cfg Config, types *scheme.Set) (*genericapiserver.Config, error) {
 	c := genericapiserver.NewConfig(types.Codecs)
 	if err := cfg.Options.ApplyTo(c); err != nil {
+		return nil, err
+	}
+	if err := encrypt(c, cfg.Options.Etcd); err != nil {
 		return nil, err
 	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")

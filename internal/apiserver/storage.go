@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -35,6 +36,8 @@ type storageOptions struct {
 	types   *scheme.Set
 	tracker flowcontrolrequest.StorageObjectCountTracker
 	etcd    *genericoptions.EtcdOptions
+	// transformers encrypt what is stored; nil for nothing.
+	transformers value.ResourceTransformers
 	// open is nil when the database is reached over the network.
 	open          StorageOpener
 	openReserving ReservingOpener
@@ -59,6 +62,9 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, _ runtime
 	cfg := o.etcd.StorageConfig.ForResource(resource)
 	cfg.Codec = o.types.Codecs.CodecForVersions(info.Serializer, o.types.Codecs.UniversalDeserializer(), version, internal)
 	cfg.EncodeVersioner = version
+	if o.transformers != nil {
+		cfg.Transformer = o.transformers.TransformerForResource(resource)
+	}
 	prefix := resource.Resource
 	if resource.Group != "" {
 		prefix = resource.Group + "/" + resource.Resource

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -66,6 +67,10 @@ func addEtcdFlags(cmd *cobra.Command, o *options.Options) {
 	f.StringSliceVar(&etcd.ServerList, "etcd-servers", nil, "URLs of an etcd cluster to use instead of the embedded one")
 	f.StringSliceVar(&etcd.ServerList, "etcd-endpoints", nil, "the old name of --etcd-servers")
 	_ = f.MarkDeprecated("etcd-endpoints", "use --etcd-servers") // It fails for flags that do not exist only.
+	f.StringVar(&etcd.TrustedCAFile, "etcd-cafile", "", "file with the certificate authority of the etcd servers")
+	f.StringVar(&etcd.CertFile, "etcd-certfile", "", "file with the certificate that is shown to the etcd servers")
+	f.StringVar(&etcd.KeyFile, "etcd-keyfile", "", "file with that certificate's key")
+	f.StringVar(&o.Etcd.StorageConfig.Prefix, "etcd-prefix", o.Etcd.StorageConfig.Prefix, "what all keys in etcd begin with")
 }
 
 // addAPIFlags binds what else may be set about the API server, under kube-apiserver's
@@ -86,6 +91,11 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 	f.BoolVar(&o.Features.EnableProfiling, "profiling", o.Features.EnableProfiling, "serve profiles of this process at /debug/pprof/, to administrators")
 	f.StringVar(&o.Serving.MinTLSVersion, "tls-min-version", "", "the oldest version of TLS that is spoken: VersionTLS12, which is the default, or VersionTLS13")
 	f.StringSliceVar(&o.Serving.CipherSuites, "tls-cipher-suites", nil, "names of the cipher suites for TLS 1.2, as Go has them (default: Go's own choice)")
+	f.StringSliceVar(&o.EnablePlugins, "enable-admission-plugins", nil, "plugins of admission that are on; all are, unless disabled")
+	f.StringSliceVar(&o.DisablePlugins, "disable-admission-plugins", nil, "plugins of admission that are off")
+	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features of the API server's library to switch, as NAME=true or NAME=false")
+	f.StringVar(&o.Etcd.EncryptionProviderConfigFilepath, "encryption-provider-config", "", "file that says how Secrets and other objects are encrypted before they are stored, as Kubernetes' EncryptionConfiguration; nobody else may read it")
+	f.BoolVar(&o.Etcd.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "follow changes of that file without a restart")
 	o.Audit.AddFlags(f)
 	each(func(f *pflag.Flag) {
 		if !before[f.Name] {

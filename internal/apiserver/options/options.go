@@ -5,7 +5,9 @@ package options
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +20,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	cliflag "k8s.io/component-base/cli/flag"
 	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
 )
 
 // storagePrefix is the root of all keys, the same as kube-apiserver's.
@@ -40,6 +43,11 @@ type Options struct {
 	// Etcd is where objects are kept, and how. Without servers it is the database
 	// in this process.
 	Etcd *genericoptions.EtcdOptions
+	// EnablePlugins and DisablePlugins name plugins of admission. All are on unless
+	// disabled.
+	EnablePlugins, DisablePlugins []string
+	// FeatureGates switch features of the library on and off, for the process.
+	FeatureGates map[string]bool
 	// Audit is what is recorded of who did what, and where. Nothing by default.
 	Audit *genericoptions.AuditOptions
 }
@@ -96,6 +104,9 @@ func (o *Options) Complete() (Completed, error) {
 	if err := utilerrors.NewAggregate(o.validate()); err != nil {
 		return Completed{}, err
 	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(o.FeatureGates); err != nil {
+		return Completed{}, fmt.Errorf("--feature-gates: %w", err)
+	}
 	return Completed{&completed{Options: *o}}, nil
 }
 
@@ -110,6 +121,8 @@ func (o *Options) validate() (errs []error) {
 		etcd.StorageConfig.Transport.ServerList = []string{"embedded"}
 	}
 	errs = append(errs, etcd.Validate()...)
+	errs = append(errs, o.validateKeys()...)
+	errs = append(errs, o.validateGates()...)
 	return append(errs, o.validateAudit()...)
 }
 
@@ -122,6 +135,44 @@ func (o *Options) validateTLS() (errs []error) {
 		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w; the names are %s", err, strings.Join(cliflag.PreferredTLSCipherNames(), ", ")))
 	}
 	return errs
+}
+
+// validateKeys refuses keys that others on this machine can read.
+func (o *Options) validateKeys() []error {
+	file := o.Etcd.EncryptionProviderConfigFilepath
+	if file == "" {
+		return nil
+	}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return []error{fmt.Errorf("--encryption-provider-config: %w", err)}
+	case info.Mode().Perm()&0o077 != 0:
+		return []error{fmt.Errorf("--encryption-provider-config: others may read or change %s, which holds keys (mode %04o); use \"chmod 600 %s\"", file, info.Mode().Perm(), file)}
+	}
+	return nil
+}
+
+// validateGates refuses gates that there are not, before any is set.
+func (o *Options) validateGates() (errs []error) {
+	known := utilfeature.DefaultMutableFeatureGate.GetAll()
+	for name := range o.FeatureGates {
+		if _, ok := known[featuregate.Feature(name)]; !ok {
+			errs = append(errs, fmt.Errorf("--feature-gates: there is no gate %q; the gates are %s", name, strings.Join(gates(known), ", ")))
+		}
+	}
+	return errs
+}
+
+// gates are the names of those that can be set.
+func gates(known map[featuregate.Feature]featuregate.FeatureSpec) (names []string) {
+	for name, spec := range known {
+		if !spec.LockToDefault {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Embedded says whether objects are kept in the database of this process.

@@ -42,13 +42,17 @@ func TestSmallMachinesServeFewerRequestsAtATime(t *testing.T) {
 // Every refusal is one line that names the flag.
 func TestRefusals(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"--max-requests-inflight":   func(o *Options) { o.Run.MaxRequestsInFlight = -1 },
-		"--goaway-chance":           func(o *Options) { o.Run.GoawayChance = 0.5 },
-		"--request-timeout":         func(o *Options) { o.Run.RequestTimeout = -time.Second },
-		"--min-request-timeout":     func(o *Options) { o.Run.MinRequestTimeout = -1 },
-		"--tls-min-version":         func(o *Options) { o.Serving.MinTLSVersion = "VersionTLS11" },
-		"--tls-cipher-suites":       func(o *Options) { o.Serving.CipherSuites = []string{"ROT13"} },
-		"--shutdown-delay-duration": func(o *Options) { o.Run.ShutdownDelayDuration = -time.Second },
+		"--max-requests-inflight":            func(o *Options) { o.Run.MaxRequestsInFlight = -1 },
+		"--goaway-chance":                    func(o *Options) { o.Run.GoawayChance = 0.5 },
+		"--request-timeout":                  func(o *Options) { o.Run.RequestTimeout = -time.Second },
+		"--min-request-timeout":              func(o *Options) { o.Run.MinRequestTimeout = -1 },
+		"there is no gate \"Nope\"":          func(o *Options) { o.FeatureGates = map[string]bool{"Nope": true} },
+		"--audit-policy-file":                func(o *Options) { o.Audit.LogOptions.Path = "/nowhere/audit.log" },
+		"--audit-log-path":                   func(o *Options) { o.Audit.PolicyFile = "/nowhere/policy.yaml" },
+		"--encryption-provider-config: stat": func(o *Options) { o.Etcd.EncryptionProviderConfigFilepath = "/nowhere/keys.yaml" },
+		"--tls-min-version":                  func(o *Options) { o.Serving.MinTLSVersion = "VersionTLS11" },
+		"--tls-cipher-suites":                func(o *Options) { o.Serving.CipherSuites = []string{"ROT13"} },
+		"--shutdown-delay-duration":          func(o *Options) { o.Run.ShutdownDelayDuration = -time.Second },
 	} {
 		o := New()
 		change(o)
