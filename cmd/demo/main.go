@@ -14,6 +14,9 @@
 //	fork                                                 starts processes until it may not, and goes on trying
 //	flood                                                prints as much as it can
 //	fill FILE MIB                                        writes so many megabytes and stays
+//	tangle DIR MIB                                       fills a folder with what is hard to measure and to remove
+//	scream FILE                                          fills the file of its last words and its log, and fails
+//	batter HOST:PORT SECONDS                             floods the name server and a neighbour
 //
 // Tools, for `kubectl exec` and for commands in manifests:
 //
@@ -55,6 +58,7 @@ func init() {
 		"cat": cat, "ls": ls, "env": env, "version": version, "true": succeed, "false": exitFalse,
 		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "reach": reach, "get": get, "api": api,
 		"tar": tarCommand, "test": test, "fork": forkForever, "flood": flood, "fill": fillFile,
+		"tangle": tangle, "scream": scream, "batter": batter,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +104,7 @@ func (c Config) complete() (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("find the machine's host name, to name the node: %w", err)
 		}
-		c.NodeName = name
+		c.NodeName = strings.ToLower(strings.TrimSpace(name)) // Names of nodes have no capitals, host names may.
 	}
 	if msgs := validation.IsDNS1123Subdomain(c.NodeName); len(msgs) > 0 {
 		return c, fmt.Errorf("node name %q: %s", c.NodeName, msgs[0])
