@@ -114,8 +114,7 @@ func New(cfg Config) (*Server, error) {
 		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, transformers: generic.ResourceTransformers, open: cfg.OpenStorage,
 		openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
 	}
-	generic.RESTOptionsGetter = storages
-	if err := storages.tryStored(kinds); err != nil {
+	if err := storages.serve(generic, kinds); err != nil {
 		return nil, err
 	}
 

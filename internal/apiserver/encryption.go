@@ -80,6 +80,12 @@ func (o *storageOptions) tryStored(kinds []resource.Definition) error {
 	return nil
 }
 
+// serve makes these the storages of the server, if what they hold can be read.
+func (o *storageOptions) serve(c *genericapiserver.Config, kinds []resource.Definition) error {
+	c.RESTOptionsGetter = o
+	return o.tryStored(kinds)
+}
+
 func (o *storageOptions) tryKind(ctx context.Context, kind resource.Definition) error {
 	options, err := o.GetRESTOptions(kind.GroupVersionResource().GroupResource(), nil)
 	if err != nil {
