@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/proxy"
 
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -151,6 +152,49 @@ func TestCall(t *testing.T) {
 	if got, err := f.call(t, "n1"); err == nil {
 		t.Errorf("a node that has a certificate for n1's name was taken for n1: %q", got)
 	}
+}
+
+// The proxy that carries exec takes the transport apart and makes its own connection: that
+// too is to the node that is meant, and to no other.
+func TestConnectionsAreMadeToTheNodeThatIsMeant(t *testing.T) {
+	f := newFleet(t)
+	agent := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
+		w.WriteHeader(http.StatusSwitchingProtocols)
+	}))
+	agent.TLS = &tls.Config{Certificates: []tls.Certificate{certificate(t, f.bundle.NodeSigner(), "n1", "n1")}, NextProtos: []string{"h2", "http/1.1"}}
+	agent.StartTLS()
+	t.Cleanup(agent.Close)
+	f.point("n1", agent.Listener.Addr())
+	f.point("n2", agent.Listener.Addr())
+	c := New(f.bundle.NodeClientTLS(), f.node, f)
+	for name, want := range map[string]int{"n1": http.StatusSwitchingProtocols, "n2": http.StatusBadGateway} {
+		location, _ := c.URL(f.nodes[name], "/exec/ns/pod/c", nil)
+		front := httptest.NewServer(proxy.NewUpgradeAwareHandler(location, c.TransportTo(name), false, true, badGateway{}))
+		t.Cleanup(front.Close)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, front.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Connection", "Upgrade")
+		request.Header.Set("Upgrade", "SPDY/3.1")
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("a connection to %s: %s, want %d", name, response.Status, want)
+		}
+	}
+}
+
+// badGateway answers what a proxy cannot do.
+type badGateway struct{}
+
+func (badGateway) Error(w http.ResponseWriter, _ *http.Request, err error) {
+	http.Error(w, err.Error(), http.StatusBadGateway)
 }
 
 func TestNodesThatCannotBeCalled(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // maxRefusal is how much of an agent's refusal is shown.
@@ -22,6 +23,35 @@ const maxRefusal = 1 << 10
 // Unreachable says that a node has no agent that could be called.
 func Unreachable(nodeName string) error {
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("the agent of node %s cannot be called: the node reports no address and port for it (simulated nodes have no logs and no exec)", nodeName))
+}
+
+// Way does requests to one node's agent. Who takes it apart to make a connection of a
+// request, as proxies do, finds a TLS configuration that asks for that node.
+type Way struct {
+	http.RoundTripper
+	node string
+	tls  *tls.Config
+}
+
+var (
+	_ utilnet.RoundTripperWrapper   = (*Way)(nil)
+	_ utilnet.TLSClientConfigHolder = (*Way)(nil)
+)
+
+// TransportTo does requests to URLs that URL has made for the node.
+func (c *Caller) TransportTo(node string) *Way {
+	return &Way{c.transport, node, c.transport.TLSClientConfig}
+}
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (w *Way) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper }
+
+// TLSClientConfig implements utilnet.TLSClientConfigHolder.
+func (w *Way) TLSClientConfig() *tls.Config {
+	config := w.tls.Clone()
+	config.ServerName = w.node
+	config.NextProtos = []string{"http/1.1"} // A stream of HTTP/2 cannot become a connection.
+	return config
 }
 
 // Upgrade makes of a request for the path on the node's agent a connection that speaks
@@ -37,10 +67,7 @@ func (c *Caller) Upgrade(ctx context.Context, n *corev1.Node, path, protocol str
 	if err != nil {
 		return nil, err
 	}
-	secured := c.transport.TLSClientConfig.Clone()
-	secured.ServerName = n.Name
-	secured.NextProtos = []string{"http/1.1"} // A stream of HTTP/2 cannot become a connection.
-	conn := tls.Client(plain, secured)
+	conn := tls.Client(plain, c.TransportTo(n.Name).TLSClientConfig())
 	// The end of the context ends the conversation, whatever it waits for.
 	stop := context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Unix(1, 0)) })
 	upgraded, err := upgrade(ctx, conn, location.String(), protocol)

@@ -265,7 +265,7 @@ func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.
 	if err != nil {
 		return nil, err
 	}
-	handler := proxy.NewUpgradeAwareHandler(location, r.access.agents.Transport(), false, true, upgradeErrors{responder})
+	handler := proxy.NewUpgradeAwareHandler(location, r.access.agents.TransportTo(p.Spec.NodeName), false, true, upgradeErrors{responder})
 	return handler, nil
 }
 

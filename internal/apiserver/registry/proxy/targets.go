@@ -138,7 +138,7 @@ func NewNodes(nodes Getter, agents *nodecall.Caller, access *podaccess.Access) *
 			if !ok {
 				return target{}, nodecall.Unreachable(n.Name)
 			}
-			return target{location: location, transport: agents.Transport(), check: checkAgentPath}, nil
+			return target{location: location, transport: agents.TransportTo(n.Name), check: checkAgentPath}, nil
 		}
 		port, err := numberOf(id.scheme, id.port)
 		if err != nil {
