@@ -105,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.identify(generic, security)
-	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode, security.revoked)
+	agents := callAgents(cfg, security)
 	pods := podaccess.New(agents, security.getters.GetNode)
 	if err := admit(cfg, generic, client, s.loopback, s.informers, security, pods); err != nil {
 		return nil, err
@@ -205,6 +205,13 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 	}
 	c.LoopbackClientConfig = s.loopback
 	return nil
+}
+
+// callAgents makes the way to the agents of nodes. It follows changes of the keys.
+func callAgents(cfg Config, security *security) *nodecall.Caller {
+	agents := nodecall.New(cfg.PKI.NodeClientTLS(), security.getters.GetNode, security.revoked)
+	cfg.PKI.OnChange(agents.Renew)
+	return agents
 }
 
 // identify sets up who asks, and what they may.

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,8 @@ const dialPatience = 10 * time.Second
 type Caller struct {
 	nodes     func(ctx context.Context, name string) (*corev1.Node, error)
 	dialer    net.Dialer
-	transport *http.Transport
+	identity  *tls.Config
+	transport atomic.Pointer[http.Transport]
 	connections
 }
 
@@ -60,16 +62,27 @@ func New(identity *tls.Config, nodes func(ctx context.Context, name string) (*co
 			_ = connection.Close() // whoever reads from it says so
 		}
 	})
-	c.transport = utilnet.SetTransportDefaults(&http.Transport{
-		TLSClientConfig: identity, DialContext: c.dial, IdleConnTimeout: 90 * time.Second,
-		// A proxy of the environment is for the way out, not for the way to nodes.
-		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
-	})
+	c.identity = identity
+	c.Renew()
 	return c
 }
 
-// Transport does requests to URLs that URL has made.
-func (c *Caller) Transport() *http.Transport { return c.transport }
+// Renew has all further requests made on new connections, which show the certificate
+// that the identity has by then: agents look at each request's. What is under way goes
+// on where it is.
+func (c *Caller) Renew() {
+	before := c.transport.Swap(utilnet.SetTransportDefaults(&http.Transport{
+		TLSClientConfig: c.identity, DialContext: c.dial, IdleConnTimeout: 90 * time.Second,
+		// A proxy of the environment is for the way out, not for the way to nodes.
+		Proxy: func(*http.Request) (*url.URL, error) { return nil, nil },
+	}))
+	if before != nil {
+		before.CloseIdleConnections()
+	}
+}
+
+// Transport does requests to URLs that URL has made, until Renew.
+func (c *Caller) Transport() *http.Transport { return c.transport.Load() }
 
 // URL leads to a path on the node's agent; ok is false when the node reports none,
 // as simulated nodes do.

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
@@ -209,6 +210,35 @@ func TestNodesThatCannotBeCalled(t *testing.T) {
 	f.nodes["mute"] = &corev1.Node{}
 	if _, err := c.dial(t.Context(), "tcp", "mute:10250"); err == nil || !strings.Contains(err.Error(), "no address") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A connection shows the certificate that there was when it was made. Requests after a change are not made on it.
+func TestChangedCertificateIsShown(t *testing.T) {
+	f := newFleet(t)
+	f.add(t, "n1", certificate(t, f.bundle.NodeSigner(), "n1", "n1"))
+	c := New(f.bundle.NodeClientTLS(), f.node, f)
+	t.Cleanup(func() { c.Transport().CloseIdleConnections() })
+	location, _ := c.URL(f.nodes["n1"], "/pods", nil)
+	for _, want := range []bool{false, true, false} { // whether the connection is one that was there
+		if !want {
+			c.Renew()
+		}
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, location.String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := c.Transport().RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if reused != want {
+			t.Errorf("a connection that was there is used: %v, want %v", reused, want)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ var (
 
 // TransportTo does requests to URLs that URL has made for the node.
 func (c *Caller) TransportTo(node string) *Way {
-	return &Way{c.transport, node, c.transport.TLSClientConfig}
+	return &Way{c.Transport(), node, c.identity}
 }
 
 // WrappedRoundTripper implements utilnet.RoundTripperWrapper.

@@ -70,7 +70,7 @@ func agent(t *testing.T, podIP string) *Access {
 	block, _ := pem.Decode(signed)
 	pair := &tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}
 	server, err := streaming.Listen(streaming.Config{
-		Address: "127.0.0.1:0", ClientCAs: bundle.CAPool(), Protect: func(next http.Handler) http.Handler { return next }, Lookup: nothing{}, Runtime: nothing{},
+		Address: "127.0.0.1:0", ClientCAs: bundle.CAPool, Protect: func(next http.Handler) http.Handler { return next }, Lookup: nothing{}, Runtime: nothing{},
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
 		Pods: func() []*corev1.Pod {
 			return []*corev1.Pod{
