@@ -166,7 +166,7 @@ func everythingHappens(t *testing.T, env *testenv.Env) {
 		t.Helper()
 		env.Eventually(what+" is gone", func(ctx context.Context) error {
 			if err := get(ctx); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("want NotFound, got %v", err)
+				return fmt.Errorf("want NotFound, got %w", err)
 			}
 			return nil
 		})

@@ -128,6 +128,25 @@ func checkUnique(t *testing.T, client kubernetes.Interface) int {
 	return len(list.Items)
 }
 
+// unheld is a node port from the given one on that no Service has been given by chance.
+func unheld(t *testing.T, client kubernetes.Interface, port int32) int32 {
+	t.Helper()
+	list, err := client.CoreV1().Services(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[int32]bool{}
+	for _, s := range list.Items {
+		for _, p := range s.Spec.Ports {
+			held[p.NodePort] = true
+		}
+	}
+	for held[port] {
+		port++
+	}
+	return port
+}
+
 func TestTwoServersNeverGiveOutOneAddressTwice(t *testing.T) {
 	s, one := first(t, "10.96.0.0/24")
 	clients := []kubernetes.Interface{one, another(t, s, s.etcd.OpenReserving)}
@@ -144,7 +163,6 @@ func TestTwoServersNeverGiveOutOneAddressTwice(t *testing.T) {
 
 	// Many want one node port, by creating, applying and updating: one gets it.
 	for round := range rounds {
-		port := int32(30100 + round)
 		atOnce(writers, func(i int) {
 			if i%3 == 2 {
 				if _, err := services(i).Create(ctx, nodePortService(fmt.Sprintf("u%d-%d", round, i), 0), metav1.CreateOptions{}); err != nil {
@@ -152,6 +170,7 @@ func TestTwoServersNeverGiveOutOneAddressTwice(t *testing.T) {
 				}
 			}
 		})
+		port := unheld(t, one, int32(30100+round))
 		var mu sync.Mutex
 		won := 0
 		atOnce(writers, func(i int) {

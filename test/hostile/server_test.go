@@ -17,6 +17,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	serveroptions "github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -87,8 +88,16 @@ func startAPI(dir string) (a *api, stop func(), err error) {
 		return nil, nil, err
 	}
 	_, services, _ := net.ParseCIDR("10.96.0.0/16")
+	// Nobody but the tests writes: what is written back is as it was read.
+	settings := serveroptions.New()
+	settings.Features.EnablePriorityAndFairness = false
+	quiet, err := settings.Complete()
+	if err != nil {
+		database.Close()
+		return nil, nil, err
+	}
 	server, err := apiserver.New(apiserver.Config{
-		PKI: bundle, Listener: listener, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443,
+		Options: quiet, PKI: bundle, Listener: listener, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443,
 		OpenStorage: database.Open, OpenReserving: database.OpenReserving, ServiceCIDR: services,
 	})
 	if err != nil {

@@ -204,7 +204,7 @@ func (c *course) subresource(current any) {
 }
 
 // streams are subresources that take no body.
-var streams = map[string]bool{"exec": true, "attach": true, "portforward": true, "log": true}
+var streams = map[string]bool{"exec": true, "attach": true, "portforward": true, "log": true, "proxy": true}
 
 // bodies are what subresources take that are not the object itself.
 var bodies = map[string]any{

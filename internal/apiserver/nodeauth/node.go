@@ -49,7 +49,7 @@ func checkNode(node string, a admission.Attributes) error {
 }
 
 func checkNewNode(node string, now *corev1.Node) error {
-	if now.Spec.ConfigSource != nil {
+	if now.Spec.ConfigSource != nil { //nolint:staticcheck // Deprecated, and still to be refused.
 		return fmt.Errorf("node %q is not allowed to create pods with a non-nil configSource", node)
 	}
 	if forbidden := forbiddenLabels(nil, now.Labels); len(forbidden) > 0 {
@@ -62,7 +62,7 @@ func checkNewNode(node string, now *corev1.Node) error {
 }
 
 func checkChangedNode(node string, now, before *corev1.Node, subresource string) error {
-	if now.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(now.Spec.ConfigSource, before.Spec.ConfigSource) {
+	if now.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(now.Spec.ConfigSource, before.Spec.ConfigSource) { //nolint:staticcheck // Deprecated, and still to be refused.
 		return fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
 	if !equality.Semantic.DeepEqual(now.Spec.Taints, before.Spec.Taints) {

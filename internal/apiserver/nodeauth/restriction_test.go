@@ -211,7 +211,7 @@ func TestRestrictionOfNodes(t *testing.T) {
 	}
 	withSource := func() *corev1.Node {
 		n := node("n1", nil)
-		n.Spec.ConfigSource = &corev1.NodeConfigSource{}
+		n.Spec.ConfigSource = &corev1.NodeConfigSource{} //nolint:staticcheck // Deprecated, and still to be refused.
 		return n
 	}
 	n1, r := nodeUser("n1"), NewRestriction(&cluster{}, audiences(""))

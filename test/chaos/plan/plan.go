@@ -80,8 +80,10 @@ const (
 	PauseServer Op = "server hangs"
 	// KillController is about a DaemonSet controller in a process of its own.
 	KillController Op = "controller is killed, another takes over at once"
-	serverFaults      = 3
 )
+
+// serverFaults is how many kinds of faults of a server there are.
+const serverFaults = 3
 
 // Step is one thing that happens.
 type Step struct {

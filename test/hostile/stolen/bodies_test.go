@@ -353,7 +353,7 @@ func selfNode(about string) any {
 	}
 	switch what {
 	case "configSource":
-		n.Spec.ConfigSource = &corev1.NodeConfigSource{ConfigMap: &corev1.ConfigMapNodeConfigSource{Namespace: "yard-a", Name: "cm-other", KubeletConfigKey: "k"}}
+		n.Spec.ConfigSource = &corev1.NodeConfigSource{ConfigMap: &corev1.ConfigMapNodeConfigSource{Namespace: "yard-a", Name: "cm-other", KubeletConfigKey: "k"}} //nolint:staticcheck // Deprecated, and still to be refused.
 	case "finalizer":
 		n.Finalizers = []string{"yard.example.com/wait"}
 	case "podCIDR all":

@@ -147,7 +147,7 @@ func serve(t *testing.T, r *REST) *httptest.Server {
 		}
 		if err != nil {
 			code := http.StatusInternalServerError
-			if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // As the library does.
+			if status, ok := err.(apierrors.APIStatus); ok {
 				code = int(status.Status().Code)
 			}
 			http.Error(w, err.Error(), code)

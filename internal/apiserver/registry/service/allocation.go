@@ -312,8 +312,8 @@ func assignHealthCheck(svc *corev1.Service, u used) error {
 	if !needsHealthCheck(svc) {
 		return nil
 	}
-	switch port := svc.Spec.HealthCheckNodePort; {
-	case port == 0:
+	switch port := svc.Spec.HealthCheckNodePort; port {
+	case 0:
 		if svc.Spec.HealthCheckNodePort = freePort(u); svc.Spec.HealthCheckNodePort == 0 {
 			return apierrors.NewInternalError(errors.New("failed to allocate a HealthCheck NodePort: range is full"))
 		}
