@@ -140,12 +140,8 @@ func New(cfg Config) (*Server, error) {
 		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
 		Authorizer: security.authorizer, Audit: insidedoor.Audit{Policy: generic.AuditPolicyRuleEvaluator, Sink: generic.AuditBackend, Codecs: types.Codecs},
 	})
-	discovery, err := security.issuer.Discovery("https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)))
-	if err != nil {
-		return nil, fmt.Errorf("set up the issuer's discovery: %w", err)
-	}
-	for path, handler := range discovery {
-		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
+	if err := s.discoverIssuer(cfg, security); err != nil {
+		return nil, err
 	}
 	metricsapi.Install(s.generic, client, agents)
 	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
@@ -204,6 +200,18 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 		},
 	}
 	c.LoopbackClientConfig = s.loopback
+	return nil
+}
+
+// discoverIssuer serves who signs service account tokens, for those who check them.
+func (s *Server) discoverIssuer(cfg Config, security *security) error {
+	discovery, err := security.issuer.Discovery("https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)))
+	if err != nil {
+		return fmt.Errorf("set up the issuer's discovery: %w", err)
+	}
+	for path, handler := range discovery {
+		s.generic.Handler.NonGoRestfulMux.Handle(path, handler)
+	}
 	return nil
 }
 

@@ -218,15 +218,8 @@ func linkFiles(dir, current string, content files, points []string) error {
 		if info, err := os.Lstat(filepath.Join(dir, name)); kept[name] && err == nil && info.IsDir() {
 			continue // Something is mounted there, which hides the file.
 		}
-		link, target := filepath.Join(dir, name), filepath.Join(currentLink, name)
-		if is, err := os.Readlink(link); err == nil && is == target {
-			continue
-		}
-		if err := os.RemoveAll(link); err != nil {
-			return fmt.Errorf("remove what is in the way of %s: %w", name, err)
-		}
-		if err := os.Symlink(target, link); err != nil {
-			return fmt.Errorf("link file: %w", err)
+		if err := linkFile(filepath.Join(dir, name), filepath.Join(currentLink, name)); err != nil {
+			return err
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -240,6 +233,20 @@ func linkFiles(dir, current string, content files, points []string) error {
 		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {
 			return fmt.Errorf("remove old file: %w", err)
 		}
+	}
+	return nil
+}
+
+// linkFile makes one link, in place of whatever else is there.
+func linkFile(link, target string) error {
+	if is, err := os.Readlink(link); err == nil && is == target {
+		return nil
+	}
+	if err := os.RemoveAll(link); err != nil {
+		return fmt.Errorf("remove what is in the way of a file: %w", err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		return fmt.Errorf("link file: %w", err)
 	}
 	return nil
 }

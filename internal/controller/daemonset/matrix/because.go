@@ -90,6 +90,13 @@ func (j *judgement) idle() Because {
 		return DeletionUnderWay
 	case j.live == 0:
 		return PodTerminating
+	}
+	return j.occupied()
+}
+
+// occupied explains a cell with a live pod that wants nothing done now.
+func (j *judgement) occupied() Because {
+	switch c := j.cell; {
 	case c.column == nil:
 		return LeftToCollector
 	case j.finished > 0:
