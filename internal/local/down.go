@@ -125,7 +125,7 @@ func stopSupervisor(ctx context.Context, dataDir string) (*lock, error) {
 func removeData(dataDir string) error {
 	for _, name := range dataEntries {
 		// With what a process that was killed had not yet put in its place.
-		unfinished, err := filepath.Glob(filepath.Join(dataDir, "."+name+"[.-]*"))
+		unfinished, err := filepath.Glob(filepath.Join(dataDir, "."+name+"[.\\-]*"))
 		for _, path := range append(unfinished, filepath.Join(dataDir, name)) {
 			err = errors.Join(err, os.RemoveAll(path))
 		}
