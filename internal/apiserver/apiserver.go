@@ -76,9 +76,6 @@ type Server struct {
 
 // New builds the server. Nothing listens or runs yet.
 func New(cfg Config) (*Server, error) {
-	if cfg.PKI == nil || cfg.Listener == nil {
-		return nil, errors.New("an API server needs certificates and a listener")
-	}
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -152,8 +149,11 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// complete fills in what tests leave out.
+// complete checks what must be there, and fills in what tests leave out.
 func (c *Config) complete() (err error) {
+	if c.PKI == nil || c.Listener == nil {
+		return errors.New("an API server needs certificates and a listener")
+	}
 	if c.Options == (options.Completed{}) {
 		c.Options, err = options.New().Complete()
 	}
