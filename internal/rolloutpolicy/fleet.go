@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Step is a part of the fleet that is changed together: a wave, or the nodes of a
@@ -171,7 +173,7 @@ func (f *Fleet) enter(m *member, from int) {
 		switch value, has := m.labels[w.Each]; {
 		case w.Each != "":
 			f.assign(m, Step{Wave: i, Value: value, None: !has})
-		case w.Nodes == nil || w.Nodes.Matches(labelSet(m.labels)):
+		case w.Nodes == nil || w.Nodes.Matches(labels.Set(m.labels)):
 			f.assign(m, Step{Wave: i})
 		default:
 			continue
@@ -217,14 +219,4 @@ func (f *Fleet) unassign(m *member) {
 		delete(f.steps, m.step)
 	}
 	m.step = nowhere
-}
-
-// labelSet lets a selector read a map.
-type labelSet map[string]string
-
-func (l labelSet) Has(key string) bool   { _, ok := l[key]; return ok }
-func (l labelSet) Get(key string) string { return l[key] }
-func (l labelSet) Lookup(key string) (string, bool) {
-	v, ok := l[key]
-	return v, ok
 }

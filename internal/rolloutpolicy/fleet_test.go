@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
@@ -43,7 +44,7 @@ func naive(p *Policy, nodes map[string]map[string]string) map[string]Step {
 			}
 		default:
 			for _, n := range left {
-				if w.Nodes == nil || w.Nodes.Matches(labelSet(nodes[n])) {
+				if w.Nodes == nil || w.Nodes.Matches(labels.Set(nodes[n])) {
 					taken[n] = Step{Wave: i}
 				}
 			}
