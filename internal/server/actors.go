@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
@@ -29,7 +28,7 @@ type actor struct {
 
 // recorder returns a recorder of events in the name of a component.
 func (a *actor) recorder(component string) record.EventRecorder {
-	return newLimitedRecorder(a.events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: component}), clock.RealClock{})
+	return newLimitedRecorder(a.events.NewRecorder(knownKinds, corev1.EventSource{Component: component}), clock.RealClock{})
 }
 
 // metadata returns a client for the metadata of objects of any kind.

@@ -11,7 +11,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/kubernetes/scheme"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -61,7 +60,7 @@ func (s *Server) runControllers(ctx context.Context) error {
 // kinds are found, is added by the caller.
 func managerOptions(ctx context.Context) manager.Options {
 	return manager.Options{
-		Scheme: scheme.Scheme,
+		Scheme: knownKinds,
 		// Objects from the cache are shared and never changed.
 		Cache: cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
 		NewCache: func(config *restclient.Config, o cache.Options) (cache.Cache, error) {

@@ -1,0 +1,73 @@
+// Package client reads and writes Everynode's own kinds, at any API that serves
+// them.
+package client
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// RolloutPolicies reads and writes the policies of a namespace.
+type RolloutPolicies = gentype.ClientWithList[*v1alpha1.RolloutPolicy, *v1alpha1.RolloutPolicyList]
+
+// DaemonSetRollouts reads and writes the rollouts of a namespace.
+type DaemonSetRollouts = gentype.ClientWithList[*v1alpha1.DaemonSetRollout, *v1alpha1.DaemonSetRolloutList]
+
+// Client is a client of everynode.io/v1alpha1.
+type Client struct{ api rest.Interface }
+
+var (
+	scheme         = newScheme()
+	codecs         = serializer.NewCodecFactory(scheme)
+	parameterCodec = runtime.NewParameterCodec(scheme)
+)
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	metav1.AddToGroupVersion(s, metav1.Unversioned)
+	return s
+}
+
+// NewForConfig makes a client for the API that a configuration reaches.
+func NewForConfig(config *rest.Config) (*Client, error) {
+	c := rest.CopyConfig(config)
+	c.GroupVersion, c.APIPath = &v1alpha1.GroupVersion, "/apis"
+	// The kinds have no binary form.
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.NegotiatedSerializer = codecs.WithoutConversion()
+	if c.UserAgent == "" {
+		c.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	api, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of %s: %w", v1alpha1.GroupVersion, err)
+	}
+	return &Client{api}, nil
+}
+
+// RolloutPolicies returns the policies of a namespace; "" means all, for reading.
+func (c *Client) RolloutPolicies(namespace string) *RolloutPolicies {
+	return gentype.NewClientWithList[*v1alpha1.RolloutPolicy, *v1alpha1.RolloutPolicyList](
+		"rolloutpolicies", c.api, parameterCodec, namespace,
+		func() *v1alpha1.RolloutPolicy { return &v1alpha1.RolloutPolicy{} },
+		func() *v1alpha1.RolloutPolicyList { return &v1alpha1.RolloutPolicyList{} },
+	)
+}
+
+// DaemonSetRollouts returns the rollouts of a namespace; "" means all, for reading.
+func (c *Client) DaemonSetRollouts(namespace string) *DaemonSetRollouts {
+	return gentype.NewClientWithList[*v1alpha1.DaemonSetRollout, *v1alpha1.DaemonSetRolloutList](
+		"daemonsetrollouts", c.api, parameterCodec, namespace,
+		func() *v1alpha1.DaemonSetRollout { return &v1alpha1.DaemonSetRollout{} },
+		func() *v1alpha1.DaemonSetRolloutList { return &v1alpha1.DaemonSetRolloutList{} },
+	)
+}
