@@ -29,7 +29,7 @@ images: ## Build the programs of the images that come with Everynode.
 
 .PHONY: build
 build: images ## Build bin/everynode.
-	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/everynode ./cmd/everynode
+	@LDFLAGS='$(LDFLAGS)' hack/build.sh
 
 .PHONY: up
 up: deps build ## Start a cluster of three nodes on this machine and run a daemon on each.

@@ -39,7 +39,10 @@ func newKubectlCommand() *cobra.Command {
 				if err := checkKubeconfig(path); err != nil {
 					return err
 				}
-				flags.KubeConfig = &path
+				// In the environment it holds for "config" and for plugins, too.
+				if err := os.Setenv("KUBECONFIG", path); err != nil {
+					return fmt.Errorf("point kubectl at the cluster: %w", err)
+				}
 			}
 			// kubectl looks for the command word in os.Args when it searches for plugins.
 			os.Args = append([]string{"kubectl"}, args...)
