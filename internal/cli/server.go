@@ -54,6 +54,7 @@ with "everynode agent" and a token from "everynode token create".`,
 	addAPIFlags(cmd, o.API)
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
+	f.IntVar(&o.NodeMaskSize, "node-cidr-mask-size", 0, "length of the prefix of one node's part of that network (default 24, or 25 with more simulated nodes than that has room for)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
 	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", longestSigning, "how long certificates of nodes are good for at most; nodes renew theirs by themselves")
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")

@@ -59,7 +59,7 @@ func (c *control) addAll() error {
 func (c *control) reserved() certificates.Control {
 	names, ips := c.pki.ServingNames()
 	services, _ := netip.ParsePrefix(c.service.String())
-	return certificates.Control{Names: names, IPs: ips, Networks: []netip.Prefix{services, c.cluster}}
+	return certificates.Control{Names: names, IPs: ips, Networks: []netip.Prefix{services, c.pods.Cluster}}
 }
 
 // clusterLoops keep nodes, namespaces, accounts, roles and certificates. Together
@@ -84,7 +84,7 @@ func (c *control) clusterLoops() []loop {
 			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: a.client, Metadata: objects})
 		}},
 		{"node addresses", "node-controller", func(a *actor) error {
-			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.cluster, Writer: networkWriter{a.inside}, Events: a.recorder("node-controller")})
+			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.pods.Cluster, NodeBits: c.pods.NodeBits, Writer: networkWriter{a.inside}, Events: a.recorder("node-controller")})
 		}},
 		{"node lifecycle", "node-controller", func(a *actor) error {
 			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(a.client), a.inside}, Events: a.recorder("node-controller")})

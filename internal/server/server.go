@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -44,6 +44,9 @@ type Options struct {
 	// addresses do. An empty ClusterCIDR means 10.244.0.0/16, or a network with room
 	// for thousands of nodes when there are simulated ones.
 	ServiceCIDR, ClusterCIDR string
+	// NodeMaskSize is the length of the prefix of one node's part of ClusterCIDR; 0 for
+	// 24, or 25 where that leaves no room for the simulated nodes.
+	NodeMaskSize int
 	// SimulatedNodes is the number of nodes that run inside this process.
 	SimulatedNodes int
 	// SigningDuration is how long the certificates of nodes, and others that are asked
@@ -74,7 +77,7 @@ type Server struct {
 	listener net.Listener
 	pki      *pki.Bundle
 	service  *net.IPNet
-	cluster  netip.Prefix
+	pods     node.PodNetworks
 	etcd     *etcd.Server
 	api      *apiserver.Server
 	ready    chan struct{}
@@ -96,14 +99,8 @@ func (s *Server) open() (err error) {
 	if _, s.service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
 		return fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
 	}
-	if o.ClusterCIDR == "" {
-		o.ClusterCIDR = "10.244.0.0/16"
-		if o.SimulatedNodes > 0 {
-			o.ClusterCIDR = "10.128.0.0/9"
-		}
-	}
-	if s.cluster, err = netip.ParsePrefix(o.ClusterCIDR); err != nil {
-		return fmt.Errorf("the cluster CIDR %q is not a network such as 10.244.0.0/16", o.ClusterCIDR)
+	if s.pods, err = podNetworks(&o, s.service); err != nil {
+		return err
 	}
 	if len(o.Listen) == 0 {
 		return errors.New("no listen address is given")

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,6 +75,9 @@ func told(n *corev1.Node) node.PodNetworks {
 	networks, _ := node.PodNetworksOf(n)
 	return networks
 }
+
+// fullRetry is how long a node without a pod network waits for one that is given back.
+const fullRetry = 30 * time.Second
 
 // holder is a node with the block that is its own.
 type holder struct {
@@ -137,9 +141,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	block, err := r.claim(&n)
 	switch {
 	case errors.Is(err, plan.ErrFull):
-		// Nothing to retry with until a node goes: the controller's back-off is soon enough.
-		r.event(&n, corev1.EventTypeNormal, "CIDRNotAvailable", "Node %s status is now: CIDRNotAvailable", n.Name)
-		return reconcile.Result{}, fmt.Errorf("give node %s a part of %s: %w", n.Name, r.blocks.Network(), err)
+		r.event(&n, corev1.EventTypeWarning, "CIDRNotAvailable",
+			"Node %s gets no pod network: all %d parts of %s are given to nodes; delete nodes that are gone, or start the server with a larger --cluster-cidr that holds this one",
+			n.Name, r.blocks.Count(), r.blocks.Network())
+		return reconcile.Result{RequeueAfter: fullRetry}, nil
 	case err != nil:
 		// Its pod network cannot be changed any more: whoever made the node must make it anew.
 		r.event(&n, corev1.EventTypeWarning, "CIDRNotAccepted", "%v; delete node %s so that it is given one", err, n.Name)

@@ -127,10 +127,12 @@ func TestFullNetworkAndFreedBlocks(t *testing.T) {
 	if err := errors.Join(reconcileNode("a"), reconcileNode("b")); err != nil {
 		t.Fatal(err)
 	}
-	if err := reconcileNode("c"); err == nil {
-		t.Error("a third block of two was given out")
+	if err := reconcileNode("c"); err != nil {
+		t.Fatal(err)
 	}
-	if want := []string{"CIDRNotAvailable: Node c status is now: CIDRNotAvailable"}; !slices.Equal(c.events, want) {
+	c.expect(t, "c", "")
+	if want := "CIDRNotAvailable: Node c gets no pod network: all 2 parts of 10.0.0.0/23 are given to nodes; " +
+		"delete nodes that are gone, or start the server with a larger --cluster-cidr that holds this one"; !slices.Equal(c.events, []string{want}) {
 		t.Errorf("events %q, want %q", c.events, want)
 	}
 	delete(c.nodes, "a")
@@ -138,6 +140,36 @@ func TestFullNetworkAndFreedBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.expect(t, "c", "10.0.0.0/24")
+}
+
+// A network that was too small is replaced by one around it: nodes keep what they have,
+// and are told of the new bounds.
+func TestALargerNetworkAroundTheFirst(t *testing.T) {
+	c, reconcileNode := newCluster(t, "10.0.0.0/23")
+	c.add("a", "1", "")
+	c.add("b", "2", "")
+	if err := errors.Join(reconcileNode("a"), reconcileNode("b")); err != nil {
+		t.Fatal(err)
+	}
+	larger, err := newReconciler(c, Config{ClusterCIDR: netip.MustParsePrefix("10.0.0.0/22"), Writer: c, Events: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.add("c", "3", "")
+	for _, name := range []string{"c", "a", "b"} {
+		if result, err := larger.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}); err != nil || result.RequeueAfter != 0 {
+			t.Fatalf("node %s: %v, %v", name, result, err)
+		}
+		if got := c.nodes[name].Annotations[node.ClusterCIDRAnnotation]; got != "10.0.0.0/22" {
+			t.Errorf("node %s is told of %q", name, got)
+		}
+	}
+	c.expect(t, "a", "10.0.0.0/24")
+	c.expect(t, "b", "10.0.1.0/24")
+	c.expect(t, "c", "10.0.2.0/24")
+	if len(c.events) != 0 {
+		t.Errorf("events %q", c.events)
+	}
 }
 
 func TestNodeMadeAgainUnderItsName(t *testing.T) {

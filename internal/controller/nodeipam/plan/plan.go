@@ -90,6 +90,9 @@ func (b *Blocks) Release(p netip.Prefix) {
 	}
 }
 
+// Count is the number of blocks.
+func (b *Blocks) Count() int { return b.count }
+
 // Taken is the number of blocks in use.
 func (b *Blocks) Taken() int {
 	n := 0
