@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 
 func newServerCommand() *cobra.Command {
 	o, daemonSets := server.Defaults(), true
+	var faults *string
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "Run a control plane",
@@ -35,6 +37,13 @@ with "everynode agent" and a token from "everynode token create".`,
 			}
 			if o.SigningDuration > longestSigning {
 				return fmt.Errorf("--cluster-signing-duration %s: a stolen certificate should not be good for ever, so %s, a year, is the most", o.SigningDuration, longestSigning)
+			}
+			if *faults != "" && o.SimulatedNodes == 0 {
+				return errors.New("--faults is about simulated nodes, and there are none; give --simulated-nodes as well")
+			}
+			var err error
+			if o.Faults, err = readFaults(*faults); err != nil {
+				return err
 			}
 			o.NoDaemonSetController = !daemonSets
 			// The API server shows this registry at /metrics.
@@ -56,6 +65,7 @@ with "everynode agent" and a token from "everynode token create".`,
 	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
 	f.IntVar(&o.NodeMaskSize, "node-cidr-mask-size", 0, "length of the prefix of one node's part of that network (default 24, or 25 with more simulated nodes than that has room for)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
+	faults = addFaultsFlag(f)
 	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", longestSigning, "how long certificates of nodes are good for at most; nodes renew theirs by themselves")
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")

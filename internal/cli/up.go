@@ -27,7 +27,7 @@ const progressFD = 3
 func newUpCommand() *cobra.Command {
 	var o local.Options
 	var detach, supervise bool
-	api, forServer := options.New(), []string(nil)
+	api, forServer, faults := options.New(), []string(nil), new(string)
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster on this machine",
@@ -46,6 +46,9 @@ in the background until "everynode down".`,
 				return err
 			}
 			o.ServerFlags = given(cmd, forServer)
+			if err := addFaults(&o, *faults); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 			defer stop()
 			switch {
@@ -67,6 +70,7 @@ in the background until "everynode down".`,
 	f.BoolVar(&detach, "detach", false, "go on in the background")
 	f.BoolVar(&supervise, "supervise", false, "be the background process, with progress to file "+strconv.Itoa(progressFD))
 	_ = f.MarkHidden("supervise")
+	faults = addFaultsFlag(f)
 	forServer = addAPIFlags(cmd, api)
 	cmd.AddCommand(newNodeInitCommand())
 	return cmd

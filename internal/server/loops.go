@@ -188,8 +188,9 @@ func (c *control) addScheduler() error {
 	return c.run(s.Run)
 }
 
-// maxChattyNodes is the number of simulated nodes up to which they also tell by
-// events what they do; thousands of them would only bury everybody else's.
+// maxChattyNodes is the number of simulated nodes up to which they tell by events
+// all that they do; thousands of them would bury everybody else's, and tell only
+// of what goes wrong.
 const maxChattyNodes = 100
 
 func (c *control) addSimulator(a *actor) error {
@@ -199,9 +200,8 @@ func (c *control) addSimulator(a *actor) error {
 	config := simulator.Config{
 		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulatorWriter{simulator.NewWriter(a.client), a.inside}, Version: version.Kubernetes(),
 	}
-	if c.options.SimulatedNodes <= maxChattyNodes {
-		config.Events = a.recorder("kubelet")
-	}
+	config.Events, config.OnlyWarnings = a.recorder("kubelet"), c.options.SimulatedNodes > maxChattyNodes
+	config.Faults = c.options.Faults
 	sim, err := simulator.New(config)
 	if err != nil {
 		return err

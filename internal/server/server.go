@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // Options say where the control plane keeps its data and how it is reached.
@@ -49,6 +50,8 @@ type Options struct {
 	NodeMaskSize int
 	// SimulatedNodes is the number of nodes that run inside this process.
 	SimulatedNodes int
+	// Faults says which of them, and of their pods, are ill; nil for none.
+	Faults *illness.Plan
 	// SigningDuration is how long the certificates of nodes, and others that are asked
 	// for by request, are good for at most; 0 for a year.
 	SigningDuration time.Duration

@@ -9,6 +9,8 @@
 // for the runtime (runtime.go): images are there, containers start at once, probes succeed. Nothing is kept on disk: a
 // simulator that starts anew finds its nodes in the API and the containers of its pods in their statuses.
 //
+// Nodes and pods can be ill: package illness decides how, and ill.go brings it about.
+//
 // A node does not check whether a pod fits; the scheduler did, and pods that name their node themselves are taken as
 // they come.
 package simulator

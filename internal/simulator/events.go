@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/record"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
 )
@@ -43,12 +42,15 @@ func (p *pod) noteBackOff(action podworker.Action) {
 }
 
 // tell records what was noted, in order.
-func tell(recorder record.EventRecorder, object *corev1.Pod, events []event) {
-	if recorder == nil {
+func tell(config *Config, object *corev1.Pod, events []event) {
+	if config.Events == nil {
 		return
 	}
 	for _, e := range events {
-		recorder.Event(&corev1.ObjectReference{
+		if config.OnlyWarnings && e.eventType != corev1.EventTypeWarning {
+			continue
+		}
+		config.Events.Event(&corev1.ObjectReference{
 			Kind: "Pod", APIVersion: "v1", Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 			ResourceVersion: object.ResourceVersion, FieldPath: fieldPath(object, e.container),
 		}, e.eventType, e.reason, e.message)
@@ -56,6 +58,9 @@ func tell(recorder record.EventRecorder, object *corev1.Pod, events []event) {
 }
 
 func fieldPath(object *corev1.Pod, container string) string {
+	if container == "" {
+		return ""
+	}
 	for i := range object.Spec.InitContainers {
 		if object.Spec.InitContainers[i].Name == container {
 			return "spec.initContainers{" + container + "}"

@@ -12,6 +12,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // nodes is the list of the simulated nodes and keeps them alive.
@@ -20,6 +22,8 @@ type nodes struct {
 	// queue holds the nodes to be registered or corrected, beats those whose heartbeat is due: it must not wait until
 	// thousands of others are registered.
 	queue, beats workqueue.TypedRateLimitingInterface[string]
+	// revisit looks again at all pods of a node; nodes.mu must not be held.
+	revisit func(nodeName string)
 
 	mu     sync.Mutex
 	byName map[string]*node
@@ -40,6 +44,14 @@ type node struct {
 	// pods are the addresses for pods, from the range podCIDR.
 	pods    *addresses
 	podCIDR string
+	// patient says what ails the node, and state how it is as of the last look; boots counts its returns from a loss of power.
+	patient *illness.Patient
+	state   illness.State
+	boots   int
+	// labels and annotation are what the patient was last read from; reread: its pods have not been looked at since.
+	labels     map[string]string
+	annotation string
+	reread     bool
 
 	busy    sync.Mutex
 	lease   *coordinationv1.Lease
@@ -66,7 +78,8 @@ func (n *nodes) start(name string, first time.Duration) {
 	defer n.mu.Unlock()
 	known := n.byName[name]
 	if known == nil {
-		known = &node{name: name, number: len(n.byName) + 1, first: first}
+		known = &node{name: name, number: len(n.byName) + 1, first: first, patient: illness.NewPatient(n.config.Faults, name)}
+		n.read(known, nodeLabels(n.config, name, known.number), nil)
 		n.byName[name] = known
 	}
 	known.alive, known.deleted = true, false
@@ -81,13 +94,15 @@ func (n *nodes) stop(name string) {
 	}
 }
 
-// get returns the node of that name if it is ours, and whether it is alive.
+// get returns the node of that name if it is ours, and whether it is alive and not silent.
 func (n *nodes) get(name string) (known *node, alive bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known = n.byName[name]
-	return known, known != nil && known.alive && !known.deleted
+	return known, known != nil && known.acts()
 }
+
+func (n *node) acts() bool { return n.alive && !n.deleted && !n.state.Silent }
 
 // takeAddress gives a new pod of the node its address.
 func (n *nodes) takeAddress(of *node) (string, error) {
@@ -155,7 +170,7 @@ func (n *nodes) seen(object *corev1.Node) {
 		return
 	}
 	known.object = object
-	if known.alive && !healthy(object) {
+	if n.read(known, object.Labels, object.Annotations) || known.alive && !healthy(object) {
 		n.queue.Add(known.name)
 	}
 }
@@ -197,8 +212,8 @@ func (n *nodes) work(ctx context.Context, queue workqueue.TypedRateLimitingInter
 // sync registers the node, says that it is well and renews its lease, as far as that is due. It returns when the next
 // heartbeat is; 0 for a node that is not alive.
 func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
-	known, alive := n.get(name)
-	if !alive {
+	known, acts := n.look(name)
+	if !acts {
 		return 0, nil
 	}
 	known.busy.Lock()
@@ -211,6 +226,9 @@ func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
 		return 0, err
 	}
 	n.learn(known, object)
+	if n.condition(known).Silent {
+		return 0, nil
+	}
 	return n.heartbeat(ctx, known, object)
 }
 
@@ -223,7 +241,7 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 		return object, nil
 	}
 	known.lease, known.renewAt = nil, time.Time{}
-	object, err := n.config.Writer.CreateNode(ctx, nodeObject(n.config, known.name, known.number, n.config.Clock.Now()))
+	object, err := n.config.Writer.CreateNode(ctx, nodeObject(n.config, known.name, known.number, n.condition(known), n.config.Clock.Now()))
 	if apierrors.IsAlreadyExists(err) {
 		object, err = n.config.Writer.GetNode(ctx, known.name)
 	}
@@ -233,14 +251,15 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 // report writes the node's status if it is not what it should be.
 func (n *nodes) report(ctx context.Context, known *node, object *corev1.Node) (*corev1.Node, error) {
 	changed := object.DeepCopy()
-	if !correct(n.config, changed, known.number, n.config.Clock.Now()) {
+	state := n.condition(known)
+	if !correct(n.config, changed, known.number, state, n.config.Clock.Now()) {
 		return object, nil
 	}
 	updated, err := n.config.Writer.UpdateNodeStatus(ctx, changed)
 	if !apierrors.IsConflict(err) {
 		return updated, err
 	}
-	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil || !correct(n.config, changed, known.number, n.config.Clock.Now()) {
+	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil || !correct(n.config, changed, known.number, state, n.config.Clock.Now()) {
 		return changed, err
 	}
 	return n.config.Writer.UpdateNodeStatus(ctx, changed)

@@ -11,14 +11,17 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // readyMessage is what a healthy node says of itself.
 const readyMessage = "simulated node is posting ready status"
 
-// nodeObject is the node as it registers.
-func nodeObject(config *Config, name string, number int, now time.Time) *corev1.Node {
+// nodeLabels are the labels of the node as it registers.
+func nodeLabels(config *Config, name string, number int) map[string]string {
 	labels := map[string]string{
 		corev1.LabelHostname:   name,
 		corev1.LabelOSStable:   "linux",
@@ -26,8 +29,18 @@ func nodeObject(config *Config, name string, number int, now time.Time) *corev1.
 		SimulatedLabel:         "true",
 	}
 	maps.Copy(labels, config.Labels)
+	if config.Faults != nil {
+		for _, l := range config.Faults.Labels {
+			labels[l.Key] = l.Values[(number-1)%len(l.Values)]
+		}
+	}
+	return labels
+}
+
+// nodeObject is the node as it registers.
+func nodeObject(config *Config, name string, number int, state illness.State, now time.Time) *corev1.Node {
 	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: nodeLabels(config, name, number)},
 		Spec:       corev1.NodeSpec{Taints: slices.Clone(config.Taints)},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{
@@ -44,8 +57,22 @@ func nodeObject(config *Config, name string, number int, now time.Time) *corev1.
 			},
 		},
 	}
-	setHealthy(node, now)
+	if state.Room != nil {
+		offer(node.Status.Allocatable, state.Room)
+	}
+	setConditions(node, state, now)
 	return node
+}
+
+// offer makes what a node offers as small as its room.
+func offer(allocatable corev1.ResourceList, room *illness.Room) {
+	for name, quantity := range map[corev1.ResourceName]*resource.Quantity{
+		corev1.ResourceCPU: room.CPU, corev1.ResourceMemory: room.Memory, corev1.ResourcePods: room.Pods,
+	} {
+		if quantity != nil {
+			allocatable[name] = *quantity
+		}
+	}
 }
 
 // nodeIP makes up an address from a range that is reserved for networks inside a provider.
@@ -53,27 +80,42 @@ func nodeIP(number int) string {
 	return netip.AddrFrom4([4]byte{100, byte(64 + number>>16), byte(number >> 8), byte(number)}).String()
 }
 
-// correct makes the node's status say what the node is and that all is well, and reports whether it said otherwise.
-func correct(config *Config, node *corev1.Node, number int, now time.Time) (changed bool) {
-	want := nodeObject(config, node.Name, number, now).Status
+// correct makes the node's status say what the node is and how it is, and reports whether it said otherwise.
+func correct(config *Config, node *corev1.Node, number int, state illness.State, now time.Time) (changed bool) {
+	want := nodeObject(config, node.Name, number, state, now).Status
 	status := &node.Status
 	if !equality.Semantic.DeepEqual(status.Capacity, want.Capacity) || !equality.Semantic.DeepEqual(status.Allocatable, want.Allocatable) ||
 		!slices.Equal(status.Addresses, want.Addresses) || !equality.Semantic.DeepEqual(status.NodeInfo, want.NodeInfo) {
 		status.Capacity, status.Allocatable, status.Addresses, status.NodeInfo = want.Capacity, want.Allocatable, want.Addresses, want.NodeInfo
 		changed = true
 	}
-	return setHealthy(node, now) || changed
+	return setConditions(node, state, now) || changed
 }
 
-// setHealthy makes the node's conditions say that all is well, and reports whether they said otherwise.
-func setHealthy(node *corev1.Node, now time.Time) (changed bool) {
+// conditions are what a node in that state says of itself.
+func conditions(state illness.State) []corev1.NodeCondition {
+	pressure := func(t corev1.NodeConditionType, short bool, what, well, ill string) corev1.NodeCondition {
+		if short {
+			return corev1.NodeCondition{Type: t, Status: corev1.ConditionTrue, Reason: ill, Message: "simulated node has " + what + " pressure"}
+		}
+		return corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: well, Message: "simulated node has no " + what + " pressure"}
+	}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: readyMessage}
+	if state.NotReady != "" {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", state.NotReady
+	}
+	return []corev1.NodeCondition{
+		pressure(corev1.NodeMemoryPressure, state.Pressure.Memory, "memory", "KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"),
+		pressure(corev1.NodeDiskPressure, state.Pressure.Disk, "disk", "KubeletHasNoDiskPressure", "KubeletHasDiskPressure"),
+		pressure(corev1.NodePIDPressure, state.Pressure.PID, "PID", "KubeletHasSufficientPID", "KubeletHasInsufficientPID"),
+		ready,
+	}
+}
+
+// setConditions makes the node's conditions say how it is, and reports whether they said otherwise.
+func setConditions(node *corev1.Node, state illness.State, now time.Time) (changed bool) {
 	at := metav1.NewTime(now)
-	for _, want := range []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "simulated node has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "simulated node has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "simulated node has sufficient PID available"},
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: readyMessage},
-	} {
+	for _, want := range conditions(state) {
 		want.LastHeartbeatTime, want.LastTransitionTime = at, at
 		i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == want.Type })
 		switch {

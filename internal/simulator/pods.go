@@ -148,8 +148,13 @@ func (p *pods) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 		known.sim = p.newPod(object, host)
 	}
 	now := p.config.Clock.Now()
+	p.examine(known.sim, object, host, now)
 	res := known.sim.step(object, gone, now)
-	tell(p.config.Events, object, known.sim.events)
+	tell(p.config, object, known.sim.events)
+	known.sim.events = nil
+	if ill, found := known.sim.deadly(object); found {
+		p.nodes.dies(host, known.sim.uid, ill)
+	}
 	switch {
 	case res.forget:
 		p.forget(uid, known, host)
@@ -193,7 +198,7 @@ func (p *pods) write(ctx context.Context, known *entry, object *corev1.Pod, stat
 }
 
 func (p *pods) newPod(object *corev1.Pod, host *node) *pod {
-	made := &pod{uid: string(object.UID), image: p.config.Images, hostIPs: []string{nodeIP(host.number)}}
+	made := &pod{uid: string(object.UID), boots: p.nodes.bootsOf(host), image: p.config.Images, hostIPs: []string{nodeIP(host.number)}}
 	made.takeAddress = func() (string, error) { return p.nodes.takeAddress(host) }
 	made.restore(object)
 	for i := range made.runtime.Sandboxes {
@@ -204,7 +209,23 @@ func (p *pods) newPod(object *corev1.Pod, host *node) *pod {
 	return made
 }
 
+// examine finds out what ails the pod, and whether its node has lost its power since it last acted.
+func (p *pods) examine(sim *pod, object *corev1.Pod, host *node, now time.Time) {
+	ward, boots, err := p.nodes.ward(host, object)
+	if boots != sim.boots {
+		sim.lostPower(now)
+	}
+	sim.ward, sim.boots = ward, boots
+	if err != nil && !sim.toldUnread {
+		sim.toldUnread = true
+		sim.note("", corev1.EventTypeWarning, "SimulatedFaultUnreadable", err.Error())
+	}
+}
+
 func (p *pods) forget(uid types.UID, known *entry, host *node) {
+	if host != nil {
+		p.nodes.survives(host, string(uid))
+	}
 	if host != nil && !known.object.Spec.HostNetwork {
 		p.nodes.giveAddress(host, known.object.Status.PodIP)
 	}

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // pod is one pod on a simulated node: the state machine with a runtime that exists only here. It is pure but for the
@@ -24,7 +26,15 @@ type pod struct {
 	// pulling is the pull under way, until pulled.
 	pulling *podworker.Action
 	pulled  time.Time
-	// events are what the last step has to tell.
+	// present is the image that a slow pull brought.
+	present string
+	// ward is what ails the pod, boots how often its node had come back from a loss of power when it last acted.
+	ward  *illness.Ward
+	boots int
+	// toldUnready is the container of which was told that its probes fail, and toldUnread: that its fault cannot be read.
+	toldUnready string
+	toldUnread  bool
+	// events are what there is to tell since the last step.
 	events []event
 }
 
@@ -43,12 +53,12 @@ type result struct {
 // step decides and acts until nothing more can be done now. Gone says that the API no longer has the pod.
 func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 	in := podworker.Input{Pod: object, Gone: gone, Runtime: &p.runtime, Memory: &p.memory, Now: now}
-	p.events = nil
 	if p.pulling != nil && !now.Before(p.pulled) {
 		p.endPull(object, now)
 	}
 	var res result
 	for {
+		ends := p.end(object, now)
 		var next time.Time
 		in.Probes, next = p.probes(object, now)
 		plan := podworker.Decide(in)
@@ -56,7 +66,7 @@ func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 			p.endPull(object, now)
 			continue
 		}
-		res.again = earliest(next, plan.Deadline, p.pulled)
+		res.again = earliest(ends, next, plan.Deadline, p.pulled)
 		if len(plan.Actions) == 0 {
 			break
 		}
@@ -101,7 +111,7 @@ func (p *pod) perform(object *corev1.Pod, action podworker.Action, now time.Time
 			return
 		}
 	case podworker.StartContainer:
-		p.startContainer(object, action, now)
+		outcome = p.startContainer(object, action, now)
 	case podworker.Announce:
 		p.noteBackOff(action)
 	case podworker.KillContainer:
@@ -142,7 +152,7 @@ func (p *pod) createSandbox(object *corev1.Pod, action podworker.Action, now tim
 // startPull begins a pull and returns true, or false if the image is there.
 func (p *pod) startPull(object *corev1.Pod, action podworker.Action, now time.Time) bool {
 	image := p.imageOf(object, action.Container)
-	behaviour := p.image(image)
+	behaviour := p.behaviour(object, action.Container)
 	if behaviour.StartDelay == 0 && behaviour.PullError == "" {
 		p.notePull(action.Container, image, podworker.Outcome{}, false)
 		return false
@@ -155,10 +165,27 @@ func (p *pod) startPull(object *corev1.Pod, action podworker.Action, now time.Ti
 	return true
 }
 
+// behaviour is how the image of a container behaves, with what ails the container.
+func (p *pod) behaviour(object *corev1.Pod, container string) Image {
+	image := p.imageOf(object, container)
+	behaviour, ill := p.image(image), p.ails(object, container)
+	behaviour.PullError = cmp.Or(behaviour.PullError, ill.PullError)
+	behaviour.StartDelay = max(behaviour.StartDelay, ill.PullTakes)
+	if p.present != "" && p.present == image {
+		behaviour.StartDelay = 0
+	}
+	if ill.Unready != "" && unprobed(containerSpec(object, container)) {
+		behaviour.StartDelay = forever
+	}
+	return behaviour
+}
+
 func (p *pod) endPull(object *corev1.Pod, now time.Time) {
 	action, image, outcome := *p.pulling, p.imageOf(object, p.pulling.Container), podworker.Outcome{}
 	p.pulling, p.pulled = nil, time.Time{}
-	if message := p.image(image).PullError; message != "" {
+	p.present = image
+	if message := p.behaviour(object, action.Container).PullError; message != "" {
+		p.present = ""
 		outcome = podworker.Outcome{Reason: podworker.ReasonErrImagePull, Message: message}
 	}
 	p.notePull(action.Container, image, outcome, true)
@@ -166,19 +193,26 @@ func (p *pod) endPull(object *corev1.Pod, now time.Time) {
 }
 
 // startContainer makes a running container; an init container that is no sidecar has done its work at once.
-func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now time.Time) {
+func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now time.Time) podworker.Outcome {
 	spec := containerSpec(object, action.Container)
+	ill := p.ails(object, action.Container)
+	if ill.StartError != "" {
+		p.note(spec.Name, corev1.EventTypeNormal, "Created", "Created container: "+spec.Name)
+		p.note(spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+ill.StartError)
+		return podworker.Outcome{Reason: podworker.ReasonRunContainerError, Message: ill.StartError}
+	}
 	container := podworker.Container{
 		ID:   fmt.Sprintf("%s-%s-%d", p.uid, action.Container, action.Attempt),
 		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
 		SpecHash: podworker.ContainerHash(spec), Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now, StartedAt: whole(now),
 	}
-	if action.Init && !sidecar(spec) {
+	if action.Init && !sidecar(spec) && !ill.Ends {
 		container.State, container.FinishedAt = podworker.Exited, whole(now)
 	}
 	p.runtime.Containers = append(p.runtime.Containers, container)
 	p.note(spec.Name, corev1.EventTypeNormal, "Created", "Created container: "+spec.Name)
 	p.note(spec.Name, corev1.EventTypeNormal, "Started", "Started container "+spec.Name)
+	return podworker.Outcome{}
 }
 
 func (p *pod) container(id string) *podworker.Container {
@@ -212,6 +246,9 @@ func (p *pod) probes(object *corev1.Pod, now time.Time) (probes []podworker.Prob
 			at := c.CreatedAt.Add(seconds(spec.ReadinessProbe.InitialDelaySeconds))
 			probe.Ready = probe.Started && !now.Before(at)
 			next = later(next, at, now)
+		}
+		if ill := p.ails(object, c.Name); ill.Unready != "" && !unprobed(spec) {
+			p.failProbes(&probe, spec, ill)
 		}
 		probes = append(probes, probe)
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/utils/clock"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // SimulatedLabel marks a simulated node, with the value "true".
@@ -37,6 +39,10 @@ type Config struct {
 	// Events, unless nil, records what the nodes tell about containers, under the name "kubelet" as the recorder has it. A
 	// pod makes three or more, which is much with thousands of pods.
 	Events record.EventRecorder
+	// OnlyWarnings keeps the events of what went well to itself.
+	OnlyWarnings bool
+	// Faults says which nodes and pods are ill; nil for none but those that annotations name.
+	Faults *illness.Plan
 	// Clock defaults to the machine's.
 	Clock clock.WithTicker
 	// Version is shown as the nodes' kubelet version.
@@ -123,6 +129,7 @@ func New(config Config) (*Simulator, error) {
 	}
 	s := &Simulator{config: config, nodes: newNodes(&config)}
 	s.pods = newPods(&config, s.nodes)
+	s.nodes.revisit = s.pods.revisit
 	for i := range config.Nodes {
 		s.nodes.start(s.nodeName(i+1), s.firstHeartbeat(i))
 	}

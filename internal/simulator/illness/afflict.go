@@ -1,0 +1,35 @@
+package illness
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// outOfMemoryCode is the exit code of a container that was killed.
+const outOfMemoryCode = 137
+
+func errOfNode(f *Fault) error {
+	return fmt.Errorf("annotation %s: %s is a fault of nodes, and stands on a pod", Annotation, f.kinds()[0])
+}
+
+// afflict adds a fault of pods to what ails the container already.
+func (f *Fault) afflict(c *Container) {
+	switch {
+	case f.Crash != nil && !c.Ends:
+		c.Ends, c.After, c.ExitCode = true, given(f.Crash.After, time.Second), cmp.Or(f.Crash.ExitCode, 1)
+		c.Reason, c.Message = "Error", f.Crash.Message
+	case f.Memory != nil && !c.Ends:
+		c.Ends, c.After, c.ExitCode, c.Reason = true, given(f.Memory.After, time.Second), outOfMemoryCode, "OOMKilled"
+	case f.Unready != nil:
+		c.Unready = cmp.Or(c.Unready, f.Unready.Message)
+	case f.SlowPull != nil:
+		c.PullTakes = cmp.Or(c.PullTakes, f.SlowPull.Takes.Duration)
+	case f.PullError != nil:
+		c.PullError = cmp.Or(c.PullError, f.PullError.Message)
+	case f.Unstarted != nil:
+		c.StartError = cmp.Or(c.StartError, f.Unstarted.Message)
+	case f.KillsNode != nil && c.kills == nil:
+		c.kills = f.KillsNode
+	}
+}

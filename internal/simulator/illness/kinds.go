@@ -1,0 +1,111 @@
+package illness
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kindNames are the kinds of fault as they are written, those of nodes first.
+var kindNames = []string{
+	"notReady", "pressure", "flaps", "powerLoss", "room",
+	"crash", "outOfMemory", "neverReady", "slowPull", "pullError", "startError", "killsNode",
+}
+
+// nodeKinds is how many of kindNames are faults of nodes.
+const nodeKinds = 5
+
+// kinds lists the kinds that the fault names.
+func (f *Fault) kinds() (names []string) {
+	for i, there := range []bool{
+		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil,
+		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
+	} {
+		if there {
+			names = append(names, kindNames[i])
+		}
+	}
+	return names
+}
+
+// ofNode reports whether it is a fault of nodes, not of pods.
+func (f *Fault) ofNode() bool {
+	kinds := f.kinds()
+	return len(kinds) > 0 && slices.Index(kindNames, kinds[0]) < nodeKinds
+}
+
+// checkKind checks what the kind says, and fills in its defaults.
+func (f *Fault) checkKind() error {
+	switch {
+	case f.NotReady != nil:
+		orElse(&f.NotReady.Message, "container runtime network not ready: a simulated fault")
+		return f.NotReady.check()
+	case f.Pressure != nil:
+		if !slices.Contains([]string{"memory", "disk", "pid"}, f.Pressure.Of) {
+			return fmt.Errorf("pressure is of memory, disk or pid, not of %q", f.Pressure.Of)
+		}
+		return f.Pressure.check()
+	case f.Flaps != nil:
+		if f.Flaps.Up == (metav1.Duration{}) && f.Flaps.Down == (metav1.Duration{}) {
+			f.Flaps.Up, f.Flaps.Down = metav1.Duration{Duration: 2 * time.Minute}, metav1.Duration{Duration: time.Minute}
+		}
+		if f.Flaps.Up.Duration <= 0 || f.Flaps.Down.Duration <= 0 {
+			return errors.New("flaps needs both times, up and down, or none for 2m and 1m")
+		}
+	case f.PowerLoss != nil:
+		return f.PowerLoss.check()
+	case f.Room != nil:
+		return f.Room.check()
+	case f.Crash != nil:
+		if f.Crash.ExitCode < 0 || f.Crash.ExitCode > 255 {
+			return fmt.Errorf("exitCode %d is not from 1 to 255", f.Crash.ExitCode)
+		}
+		return notNegative(given(f.Crash.After, 0))
+	case f.Memory != nil:
+		return notNegative(given(f.Memory.After, 0))
+	case f.SlowPull != nil:
+		if f.SlowPull.Takes.Duration == 0 {
+			f.SlowPull.Takes.Duration = time.Minute
+		}
+		return notNegative(f.SlowPull.Takes.Duration)
+	case f.KillsNode != nil:
+		return notNegative(given(f.KillsNode.After, 0), f.KillsNode.For.Duration)
+	case f.Unready != nil:
+		orElse(&f.Unready.Message, "HTTP probe failed with statuscode: 503")
+	case f.PullError != nil:
+		orElse(&f.PullError.Message, "simulated fault: the registry does not have it")
+	case f.Unstarted != nil:
+		orElse(&f.Unstarted.Message, "simulated fault: exec: no such file or directory")
+	}
+	return nil
+}
+
+func (s *Span) check() error { return notNegative(s.After.Duration, s.For.Duration) }
+
+func (r *Room) check() error {
+	if r.CPU == nil && r.Memory == nil && r.Pods == nil {
+		return errors.New("room says how much of cpu, memory or pods there is, and names none")
+	}
+	if r.CPU != nil && r.CPU.Sign() < 0 || r.Memory != nil && r.Memory.Sign() < 0 || r.Pods != nil && r.Pods.Sign() < 0 {
+		return errors.New("room must not be less than nothing")
+	}
+	return nil
+}
+
+func notNegative(times ...time.Duration) error {
+	for _, t := range times {
+		if t < 0 {
+			return fmt.Errorf("%s is less than no time", t)
+		}
+	}
+	return nil
+}
+
+func orElse(text *string, otherwise string) {
+	if *text == "" {
+		*text = otherwise
+	}
+}
