@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Generates the OpenAPI definitions of every served type from the Go types of
-# k8s.io/api. Run by `make generate`.
+# k8s.io/api and of our own kinds. Run by `make generate`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Ours get their own names; those of others have them already.
+own=(github.com/everynode/everynode/api/v1alpha1)
 packages=(
   k8s.io/api/admissionregistration/v1
   k8s.io/api/apps/v1
@@ -36,4 +38,4 @@ go tool openapi-gen \
   --output-model-name-file zz_generated.model_name.go \
   --report-filename /dev/null \
   --go-header-file /dev/null \
-  "${readonly_packages[@]}" "${packages[@]}"
+  "${readonly_packages[@]}" "${packages[@]}" "${own[@]}"

@@ -2,6 +2,8 @@
 // how its changes travel; the DaemonSet itself stays as its author wrote it.
 //
 // +k8s:deepcopy-gen=package
+// +k8s:openapi-gen=true
+// +k8s:openapi-model-package=io.everynode.v1alpha1
 // +groupName=everynode.io
 package v1alpha1
 

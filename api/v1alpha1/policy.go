@@ -10,10 +10,16 @@ import (
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type RolloutPolicy struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   RolloutPolicySpec   `json:"spec"`
+	// Spec is what people write: which DaemonSets, in which waves, within which limits.
+	// +optional
+	Spec RolloutPolicySpec `json:"spec"`
+	// Status is written by the DaemonSet controller.
+	// +optional
 	Status RolloutPolicyStatus `json:"status,omitempty"`
 }
 
@@ -22,8 +28,11 @@ type RolloutPolicy struct {
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type RolloutPolicyList struct {
 	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
+	// Items are the policies.
 	Items []RolloutPolicy `json:"items"`
 }
 
@@ -31,20 +40,31 @@ type RolloutPolicyList struct {
 type RolloutPolicySpec struct {
 	// Selector chooses DaemonSets of the namespace by their labels; empty chooses
 	// all. Of several policies that choose one DaemonSet the oldest counts.
+	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Waves are taken one after the other. A node belongs to the first that takes
 	// it; the nodes that none takes are the last wave, named "rest".
+	// +optional
+	// +listType=atomic
 	Waves []Wave `json:"waves,omitempty"`
 	// Domains limit at all times how many nodes that fail together are without an
 	// available daemon.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
 	Domains []Domain `json:"domains,omitempty"`
 	// Failure says when a revision has failed.
+	// +optional
 	Failure Failure `json:"failure,omitempty"`
 	// NodeFaults says how much of the fleet may be out of order by itself.
+	// +optional
 	NodeFaults NodeFaults `json:"nodeFaults,omitempty"`
 	// Windows are the times in which a node's change may begin; none means always.
+	// +optional
+	// +listType=atomic
 	Windows []Window `json:"windows,omitempty"`
 	// Pace limits how fast nodes' changes begin, over all DaemonSets of the policy.
+	// +optional
 	Pace Pace `json:"pace,omitempty"`
 }
 
@@ -54,35 +74,48 @@ type Wave struct {
 	// Name is a DNS label, and unlike that of the other waves.
 	Name string `json:"name"`
 	// Nodes takes the nodes with these labels.
+	// +optional
 	Nodes *metav1.LabelSelector `json:"nodes,omitempty"`
 	// Count takes so many nodes, the same each time while the fleet stays the same.
+	// +optional
 	Count *int32 `json:"count,omitempty"`
 	// Percent takes so many of a hundred nodes, rounded up.
+	// +optional
 	Percent *int32 `json:"percent,omitempty"`
 	// SpreadBy is a node label. Count and Percent then take nodes of each of its
 	// values: Percent so many of each, Count in turn until there are enough.
+	// +optional
 	SpreadBy string `json:"spreadBy,omitempty"`
 	// Each is a node label: the wave has a step for each of its values, in their
 	// order, and a last one for nodes without it.
+	// +optional
 	Each string `json:"each,omitempty"`
 	// MaxUnavailable stands in place of the DaemonSet's own limit while the step is
 	// under way: a number of nodes, or a percentage of the step's, rounded up.
+	// +optional
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// Soak is how long each node's daemon must have been available before the next
 	// step begins.
+	// +optional
 	Soak *metav1.Duration `json:"soak,omitempty"`
 	// Approval says who decides that the next step begins: Automatic (the default)
 	// or Manual.
+	// +optional
+	// +default="Automatic"
 	Approval Approval `json:"approval,omitempty"`
 }
 
 // Approval says who lets the next step begin.
+//
+// +enum
 type Approval string
 
 // The approvals.
 const (
+	// ApprovalAutomatic begins the next step by itself.
 	ApprovalAutomatic Approval = "Automatic"
-	ApprovalManual    Approval = "Manual"
+	// ApprovalManual waits until somebody approves.
+	ApprovalManual Approval = "Manual"
 )
 
 // Domain is a set of nodes that fail together: those with the same value of a label.
@@ -99,26 +132,40 @@ type Domain struct {
 type Failure struct {
 	// Max is how many nodes may fail: a number, or a percentage of the nodes that
 	// have been given the revision. Default 5%.
+	// +optional
+	// +default="5%"
 	Max *intstr.IntOrString `json:"max,omitempty"`
 	// Min is how many nodes must have failed at least. Default 1.
+	// +optional
+	// +default=1
 	Min *int32 `json:"min,omitempty"`
 	// StartDeadline is how long a daemon may take from being bound to its node to
 	// being ready. Default 10m.
+	// +optional
+	// +default="10m0s"
 	StartDeadline *metav1.Duration `json:"startDeadline,omitempty"`
 	// Restarts is how often a container may restart while its node soaks, or starts,
 	// before the node counts as failed. Default 3.
+	// +optional
+	// +default=3
 	Restarts *int32 `json:"restarts,omitempty"`
 	// Then is what happens when the limit is passed: Halt (the default) stops where
 	// it is, Rollback takes all nodes back to the stable revision.
+	// +optional
+	// +default="Halt"
 	Then FailureAction `json:"then,omitempty"`
 }
 
 // FailureAction is what happens to a rollout that has failed.
+//
+// +enum
 type FailureAction string
 
 // The actions.
 const (
-	FailureHalt     FailureAction = "Halt"
+	// FailureHalt stops where it is.
+	FailureHalt FailureAction = "Halt"
+	// FailureRollback takes all nodes back to the stable revision.
 	FailureRollback FailureAction = "Rollback"
 )
 
@@ -126,6 +173,8 @@ const (
 type NodeFaults struct {
 	// Max is a number of nodes or a percentage of the selected ones; with more
 	// nothing new begins. Default 20%.
+	// +optional
+	// +default="20%"
 	Max *intstr.IntOrString `json:"max,omitempty"`
 }
 
@@ -133,11 +182,16 @@ type NodeFaults struct {
 // after its beginning goes on into the next day.
 type Window struct {
 	// Days are Mon, Tue, Wed, Thu, Fri, Sat and Sun; none means all.
+	// +optional
+	// +listType=set
 	Days []string `json:"days,omitempty"`
-	// From and To are times of day such as 09:00; To may be 24:00.
+	// From is the time of day, such as 09:00, at which the window opens.
 	From string `json:"from"`
-	To   string `json:"to"`
+	// To is the time of day at which the window closes; it may be 24:00.
+	To string `json:"to"`
 	// TimeZone is a name of the IANA time zone database. Default UTC.
+	// +optional
+	// +default="UTC"
 	TimeZone string `json:"timeZone,omitempty"`
 }
 
@@ -145,17 +199,25 @@ type Window struct {
 type Pace struct {
 	// NodesPerMinute is how many nodes' changes may begin in a minute; none means
 	// no limit.
+	// +optional
 	NodesPerMinute *int32 `json:"nodesPerMinute,omitempty"`
 }
 
 // RolloutPolicyStatus is written by the controller.
 type RolloutPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the status speaks of.
+	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Matched are names of the DaemonSets that follow the policy, 20 at most, and
-	// MatchedCount is how many they are.
-	Matched      []string `json:"matched,omitempty"`
-	MatchedCount int32    `json:"matchedCount,omitempty"`
+	// Matched are names of the DaemonSets that follow the policy, 20 at most.
+	// +optional
+	// +listType=atomic
+	Matched []string `json:"matched,omitempty"`
+	// MatchedCount is how many DaemonSets follow the policy.
+	// +optional
+	MatchedCount int32 `json:"matchedCount,omitempty"`
 	// Conditions tell whether the policy can be followed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

@@ -9,10 +9,16 @@ import (
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type DaemonSetRollout struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// Standard object metadata.
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec   DaemonSetRolloutSpec   `json:"spec,omitempty"`
+	// Spec is what people write: pause, approve, try again, abort.
+	// +optional
+	Spec DaemonSetRolloutSpec `json:"spec,omitempty"`
+	// Status is written by the DaemonSet controller.
+	// +optional
 	Status DaemonSetRolloutStatus `json:"status,omitempty"`
 }
 
@@ -21,21 +27,29 @@ type DaemonSetRollout struct {
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type DaemonSetRolloutList struct {
 	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
 
+	// Items are the rollouts.
 	Items []DaemonSetRollout `json:"items"`
 }
 
 // DaemonSetRolloutSpec is what people may write.
 type DaemonSetRolloutSpec struct {
 	// Paused lets nothing new begin.
+	// +optional
 	Paused bool `json:"paused,omitempty"`
 	// Approved lets the step after the named one begin.
+	// +optional
 	Approved *StepApproval `json:"approved,omitempty"`
 	// Retry tries a failed revision again whenever its count grows.
+	// +optional
 	Retry *Retry `json:"retry,omitempty"`
 	// Target is Newest (the default), or Stable to abort: all nodes go back to the
 	// stable revision. The template's next change ends that.
+	// +optional
+	// +default="Newest"
 	Target Target `json:"target,omitempty"`
 }
 
@@ -53,16 +67,22 @@ const AllSteps = "All"
 
 // Retry tries a failed revision again.
 type Retry struct {
+	// Revision is the hash of the failed template; for any other nothing is tried.
 	Revision string `json:"revision"`
-	Count    int32  `json:"count"`
+	// Count is raised by one for each new try.
+	Count int32 `json:"count"`
 }
 
 // Target is which revision a rollout leads to.
+//
+// +enum
 type Target string
 
 // The targets.
 const (
+	// TargetNewest leads to the DaemonSet's template.
 	TargetNewest Target = "Newest"
+	// TargetStable leads back to the stable revision.
 	TargetStable Target = "Stable"
 )
 
@@ -91,27 +111,49 @@ const (
 
 // DaemonSetRolloutStatus is where the change is. It does not grow with the fleet.
 type DaemonSetRolloutStatus struct {
+	// ObservedGeneration is the generation of the spec that the status speaks of.
+	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase and Message say what the rollout does, and why.
-	Phase   Phase  `json:"phase,omitempty"`
+	// DaemonSetGeneration is the generation of the DaemonSet that the status speaks of.
+	// +optional
+	DaemonSetGeneration int64 `json:"daemonSetGeneration,omitempty"`
+	// Phase is what the rollout does: Complete, Progressing, Soaking,
+	// WaitingForApproval, OutsideWindow, Paused, Halted or RolledBack.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// Message says why, for people.
+	// +optional
 	Message string `json:"message,omitempty"`
-	// StableRevision is the last one that was complete without failing, and
-	// TargetRevision the one that nodes are led to.
+	// StableRevision is the last revision that was complete without failing.
+	// +optional
 	StableRevision string `json:"stableRevision,omitempty"`
+	// TargetRevision is the revision that nodes are led to.
+	// +optional
 	TargetRevision string `json:"targetRevision,omitempty"`
 	// FailedRevisions are the last ten that failed, the newest last.
+	// +optional
+	// +listType=atomic
 	FailedRevisions []FailedRevision `json:"failedRevisions,omitempty"`
-	// Step is the name of the furthest step that has begun, and StepStarted when it
-	// did.
-	Step        string       `json:"step,omitempty"`
+	// Step is the name of the furthest step that has begun.
+	// +optional
+	Step string `json:"step,omitempty"`
+	// StepStarted is when that step began.
+	// +optional
 	StepStarted *metav1.Time `json:"stepStarted,omitempty"`
 	// Steps are all steps of the policy, as the fleet is now.
+	// +optional
+	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
 	// Counts says how many nodes there are of each verdict.
+	// +optional
 	Counts map[string]int32 `json:"counts,omitempty"`
 	// Failures is the evidence against the target revision.
+	// +optional
 	Failures *Failures `json:"failures,omitempty"`
 	// Conditions are for tools that wait.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -122,31 +164,44 @@ type FailedRevision struct {
 	// Why says what happened, for people.
 	Why string `json:"why"`
 	// Nodes are at most three on which it did.
+	// +optional
+	// +listType=atomic
 	Nodes []string `json:"nodes,omitempty"`
 	// Time is when the limit was passed.
 	Time metav1.Time `json:"time"`
 	// Action is what followed.
 	Action FailureAction `json:"action"`
 	// Retries is the last count of spec.retry that was followed.
+	// +optional
 	Retries int32 `json:"retries,omitempty"`
 }
 
 // StepStatus is where one step is.
 type StepStatus struct {
+	// Name is the wave's name, with the label's value behind a slash where the wave
+	// has several steps.
 	Name string `json:"name"`
-	// Nodes are those of the step. Done are those with the target that have soaked,
-	// Failed those on which it failed, Unavailable those without an available daemon.
-	Nodes       int32 `json:"nodes"`
-	Done        int32 `json:"done"`
-	Failed      int32 `json:"failed,omitempty"`
+	// Nodes is how many nodes the step has.
+	Nodes int32 `json:"nodes"`
+	// Done is how many have the target and have soaked.
+	Done int32 `json:"done"`
+	// Failed is on how many the target failed.
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// Unavailable is how many are without an available daemon.
+	// +optional
 	Unavailable int32 `json:"unavailable,omitempty"`
 }
 
 // Failures is the evidence against a revision: it stays when pods are deleted.
 type Failures struct {
+	// Revision is the revision that failed.
 	Revision string `json:"revision"`
 	// Nodes are the names of up to 200 nodes on which the revision fails.
+	// +optional
+	// +listType=atomic
 	Nodes []string `json:"nodes,omitempty"`
 	// More counts failures beyond those.
+	// +optional
 	More int32 `json:"more,omitempty"`
 }

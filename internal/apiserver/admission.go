@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
+	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
@@ -82,6 +83,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
+		{"RolloutApproval", rolloutapproval.New(s.authorizer)},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
 	}, nil
 }

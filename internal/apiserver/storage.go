@@ -52,12 +52,16 @@ var _ generic.RESTOptionsGetter = (*storageOptions)(nil)
 var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true}
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	version, err := o.types.VersionFor(resource.Group)
 	if err != nil {
 		return generic.RESTOptions{}, err
 	}
-	info, _ := runtime.SerializerInfoForMediaType(o.types.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	format := runtime.ContentTypeJSON
+	if scheme.HasBinaryForm(example) {
+		format = runtime.ContentTypeProtobuf
+	}
+	info, _ := runtime.SerializerInfoForMediaType(o.types.Codecs.SupportedMediaTypes(), format)
 	internal := schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal}
 	cfg := o.etcd.StorageConfig.ForResource(resource)
 	cfg.Codec = o.types.Codecs.CodecForVersions(info.Serializer, o.types.Codecs.UniversalDeserializer(), version, internal)

@@ -95,7 +95,9 @@ func Compile(spec *v1alpha1.RolloutPolicySpec, locate Locate) (*Policy, error) {
 	if errs := Validate(spec, at); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
-	p := &Policy{Failure: failure(&spec.Failure), MaxNodeFaults: limitOr(spec.NodeFaults.Max, "20%")}
+	spec = spec.DeepCopy()
+	SetDefaults(spec)
+	p := &Policy{Failure: failure(&spec.Failure), MaxNodeFaults: Limit{*spec.NodeFaults.Max}}
 	p.Selector = labels.Everything()
 	var errs field.ErrorList
 	compile := func(s *metav1.LabelSelector, at *field.Path) labels.Selector {
@@ -153,44 +155,27 @@ func wave(w *v1alpha1.Wave) Wave {
 	return out
 }
 
+// failure reads what has its defaults.
 func failure(f *v1alpha1.Failure) Failure {
-	out := Failure{Max: limitOr(f.Max, "5%"), Min: 1, StartDeadline: 10 * time.Minute, Restarts: 3, Rollback: f.Then == v1alpha1.FailureRollback}
-	if f.Min != nil {
-		out.Min = int(*f.Min)
+	return Failure{
+		Max: Limit{*f.Max}, Min: int(*f.Min), StartDeadline: f.StartDeadline.Duration, Restarts: *f.Restarts,
+		Rollback: f.Then == v1alpha1.FailureRollback,
 	}
-	if f.StartDeadline != nil {
-		out.StartDeadline = f.StartDeadline.Duration
-	}
-	if f.Restarts != nil {
-		out.Restarts = *f.Restarts
-	}
-	return out
-}
-
-func limitOr(v *intstr.IntOrString, otherwise string) Limit {
-	if v == nil {
-		return Limit{intstr.FromString(otherwise)}
-	}
-	return Limit{*v}
 }
 
 func compileWindow(w *v1alpha1.Window, locate Locate) (window, error) {
-	out := window{zone: time.UTC}
-	if w.TimeZone != "" {
-		zone, err := locate(w.TimeZone)
-		// "Local" would mean another time on each server.
-		if err != nil || strings.EqualFold(w.TimeZone, "local") {
-			return out, fmt.Errorf("is no time zone that is known here; write one such as Europe/Berlin")
-		}
-		out.zone = zone
+	zone, err := locate(w.TimeZone)
+	// "Local" would mean another time on each server.
+	if err != nil || strings.EqualFold(w.TimeZone, "local") {
+		return window{}, fmt.Errorf("is no time zone that is known here; write one such as Europe/Berlin")
 	}
+	out := window{zone: zone}
 	for i, name := range weekDays {
 		out.days[i] = len(w.Days) == 0
 		for _, d := range w.Days {
 			out.days[i] = out.days[i] || d == name
 		}
 	}
-	var err error
 	if out.from, err = timeOfDay(w.From); err != nil {
 		return out, err
 	}

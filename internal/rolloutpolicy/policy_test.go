@@ -1,6 +1,7 @@
 package rolloutpolicy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,15 @@ pace: {nodesPerMinute: 200}`, ""},
 		{"a wave that is two", `waves: [{name: a, count: 1, percent: 2}]`, "must have exactly one of"},
 		{"two of one name", `waves: [{name: a, count: 1}, {name: a, count: 2}]`, "spec.waves[1].name: Duplicate value"},
 		{"the name of the last", `waves: [{name: rest, count: 1}]`, "is the name of the last wave"},
+		{"no name", `waves: [{count: 1}]`, "spec.waves[0].name: Required value"},
+		{"a wave after one that takes all", `waves: [{name: zones, each: zone}, {name: a, count: 1}]`, `spec.waves[1]: Invalid value: "a": gets no node: the wave zones before it takes all`},
+		{"a wave after all of a hundred", `waves: [{name: all, percent: 100}, {name: a, count: 1}]`, "the wave all before it takes all"},
+		{"a wave after an empty selector", `waves: [{name: all, nodes: {}}, {name: a, count: 1}]`, "the wave all before it takes all"},
+		{"a wave that takes what was taken", `waves: [{name: a, nodes: {matchLabels: {x: y}}}, {name: b, count: 1}, {name: c, nodes: {matchLabels: {x: y}}}]`, "spec.waves[2]: Invalid value: \"c\": gets no node: the wave a before it takes the same"},
+		{"waves that overlap in part", `waves: [{name: a, nodes: {matchLabels: {x: y}}}, {name: b, nodes: {matchLabels: {x: y, z: z}}}, {name: c, percent: 99}, {name: d, each: zone}]`, ""},
+		{"too many terms", "selector: {matchLabels: {" + numbered("l%d: x, ", MaxTerms+1) + "}}", "spec.selector.matchLabels: Too many"},
+		{"too many expressions", "selector: {matchExpressions: [" + numbered("{key: l%d, operator: Exists}, ", MaxTerms+1) + "]}", "spec.selector.matchExpressions: Too many"},
+		{"too many values", "selector: {matchExpressions: [{key: a, operator: In, values: [" + numbered("v%d, ", MaxValues+1) + "]}]}", "spec.selector.matchExpressions[0].values: Too many"},
 		{"a name with a slash", `waves: [{name: a/b, count: 1}]`, "spec.waves[0].name: Invalid value"},
 		{"over a hundred", `waves: [{name: a, percent: 101}]`, "spec.waves[0].percent: Invalid value: 101: must be at most 100"},
 		{"nothing", `waves: [{name: a, count: 0}]`, "must be at least 1"},
@@ -58,6 +68,41 @@ pace: {nodesPerMinute: 200}`, ""},
 			}
 			got := ""
 			if err := Validate(&spec, field.NewPath("spec")).ToAggregate(); err != nil {
+				got = err.Error()
+			}
+			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+				t.Errorf("it is refused with %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+// numbered repeats a text with the numbers from 0.
+func numbered(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+func TestWhatARolloutMustLookLike(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty is good", ``, ""},
+		{"everything", `{paused: true, approved: {revision: abc, step: zones/a}, retry: {revision: abc, count: 2}, target: Stable}`, ""},
+		{"an approval of nothing", `approved: {step: canary}`, "spec.approved.revision: Required value"},
+		{"an approval of no step", `approved: {revision: abc}`, "spec.approved.step: Required value"},
+		{"a retry of nothing", `retry: {count: 1}`, "spec.retry.revision: Required value"},
+		{"no try", `retry: {revision: abc}`, "spec.retry.count: Invalid value: 0: must be at least 1"},
+		{"a target that nobody knows", `target: Oldest`, `spec.target: Unsupported value: "Oldest": supported values: "Newest", "Stable"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var spec v1alpha1.DaemonSetRolloutSpec
+			if err := yaml.UnmarshalStrict([]byte(c.text), &spec); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if err := ValidateRollout(&spec, field.NewPath("spec")).ToAggregate(); err != nil {
 				got = err.Error()
 			}
 			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -21,6 +22,9 @@ const (
 	MaxWaves   = 20
 	MaxDomains = 8
 	MaxWindows = 50
+	// MaxTerms and MaxValues are of each selector.
+	MaxTerms  = 50
+	MaxValues = 100
 )
 
 // RestName is the name of the step of the nodes that no wave takes.
@@ -49,10 +53,14 @@ func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList)
 	names := sets.New[string]()
 	for i := range waves {
 		w, at := &waves[i], at.Index(i)
-		for _, problem := range validation.IsDNS1123Label(w.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), w.Name, problem))
+		if w.Name != "" {
+			for _, problem := range validation.IsDNS1123Label(w.Name) {
+				errs = append(errs, field.Invalid(at.Child("name"), w.Name, problem))
+			}
 		}
 		switch {
+		case w.Name == "":
+			errs = append(errs, field.Required(at.Child("name"), ""))
 		case names.Has(w.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), w.Name))
 		case w.Name == RestName:
@@ -60,8 +68,26 @@ func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList)
 		}
 		names.Insert(w.Name)
 		errs = append(errs, validateWave(w, at)...)
+		if reason := neverReached(waves[:i], w); reason != "" {
+			errs = append(errs, field.Invalid(at, w.Name, reason))
+		}
 	}
 	return errs
+}
+
+// neverReached says why no node can ever belong to a wave that comes after others. What
+// depends on the nodes there are, nobody can know here.
+func neverReached(before []v1alpha1.Wave, w *v1alpha1.Wave) string {
+	for i := range before {
+		b := &before[i]
+		if b.Each != "" || b.Percent != nil && *b.Percent == 100 || b.Nodes != nil && len(b.Nodes.MatchLabels)+len(b.Nodes.MatchExpressions) == 0 {
+			return fmt.Sprintf("gets no node: the wave %s before it takes all", b.Name)
+		}
+		if b.Nodes != nil && apiequality.Semantic.DeepEqual(b.Nodes, w.Nodes) {
+			return fmt.Sprintf("gets no node: the wave %s before it takes the same", b.Name)
+		}
+	}
+	return ""
 }
 
 func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
@@ -130,6 +156,29 @@ func validateFailure(f *v1alpha1.Failure, at *field.Path) field.ErrorList {
 	return errs
 }
 
+// ValidateRollout checks what people write into a rollout.
+func ValidateRollout(spec *v1alpha1.DaemonSetRolloutSpec, at *field.Path) (errs field.ErrorList) {
+	required := func(value string, at *field.Path) {
+		if value == "" {
+			errs = append(errs, field.Required(at, ""))
+		}
+	}
+	if a := spec.Approved; a != nil {
+		required(a.Revision, at.Child("approved", "revision"))
+		required(a.Step, at.Child("approved", "step"))
+	}
+	if r := spec.Retry; r != nil {
+		required(r.Revision, at.Child("retry", "revision"))
+		errs = append(errs, positive(&r.Count, at.Child("retry", "count"))...)
+	}
+	switch spec.Target {
+	case "", v1alpha1.TargetNewest, v1alpha1.TargetStable:
+	default:
+		errs = append(errs, field.NotSupported(at.Child("target"), spec.Target, []v1alpha1.Target{v1alpha1.TargetNewest, v1alpha1.TargetStable}))
+	}
+	return errs
+}
+
 // weekDays are the names that a window may use, by time.Weekday.
 var weekDays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
@@ -165,7 +214,22 @@ func timeOfDay(s string) (int, error) {
 }
 
 func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+	if s == nil {
+		return errs
+	}
+	if n := len(s.MatchLabels); n > MaxTerms {
+		errs = append(errs, field.TooMany(at.Child("matchLabels"), n, MaxTerms))
+	}
+	if n := len(s.MatchExpressions); n > MaxTerms {
+		errs = append(errs, field.TooMany(at.Child("matchExpressions"), n, MaxTerms))
+	}
+	for i := range s.MatchExpressions {
+		if n := len(s.MatchExpressions[i].Values); n > MaxValues {
+			errs = append(errs, field.TooMany(at.Child("matchExpressions").Index(i).Child("values"), n, MaxValues))
+		}
+	}
+	return errs
 }
 
 func labelKey(key string, at *field.Path) field.ErrorList {

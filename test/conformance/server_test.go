@@ -77,6 +77,26 @@ func (s *server) send(t *testing.T, method, path, mediaType, body string) reply 
 	return out
 }
 
+// accepting gets a path in a form that the client names.
+func (s *server) accepting(t *testing.T, path, form string) []byte {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.Config.Host+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", form)
+	res, err := s.http.Do(req)
+	if err != nil {
+		t.Fatalf("GET %s: %v", path, err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s answers %d: %s, %v", path, res.StatusCode, raw, err)
+	}
+	return raw
+}
+
 // want fails unless the reply has the code.
 func (r reply) want(t *testing.T, code int) reply {
 	t.Helper()

@@ -120,6 +120,9 @@ func TestDaemonSetControllerRules(t *testing.T) {
 		"get,list,watch,create,delete,patch /pods",
 		"create /pods/binding",
 		"get,list,watch,create,delete,update,patch apps/controllerrevisions",
+		"get,list,watch everynode.io/rolloutpolicies",
+		"get,list,watch,create,delete,update,patch everynode.io/daemonsetrollouts",
+		"update everynode.io/rolloutpolicies/status,daemonsetrollouts/status",
 		"create,patch,update ,events.k8s.io/events",
 	}
 	roles := ClusterRoles()
@@ -161,6 +164,38 @@ func TestRolesAndBindingsFitTogether(t *testing.T) {
 			t.Errorf("binding %s to %s of %v is a repetition or refers to nothing", binding.Name, binding.RoleRef.Name, binding.Subjects)
 		}
 		seen[binding.Name] = true
+	}
+}
+
+// Who may change a DaemonSet's template, and policies, must not be able to approve.
+func TestEditDoesNotApprove(t *testing.T) {
+	roles := map[string]rbacv1.ClusterRole{}
+	for _, r := range ClusterRoles() {
+		roles[r.Name] = r
+	}
+	admin := roles["system:aggregate-to-admin"].Rules
+	for _, verb := range []string{"create", "update", "patch", "delete", "deletecollection"} {
+		for _, resource := range []string{"daemonsetrollouts", "daemonsetrollouts/status", "rolloutpolicies/status"} {
+			if covered, _ := validation.Covers(append(editRules(), viewRules()...), []rbacv1.PolicyRule{may(verb).on(groupEverynode, resource)}); covered {
+				t.Errorf("edit grants %s of %s", verb, resource)
+			}
+		}
+		covered, _ := validation.Covers(admin, []rbacv1.PolicyRule{may(verb).on(groupEverynode, "daemonsetrollouts")})
+		if want := verb != "create"; covered != want {
+			t.Errorf("admin grants %s of rollouts: %v, want %v", verb, covered, want)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		rules []rbacv1.PolicyRule
+		rule  rbacv1.PolicyRule
+	}{
+		{"view", viewRules(), read.on(groupEverynode, "rolloutpolicies", "daemonsetrollouts")},
+		{"edit", editRules(), write.on(groupEverynode, "rolloutpolicies")},
+	} {
+		if covered, missing := validation.Covers(c.rules, []rbacv1.PolicyRule{c.rule}); !covered {
+			t.Errorf("%s lacks %v", c.name, missing)
+		}
 	}
 }
 

@@ -94,11 +94,18 @@ func peopleRoles() []rbacv1.ClusterRole {
 		labelled(view, toEdit),
 		labelled(clusterRole("system:aggregate-to-admin",
 			may("create").on(groupAuthorization, "localsubjectaccessreviews"),
-			append(append(verbs{}, read...), write...).on(groupRBAC, "roles", "rolebindings")), toAdmin),
+			append(append(verbs{}, read...), write...).on(groupRBAC, "roles", "rolebindings"),
+			approve()), toAdmin),
 		labelled(clusterRole("system:aggregate-to-edit", editRules()...), toEdit),
 		labelled(clusterRole("system:aggregate-to-view", viewRules()...), toView),
 		labelled(clusterRole("system:aggregated-metrics-reader", read.on("metrics.k8s.io", "nodes", "pods")), toView, toEdit, toAdmin),
 	}
+}
+
+// approve is to pause rollouts, to approve their steps and so on. It is not in edit:
+// who may change a template should not by that alone be able to approve the change.
+func approve() rbacv1.PolicyRule {
+	return may("update", "patch", "delete", "deletecollection").on(groupEverynode, "daemonsetrollouts")
 }
 
 // editRules leaves out reading through pods what view cannot see: secrets, exec
@@ -113,6 +120,7 @@ func editRules() []rbacv1.PolicyRule {
 		may("create").on(groupCore, "serviceaccounts/token"),
 		write.on(groupApps, "daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale"),
 		write.on(groupPolicy, "poddisruptionbudgets"),
+		write.on(groupEverynode, "rolloutpolicies"),
 		append(append(verbs{}, read...), write...).on(groupCoordination, "leases"),
 	}
 }
@@ -125,6 +133,7 @@ func viewRules() []rbacv1.PolicyRule {
 		read.on(groupApps, "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
 			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status"),
 		read.on(groupPolicy, "poddisruptionbudgets", "poddisruptionbudgets/status"),
+		read.on(groupEverynode, "rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status"),
 	}
 }
 

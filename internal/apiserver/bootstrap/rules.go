@@ -15,6 +15,7 @@ const (
 	groupCoordination   = "coordination.k8s.io"
 	groupDiscovery      = "discovery.k8s.io"
 	groupEvents         = "events.k8s.io"
+	groupEverynode      = "everynode.io"
 	groupPolicy         = "policy"
 	groupRBAC           = "rbac.authorization.k8s.io"
 	groupScheduling     = "scheduling.k8s.io"

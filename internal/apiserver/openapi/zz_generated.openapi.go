@@ -6,6 +6,7 @@
 package openapi
 
 import (
+	v1alpha1 "github.com/everynode/everynode/api/v1alpha1"
 	v1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -32,6 +33,25 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.DaemonSetRollout{}.OpenAPIModelName():                              schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref),
+		v1alpha1.DaemonSetRolloutList{}.OpenAPIModelName():                          schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutList(ref),
+		v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName():                          schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref),
+		v1alpha1.DaemonSetRolloutStatus{}.OpenAPIModelName():                        schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref),
+		v1alpha1.Domain{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Domain(ref),
+		v1alpha1.FailedRevision{}.OpenAPIModelName():                                schema_everynode_everynode_api_v1alpha1_FailedRevision(ref),
+		v1alpha1.Failure{}.OpenAPIModelName():                                       schema_everynode_everynode_api_v1alpha1_Failure(ref),
+		v1alpha1.Failures{}.OpenAPIModelName():                                      schema_everynode_everynode_api_v1alpha1_Failures(ref),
+		v1alpha1.NodeFaults{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
+		v1alpha1.Pace{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Pace(ref),
+		v1alpha1.Retry{}.OpenAPIModelName():                                         schema_everynode_everynode_api_v1alpha1_Retry(ref),
+		v1alpha1.RolloutPolicy{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_RolloutPolicy(ref),
+		v1alpha1.RolloutPolicyList{}.OpenAPIModelName():                             schema_everynode_everynode_api_v1alpha1_RolloutPolicyList(ref),
+		v1alpha1.RolloutPolicySpec{}.OpenAPIModelName():                             schema_everynode_everynode_api_v1alpha1_RolloutPolicySpec(ref),
+		v1alpha1.RolloutPolicyStatus{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_RolloutPolicyStatus(ref),
+		v1alpha1.StepApproval{}.OpenAPIModelName():                                  schema_everynode_everynode_api_v1alpha1_StepApproval(ref),
+		v1alpha1.StepStatus{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_StepStatus(ref),
+		v1alpha1.Wave{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Wave(ref),
+		v1alpha1.Window{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Window(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                                  schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
 		v1.AuditAnnotation{}.OpenAPIModelName():                                     schema_k8sio_api_admissionregistration_v1_AuditAnnotation(ref),
 		v1.ExpressionWarning{}.OpenAPIModelName():                                   schema_k8sio_api_admissionregistration_v1_ExpressionWarning(ref),
@@ -538,6 +558,1060 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.Unknown{}.OpenAPIModelName():                                        schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		intstr.IntOrString{}.OpenAPIModelName():                                     schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                                           schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetRollout says where the change of the DaemonSet of the same name is. The controller makes it; people pause, approve and retry through its spec.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what people write: pause, approve, try again, abort.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is written by the DaemonSet controller.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DaemonSetRolloutStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName(), v1alpha1.DaemonSetRolloutStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetRolloutList is a list of DaemonSetRollouts.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the rollouts.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DaemonSetRollout{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DaemonSetRollout{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetRolloutSpec is what people may write.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"paused": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Paused lets nothing new begin.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"approved": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Approved lets the step after the named one begin.",
+							Ref:         ref(v1alpha1.StepApproval{}.OpenAPIModelName()),
+						},
+					},
+					"retry": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Retry tries a failed revision again whenever its count grows.",
+							Ref:         ref(v1alpha1.Retry{}.OpenAPIModelName()),
+						},
+					},
+					"target": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Target is Newest (the default), or Stable to abort: all nodes go back to the stable revision. The template's next change ends that.\n\nPossible enum values:\n - `\"Newest\"` leads to the DaemonSet's template.\n - `\"Stable\"` leads back to the stable revision.",
+							Default:     "Newest",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Newest", "Stable"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Retry{}.OpenAPIModelName(), v1alpha1.StepApproval{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetRolloutStatus is where the change is. It does not grow with the fleet.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the generation of the spec that the status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"daemonSetGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "DaemonSetGeneration is the generation of the DaemonSet that the status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"phase": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Phase is what the rollout does: Complete, Progressing, Soaking, WaitingForApproval, OutsideWindow, Paused, Halted or RolledBack.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why, for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"stableRevision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StableRevision is the last revision that was complete without failing.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"targetRevision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TargetRevision is the revision that nodes are led to.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"failedRevisions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "FailedRevisions are the last ten that failed, the newest last.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.FailedRevision{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"step": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Step is the name of the furthest step that has begun.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"stepStarted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StepStarted is when that step began.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"steps": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Steps are all steps of the policy, as the fleet is now.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.StepStatus{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"counts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Counts says how many nodes there are of each verdict.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"integer"},
+										Format: "int32",
+									},
+								},
+							},
+						},
+					},
+					"failures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failures is the evidence against the target revision.",
+							Ref:         ref(v1alpha1.Failures{}.OpenAPIModelName()),
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions are for tools that wait.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Domain(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Domain is a set of nodes that fail together: those with the same value of a label.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Key is the node label. A node without it is in no domain.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxUnavailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxUnavailable is how many nodes of one value may be without an available daemon when a change begins there: a number of nodes, or a percentage of the value's, rounded up.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"key", "maxUnavailable"},
+			},
+		},
+		Dependencies: []string{
+			intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_FailedRevision(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FailedRevision is a revision that is not tried again by itself.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the hash of the template.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"why": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Why says what happened, for people.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes are at most three on which it did.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"time": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Time is when the limit was passed.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"action": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Action is what followed.\n\nPossible enum values:\n - `\"Halt\"` stops where it is.\n - `\"Rollback\"` takes all nodes back to the stable revision.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Halt", "Rollback"},
+						},
+					},
+					"retries": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Retries is the last count of spec.retry that was followed.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"revision", "why", "time", "action"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Failure(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Failure says when a revision has failed, and what happens then.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is how many nodes may fail: a number, or a percentage of the nodes that have been given the revision. Default 5%.",
+							Default:     "5%",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"min": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Min is how many nodes must have failed at least. Default 1.",
+							Default:     1,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"startDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StartDeadline is how long a daemon may take from being bound to its node to being ready. Default 10m.",
+							Default:     "10m0s",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"restarts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Restarts is how often a container may restart while its node soaks, or starts, before the node counts as failed. Default 3.",
+							Default:     3,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"then": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Then is what happens when the limit is passed: Halt (the default) stops where it is, Rollback takes all nodes back to the stable revision.\n\nPossible enum values:\n - `\"Halt\"` stops where it is.\n - `\"Rollback\"` takes all nodes back to the stable revision.",
+							Default:     "Halt",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Halt", "Rollback"},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Failures(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Failures is the evidence against a revision: it stays when pods are deleted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the revision that failed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes are the names of up to 200 nodes on which the revision fails.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"more": {
+						SchemaProps: spec.SchemaProps{
+							Description: "More counts failures beyond those.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"revision"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_NodeFaults(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeFaults limits how much of the fleet may be out of order while changes begin.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"max": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Max is a number of nodes or a percentage of the selected ones; with more nothing new begins. Default 20%.",
+							Default:     "20%",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Pace(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Pace limits how fast changes begin.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"nodesPerMinute": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NodesPerMinute is how many nodes' changes may begin in a minute; none means no limit.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Retry(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Retry tries a failed revision again.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the hash of the failed template; for any other nothing is tried.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count is raised by one for each new try.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"revision", "count"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_RolloutPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutPolicy says how changes of the DaemonSets of its namespace travel over the nodes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what people write: which DaemonSets, in which waves, within which limits.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RolloutPolicySpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is written by the DaemonSet controller.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.RolloutPolicyStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.RolloutPolicySpec{}.OpenAPIModelName(), v1alpha1.RolloutPolicyStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_RolloutPolicyList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutPolicyList is a list of RolloutPolicies.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the policies.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.RolloutPolicy{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.RolloutPolicy{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_RolloutPolicySpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutPolicySpec is what people write.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selector chooses DaemonSets of the namespace by their labels; empty chooses all. Of several policies that choose one DaemonSet the oldest counts.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"waves": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Waves are taken one after the other. A node belongs to the first that takes it; the nodes that none takes are the last wave, named \"rest\".",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Wave{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"domains": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"key",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Domains limit at all times how many nodes that fail together are without an available daemon.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Domain{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"failure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failure says when a revision has failed.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.Failure{}.OpenAPIModelName()),
+						},
+					},
+					"nodeFaults": {
+						SchemaProps: spec.SchemaProps{
+							Description: "NodeFaults says how much of the fleet may be out of order by itself.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.NodeFaults{}.OpenAPIModelName()),
+						},
+					},
+					"windows": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Windows are the times in which a node's change may begin; none means always.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Window{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"pace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Pace limits how fast nodes' changes begin, over all DaemonSets of the policy.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.Pace{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Domain{}.OpenAPIModelName(), v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.NodeFaults{}.OpenAPIModelName(), v1alpha1.Pace{}.OpenAPIModelName(), v1alpha1.Wave{}.OpenAPIModelName(), v1alpha1.Window{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_RolloutPolicyStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "RolloutPolicyStatus is written by the controller.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the generation of the spec that the status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"matched": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Matched are names of the DaemonSets that follow the policy, 20 at most.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"matchedCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MatchedCount is how many DaemonSets follow the policy.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions tell whether the policy can be followed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StepApproval approves a step of one revision.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the revision that somebody looked at; for any other the approval is void.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"step": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Step is the step's name, or All.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"revision", "step"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_StepStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StepStatus is where one step is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the wave's name, with the label's value behind a slash where the wave has several steps.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes is how many nodes the step has.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"done": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Done is how many have the target and have soaked.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"failed": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Failed is on how many the target failed.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"unavailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Unavailable is how many are without an available daemon.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+				Required: []string{"name", "nodes", "done"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Wave(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Wave is a part of the fleet. Exactly one of Nodes, Count, Percent and Each says which.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is a DNS label, and unlike that of the other waves.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes takes the nodes with these labels.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"count": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Count takes so many nodes, the same each time while the fleet stays the same.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"percent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Percent takes so many of a hundred nodes, rounded up.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"spreadBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SpreadBy is a node label. Count and Percent then take nodes of each of its values: Percent so many of each, Count in turn until there are enough.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"each": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Each is a node label: the wave has a step for each of its values, in their order, and a last one for nodes without it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"maxUnavailable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MaxUnavailable stands in place of the DaemonSet's own limit while the step is under way: a number of nodes, or a percentage of the step's, rounded up.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"soak": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Soak is how long each node's daemon must have been available before the next step begins.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"approval": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Approval says who decides that the next step begins: Automatic (the default) or Manual.\n\nPossible enum values:\n - `\"Automatic\"` begins the next step by itself.\n - `\"Manual\"` waits until somebody approves.",
+							Default:     "Automatic",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Automatic", "Manual"},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Window(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Window is a time of the week in which changes may begin. One whose end is not after its beginning goes on into the next day.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"days": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Days are Mon, Tue, Wed, Thu, Fri, Sat and Sun; none means all.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "From is the time of day, such as 09:00, at which the window opens.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"to": {
+						SchemaProps: spec.SchemaProps{
+							Description: "To is the time of day at which the window closes; it may be 24:00.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"timeZone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TimeZone is a name of the IANA time zone database. Default UTC.",
+							Default:     "UTC",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"from", "to"},
+			},
+		},
 	}
 }
 

@@ -87,10 +87,13 @@ func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definit
 		add(r.version, r.path, r.storage)
 	}
 	add(eventsVersion, "events", built[schema.GroupResource{Resource: "events"}].Main)
-	codecs := newCheckedCodecs(d.Codecs, kinds)
+	codecs, text := newCheckedCodecs(d.Codecs, kinds), textVersions(kinds)
 	for _, version := range order {
 		group := genericapiserver.NewDefaultAPIGroupInfo(version.Group, d.Scheme, d.ParameterCodec, d.Codecs)
 		group.NegotiatedSerializer = codecs
+		if text[version] {
+			group.NegotiatedSerializer = textCodecs{codecs}
+		}
 		group.PrioritizedVersions = []schema.GroupVersion{version}
 		group.VersionedResourcesStorageMap[version.Version] = paths[version]
 		install := server.InstallAPIGroup

@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/priorityclass"
 	"github.com/everynode/everynode/internal/apiserver/registry/rbac"
 	"github.com/everynode/everynode/internal/apiserver/registry/replicaset"
+	"github.com/everynode/everynode/internal/apiserver/registry/rollout"
 	"github.com/everynode/everynode/internal/apiserver/registry/secret"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/registry/serviceaccount"
@@ -53,5 +54,6 @@ func Kinds() []resource.Definition {
 	kinds = append(kinds, csi.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)
 	kinds = append(kinds, flowcontrol.Definitions()...)
+	kinds = append(kinds, rollout.Definitions()...)
 	return append(kinds, admission.Definitions()...)
 }

@@ -7,6 +7,7 @@ package scheme
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -30,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -52,6 +54,7 @@ var groups = []struct {
 	{storagev1.SchemeGroupVersion, storagev1.AddToScheme},
 	{admissionregistrationv1.SchemeGroupVersion, admissionregistrationv1.AddToScheme},
 	{flowcontrolv1.SchemeGroupVersion, flowcontrolv1.AddToScheme},
+	{v1alpha1.GroupVersion, v1alpha1.AddToScheme},
 }
 
 // Set is a scheme with its codecs.
@@ -94,13 +97,18 @@ func New(kinds []resource.Definition) *Set {
 // addInternal registers each external type as its group's internal version.
 func addInternal(s *runtime.Scheme) {
 	for gvk, t := range s.AllKnownTypes() {
-		if gvk.Version == runtime.APIVersionInternal || gvk.Group == eventsVersion.Group || !strings.HasPrefix(t.PkgPath(), "k8s.io/api/") {
+		if gvk.Version == runtime.APIVersionInternal || gvk.Group == eventsVersion.Group || !isKindsPackage(t.PkgPath()) {
 			continue
 		}
 		obj, err := s.New(gvk)
 		utilruntime.Must(err)
 		s.AddKnownTypeWithName(schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}, obj)
 	}
+}
+
+// isKindsPackage says whether a package holds kinds, and not what all groups share.
+func isKindsPackage(path string) bool {
+	return strings.HasPrefix(path, "k8s.io/api/") || path == reflect.TypeFor[v1alpha1.RolloutPolicy]().PkgPath()
 }
 
 func addKind(s *runtime.Scheme, kind resource.Definition) {

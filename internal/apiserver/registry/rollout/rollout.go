@@ -1,0 +1,78 @@
+// Package rollout describes Everynode's own kinds, which say how the changes of
+// DaemonSets travel: RolloutPolicy and DaemonSetRollout of everynode.io/v1alpha1.
+package rollout
+
+import (
+	"context"
+	"time"
+
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// PolicyKind names RolloutPolicy.
+func PolicyKind() resource.Kind {
+	return resource.Kind{
+		GroupVersion: v1alpha1.GroupVersion, Kind: "RolloutPolicy",
+		Plural: "rolloutpolicies", Singular: "rolloutpolicy", ShortNames: []string{"rp"}, Categories: []string{"rollouts"},
+	}
+}
+
+// RolloutKind names DaemonSetRollout.
+func RolloutKind() resource.Kind {
+	return resource.Kind{
+		GroupVersion: v1alpha1.GroupVersion, Kind: "DaemonSetRollout",
+		Plural: "daemonsetrollouts", Singular: "daemonsetrollout", ShortNames: []string{"dsr"}, Categories: []string{"rollouts"},
+	}
+}
+
+var (
+	specPath   = field.NewPath("spec")
+	statusPath = field.NewPath("status", "conditions")
+)
+
+// Definitions returns the two kinds. What they refuse, definitions of them refuse
+// elsewhere too.
+func Definitions() []resource.Definition {
+	return []resource.Definition{
+		resource.Of[v1alpha1.RolloutPolicy, v1alpha1.RolloutPolicyList](PolicyKind(), resource.Rules[v1alpha1.RolloutPolicy]{
+			Default: func(p *v1alpha1.RolloutPolicy) { rolloutpolicy.SetDefaults(&p.Spec) },
+			Spec:    func(p *v1alpha1.RolloutPolicy) any { return &p.Spec },
+			Status:  func(p *v1alpha1.RolloutPolicy) any { return &p.Status },
+			Validate: func(_ context.Context, p *v1alpha1.RolloutPolicy) field.ErrorList {
+				return rolloutpolicy.Validate(&p.Spec, specPath)
+			},
+			ValidateStatusUpdate: func(_ context.Context, p, _ *v1alpha1.RolloutPolicy) field.ErrorList {
+				return metav1validation.ValidateConditions(p.Status.Conditions, statusPath)
+			},
+			WarningsOnCreate: func(_ context.Context, p *v1alpha1.RolloutPolicy) []string { return warnings(p) },
+			WarningsOnUpdate: func(_ context.Context, p, _ *v1alpha1.RolloutPolicy) []string { return warnings(p) },
+			Table:            policyTable,
+		}),
+		resource.Of[v1alpha1.DaemonSetRollout, v1alpha1.DaemonSetRolloutList](RolloutKind(), resource.Rules[v1alpha1.DaemonSetRollout]{
+			Default: func(r *v1alpha1.DaemonSetRollout) { rolloutpolicy.SetRolloutDefaults(&r.Spec) },
+			Spec:    func(r *v1alpha1.DaemonSetRollout) any { return &r.Spec },
+			Status:  func(r *v1alpha1.DaemonSetRollout) any { return &r.Status },
+			Validate: func(_ context.Context, r *v1alpha1.DaemonSetRollout) field.ErrorList {
+				return rolloutpolicy.ValidateRollout(&r.Spec, specPath)
+			},
+			ValidateStatusUpdate: func(_ context.Context, r, _ *v1alpha1.DaemonSetRollout) field.ErrorList {
+				return metav1validation.ValidateConditions(r.Status.Conditions, statusPath)
+			},
+			Table: rolloutTable,
+		}),
+	}
+}
+
+// warnings says what no definition can refuse, such as a time zone that does not
+// exist: the controller does not follow such a policy, and says so in a condition.
+func warnings(p *v1alpha1.RolloutPolicy) []string {
+	if _, err := rolloutpolicy.Compile(&p.Spec, time.LoadLocation); err != nil {
+		return []string{"this policy cannot be followed: " + err.Error()}
+	}
+	return nil
+}

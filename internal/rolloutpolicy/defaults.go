@@ -1,0 +1,48 @@
+package rolloutpolicy
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// SetDefaults fills in what a policy leaves out. The types say the same in their
+// markers, for definitions.
+func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
+	for i := range spec.Waves {
+		if w := &spec.Waves[i]; w.Approval == "" {
+			w.Approval = v1alpha1.ApprovalAutomatic
+		}
+	}
+	f := &spec.Failure
+	fill(&f.Max, intstr.FromString("5%"))
+	fill(&f.Min, 1)
+	fill(&f.StartDeadline, metav1.Duration{Duration: 10 * time.Minute})
+	fill(&f.Restarts, 3)
+	if f.Then == "" {
+		f.Then = v1alpha1.FailureHalt
+	}
+	fill(&spec.NodeFaults.Max, intstr.FromString("20%"))
+	for i := range spec.Windows {
+		if w := &spec.Windows[i]; w.TimeZone == "" {
+			w.TimeZone = "UTC"
+		}
+	}
+}
+
+// SetRolloutDefaults fills in what people leave out of a rollout.
+func SetRolloutDefaults(spec *v1alpha1.DaemonSetRolloutSpec) {
+	if spec.Target == "" {
+		spec.Target = v1alpha1.TargetNewest
+	}
+}
+
+func fill[T any](to **T, value T) {
+	if *to == nil {
+		*to = ptr.To(value)
+	}
+}
