@@ -26,6 +26,8 @@ type Policy struct {
 	Windows       Windows
 	// NodesPerMinute is how many changes may begin in a minute; 0 means no limit.
 	NodesPerMinute int
+
+	spec *v1alpha1.RolloutPolicySpec
 }
 
 // Wave is a part of the fleet that is changed before the next one.
@@ -97,7 +99,7 @@ func Compile(spec *v1alpha1.RolloutPolicySpec, locate Locate) (*Policy, error) {
 	}
 	spec = spec.DeepCopy()
 	SetDefaults(spec)
-	p := &Policy{Failure: failure(&spec.Failure), MaxNodeFaults: Limit{*spec.NodeFaults.Max}}
+	p := &Policy{spec: spec, Failure: failure(&spec.Failure), MaxNodeFaults: Limit{*spec.NodeFaults.Max}}
 	p.Selector = labels.Everything()
 	var errs field.ErrorList
 	compile := func(s *metav1.LabelSelector, at *field.Path) labels.Selector {

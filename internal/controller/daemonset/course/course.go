@@ -33,6 +33,7 @@ type Course struct {
 	totals totals
 	counts map[Verdict]int32
 	stale  []*node // to be judged anew: their domain has changed
+	moved  []string
 	timers deadline.Timers[*node]
 	recent recent
 	wake   time.Time // when the phase may change by time alone
@@ -211,8 +212,12 @@ func (c *Course) retarget() {
 
 // SetNode tells of a node.
 func (c *Course) SetNode(name string, fact Node) {
+	_, known := c.nodes[name]
 	n := c.node(name)
 	labelsChanged := !maps.Equal(n.fact.Labels, fact.Labels)
+	if known && !labelsChanged && n.fact.Fault == fact.Fault && n.fact.Silent == fact.Silent && n.fact.Since.Equal(fact.Since) {
+		return
+	}
 	n.fact = fact
 	if labelsChanged {
 		c.regroup(n)
@@ -226,8 +231,11 @@ func (c *Course) SetNode(name string, fact Node) {
 func (c *Course) SetDaemon(name string, d Daemon) {
 	n := c.node(name)
 	was := n.daemon
+	if was == d {
+		return
+	}
 	n.daemon = d
-	if n.begun != nil && (d.Revision != *n.begun || d.Two) {
+	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
 		n.begun = nil
 	}
 	if d.Selected != was.Selected {

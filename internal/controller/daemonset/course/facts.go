@@ -54,6 +54,11 @@ type Daemon struct {
 	Certain bool
 	// NoRoom says why the scheduler finds no room on the node.
 	NoRoom string
+	// Refused says why the API refuses the pod that is to come.
+	Refused string
+	// Held tells that the last try to change the node failed, and that the next one is
+	// later. Unsure tells that the last one got no answer, so that it may be done.
+	Held, Unsure bool
 }
 
 // Verdict is where a node stands, and whose fault it is if it is not well.

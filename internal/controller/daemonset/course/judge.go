@@ -18,9 +18,12 @@ type view struct {
 	// down: without an available daemon. busy: made so, or about to be, by the
 	// rollout. fault: out of order by itself.
 	down, busy, fault bool
+	// sick: the node itself is, and counts against the limit of such nodes.
+	sick bool
 	// change: it may be taken. free: taking it makes nothing unavailable.
 	change, free bool
 	selected     bool
+	order        Order
 	wake         time.Time
 }
 
@@ -34,10 +37,10 @@ func (c *Course) refresh(n *node) {
 
 func (c *Course) judge(n *node) view {
 	if !n.daemon.Selected {
-		return view{verdict: NotSelected, reason: n.daemon.Unselected}
+		return view{verdict: NotSelected, reason: n.daemon.Unselected, order: Order{Target: orElse(c.state.stable, c.state.target)}}
 	}
-	v := view{selected: true, down: !n.daemon.Available || n.begun != nil && !c.ds.Surge}
 	want := c.target(n)
+	v := view{selected: true, sick: n.fact.Fault != "", down: !n.daemon.Available || n.begun != nil && !c.ds.Surge, order: c.order(n, want)}
 	if c.changing() {
 		c.weigh(n)
 		_, v.failed = c.state.failures[n.name]
@@ -53,7 +56,7 @@ func (c *Course) find(n *node, want string, v *view) {
 	d := &n.daemon
 	has := want != "" && d.Revision == want
 	switch {
-	case v.failed:
+	case v.failed && !(has && c.back() && !d.Since.IsZero()):
 		v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
 	case has && !d.Since.IsZero():
 		c.current(n, v)
@@ -61,6 +64,7 @@ func (c *Course) find(n *node, want string, v *view) {
 		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
 	case has && d.NoRoom != "":
 		v.verdict, v.reason, v.fault, v.excused = NoRoom, d.NoRoom, true, true
+		v.sick = true
 	case !has && (want == "" || d.Revision != ""):
 		c.outdated(n, want, v)
 	default:
@@ -71,7 +75,7 @@ func (c *Course) find(n *node, want string, v *view) {
 // change adds what the node's change means for others: whether it may be taken, and
 // what it counts as.
 func (c *Course) change(n *node, want string, v *view) {
-	if n.begun != nil || n.daemon.Two {
+	if n.begun != nil || n.daemon.Two || n.daemon.Unsure {
 		v.busy = true
 	}
 	if c.untouched(n) && n.fact.Fault == "" {
@@ -96,7 +100,7 @@ func (c *Course) current(n *node, v *view) {
 		return
 	}
 	v.verdict = Current
-	if ends := n.daemon.Since.Add(c.soak(n)); c.changing() && ends.After(c.now) {
+	if ends := n.daemon.Since.Add(c.soak(n)); c.changing() && !c.back() && ends.After(c.now) {
 		v.soaking, v.reason, v.wake = true, "soaks until "+clock(ends), ends
 		return
 	}
@@ -135,7 +139,7 @@ func (c *Course) starting(n *node, v *view) {
 	case c.untouched(n):
 		v.verdict, v.busy = Waiting, false
 	case d.Revision == "":
-		v.reason = orElse(d.Trouble, "it gets a pod")
+		v.reason = orElse(d.Refused, orElse(d.Trouble, "it gets a pod"))
 	}
 }
 
@@ -144,10 +148,13 @@ func (c *Course) starting(n *node, v *view) {
 func (c *Course) weigh(n *node) {
 	d := &n.daemon
 	has := d.Revision == c.state.target
+	_, failed := c.state.failures[n.name]
 	if !has && d.Revision != "" {
+		if n.begun != nil && d.Refused != "" && !failed {
+			c.blame(n, d.Refused) // the pod that was to start beside the old one
+		}
 		return
 	}
-	_, failed := c.state.failures[n.name]
 	available := has && !d.Since.IsZero()
 	switch soaked := available && n.fact.Fault == "" && !d.Since.Add(c.soak(n)).After(c.now); {
 	case failed && soaked && !c.hasFailed(c.state.target):
@@ -181,6 +188,8 @@ func (c *Course) failing(n *node, available bool) string {
 		}
 	case c.tooManyRestarts(n):
 		return fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble))
+	case d.Refused != "":
+		return d.Refused
 	case available:
 	case d.Certain:
 		return orElse(d.Trouble, "its containers cannot start")
@@ -260,7 +269,7 @@ func (c *Course) begun(s rolloutpolicy.Step) bool {
 func (c *Course) candidate(n *node, want string) (change, free bool) {
 	d := &n.daemon
 	switch {
-	case !c.started || want == "" || d.Revision == want || n.begun != nil || n.fact.Fault != "":
+	case !c.started || want == "" || d.Revision == want || n.begun != nil || d.Held || n.fact.Fault != "":
 		return false, false
 	case d.Revision == "":
 		return c.isNew(), true

@@ -230,7 +230,7 @@ func (c *Course) approved(s rolloutpolicy.Step) bool {
 
 // faulty tells whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
-	return c.policy.MaxNodeFaults.Exceeded(c.totals.faults, c.totals.selected)
+	return c.policy.MaxNodeFaults.Exceeded(c.totals.sick, c.totals.selected)
 }
 
 // back tells whether nodes go to the stable revision, which asks for no step,
@@ -290,7 +290,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
 	case c.faulty():
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
-			c.totals.faults, nodes(c.totals.selected), c.policy.MaxNodeFaults), changes
+			c.totals.sick, nodes(c.totals.selected), c.policy.MaxNodeFaults), changes
 	case c.isNew():
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals.done, nodes(c.totals.selected)), changes
 	}

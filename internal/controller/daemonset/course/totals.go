@@ -10,7 +10,7 @@ import (
 )
 
 // totals are sums over the selected nodes.
-type totals struct{ selected, given, faults, done, excused, busy, pending int }
+type totals struct{ selected, given, faults, sick, done, excused, busy, pending int }
 
 // step is the sums of one step, and its nodes that may be changed.
 type step struct {
@@ -71,6 +71,9 @@ func (c *Course) account(n *node, v view) {
 		c.counts[old.verdict]--
 		c.counts[v.verdict]++
 	}
+	if old.order != v.order {
+		c.moved = append(c.moved, n.name)
+	}
 	s := c.step(n.step)
 	c.totals.add(&old, -1)
 	c.totals.add(&v, 1)
@@ -100,6 +103,7 @@ func (t *totals) add(v *view, sign int) {
 	t.selected += sign * one(v.selected)
 	t.given += sign * one(v.given)
 	t.faults += sign * one(v.fault)
+	t.sick += sign * one(v.sick)
 	t.done += sign * one(v.done)
 	t.excused += sign * one(v.excused && !v.done)
 	t.busy += sign * one(v.busy)

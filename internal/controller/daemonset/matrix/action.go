@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Action is something to do: *CreatePod, *DeletePod, *FailedPlacement or
-// *UpdateStatus. Its String is one line for logs and tests.
+// Action is something to do: *CreatePod, *DeletePod, *FailedPlacement,
+// *UpdateStatus, *UpdateRollout or *RolloutNews. Its String is one line for logs and tests.
 type Action interface {
 	fmt.Stringer
 	// Row is the UID of the DaemonSet the action belongs to.
@@ -34,6 +34,8 @@ const (
 	ReasonOutdatedUnavailable Reason = "old revision, not available"
 	ReasonSurgeDone           Reason = "new pod is available"
 	ReasonSurgeOldNotReady    Reason = "new pod exists and old pod is not ready"
+	ReasonTurn                Reason = "its turn in the rollout"
+	ReasonNews                Reason = "for people"
 	ReasonSunset              Reason = "node no longer wanted and enough pods are available"
 	ReasonUnplaceable         Reason = "node cannot take the pod"
 	ReasonStatus              Reason = "status changed"

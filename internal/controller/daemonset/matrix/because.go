@@ -21,6 +21,7 @@ const (
 	MaxSurge          Because = "maxSurge is used up"
 	SuccessorNotReady Because = "successor is not available yet"
 	TooFewElsewhere   Because = "too few pods are available elsewhere"
+	WaitsForTurn      Because = "rollout has not come to this node"
 	WaitsForUser      Because = "old pod is replaced when somebody deletes it"
 	MayStay           Because = "node takes no new pods, and keeps what it has"
 	LeftToCollector   Because = "bound pods of a node that is gone are the pod garbage collector's"
@@ -88,6 +89,8 @@ func (j *judgement) idle() Because {
 		return DeletionFailed
 	case j.leaving > 0:
 		return DeletionUnderWay
+	case j.live == 0 && j.mapped == 0 && j.guided:
+		return WaitsForTurn
 	case j.live == 0:
 		return PodTerminating
 	}
@@ -105,6 +108,8 @@ func (j *judgement) occupied() Because {
 		return MayStay
 	case j.oldLive > 0 && j.newLive > 0:
 		return SuccessorNotReady
+	case j.oldLive > 0 && j.guided:
+		return WaitsForTurn
 	case j.oldLive > 0:
 		return WaitsForUser
 	}

@@ -102,6 +102,7 @@ type failureBackoff struct {
 	generation int64
 	delay      time.Duration
 	at         time.Time
+	count      int
 }
 
 // until returns when the next failed pod may be deleted; zero means at once.
@@ -115,11 +116,11 @@ func (b *failureBackoff) until(generation int64) time.Time {
 // next counts one deletion. A spec change or a long quiet time starts anew.
 func (b *failureBackoff) next(generation int64, now time.Time, cfg *Config) {
 	if b.delay == 0 || b.generation != generation || now.Sub(b.at) > 2*cfg.MaxFailedPodBackoff {
-		b.delay = cfg.FailedPodBackoff
+		b.delay, b.count = cfg.FailedPodBackoff, 0
 	} else {
 		b.delay = min(2*b.delay, cfg.MaxFailedPodBackoff)
 	}
-	b.generation, b.at = generation, now
+	b.generation, b.at, b.count = generation, now, b.count+1
 }
 
 // setback spaces the tries of what keeps failing in one cell, and has the other
@@ -167,6 +168,7 @@ type cell struct {
 
 	creating creation
 	setback  setback // of creations
+	refused  string  // what the API said to the last one, if it refused it for good
 	// taken is how many names were found to be other pods'.
 	taken int
 	// unanswered is the name of a pod whose creation got no answer. Until it is
@@ -196,7 +198,7 @@ func (c *cell) insert(p *trackedPod) {
 
 // answer: the creation that was last in doubt is known to be done.
 func (c *cell) answer() {
-	c.setback, c.taken, c.unanswered, c.unansweredUntil = setback{}, 0, "", time.Time{}
+	c.setback, c.taken, c.unanswered, c.unansweredUntil, c.refused = setback{}, 0, "", time.Time{}, ""
 }
 
 // pod returns a pod of the cell, or nil.
@@ -246,7 +248,7 @@ func (c *cell) expectation() time.Time {
 }
 
 // target is the revision that the cell's pod should have.
-func (c *cell) target() string { return c.row.info.Revision }
+func (c *cell) target() string { return c.order().Target }
 
 // forgettable tells whether nothing would be lost with the cell.
 func (c *cell) forgettable() bool {

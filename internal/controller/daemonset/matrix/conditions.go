@@ -33,6 +33,9 @@ const (
 	// BudgetExhausted: nothing moves because maxUnavailable or maxSurge is used
 	// up; Progressing is False.
 	BudgetExhausted = "BudgetExhausted"
+	// FollowsPolicy and the name of a rollout's phase behind it: a policy says how far
+	// the rollout goes. Progressing is True while nodes are changed or watched.
+	FollowsPolicy = "RolloutPolicy"
 	// RolloutStalled: nothing moves for another reason; Progressing is False.
 	RolloutStalled = "RolloutStalled"
 )
@@ -120,7 +123,7 @@ func (p *progress) observe(r *row, now time.Time) {
 // standstill returns from when on the row counts as not moving; zero if it is
 // where it should be. Waiting out minReadySeconds is no standstill.
 func (r *row) standstill() time.Time {
-	if r.totals.updated == r.totals.desired || r.waitsForDeletion() {
+	if r.guide != nil || r.totals.updated == r.totals.desired || r.waitsForDeletion() {
 		return time.Time{}
 	}
 	return r.progress.since.Add(r.cfg.StallAfter + time.Duration(r.info.MinReadySeconds)*time.Second)
@@ -153,6 +156,9 @@ func (r *row) available() Condition {
 func (r *row) progressing() Condition {
 	t := &r.totals
 	counts := fmt.Sprintf("%d of %s a pod of revision %s", t.updated, nodesHave(t.desired), r.info.Revision)
+	if g := r.guide; g != nil && g.course.Started() {
+		return g.progressing(counts)
+	}
 	switch {
 	case t.updated == t.desired:
 		return Condition{corev1.ConditionTrue, DaemonSetUpdated, counts}

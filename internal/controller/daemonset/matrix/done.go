@@ -12,6 +12,8 @@ func (r *row) answered(e Answer, known bool) {
 		r.deleted(a, e.Outcome)
 	case *UpdateStatus:
 		r.statusWritten(a, e.Outcome)
+	case *UpdateRollout:
+		r.rolloutWritten(a, e.Outcome)
 	}
 }
 
@@ -66,6 +68,7 @@ func (r *row) settleCreation(c *cell, e Answer, known bool) {
 		c.setback.failed(r.now, r.cfg)
 	case Failed, Gone:
 		c.setback.failed(r.now, r.cfg)
+		c.refused = e.Refused
 	case NameTaken:
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 		c.taken++

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Event is all that a matrix is told: a DaemonSetInfo, NodeInfo or PodInfo as it
-// is now, one that is gone, the time, or what became of an action. The same value
+// Event is all that a matrix is told: a DaemonSetInfo, NodeInfo, NodeHealth, PodInfo
+// or RolloutInfo as it is now, one that is gone, the time, or what became of an action. The same value
 // twice is no work.
 type Event interface{ Verb() string }
 
@@ -32,6 +32,8 @@ type Answer struct {
 	Outcome Outcome
 	// Pod is the UID of the pod that a creation has made, or found made.
 	Pod types.UID `json:",omitempty"`
+	// Refused is what the API said to a creation that it refused for good.
+	Refused string `json:",omitempty"`
 }
 
 // Verb is the event's word in scripts.
@@ -71,6 +73,12 @@ func ReadEvent(verb string, raw []byte) (Event, error) {
 		return read[DaemonSetGone](raw)
 	case NodeGone("").Verb():
 		return read[NodeGone](raw)
+	case NodeHealth{}.Verb():
+		return read[NodeHealth](raw)
+	case RolloutInfo{}.Verb():
+		return read[RolloutInfo](raw)
+	case RolloutGone("").Verb():
+		return read[RolloutGone](raw)
 	case PodGone("").Verb():
 		return read[PodGone](raw)
 	case Now{}.Verb():

@@ -29,14 +29,22 @@ func (r *row) update(info DaemonSetInfo, columns map[string]*column) {
 		}
 		r.statusFailures, r.statusRetryAt = 0, time.Time{}
 	}
+	if r.guide != nil {
+		r.guide.course.SetDaemonSet(r.forCourse())
+		r.follow()
+	}
 	switch {
 	case info.Placement != old.Placement:
 		r.judgeNodes(columns)
 	case info.Revision != old.Revision || info.Generation != old.Generation ||
 		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds:
-		for _, c := range r.cells {
-			r.refresh(c)
-		}
+		r.refreshAll()
+	}
+}
+
+func (r *row) refreshAll() {
+	for _, c := range r.cells {
+		r.refresh(c)
 	}
 }
 
@@ -130,11 +138,21 @@ func (r *row) tick() {
 	}
 }
 
-// refresh judges a cell anew after anything about it changed.
+// refresh judges a cell anew after anything about it changed, and the cells for
+// which that means something by the rollout.
 func (r *row) refresh(c *cell) {
-	v, _ := judge(c, r.now)
-	r.place(c, v)
-	r.timers.Set(&c.timer, v.wake)
+	if r.rejudge(c); r.guide != nil {
+		r.follow()
+	}
+}
+
+func (r *row) rejudge(c *cell) {
+	j := judgeCell(c, r.now)
+	if j.guided && c.column != nil {
+		r.guide.course.SetDaemon(c.node, j.fact)
+	}
+	r.place(c, j.verdict)
+	r.timers.Set(&c.timer, j.verdict.wake)
 	r.noteUnplaceable(c)
 	if c.forgettable() {
 		r.timers.Stop(&c.timer)
@@ -147,6 +165,7 @@ func (r *row) clone() *row {
 	out := *r
 	out.dirty, out.timer, out.timers = false, deadline.Timer[*row]{Owner: &out}, deadline.Timers[*cell]{}
 	out.revisions, out.untold = maps.Clone(r.revisions), nil
+	out.guide = r.guide.clone()
 	out.unplaced = make(map[types.UID]*trackedPod, len(r.unplaced))
 	for uid, p := range r.unplaced {
 		copied := *p

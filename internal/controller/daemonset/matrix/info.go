@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -73,6 +74,12 @@ type PodInfo struct {
 	// Unplaceable is why the scheduler finds no room for the pod on its node;
 	// "" while it has not said so.
 	Unplaceable string
+	// BoundAt is when it was bound, Restarts how often a container of it restarted.
+	BoundAt  time.Time `json:",omitzero"`
+	Restarts int32     `json:",omitempty"`
+	// Trouble is why it does not come up; Certain tells that waiting will not help.
+	Trouble string `json:",omitempty"`
+	Certain bool   `json:",omitempty"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool
@@ -97,6 +104,14 @@ func ProjectNode(n *corev1.Node) NodeInfo {
 	return NodeInfo{Name: n.Name, Labels: n.Labels, Taints: n.Spec.Taints}
 }
 
+// ProjectHealth reduces a Node to whether it is out of order.
+func ProjectHealth(n *corev1.Node) NodeHealth {
+	h := NodeHealth{Name: n.Name}
+	h.Fault, h.Silent, h.Since = node.Fault(n)
+	h.Since = h.Since.UTC()
+	return h
+}
+
 // Equal tells whether both describe the same node for the purpose of placement.
 // When a taint was added does not matter.
 func (n NodeInfo) Equal(o NodeInfo) bool {
@@ -114,7 +129,9 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		Terminating: pod.IsTerminating(p),
 		Unplaceable: unplaceableBecause(p),
 		Created:     utc(p.CreationTimestamp),
+		BoundAt:     pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
 	}
+	info.Trouble, info.Certain = pod.Trouble(p)
 	switch p.Status.Phase {
 	case corev1.PodFailed:
 		info.Phase = PodFailed

@@ -1,6 +1,10 @@
 package matrix
 
-import "time"
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+)
 
 // tally is what a cell adds to its row's totals. The first seven fields are the
 // status, which goes by the oldest pod of a desired cell; the last three serve
@@ -52,6 +56,11 @@ type judgement struct {
 	spec  *DaemonSetInfo
 	surge bool
 	now   time.Time
+	// guided tells that the row follows a policy; order is what it says of the cell,
+	// fact what it is told of it.
+	guided bool
+	order  course.Order
+	fact   course.Daemon
 	census
 
 	verdict  verdict
@@ -128,8 +137,12 @@ func judge(c *cell, now time.Time) (verdict, []removal) {
 }
 
 func judgeCell(c *cell, now time.Time) *judgement {
+	order := c.order()
 	j := &judgement{cell: c, spec: &c.row.info, surge: c.row.surge, now: now,
-		census: takeCensus(c.pods, c.target())}
+		guided: c.row.guide != nil, order: order, census: takeCensus(c.pods, order.Target)}
+	if j.guided {
+		j.fact = j.daemon()
+	}
 	j.countStatus()
 	j.wakeAt(c.expectation())
 	switch {
@@ -191,7 +204,7 @@ func (j *judgement) countStatus() {
 	if j.isAvailable(j.first) {
 		t.available = 1
 	}
-	if j.first.info.Revision == j.cell.target() {
+	if j.first.info.Revision == j.spec.Revision {
 		t.updated = 1
 	}
 	t.outdated = t.available &^ t.updated
@@ -277,7 +290,9 @@ func (j *judgement) empty() {
 	case j.cell.creating.name != "":
 		j.verdict.phase = Creating
 	case wanted && (j.mapped == 0 || j.surge && j.leaving == 0):
-		j.verdict.phase, j.verdict.work = Missing, workCreate
+		if j.verdict.phase = Missing; j.mayCreate() {
+			j.verdict.work = workCreate
+		}
 	case j.mapped > 0:
 		j.verdict.phase = Terminating
 	}
@@ -337,8 +352,11 @@ func (j *judgement) rollout() {
 	case j.newLive == 1 && j.lost():
 		j.sunset()
 	case j.newLive == 1:
+	case j.waitsForTurn():
 	case j.surge:
 		j.surgeRollout()
+	case j.guided && j.isAvailable(j.oldestOld):
+		j.remove(j.oldestOld, ReasonTurn)
 	case j.isUp(j.oldestOld):
 		j.verdict.work = workReplace
 	case j.isAvailable(j.oldestOld):
@@ -356,7 +374,7 @@ func (j *judgement) surgeRollout() {
 	switch {
 	case j.cell.creating.name != "":
 	case wanted && j.leaving > 0:
-	case wanted && available && j.cell.unanswered == "":
+	case wanted && available && j.cell.unanswered == "" && !j.guided:
 		j.verdict.work = workSurge
 	case wanted: // also what got no answer, and so uses the budget already
 		j.verdict.work = workCreate

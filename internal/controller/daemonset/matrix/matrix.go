@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -24,6 +25,11 @@ type Matrix struct {
 	waiting map[types.UID]map[types.UID]*trackedPod
 	timers  deadline.Timers[*row]
 	dirty   []*row
+	// rollouts are those of DaemonSets that follow a policy, paces those of the
+	// policies, health the nodes that are out of order.
+	rollouts map[types.UID]RolloutInfo
+	paces    map[types.UID]*course.Pace
+	health   map[string]NodeHealth
 }
 
 // column is one Node. It never changes: a Node that changes gets another.
@@ -40,6 +46,10 @@ func New(cfg Config) *Matrix {
 		columns: map[string]*column{},
 		pods:    map[types.UID]*trackedPod{},
 		waiting: map[types.UID]map[types.UID]*trackedPod{},
+
+		rollouts: map[types.UID]RolloutInfo{},
+		paces:    map[types.UID]*course.Pace{},
+		health:   map[string]NodeHealth{},
 	}
 }
 
@@ -54,6 +64,12 @@ func (m *Matrix) Step(e Event) {
 		m.updateNode(e)
 	case NodeGone:
 		m.deleteNode(string(e))
+	case NodeHealth:
+		m.updateHealth(e)
+	case RolloutInfo:
+		m.updateRollout(e)
+	case RolloutGone:
+		m.deleteRollout(types.UID(e))
 	case PodInfo:
 		m.updatePod(e)
 	case PodGone:
@@ -69,7 +85,10 @@ func (m *Matrix) Step(e Event) {
 
 // enter has Ready look at the row, to which something is about to happen.
 func (m *Matrix) enter(r *row) *row {
-	r.now = m.now
+	if r.now = m.now; r.guide != nil {
+		r.guide.course.Tick(m.now)
+		r.follow()
+	}
 	if !r.dirty {
 		r.dirty = true
 		m.dirty = append(m.dirty, r)
@@ -101,6 +120,9 @@ func (m *Matrix) updateDaemonSet(info DaemonSetInfo) {
 	}
 	delete(m.waiting, info.UID)
 	r.judgeNodes(m.columns)
+	if rollout, known := m.rollouts[info.UID]; known {
+		m.guide(r, rollout)
+	}
 }
 
 func (m *Matrix) deleteDaemonSet(uid types.UID) {
@@ -109,6 +131,7 @@ func (m *Matrix) deleteDaemonSet(uid types.UID) {
 		return
 	}
 	delete(m.rows, uid)
+	delete(m.rollouts, uid)
 	m.timers.Stop(&r.timer)
 	for _, p := range r.unplaced {
 		m.wait(p)
@@ -133,6 +156,7 @@ func (m *Matrix) updateNode(info NodeInfo) {
 }
 
 func (m *Matrix) deleteNode(name string) {
+	delete(m.health, name)
 	if m.columns[name] != nil {
 		m.setColumn(name, nil)
 	}
@@ -143,6 +167,10 @@ func (m *Matrix) setColumn(name string, col *column) {
 		delete(m.columns, name)
 	}
 	for _, r := range m.rows {
+		if r.guide != nil {
+			m.enter(r).sawNode(name, col, m.health[name])
+			r.follow()
+		}
 		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
 			m.enter(r).judgeNode(name, col, e)
 		}
@@ -225,9 +253,12 @@ func (m *Matrix) NextTick() (time.Time, bool) {
 // forward without the original noticing.
 func (m *Matrix) Fork(uid types.UID) *Matrix {
 	out := New(m.cfg)
-	out.now, out.columns = m.now, maps.Clone(m.columns)
+	out.now, out.columns, out.health = m.now, maps.Clone(m.columns), maps.Clone(m.health)
 	if r := m.rows[uid]; r != nil {
 		copied := r.clone()
+		if g := copied.guide; g != nil {
+			out.rollouts[uid], out.paces[g.info.PolicyUID] = g.info, g.pace
+		}
 		out.rows[uid] = copied
 		for _, p := range copied.unplaced {
 			out.pods[p.info.UID] = p

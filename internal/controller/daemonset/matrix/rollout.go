@@ -44,9 +44,12 @@ func (r *row) ready(out []Action) []Action {
 		return out
 	}
 	if !r.info.Held {
+		if r.guide != nil {
+			r.takeTurns()
+		}
 		out = r.changePods(out)
 	}
-	return r.readyStatus(r.placements(out))
+	return r.readyRollout(r.readyStatus(r.placements(out)))
 }
 
 func (r *row) changePods(out []Action) []Action {
@@ -116,6 +119,8 @@ func (r *row) creations(out []Action) []Action {
 		why := ReasonMissing
 		switch {
 		case c.verdict.phase == Missing:
+		case r.guide != nil:
+			why = ReasonTurn
 		case c.unanswered != "":
 			why = ReasonSurge
 		default:

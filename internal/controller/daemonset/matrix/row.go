@@ -46,6 +46,9 @@ type row struct {
 	statusFailures int
 	statusRetryAt  time.Time
 
+	// guide is the policy that changes follow; nil where the budget decides.
+	guide *guide
+
 	timers deadline.Timers[*cell]
 	due    time.Time // when there is more to do for the row itself
 

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,11 @@ import (
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // TestScripts runs testdata/*.txt. A script tells the matrix facts and prints
@@ -23,7 +29,7 @@ import (
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
-//	          why=REASON (the scheduler finds no room) pending bound ready ahead unready failed succeeded terminating gone adopting adopted
+//	          why=REASON (the scheduler finds no room) pending bound image restarts ready ahead unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
 //	ready                                  prints the actions and takes them in flight
 //	done [ok|failed|unknown|gone|taken] [unseen] [on=NODE]   answers all that is in
@@ -34,6 +40,11 @@ import (
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
 //	conditions NAME                        prints the DaemonSet's conditions
+//	health NODE [fault=WORDS] [silent]     whether a node is out of order
+//	policy NAME [lost|gone|none]           the policy that the DaemonSet's changes follow,
+//	                                       from the YAML of its spec; whether it is lost
+//	rollout NAME [paused] [approve=REVISION/STEP] [retry=REVISION/COUNT] [abort]
+//	where NAME                             prints the rollout's status and the verdicts
 //
 // Run with -rewrite to write the outputs; commit only what you understand.
 func TestScripts(t *testing.T) {
@@ -115,6 +126,14 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.deliver()
 	case "tick":
 		return s.pass(t, d, a)
+	case "health":
+		s.health(NodeHealth{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "), Silent: a.has("silent"), Since: s.now})
+	case "policy":
+		s.policy(t, d, a)
+	case "rollout":
+		s.rollout(t, d, a)
+	case "where":
+		return s.where(types.UID(a.plain[0]))
 	case "conditions":
 		return s.conditions(t, d, types.UID(a.plain[0]))
 	case "dump":
@@ -138,7 +157,11 @@ func lines(actions []Action, none string) string {
 
 func (s *script) conditions(t *testing.T, d *datadriven.TestData, uid types.UID) string {
 	got := s.m.rows[uid].conditions()
-	if want := s.conditionsOf(uid); got != want {
+	want := s.conditionsOf(uid)
+	if _, follows := s.rollouts[uid]; follows {
+		want.Progressing = got.Progressing // the rollout's own words
+	}
+	if got != want {
 		t.Errorf("%s: conditions computed from nothing are\n%+v", d.Pos, want)
 	}
 	line := func(name string, c Condition) string {
@@ -187,6 +210,67 @@ func (s *script) node(a words) {
 	}
 }
 
+func (s *script) policy(t *testing.T, d *datadriven.TestData, a words) {
+	info := s.rolloutOf(types.UID(a.plain[0]))
+	if a.has("none") {
+		s.dropRollout(info.UID)
+		return
+	}
+	info.Following, info.Why = course.Followed, ""
+	if strings.TrimSpace(d.Input) != "" {
+		var spec v1alpha1.RolloutPolicySpec
+		if err := yaml.UnmarshalStrict([]byte(d.Input), &spec); err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		p, err := rolloutpolicy.Compile(&spec, time.LoadLocation)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		info.Policy, info.PolicyUID = p, "policy"
+	}
+	if a.has("lost") {
+		info.Following, info.Why = course.Lost, "the policy cannot be read"
+	}
+	if a.has("gone") {
+		info.Following, info.Why, info.Policy = course.Gone, "the policy was deleted", nil
+	}
+	s.setRollout(info)
+}
+
+func (s *script) rollout(t *testing.T, d *datadriven.TestData, a words) {
+	info := s.rolloutOf(types.UID(a.plain[0]))
+	info.Generation++
+	info.Spec = v1alpha1.DaemonSetRolloutSpec{Paused: a.has("paused")}
+	if revision, step, ok := strings.Cut(a.or("approve", ""), "/"); ok {
+		info.Spec.Approved = &v1alpha1.StepApproval{Revision: revision, Step: step}
+	}
+	if revision, count, ok := strings.Cut(a.or("retry", ""), "/"); ok {
+		n, err := strconv.Atoi(count)
+		if err != nil {
+			d.Fatalf(t, "retry: %v", err)
+		}
+		info.Spec.Retry = &v1alpha1.Retry{Revision: revision, Count: int32(n)}
+	}
+	if a.has("abort") {
+		info.Spec.Target = v1alpha1.TargetStable
+	}
+	s.setRollout(info)
+}
+
+func (s *script) where(uid types.UID) string {
+	st, ok := s.m.Rollout(uid)
+	if !ok {
+		return "follows no policy\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s stable=%s target=%s: %s\n", st.Phase, st.StableRevision, st.TargetRevision, st.Message)
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		verdict, why, _ := s.m.Verdict(uid, name)
+		fmt.Fprintf(&b, "  %s %s: %s\n", name, verdict, why)
+	}
+	return b.String()
+}
+
 func (s *script) pod(t *testing.T, d *datadriven.TestData, a words) {
 	uid := types.UID(a.plain[0])
 	p, ok := s.pods[uid]
@@ -223,9 +307,13 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states 
 		switch state {
 		case "pending":
 		case "bound":
-			p.Bound, p.Unplaceable = true, ""
+			p.Bound, p.Unplaceable, p.BoundAt = true, "", s.now
+		case "image":
+			p.Bound, p.BoundAt, p.Trouble, p.Certain = true, s.now, "container d: image x cannot be pulled", true
+		case "restarts":
+			p.Restarts, p.Trouble = p.Restarts+1, "container d ended with exit code 1"
 		case "ready":
-			if p.Bound, p.Unplaceable = true, ""; !p.Ready {
+			if p.Bound, p.Unplaceable, p.Trouble, p.Certain = true, "", "", false; !p.Ready {
 				p.Ready, p.ReadySince = true, s.now
 			}
 		case "ahead": // ready, by a clock that is an hour ahead

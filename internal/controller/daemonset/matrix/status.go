@@ -54,6 +54,9 @@ func (r *row) statusWritten(a *UpdateStatus, o Outcome) {
 // next returns when time alone has something to do for the row; zero means never.
 func (r *row) next() time.Time {
 	at, _ := r.timers.Next()
+	if r.guide != nil {
+		at = sooner(at, r.guide.nextTurn(r.now))
+	}
 	return sooner(at, r.due)
 }
 
@@ -67,6 +70,9 @@ func (r *row) later() (at time.Time) {
 		if next := p.next(); waiting && next.After(r.now) {
 			at = sooner(at, next)
 		}
+	}
+	if g := r.guide; g != nil && g.stale && !g.inFlight {
+		at = sooner(at, g.due(r.cfg))
 	}
 	if stall := r.standstill(); stall.After(r.now) {
 		at = sooner(at, stall)

@@ -47,6 +47,8 @@ type world struct {
 	placed map[string]bool
 	// sawReady is when a pod was first seen ready.
 	sawReady map[types.UID]time.Time
+	// rollouts are those of the DaemonSets that follow a policy.
+	rollouts map[types.UID]RolloutInfo
 }
 
 type expected struct {
@@ -64,7 +66,8 @@ func newWorld(cfg Config) *world {
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
 		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]expected{}, alias: map[string]string{},
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
-		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
+		rollouts: map[types.UID]RolloutInfo{},
+		marks:    map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
 	w.m.Step(Now{Time: w.now})
 	return w
@@ -96,8 +99,17 @@ func (w *world) dropDaemonSet(uid types.UID) {
 	w.m.Step(DaemonSetGone(uid))
 }
 
-func (w *world) setNode(n NodeInfo) { w.nodes[n.Name] = n; w.m.Step(n) }
-func (w *world) dropNode(n string)  { delete(w.nodes, n); w.m.Step(NodeGone(n)) }
+func (w *world) rolloutOf(uid types.UID) RolloutInfo {
+	info := w.rollouts[uid]
+	info.UID = uid
+	return info
+}
+
+func (w *world) setRollout(info RolloutInfo) { w.rollouts[info.UID] = info; w.m.Step(info) }
+func (w *world) dropRollout(uid types.UID)   { delete(w.rollouts, uid); w.m.Step(RolloutGone(uid)) }
+func (w *world) health(h NodeHealth)         { w.m.Step(h) }
+func (w *world) setNode(n NodeInfo)          { w.nodes[n.Name] = n; w.m.Step(n) }
+func (w *world) dropNode(n string)           { delete(w.nodes, n); w.m.Step(NodeGone(n)) }
 
 func (w *world) setPod(p PodInfo) {
 	if old := w.pods[p.UID]; p.Ready && (!old.Ready || old.ReadySince != p.ReadySince) {
@@ -296,6 +308,11 @@ func (w *world) event(a Action) {
 		if p, ok := w.pods[a.PodUID]; ok {
 			p.Terminating = true
 			w.setPod(p)
+		}
+	case *UpdateRollout:
+		if info, ok := w.rollouts[a.UID]; ok {
+			info.Status = &a.Status
+			w.setRollout(info)
 		}
 	case *UpdateStatus:
 		if info, ok := w.sets[a.UID]; ok {

@@ -1,0 +1,89 @@
+package course
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// Order says what is to be on a node now.
+type Order struct {
+	// Target is the revision that a pod made now is to have; "" if none is to be made.
+	Target string
+	// Change tells that the pod of another revision may be replaced, Create that a pod
+	// may be made where there is none.
+	Change, Create bool
+}
+
+// Order is what is to be on the node. Of one that is not known nothing is told yet.
+func (c *Course) Order(name string) Order {
+	if n := c.nodes[name]; n != nil {
+		return n.view.order
+	}
+	return Order{Target: c.state.stable}
+}
+
+// Moved returns the nodes whose order has changed since it was last called.
+func (c *Course) Moved() []string {
+	out := c.moved
+	c.moved = nil
+	return out
+}
+
+func (c *Course) order(n *node, want string) Order {
+	begun := n.begun != nil
+	return Order{Target: want, Change: begun && want != "", Create: c.started && want != "" && (begun || !c.isNew())}
+}
+
+// Keeps tells whether pods of the revision may still have to be made.
+func (c *Course) Keeps(revision string) bool {
+	return revision != "" && (revision == c.state.stable || revision == c.state.target)
+}
+
+// Started tells whether Start was called.
+func (c *Course) Started() bool { return c.started }
+
+// Revisions are the stable one, "" if there is none, and the target.
+func (c *Course) Revisions() (stable, target string) { return c.state.stable, c.state.target }
+
+// Clone returns a copy that shares nothing that changes.
+func (c *Course) Clone() *Course {
+	out := New()
+	out.now, out.ds, out.policy, out.follow, out.why = c.now, c.ds, c.policy, c.follow, c.why
+	out.spec, out.abort, out.started = c.spec, c.abort, c.started
+	out.phase, out.message = c.phase, c.message
+	out.state = c.state
+	out.state.failed, out.state.failures = slices.Clone(c.state.failed), maps.Clone(c.state.failures)
+	if c.policy != nil {
+		out.fleet = rolloutpolicy.NewFleet(c.policy)
+	}
+	for name, n := range c.nodes {
+		m := &node{name: name, fact: n.fact, daemon: n.daemon, begun: n.begun, badBefore: n.badBefore, hadOld: n.hadOld}
+		m.timer.Owner, m.quiet.Owner = m, m
+		m.view.verdict = NotSelected
+		out.counts[NotSelected]++
+		out.nodes[name] = m
+		out.regroup(m)
+		if out.fleet != nil && m.daemon.Selected {
+			out.fleet.Set(name, m.fact.Labels)
+		}
+	}
+	for name, m := range out.nodes {
+		if out.fleet != nil {
+			m.step, _ = out.fleet.Step(name)
+		}
+	}
+	out.refreshAll()
+	out.recent.before, out.recent.of = c.recent.before, c.recent.of
+	out.settle()
+	out.moved = nil
+	return out
+}
+
+// Wants tells whether some node's change would begin if it were given leave.
+func (c *Course) Wants() bool { return c.totals.pending > 0 && c.followed() }
+
+// Returns tells whether nodes go back to the stable revision, for which there is no
+// pace.
+func (c *Course) Returns() bool { return c.started && c.policy != nil && c.changing() && c.back() }

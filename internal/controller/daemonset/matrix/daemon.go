@@ -1,0 +1,61 @@
+package matrix
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+)
+
+// daemon is what became of the DaemonSet on the node, for the row's course.
+func (j *judgement) daemon() course.Daemon {
+	c := j.cell
+	if c.column == nil || c.eligibility != ShouldRun {
+		return course.Daemon{}
+	}
+	later := func(at time.Time) bool {
+		if !at.After(j.now) {
+			return false
+		}
+		j.wakeAt(at)
+		return true
+	}
+	d := course.Daemon{Selected: true, Refused: c.refused, Unsure: c.unanswered != ""}
+	created, deleted := later(c.setback.until), later(c.deletions.until)
+	d.Held = created || deleted
+	newest, others := (*trackedPod)(nil), 0
+	for _, p := range c.pods {
+		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
+		switch {
+		case p.live() && p.info.Phase == PodActive:
+			if newest != nil {
+				others++
+			}
+			newest = p
+			d.Available = d.Available || j.isUp(p)
+		case p.live():
+			d.Trouble = p.info.Trouble
+		case p.mapped():
+			others++
+		}
+	}
+	d.Restarts = int32(c.failures.count)
+	if newest == nil {
+		return d
+	}
+	d.Two, d.Revision = others > 0, newest.info.Revision
+	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
+	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
+	if j.isUp(newest) {
+		d.Since = newest.since(j.spec.MinReadySeconds)
+	}
+	return d
+}
+
+// since is from when on the pod is available, which it is.
+func (p *trackedPod) since(minReadySeconds int32) time.Time {
+	at := p.readyFrom
+	if at.IsZero() {
+		at = p.info.Created
+	}
+	return at.Add(time.Duration(minReadySeconds) * time.Second)
+}

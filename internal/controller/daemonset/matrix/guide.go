@@ -1,0 +1,351 @@
+package matrix
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// RolloutInfo is the policy that a DaemonSet's changes follow, and its rollout.
+// While a matrix knows one, the rollout's course says which revision each node is to
+// have and which may be changed; the DaemonSet's own budget is not asked.
+type RolloutInfo struct {
+	UID types.UID // of the DaemonSet
+	// PolicyUID is the policy's: rows of the same one share its pace.
+	PolicyUID types.UID
+	// Policy is nil when there is none to follow; Following and Why then say more.
+	Policy    *rolloutpolicy.Policy
+	Following course.Following
+	Why       string
+	// Generation is that of Spec, which people wrote.
+	Generation int64
+	Spec       v1alpha1.DaemonSetRolloutSpec
+	// Status is what the API holds, nil if the rollout is not stored. It matters when
+	// the rollout is new to the matrix: after that the matrix knows what it wrote.
+	Status *v1alpha1.DaemonSetRolloutStatus
+}
+
+// RolloutGone says that the changes of a DaemonSet follow no policy any more.
+type RolloutGone types.UID
+
+// NodeHealth is what a rollout must know of a node beside what placement reads.
+type NodeHealth struct {
+	Name string
+	// Fault says why the node is out of order by itself; "" if it is not.
+	Fault string
+	// Silent tells that nobody hears of the node, Since when the fault began.
+	Silent bool
+	Since  time.Time
+}
+
+// Verb is the event's word in scripts.
+func (RolloutInfo) Verb() string { return "rollout" }
+
+// Verb is the event's word in scripts.
+func (RolloutGone) Verb() string { return "delete-rollout" }
+
+// Verb is the event's word in scripts.
+func (NodeHealth) Verb() string { return "health" }
+
+// guide is a row's course and what the API knows of it.
+type guide struct {
+	info   RolloutInfo
+	course *course.Course
+	pace   *course.Pace
+	// stored tells that the API holds where the rollout stands: nothing new begins
+	// before. written is what it holds, told what people were told of it.
+	stored   bool
+	written  v1alpha1.DaemonSetRolloutStatus
+	told     v1alpha1.DaemonSetRolloutStatus
+	inFlight bool
+	// looked is when the status was last compared with what the API holds; stale tells
+	// that something happened since.
+	looked   time.Time
+	stale    bool
+	failures int
+	retryAt  time.Time
+}
+
+// updateRollout takes a policy or what people wrote into a rollout in.
+func (m *Matrix) updateRollout(info RolloutInfo) {
+	m.rollouts[info.UID] = info
+	if r := m.rows[info.UID]; r != nil {
+		m.guide(m.enter(r), info)
+	}
+}
+
+func (m *Matrix) deleteRollout(uid types.UID) {
+	delete(m.rollouts, uid)
+	if r := m.rows[uid]; r != nil && r.guide != nil {
+		m.enter(r).guide = nil
+		r.refreshAll()
+	}
+}
+
+// guide has the row follow the rollout.
+func (m *Matrix) guide(r *row, info RolloutInfo) {
+	g := r.guide
+	if g == nil {
+		g = &guide{course: course.New()}
+		g.course.Tick(m.now)
+		if info.Status != nil {
+			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
+		}
+	} else if g.info.Status != nil && info.Status == nil {
+		g.written = v1alpha1.DaemonSetRolloutStatus{} // somebody deleted it
+	}
+	g.info, g.pace = info, m.pace(info.PolicyUID)
+	if info.Policy != nil {
+		g.pace.Set(info.Policy.NodesPerMinute, m.now)
+	}
+	g.course.SetPolicy(info.Policy, info.Following, info.Why)
+	g.course.SetSpec(info.Spec)
+	if r.guide != nil {
+		r.follow()
+		return
+	}
+	r.guide = g
+	g.course.SetDaemonSet(r.forCourse())
+	for name, col := range m.columns {
+		r.sawNode(name, col, m.health[name])
+	}
+	r.refreshAll()
+}
+
+func (m *Matrix) pace(policy types.UID) *course.Pace {
+	p := m.paces[policy]
+	if p == nil {
+		p = &course.Pace{}
+		m.paces[policy] = p
+	}
+	return p
+}
+
+func (m *Matrix) updateHealth(h NodeHealth) {
+	if m.health[h.Name] == h {
+		return
+	}
+	if m.health[h.Name] = h; h.Fault == "" {
+		delete(m.health, h.Name)
+	}
+	for _, r := range m.rows {
+		if col := m.columns[h.Name]; r.guide != nil && col != nil {
+			m.enter(r).sawNode(h.Name, col, h)
+			r.follow()
+		}
+	}
+}
+
+// sawNode tells the row's course of a node; one without a column is gone.
+func (r *row) sawNode(name string, col *column, h NodeHealth) {
+	if col == nil {
+		r.guide.course.DeleteNode(name)
+		return
+	}
+	r.guide.course.SetNode(name, course.Node{Labels: col.info.Labels, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
+}
+
+// forCourse is what the row's course reads of the DaemonSet.
+func (r *row) forCourse() course.DaemonSet {
+	limit := r.info.Strategy.MaxUnavailable
+	if r.surge {
+		limit = r.info.Strategy.MaxSurge
+	}
+	return course.DaemonSet{
+		Newest: r.info.Revision, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
+	}
+}
+
+// follow judges the cells anew whose order has changed.
+func (r *row) follow() {
+	for moved := r.guide.course.Moved(); len(moved) > 0; moved = r.guide.course.Moved() {
+		for _, name := range moved {
+			if c := r.cells[name]; c != nil {
+				r.rejudge(c)
+			}
+		}
+	}
+}
+
+// order is what the rollout says about the cell. Without one, every cell is to have
+// the newest revision, and the row's budget says when.
+func (c *cell) order() course.Order {
+	if g := c.row.guide; g != nil {
+		return g.course.Order(c.node)
+	}
+	return course.Order{Target: c.row.info.Revision, Change: true, Create: true}
+}
+
+// waitsForTurn: the rollout has not let the cell's change begin. What got no answer
+// has begun.
+func (j *judgement) waitsForTurn() bool {
+	return j.guided && !j.order.Change && j.cell.unanswered == ""
+}
+
+// mayCreate tells whether a pod may be made where there is none.
+func (j *judgement) mayCreate() bool {
+	return j.order.Create || j.guided && j.cell.unanswered != "" && j.order.Target != ""
+}
+
+// takeTurns has the course say which cells may be changed now.
+func (r *row) takeTurns() {
+	g := r.guide
+	if !g.course.Started() {
+		g.start()
+	}
+	room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
+	if paced := g.pace.Allows(r.now); !g.course.Returns() {
+		room = min(room, paced)
+	}
+	if g.stored && room > 0 {
+		if permits := g.course.Take(room); !g.course.Returns() {
+			g.pace.Spend(len(permits))
+		}
+	}
+	r.follow()
+}
+
+// start has the course decide from now on: all that is known has been told to it.
+func (g *guide) start() {
+	if g.info.Status != nil {
+		g.course.Start(g.info.Status)
+		return
+	}
+	g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
+}
+
+// nextTurn is when time alone may let a cell's change begin.
+func (g *guide) nextTurn(now time.Time) time.Time {
+	at, _ := g.course.NextTick()
+	if g.course.Wants() && !g.course.Returns() && g.pace.Allows(now) == 0 {
+		at = sooner(at, g.pace.Next())
+	}
+	return at
+}
+
+// UpdateRollout asks for a rollout's status to be written, and for the rollout to be
+// made if there is none.
+type UpdateRollout struct {
+	Target
+	// Status is without conditions.
+	Status v1alpha1.DaemonSetRolloutStatus
+}
+
+// Why is the reason for the action.
+func (a *UpdateRollout) Why() Reason { return ReasonStatus }
+
+func (a *UpdateRollout) String() string {
+	s := &a.Status
+	text := "rollout " + a.Name + " " + string(s.Phase) + " stable=" + s.StableRevision + " target=" + s.TargetRevision
+	if s.Step != "" {
+		text += " step=" + s.Step
+	}
+	return text + " (" + s.Message + ")"
+}
+
+// readyRollout asks for the rollout's status to be written when it differs from what
+// the API holds, paced as the DaemonSet's own is.
+func (r *row) readyRollout(out []Action) []Action {
+	g := r.guide
+	if g == nil || !g.course.Started() || g.inFlight {
+		return out
+	}
+	if g.stale = g.due(r.cfg).After(r.now); g.stale {
+		return out
+	}
+	g.looked = r.now
+	want := g.course.Status()
+	want.ObservedGeneration = g.info.Generation
+	if g.stored && apiequality.Semantic.DeepEqual(&want, &g.written) {
+		return out
+	}
+	g.inFlight = true
+	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want})
+}
+
+// progressing is the condition of a row that follows a policy.
+func (g *guide) progressing(counts string) Condition {
+	phase, why := g.course.Phase()
+	status := corev1.ConditionFalse
+	switch phase {
+	case v1alpha1.PhaseComplete, v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking:
+		status = corev1.ConditionTrue
+	}
+	return Condition{status, FollowsPolicy + string(phase), counts + "; " + why}
+}
+
+// due is the earliest moment to look whether the status is to be written.
+func (g *guide) due(cfg *Config) time.Time {
+	if g.looked.IsZero() {
+		return g.retryAt
+	}
+	if paced := g.looked.Add(cfg.StatusInterval); paced.After(g.retryAt) {
+		return paced
+	}
+	return g.retryAt
+}
+
+func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
+	g := r.guide
+	if g == nil {
+		return
+	}
+	g.inFlight, g.stale = false, true
+	if o == OK {
+		g.stored, g.written = true, a.Status
+		g.failures, g.retryAt = 0, time.Time{}
+		return
+	}
+	g.failures++
+	g.retryAt = r.now.Add(backoff(r.cfg.RetryDelay, r.cfg.MaxRetryDelay, g.failures))
+}
+
+// clone returns a copy that shares nothing that changes.
+func (g *guide) clone() *guide {
+	if g == nil {
+		return nil
+	}
+	out, pace := *g, *g.pace
+	out.course, out.pace = g.course.Clone(), &pace
+	return &out
+}
+
+// KeepsRevision tells whether pods of the revision may still have to be made for the
+// DaemonSet, though none has it.
+func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
+	if r := m.rows[uid]; r != nil && r.guide != nil && r.guide.course.Started() {
+		return r.guide.course.Keeps(revision)
+	}
+	info, known := m.rollouts[uid]
+	return known && info.Status != nil && (info.Status.StableRevision == revision || info.Status.TargetRevision == revision)
+}
+
+// Verdict is where a node stands in the rollout of a DaemonSet, and why; false if
+// its changes follow no policy.
+func (m *Matrix) Verdict(uid types.UID, node string) (course.Verdict, string, bool) {
+	r := m.rows[uid]
+	if r == nil || r.guide == nil {
+		return "", "", false
+	}
+	v, why := r.guide.course.Verdict(node)
+	if col := m.columns[node]; v == course.NotSelected && col != nil {
+		_, why = r.info.Placement.judge(col.node)
+	}
+	return v, why, true
+}
+
+// Rollout is where the rollout of a DaemonSet stands; false if its changes follow no
+// policy, or nothing has been decided yet.
+func (m *Matrix) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	r := m.rows[uid]
+	if r == nil || r.guide == nil || !r.guide.course.Started() {
+		return v1alpha1.DaemonSetRolloutStatus{}, false
+	}
+	return r.guide.course.Status(), true
+}

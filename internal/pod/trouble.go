@@ -1,0 +1,82 @@
+package pod
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// BoundSince is when the pod was bound to its node; the zero time if it is not.
+func BoundSince(p *corev1.Pod) time.Time {
+	if !IsBound(p) {
+		return time.Time{}
+	}
+	if c := Condition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+		return c.LastTransitionTime.Time
+	}
+	return p.CreationTimestamp.Time
+}
+
+// Restarts is how often the container of the pod that restarted most has.
+func Restarts(p *corev1.Pod) (most int32) {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range list {
+			most = max(most, list[i].RestartCount)
+		}
+	}
+	return most
+}
+
+// Trouble says why the pod does not come up, in words that stay while the trouble
+// does; "" if nothing is known to be wrong. Certain tells that waiting will not help.
+func Trouble(p *corev1.Pod) (why string, certain bool) {
+	if p.Status.Phase == corev1.PodFailed {
+		return colon("its pod failed", p.Status.Reason), false
+	}
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range list {
+			w, c := containerTrouble(&list[i])
+			if c || why == "" {
+				why, certain = w, c
+			}
+			if certain {
+				return why, true
+			}
+		}
+	}
+	return why, false
+}
+
+func containerTrouble(c *corev1.ContainerStatus) (why string, certain bool) {
+	last := c.LastTerminationState.Terminated
+	if c.State.Terminated != nil {
+		last = c.State.Terminated
+	}
+	if w := c.State.Waiting; w != nil {
+		switch w.Reason {
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+			return fmt.Sprintf("container %s: image %s cannot be pulled", c.Name, c.Image), true
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "PostStartHookError":
+			return colon("container "+c.Name+" cannot be started", w.Message), true
+		}
+	}
+	switch {
+	case last == nil:
+		return "", false
+	case last.Reason == "OOMKilled":
+		return "container " + c.Name + " was killed for memory", true
+	case last.ExitCode != 0:
+		return fmt.Sprintf("container %s ended with exit code %d", c.Name, last.ExitCode), false
+	case c.State.Waiting != nil:
+		return "container " + c.Name + " ended by itself", false
+	}
+	return "", false
+}
+
+func colon(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
