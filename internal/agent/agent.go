@@ -233,7 +233,11 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return nil, err
 	}
 	if !a.cfg.ForeignNetwork {
-		n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, Client: client, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
+		allNodes, err := network.AllNodes(identity.RESTConfig())
+		if err != nil {
+			return nil, err
+		}
+		n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, AllNodes: allNodes, Own: n.sources.node, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
 			APIServers: func() []netip.AddrPort { return append(n.sources.apiServers(), addressOf(a.cfg.Server)...) }})
 		if err != nil {
 			return nil, err

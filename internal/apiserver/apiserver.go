@@ -28,6 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
+	"github.com/everynode/everynode/internal/apiserver/networkapi"
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -141,9 +142,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	metricsapi.Install(s.generic, client, agents)
+	networks := networkapi.Install(s.generic)
 	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
 	serveNoExtensions(s.generic.Handler.NonGoRestfulMux)
-	if err := s.addHooks(cfg, client, security); err != nil {
+	if err := s.addHooks(cfg, client, security, networks); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -9,11 +9,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/fairness"
+	"github.com/everynode/everynode/internal/apiserver/networkapi"
 )
 
 // addHooks adds what runs once the server answers. Each hook is part of
 // readiness: the server is ready when all have returned.
-func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *security) error {
+func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *security, networks *networkapi.API) error {
 	hooks := []struct {
 		name string
 		run  func(ctx context.Context) error
@@ -25,6 +26,7 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 			}
 			return security.rolesReady(ctx)
 		}},
+		{"everynode/networks", func(ctx context.Context) error { return networks.Run(ctx, security.nodes) }},
 		{"everynode/fairness", func(ctx context.Context) error { return fairness.Start(ctx, client) }},
 		{"everynode/bootstrap", func(ctx context.Context) error {
 			if err := bootstrapCluster(ctx, cfg, client); err != nil {

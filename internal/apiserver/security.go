@@ -36,6 +36,8 @@ type security struct {
 	getters    authn.Getters
 	// stored is what decides about nodes; it is filled once the storages are there.
 	stored *nodeauth.Stored
+	// nodes is the storage of Nodes, once it is there.
+	nodes *resource.REST
 }
 
 func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
@@ -57,7 +59,7 @@ func newSecurity(cfg Config, client kubernetes.Interface, factory informers.Shar
 	s.rules = roles
 	s.authorizer, err = union.New(
 		union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.stored)},
+		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.stored, cfg.Options.NodesReadAllNodes)},
 		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: roles},
 	)
 	if err != nil {
@@ -75,6 +77,7 @@ func (s *security) use(served registry.Served) error {
 	if !ok1 || !ok2 || !ok3 {
 		return errors.New("pods, nodes or CSI drivers are not served from storages")
 	}
+	s.nodes = nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
 	return nil
 }

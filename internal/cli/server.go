@@ -107,6 +107,7 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features of the API server's library to switch, as NAME=true or NAME=false")
 	f.StringVar(&o.Etcd.EncryptionProviderConfigFilepath, "encryption-provider-config", "", "file that says how Secrets and other objects are encrypted before they are stored, as Kubernetes' EncryptionConfiguration; nobody else may read it")
 	f.BoolVar(&o.Etcd.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "follow changes of that file without a restart")
+	f.BoolVar(&o.NodesReadAllNodes, "nodes-read-all-nodes", false, "let nodes read all Nodes in full, as agents need that were built before there was the group network.everynode.io; only while such agents are updated")
 	o.Audit.AddFlags(f)
 	each(func(f *pflag.Flag) {
 		if !before[f.Name] {

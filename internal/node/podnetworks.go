@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Annotations by which the control plane tells a node what its pod network is a part
@@ -62,8 +63,8 @@ type Age struct {
 	name    string
 }
 
-// AgeOf is the node's.
-func AgeOf(n *corev1.Node) Age { return Age{n.CreationTimestamp.Unix(), n.Name} }
+// AgeOf is the age of a node, in whatever form it is told of.
+func AgeOf(n metav1.Object) Age { return Age{n.GetCreationTimestamp().Unix(), n.GetName()} }
 
 // Before tells whether a was created before b; of two of the same second, the one whose
 // name comes first.

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2/ktesting"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/node/peer"
 )
 
 // created gives a node the second of its creation.
@@ -45,10 +47,10 @@ func TestClaimsOutsideTheBoundsAreLeftOut(t *testing.T) {
 		p := newPeers("me", Auto)
 		p.rebound(bounds{PodNetworks: testNetworks, kept: []netip.Addr{netip.MustParseAddr("10.244.200.1")}})
 		p.rewire(oneLink())
-		p.update("me", factsOf(created(aNode("me", "10.244.0.0/24", "10.0.0.2"), 1)))
-		p.update("good", factsOf(created(aNode("good", "10.244.5.0/24", "10.0.0.1"), 2)))
+		p.update("me", factsOf(peer.Of(created(aNode("me", "10.244.0.0/24", "10.0.0.2"), 1))))
+		p.update("good", factsOf(peer.Of(created(aNode("good", "10.244.5.0/24", "10.0.0.1"), 2))))
 		before := maps.Clone(p.networks)
-		if got := describe(p.update("bad", factsOf(created(aNode("bad", c.pods, c.ip), 3)))); got != c.want {
+		if got := describe(p.update("bad", factsOf(peer.Of(created(aNode("bad", c.pods, c.ip), 3))))); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 		if c.want == "" || strings.HasPrefix(c.want, "+") {
@@ -84,8 +86,8 @@ func TestANodeSaysWhatIsWrongWithItself(t *testing.T) {
 		if c.told {
 			p.rebound(bounds{PodNetworks: testNetworks})
 		}
-		p.update("good", factsOf(created(aNode("good", "10.244.5.0/24", "10.0.0.1"), 2)))
-		p.update("me", factsOf(created(aNode("me", c.pods, c.ip), 3)))
+		p.update("good", factsOf(peer.Of(created(aNode("good", "10.244.5.0/24", "10.0.0.1"), 2))))
+		p.update("me", factsOf(peer.Of(created(aNode("me", c.pods, c.ip), 3))))
 		err := p.problem()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
@@ -144,7 +146,7 @@ func TestNonsenseStaysItsOwn(t *testing.T) {
 				name := rapid.SampledFrom([]string{"me", "a", "b", "c"}).Draw(t, "node")
 				said[name] = facts{}
 				if rapid.IntRange(0, 4).Draw(t, "gone") > 0 {
-					said[name] = factsOf(created(aNode(name, pods.Draw(t, "pods"), addresses.Draw(t, "ip")), rapid.Int64Range(1, 3).Draw(t, "created")))
+					said[name] = factsOf(peer.Of(created(aNode(name, pods.Draw(t, "pods"), addresses.Draw(t, "ip")), rapid.Int64Range(1, 3).Draw(t, "created"))))
 				}
 				apply(p.update(name, said[name]))
 			}
@@ -186,12 +188,12 @@ func TestRulesApplyInSpiteOfNonsense(t *testing.T) {
 		}
 		n := newNetwork(Config{NodeName: "me", Mode: Auto, ConfDir: filepath.Join(t.TempDir(), "net.d"),
 			APIServers: func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("10.0.0.100:6443")} }}, m)
-		n.note(aNode("me", "10.244.0.0/24", "10.0.0.2"), false)
+		say(n, aNode("me", "10.244.0.0/24", "10.0.0.2"), false)
 		pods, addresses := nonsense()
 		for i := range 60 {
-			n.note(aNode("bad"+string(rune('a'+i%26)), pods.Example(i), addresses.Example(i)), i%7 == 6)
+			say(n, aNode("bad"+string(rune('a'+i%26)), pods.Example(i), addresses.Example(i)), i%7 == 6)
 			good := netip.AddrFrom4([4]byte{10, 0, 1, byte(i + 1)})
-			n.note(aNode("good", "10.244.77.0/24", good.String()), false)
+			say(n, aNode("good", "10.244.77.0/24", good.String()), false)
 			// Without a link no path can be kept; the rules are what counts here.
 			_ = n.sync(ctx, i%3 == 0)
 			out, err := exec.Command("nft", "list", "set", "ip", table, "nodes").CombinedOutput()

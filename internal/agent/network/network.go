@@ -11,13 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/node/peer"
 )
 
 // DefaultConfDir is where container runtimes look for the CNI configuration.
@@ -36,8 +34,11 @@ const (
 type Config struct {
 	// NodeName is the node that this process runs on.
 	NodeName string
-	// Client reads nodes.
-	Client kubernetes.Interface
+	// AllNodes tells of all nodes what AllNodes reads.
+	AllNodes cache.ListerWatcher
+	// Own has this node's Node, on which the control plane writes what pod networks there
+	// are. Somebody else runs it.
+	Own cache.SharedIndexInformer
 	// Mode says how packets get to the pods of other nodes; Auto if empty.
 	Mode Mode
 	// APIServers is where the API server answers; nil for nowhere that is known.
@@ -95,8 +96,8 @@ func (n *Network) State() State {
 
 // New checks that the machine has what the network needs.
 func New(config Config) (*Network, error) {
-	if config.NodeName == "" || config.Client == nil {
-		return nil, errors.New("a node's network needs the node's name and a client")
+	if config.NodeName == "" || config.AllNodes == nil || config.Own == nil {
+		return nil, errors.New("a node's network needs the node's name, its Node, and who tells of all nodes")
 	}
 	if config.ConfDir == "" {
 		config.ConfDir = DefaultConfDir
@@ -121,16 +122,15 @@ func newNetwork(config Config, k kernel) *Network {
 // Run keeps the network until the context ends. What it made stays: pods run on
 // while an agent is restarted.
 func (n *Network) Run(ctx context.Context) error {
-	informer, told, err := n.watch()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	told, err := n.watch(ctx, &wg)
 	if err != nil {
 		return err
 	}
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { informer.RunWithContext(ctx) })
 	wg.Go(func() { n.follow(ctx) })
 	// Without all nodes, paths to the others would look superfluous.
-	if !cache.WaitForCacheSync(ctx.Done(), told) {
+	if !cache.WaitForCacheSync(ctx.Done(), told...) {
 		return nil
 	}
 	repair := time.NewTicker(repairEvery)
@@ -196,62 +196,51 @@ func (n *Network) poke() {
 	}
 }
 
-// watch makes an informer that collects what nodes say; nothing is acted upon
-// there. told reports whether everything that it found at first was collected.
-func (n *Network) watch() (informer cache.SharedIndexInformer, told cache.InformerSynced, err error) {
-	informer = coreinformers.NewNodeInformer(n.config.Client, 0, nil)
-	// Ten thousand nodes with their images and managed fields would be a burden
-	// on every one of them.
-	err = informer.SetTransform(func(obj any) (any, error) {
-		if o, ok := obj.(*corev1.Node); ok {
-			kept := &corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, CreationTimestamp: o.CreationTimestamp},
-				Spec:       corev1.NodeSpec{PodCIDR: o.Spec.PodCIDR},
-				Status:     corev1.NodeStatus{Addresses: o.Status.Addresses},
-			}
-			if o.Name == n.config.NodeName {
-				kept.Annotations = o.Annotations
-			}
-			return kept, nil
+// watch collects what is said of nodes; nothing is acted upon there. told reports
+// whether everything that there was at first was collected.
+func (n *Network) watch(ctx context.Context, wg *sync.WaitGroup) (told []cache.InformerSynced, err error) {
+	own, err := n.config.Own.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    n.noteOwn,
+		UpdateFunc: func(_, obj any) { n.noteOwn(obj) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch the node: %w", err)
+	}
+	box := newInbox(n.note)
+	reflector := cache.NewReflectorWithOptions(n.config.AllNodes, &peer.Node{}, box, cache.ReflectorOptions{Name: "the networks of all nodes"})
+	wg.Go(func() { reflector.RunWithContext(ctx) })
+	return []cache.InformerSynced{own.HasSynced, func() bool {
+		select {
+		case <-box.full:
+			return true
+		default:
+			return false
 		}
-		return obj, nil
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("watch nodes: %w", err)
-	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { n.note(obj, false) },
-		UpdateFunc: func(_, obj any) { n.note(obj, false) },
-		DeleteFunc: func(obj any) { n.note(obj, true) },
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("watch nodes: %w", err)
-	}
-	return informer, registration.HasSynced, nil
+	}}, nil
 }
 
-// note keeps the last that a node said until the next sync.
-func (n *Network) note(obj any, gone bool) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	object, ok := obj.(*corev1.Node)
-	if !ok {
-		return
-	}
-	var now facts
-	if !gone {
-		now = factsOf(object)
-	}
+// note keeps the last that was said of a node until the next sync; zero facts for one
+// that is gone.
+func (n *Network) note(name string, now facts) {
 	n.mu.Lock()
-	n.pending[object.Name] = now
-	// Only what the control plane wrote on this very node counts. It is kept when the node is deleted: it will be written
-	// on the next one.
-	if told, ok := node.PodNetworksOf(object); ok && object.Name == n.config.NodeName {
-		n.told = told
-	}
+	n.pending[name] = now
 	n.mu.Unlock()
 	n.poke()
+}
+
+// noteOwn keeps what the control plane wrote on this very node; what others' say does
+// not count. It is kept when the node is deleted: it will be written on the next one.
+func (n *Network) noteOwn(obj any) {
+	object, ok := obj.(*corev1.Node)
+	if !ok || object.Name != n.config.NodeName {
+		return
+	}
+	if told, ok := node.PodNetworksOf(object); ok {
+		n.mu.Lock()
+		n.told = told
+		n.mu.Unlock()
+		n.poke()
+	}
 }
 
 // sync applies what nodes said since the last time; complete also looks at the

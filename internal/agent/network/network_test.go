@@ -15,12 +15,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2/ktesting"
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/node/peer"
 )
 
 // testNetworks is the cluster's network in these tests.
@@ -38,6 +46,16 @@ func aNode(name, pods, ip string) *corev1.Node {
 		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}, {Type: corev1.NodeInternalIP, Address: ip}}
 	}
 	return n
+}
+
+// say tells a network of a node as the API server would.
+func say(n *Network, o *corev1.Node, gone bool) {
+	n.noteOwn(o)
+	if gone {
+		n.note(o.Name, facts{})
+		return
+	}
+	n.note(o.Name, factsOf(peer.Of(o)))
 }
 
 // describe writes a delta as one sorted line.
@@ -93,7 +111,7 @@ func TestPeersFollowNodes(t *testing.T) {
 		{"a node leaves", aNode("b", "", ""), true, "-10.0.0.3, no path 10.244.2.0/24"},
 		{"a nonsense network is none", aNode("d", "nonsense", ""), false, ""},
 	} {
-		now := factsOf(step.node)
+		now := factsOf(peer.Of(step.node))
 		if step.gone {
 			now = facts{}
 		}
@@ -135,7 +153,7 @@ func TestModes(t *testing.T) {
 		p := testPeers(c.mode)
 		p.rewire(oneLink())
 		for _, n := range append(c.nodes, aNode("me", "10.244.0.0/24", "10.0.0.2")) {
-			p.update(n.Name, factsOf(n))
+			p.update(n.Name, factsOf(peer.Of(n)))
 		}
 		if p.tunnels != c.tunnels || p.tunnel() != c.end || p.mtu() != c.mtu || !slices.Equal(p.unreachable(), c.missing) {
 			t.Errorf("%s with %d others: %d tunnels from %+v, packets of %d bytes, missing %v", c.mode, len(c.nodes), p.tunnels, p.tunnel(), p.mtu(), p.unreachable())
@@ -165,7 +183,7 @@ func TestPathsFollowAnyHistory(t *testing.T) {
 				continue
 			}
 			name := rapid.SampledFrom([]string{"me", "a", "b", "c"}).Draw(t, "node")
-			apply(p.update(name, factsOf(aNode(name, prefixes.Draw(t, "pods"), addresses.Draw(t, "ip")))))
+			apply(p.update(name, factsOf(peer.Of(aNode(name, prefixes.Draw(t, "pods"), addresses.Draw(t, "ip"))))))
 		}
 		if d := p.repair(have); !d.empty() {
 			t.Errorf("what is there differs from what should be: %s", describe(d))
@@ -293,9 +311,9 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 	k := newFakeKernel()
 	k.broken = errors.New("not now")
 	n := newNetwork(Config{NodeName: "me", Mode: Auto, ConfDir: filepath.Join(t.TempDir(), "net.d")}, k)
-	n.note(aNode("me", "10.244.0.0/24", "10.0.0.1"), false)
-	n.note(aNode("a", "10.244.1.0/24", "10.0.0.2"), false)
-	n.note(aNode("far", "10.244.2.0/24", "10.1.0.2"), false)
+	say(n, aNode("me", "10.244.0.0/24", "10.0.0.1"), false)
+	say(n, aNode("a", "10.244.1.0/24", "10.0.0.2"), false)
+	say(n, aNode("far", "10.244.2.0/24", "10.1.0.2"), false)
 	if err := n.sync(ctx, true); err == nil {
 		t.Fatal("a kernel that refuses is no failure")
 	}
@@ -310,8 +328,8 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 	if rules := <-k.applied; !strings.HasPrefix(rules, "table ip everynode-pods {}") {
 		t.Errorf("after a failure the rules were not made afresh: %s", rules)
 	}
-	n.note(aNode("a", "10.244.1.0/24", "10.0.0.2"), true)
-	n.note(aNode("far", "10.244.2.0/24", "10.1.0.2"), true)
+	say(n, aNode("a", "10.244.1.0/24", "10.0.0.2"), true)
+	say(n, aNode("far", "10.244.2.0/24", "10.1.0.2"), true)
 	if err := n.sync(ctx, false); err != nil {
 		t.Fatal(err)
 	}
@@ -323,13 +341,72 @@ func TestSyncMakesUpForFailures(t *testing.T) {
 	}
 }
 
+// allNodes tells what the API server tells.
+func allNodes(client kubernetes.Interface) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			nodes, err := client.CoreV1().Nodes().List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			list := &peer.NodeList{ListMeta: nodes.ListMeta}
+			for i := range nodes.Items {
+				list.Items = append(list.Items, *peer.Of(&nodes.Items[i]))
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil {
+				return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "ListOptions"}, "", nil) // the fake client cannot
+			}
+			w, err := client.CoreV1().Nodes().Watch(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+				if n, ok := e.Object.(*corev1.Node); ok {
+					e.Object = peer.Of(n)
+				}
+				return e, true
+			}), nil
+		},
+	}
+}
+
+func TestInboxTellsWhoHasGone(t *testing.T) {
+	var said []string
+	box := newInbox(func(name string, now facts) { said = append(said, fmt.Sprintf("%s %s", name, now.pods)) })
+	told := func(what string, err error, want ...string) {
+		t.Helper()
+		if err != nil || !slices.Equal(said, want) {
+			t.Errorf("%s: %v, want %v (%v)", what, said, want, err)
+		}
+		said = nil
+	}
+	a, b := peer.Of(aNode("a", "10.244.1.0/24", "10.0.0.1")), peer.Of(aNode("b", "10.244.2.0/24", "10.0.0.2"))
+	told("all at first", box.Replace([]any{a, b}, "1"), "a 10.244.1.0/24", "b 10.244.2.0/24")
+	told("a new one", box.Add(peer.Of(aNode("c", "10.244.3.0/24", ""))), "c 10.244.3.0/24")
+	told("one that goes", box.Delete(a), "a ")
+	told("all anew", box.Replace([]any{b}, "9"), "b 10.244.2.0/24", "c ")
+	if err := box.Add(&corev1.Node{}); err == nil {
+		t.Error("something else was taken for a node")
+	}
+	select {
+	case <-box.full:
+	default:
+		t.Error("nobody learns that all were told")
+	}
+}
+
 func TestRunConfiguresWhenTheNodeGetsItsNetwork(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	client := fake.NewClientset(aNode("me", "", "10.0.0.1"))
 	k := newFakeKernel()
 	dir := filepath.Join(t.TempDir(), "net.d")
-	n := newNetwork(Config{NodeName: "me", Mode: Auto, Client: client, ConfDir: dir}, k)
+	own := coreinformers.NewNodeInformer(client, 0, nil)
+	go own.RunWithContext(ctx)
+	n := newNetwork(Config{NodeName: "me", Mode: Auto, AllNodes: allNodes(client), Own: own, ConfDir: dir}, k)
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	defer func() {

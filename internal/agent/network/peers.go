@@ -7,9 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/node/peer"
 )
 
 // facts is what matters here of what a node says. Either part may be unknown yet.
@@ -19,11 +18,14 @@ type facts struct {
 	ip   netip.Addr
 }
 
-// factsOf reads a node; IPv4 only.
-func factsOf(n *corev1.Node) facts {
-	f := facts{age: node.AgeOf(n), pods: n.Spec.PodCIDR}
-	for _, a := range n.Status.Addresses {
-		if ip, err := netip.ParseAddr(a.Address); a.Type == corev1.NodeInternalIP && err == nil && ip.Is4() {
+// factsOf reads what is said of a node; IPv4 only.
+func factsOf(n *peer.Node) facts {
+	f := facts{age: node.AgeOf(n)}
+	if len(n.PodCIDRs) > 0 {
+		f.pods = n.PodCIDRs[0]
+	}
+	for _, a := range n.Addresses {
+		if ip, err := netip.ParseAddr(a); err == nil && ip.Is4() {
 			f.ip = ip
 			break
 		}

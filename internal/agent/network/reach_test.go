@@ -18,6 +18,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/node/peer"
 )
 
 // box is a network namespace: do runs functions in it, one after the other. It
@@ -187,7 +189,7 @@ func (n *machineBox) start(mode Mode) {
 func (n *machineBox) meet(others ...*machineBox) {
 	n.t.Helper()
 	for _, o := range others {
-		n.net.note(o.object, false)
+		say(n.net, o.object, false)
 	}
 	n.do(func() error { return n.net.sync(context.Background(), true) })
 }
@@ -256,7 +258,7 @@ func (n *machineBox) kinds(nodes []*machineBox) string {
 		switch {
 		case o == n && !ok:
 			out = append(out, "self")
-		case p.via != factsOf(o.object).ip:
+		case p.via != factsOf(peer.Of(o.object)).ip:
 			out = append(out, "nothing")
 		case p.tunnel:
 			out = append(out, "tunnel")

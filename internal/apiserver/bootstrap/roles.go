@@ -3,6 +3,7 @@ package bootstrap
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/everynode/everynode/internal/node/peer"
 	"github.com/everynode/everynode/internal/node/trust"
 )
 
@@ -165,6 +166,8 @@ func NodeRules() []rbacv1.PolicyRule {
 		// The agent of a node is its service proxy and its name server too.
 		may("list", "watch").on(groupCore, "namespaces"),
 		may("list", "watch").on(groupDiscovery, "endpointslices"),
+		// It is the pods' network too.
+		may("list", "watch").on(peer.GroupVersion.Group, peer.Resource),
 		read.on("node.k8s.io", "runtimeclasses"),
 		may("create", "get", "list", "watch").on(groupCore, "nodes"),
 		may("update", "patch").on(groupCore, "nodes/status"),

@@ -2,14 +2,11 @@ package metricsapi
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -20,6 +17,7 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
+	"github.com/everynode/everynode/internal/apiserver/plaingroup"
 	"github.com/everynode/everynode/internal/node/usage"
 )
 
@@ -35,47 +33,12 @@ type Reader interface {
 // Install serves the group.
 func Install(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, agents *nodecall.Caller) {
 	h := &handler{reader: clientReader{client}, summaries: (&collector{agents: agents}).summaries}
-	group := metricsv1beta1.SchemeGroupVersion
-	prefix := "/apis/" + group.Group
-	version := metav1.GroupVersionForDiscovery{GroupVersion: group.String(), Version: group.Version}
-	api := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: group.Group,
-		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
-	mux := server.Handler.NonGoRestfulMux
-	for _, path := range []string{prefix, prefix + "/"} {
-		mux.Handle(path, answer(func(*http.Request) (any, error) { return api, nil }))
-	}
-	mux.Handle(prefix+"/"+group.Version, answer(func(*http.Request) (any, error) { return resources(), nil }))
-	mux.HandlePrefix(prefix+"/"+group.Version+"/", answer(h.serve))
-	server.DiscoveryGroupManager.AddGroup(api)
-	if server.AggregatedDiscoveryGroupManager != nil {
-		server.AggregatedDiscoveryGroupManager.AddGroupVersion(group.Group, discovery())
-	}
+	plaingroup.Install(server, plaingroup.Group{GroupVersion: metricsv1beta1.SchemeGroupVersion, Serve: answer(h.serve), Resources: []metav1.APIResource{
+		{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs}, {Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: verbs},
+	}})
 }
 
 var verbs = []string{"get", "list"}
-
-// resources describes the group to clients.
-func resources() metav1.APIResourceList {
-	return metav1.APIResourceList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: metricsv1beta1.SchemeGroupVersion.String(),
-		APIResources: []metav1.APIResource{
-			{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs}, {Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: verbs},
-		},
-	}
-}
-
-func discovery() apidiscoveryv2.APIVersionDiscovery {
-	out := apidiscoveryv2.APIVersionDiscovery{Version: metricsv1beta1.SchemeGroupVersion.Version, Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent}
-	for _, r := range resources().APIResources {
-		scope := apidiscoveryv2.ScopeCluster
-		if r.Namespaced {
-			scope = apidiscoveryv2.ScopeNamespace
-		}
-		out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: r.Name, Scope: scope, Verbs: r.Verbs,
-			ResponseKind: &metav1.GroupVersionKind{Group: metricsv1beta1.GroupName, Version: out.Version, Kind: r.Kind}})
-	}
-	return out
-}
 
 // handler answers requests for metrics.
 type handler struct {
@@ -240,24 +203,11 @@ func kind(name string) metav1.TypeMeta {
 func answer(f func(*http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		result, err := f(r)
-		code := http.StatusOK
 		if err != nil {
-			var status apierrors.APIStatus
-			if !errors.As(err, &status) {
-				status = apierrors.NewInternalError(err)
-			}
-			body := status.Status()
-			body.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-			result, code = body, int(body.Code)
-		}
-		data, err := json.Marshal(result)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
+			plaingroup.WriteError(w, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = w.Write(data) // a client that is gone is no concern of ours
+		plaingroup.Write(w, http.StatusOK, result)
 	})
 }
 

@@ -17,13 +17,17 @@ import (
 )
 
 // NewAuthorizer denies nodes what concerns others and has no opinion on anything
-// else. It belongs before the roles.
-func NewAuthorizer(objects Objects) authorizer.Authorizer {
-	n := &nodes{objects}
+// else. It belongs before the roles. ReadAllNodes lets nodes list and watch all Nodes,
+// which agents did that knew no other way.
+func NewAuthorizer(objects Objects, readAllNodes bool) authorizer.Authorizer {
+	n := &nodes{objects, readAllNodes}
 	return authorizer.AuthorizerFunc(n.authorize)
 }
 
-type nodes struct{ objects Objects }
+type nodes struct {
+	objects      Objects
+	readAllNodes bool
+}
 
 // Kinds that are not served are here too: who asks for one is told what
 // kube-apiserver tells, and a role alone never opens them to a node.
@@ -74,7 +78,7 @@ func (n *nodes) objection(ctx context.Context, node string, a authorizer.Attribu
 	case podResource:
 		return n.toPods(ctx, node, a)
 	case nodeResource:
-		return toNodes(node, a), nil
+		return toNodes(node, a, n.readAllNodes), nil
 	case leaseResource:
 		return toLeases(node, a), nil
 	case csiNodeResource:
@@ -200,12 +204,18 @@ func selects(a authorizer.Attributes, field, value string) bool {
 	return false
 }
 
-// toNodes lets a node read its own object, also before it is there, and list all,
-// since its network needs to know them. What it may write is for the Restriction to
-// check.
-func toNodes(node string, a authorizer.Attributes) string {
-	if a.GetSubresource() != "" || !oneOf(a, "get", "list", "watch") || a.GetName() == node || a.GetName() == "" {
+// toNodes lets a node read its own object, also before it is there. What it needs of
+// others it gets from the group network.everynode.io; all of all only if the operator
+// says so. What it may write is for the Restriction to check.
+func toNodes(node string, a authorizer.Attributes, all bool) string {
+	if a.GetSubresource() != "" || !oneOf(a, "get", "list", "watch") || a.GetName() == node {
 		return ""
+	}
+	if a.GetName() == "" {
+		if all && a.GetVerb() != "get" {
+			return ""
+		}
+		return fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", node)
 	}
 	return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, a.GetName())
 }

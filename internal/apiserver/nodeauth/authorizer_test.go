@@ -112,7 +112,7 @@ func TestAuthorizer(t *testing.T) {
 	mirror := pod("n1", "static", secretVolume("stolen"))
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	all := &cluster{pods: []corev1.Pod{pod("n1", "a", secretVolume("of-n1")), pod("n2", "b", secretVolume("of-n2")), pod("", "c", secretVolume("of-none")), mirror}, late: []corev1.Pod{pod("n1", "d", secretVolume("late"))}}
-	a := NewAuthorizer(all)
+	a := NewAuthorizer(all, false)
 	n1 := nodeUser("n1")
 	cases := []struct {
 		who  user.Info
@@ -157,8 +157,11 @@ func TestAuthorizer(t *testing.T) {
 		{n1, "patch nodes/status - n1", false},
 		{n1, "patch nodes/status - n2", false}, // the Restriction looks at it
 		{n1, "delete nodes - n2", false},       // no role allows it
-		{n1, "list nodes - -", false},
-		{n1, "watch nodes - -", false},
+		{n1, "list nodes - -", true},
+		{n1, "watch nodes - -", true},
+		{n1, "watch nodes - - spec.unschedulable=false", true},
+		{n1, "list network.everynode.io/nodes - -", false},
+		{n1, "watch network.everynode.io/nodes - -", false},
 		{n1, "get nodes - n2", true},
 		{n1, "get nodes - n1", false},
 		{n1, "watch nodes - n1 metadata.name=n1", false},
@@ -193,7 +196,7 @@ func TestAuthorizer(t *testing.T) {
 
 func TestLookupThatFailsDenies(t *testing.T) {
 	all := &cluster{pods: []corev1.Pod{pod("n1", "a")}, err: errors.New("disk")}
-	a := NewAuthorizer(all)
+	a := NewAuthorizer(all, false)
 	for _, text := range []string{"get secrets ns s", "get pods ns a"} {
 		decision, _, err := a.Authorize(t.Context(), ask(nodeUser("n1"), text))
 		if decision != authorizer.DecisionDeny || err == nil {

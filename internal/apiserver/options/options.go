@@ -50,6 +50,9 @@ type Options struct {
 	FeatureGates map[string]bool
 	// Audit is what is recorded of who did what, and where. Nothing by default.
 	Audit *genericoptions.AuditOptions
+	// NodesReadAllNodes lets nodes list and watch all Nodes, as agents did that knew no
+	// other way to learn of each other's networks.
+	NodesReadAllNodes bool
 }
 
 // New returns the defaults.

@@ -75,7 +75,6 @@ var elsewhere = []string{"outcome of csr: ", "podCIDR stays: ", "adoption"}
 // known are the cases that differ, and why. None of them lets anybody do more than
 // kube-apiserver does, but for those about nodes and endpoint slices, which say why.
 var known = map[string]string{
-	"ghost | GET /api/v1/nodes | odd identity":                                                                 "a node's network reads the addresses and pod networks of all nodes",
 	"ghost | POST /api/v1/nodes | create self: podCIDR all":                                                    "stricter: nodes make routes of the pod networks of others, so no node sets its own",
 	"ghost | POST /api/v1/nodes | create self: podCIDR nonsense":                                               "stricter, as above",
 	"node1 | PATCH /api/v1/nodes/yard-1 | patch podCIDRs of one family":                                        "stricter, as above",

@@ -53,7 +53,8 @@ var rules = []what{
 	{path: "/api/v1/namespaces/yard-a/pods"},
 	{path: "/api/v1/pods"},
 	// Its own node, its lease, its drivers.
-	{path: "/api/v1/nodes", node1: "list watch"}, // its network makes routes
+	{path: "/api/v1/nodes"},
+	{path: "/apis/network.everynode.io/v1/nodes", node1: "list watch"}, // its network makes routes
 	{path: "/api/v1/nodes/yard-1", node1: "get update patch"},
 	{path: "/api/v1/nodes/yard-1/status", node1: "update patch"},
 	{path: "/api/v1/nodes/yard-1/proxy"},
