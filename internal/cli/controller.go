@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/everynode/everynode/internal/apiserver/definitions"
 	"github.com/everynode/everynode/internal/server"
 )
 
@@ -15,6 +16,7 @@ func newControllerCommand() *cobra.Command {
 		kubeconfig string
 		qps        float32
 		burst      int
+		printCRDs  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "controller --kubeconfig FILE",
@@ -23,9 +25,17 @@ func newControllerCommand() *cobra.Command {
 
 The API's own DaemonSet controller must be switched off first, because two would
 undo each other's work. docs/controller.md says how, and which permissions are
-needed. Several instances may run; one of them works at a time.`,
+needed. Several instances may run; one of them works at a time.
+
+Where the API has the kinds RolloutPolicy and DaemonSetRollout, changes travel by
+them:
+
+    everynode controller --print-crds | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if printCRDs {
+				return definitions.Print(cmd.OutOrStdout())
+			}
 			if kubeconfig == "" {
 				return fmt.Errorf("no cluster is given; name its --kubeconfig")
 			}
@@ -47,5 +57,6 @@ needed. Several instances may run; one of them works at a time.`,
 	f.IntVar(&burst, "kube-api-burst", 200, "requests to the API at once")
 	f.IntVar(&o.Workers, "workers", 0, "pods created or deleted at a time (default 32)")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
+	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of RolloutPolicy and DaemonSetRollout, for an API that does not have them, and do nothing else")
 	return cmd
 }

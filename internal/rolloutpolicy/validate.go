@@ -23,7 +23,7 @@ const (
 	MaxDomains = 8
 	MaxWindows = 50
 	// MaxTerms and MaxValues are of each selector.
-	MaxTerms  = 50
+	MaxTerms  = 20
 	MaxValues = 100
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	controlplane "github.com/everynode/everynode/internal/server"
 )
 
 const (
@@ -247,9 +250,29 @@ func gone(get func(context.Context) error) func(context.Context) error {
 }
 
 // TestWhoMayApprove: an editor of a namespace changes templates and policies, and
-// neither approves nor takes an approval away.
+// neither approves nor takes an approval away. On an API server without our rule the
+// example does the same.
 func TestWhoMayApprove(t *testing.T) {
-	s := start(t)
+	t.Run("by the built-in rule", func(t *testing.T) { whoMayApprove(t, start(t)) })
+	t.Run("by the example", func(t *testing.T) {
+		s := startWith(t, func(o *controlplane.Options) { o.API.DisablePlugins = []string{"RolloutApproval"} })
+		text, err := os.ReadFile("../../examples/rollout-approval.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, document := range strings.Split(string(text), "\n---\n") {
+			raw, err := yaml.YAMLToJSON([]byte(document))
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind := []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}[i]
+			s.send(t, "POST", "/apis/admissionregistration.k8s.io/v1/"+kind, asJSON, string(raw)).want(t, 201)
+		}
+		whoMayApprove(t, s)
+	})
+}
+
+func whoMayApprove(t *testing.T, s *server) {
 	ctx := t.Context()
 	for _, role := range []string{"view", "edit", "admin"} {
 		_, err := s.Client.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
@@ -298,6 +321,14 @@ func TestWhoMayApprove(t *testing.T) {
 		_, err := c.DaemonSetRollouts("default").Patch(ctx, "agent", types.MergePatchType, []byte(`{"status":{"phase":"Complete"}}`), metav1.PatchOptions{}, "status")
 		return err
 	}
+	// A policy of admission is followed some time after it was made.
+	s.Eventually("an editor does not take the approval away", func(ctx context.Context) error {
+		_, err := editor.RolloutPolicies("default").Patch(ctx, "p", types.MergePatchType, []byte(`{"spec":{"waves":[]}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the answer is %w", err)
+		}
+		return nil
+	})
 	for _, c := range []struct {
 		name    string
 		do      func(*client.Client) error

@@ -14,6 +14,7 @@ import (
 
 	restclient "k8s.io/client-go/rest"
 
+	controlplane "github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -25,7 +26,12 @@ type server struct {
 
 func start(t *testing.T) *server {
 	t.Helper()
-	env := testenv.Start(t)
+	return startWith(t)
+}
+
+func startWith(t *testing.T, change ...func(*controlplane.Options)) *server {
+	t.Helper()
+	env := testenv.Start(t, change...)
 	client, err := restclient.HTTPClientFor(env.Config)
 	if err != nil {
 		t.Fatal(err)
