@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
@@ -60,6 +61,11 @@ type Config struct {
 	OpenStorage StorageOpener
 	// OpenReserving opens, in either, the storage of kinds that give out addresses.
 	OpenReserving ReservingOpener
+	// Stored reads and writes what is stored, in either, as it is. KeyFile holds the
+	// keys of stored Secrets. Without Stored nothing is encrypted that the options do
+	// not name a configuration for.
+	Stored  atrest.Database
+	KeyFile string
 	// ServiceCIDR is where the addresses of Services come from.
 	ServiceCIDR *net.IPNet
 }
@@ -83,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 	kinds := registry.Kinds()
 	types := scheme.New(kinds)
 	s := &Server{transport: newInProcess(), kinds: kinds}
-	generic, err := genericConfig(cfg, types)
+	generic, keeper, err := genericConfig(cfg, types, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +151,9 @@ func New(cfg Config) (*Server, error) {
 	networks := networkapi.Install(s.generic)
 	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
 	serveNoExtensions(s.generic.Handler.NonGoRestfulMux)
+	if err := s.tellKeys(keeper, cfg, client); err != nil {
+		return nil, err
+	}
 	if err := s.addHooks(cfg, client, security, networks); err != nil {
 		return nil, err
 	}
@@ -162,13 +171,18 @@ func (c *Config) complete() (err error) {
 	return err
 }
 
-func genericConfig(cfg Config, types *scheme.Set) (*genericapiserver.Config, error) {
+func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (*genericapiserver.Config, *atrest.Keeper, error) {
 	c := genericapiserver.NewConfig(types.Codecs)
 	if err := cfg.Options.ApplyTo(c); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := encrypt(c, cfg.Options.Etcd); err != nil {
-		return nil, err
+	providers, err := encrypt(c, cfg.Options.Etcd)
+	if err != nil {
+		return nil, nil, err
+	}
+	keeper, err := keepKeys(cfg, c, kinds, providers)
+	if err != nil {
+		return nil, nil, err
 	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
@@ -180,7 +194,7 @@ func genericConfig(cfg Config, types *scheme.Set) (*genericapiserver.Config, err
 	c.OpenAPIConfig.Info.Title = "Everynode"
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIV3Config.Info.Title = "Everynode"
-	return c, nil
+	return c, keeper, nil
 }
 
 // secure sets up TLS for the network and the in-process way for ourselves.

@@ -2,12 +2,16 @@ package apiserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -16,26 +20,34 @@ import (
 	reload "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
 // encrypt sets up how objects are encrypted before they are stored, if the
-// options name a configuration.
-func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) error {
+// options name a configuration. It tells for which resources that has a provider.
+func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) (providers map[schema.GroupResource]bool, err error) {
 	file := etcd.EncryptionProviderConfigFilepath
 	if file == "" {
-		return nil
+		return nil, nil
 	}
 	served := wait.ContextForChannel(c.DrainedNotify())
 	ctx, forget := context.WithCancel(served)
 	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, file, etcd.EncryptionProviderConfigAutomaticReload, c.APIServerID)
 	if err != nil {
 		forget()
-		return fmt.Errorf("--encryption-provider-config %s: %w", file, err)
+		return nil, fmt.Errorf("--encryption-provider-config %s: %w", file, err)
 	}
 	checks := loaded.HealthChecks
+	providers = map[schema.GroupResource]bool{}
+	for r := range loaded.Transformers {
+		providers[r] = true
+	}
 	if etcd.EncryptionProviderConfigAutomaticReload {
+		providers[everyResource] = true // some day
 		// Whoever replaces the configuration forgets the old one.
 		dynamic := encryptionconfig.NewDynamicTransformers(loaded.Transformers, checks[0], forget, loaded.KMSCloseGracePeriod)
 		c.ResourceTransformers, checks = dynamic, []healthz.HealthChecker{dynamic}
@@ -49,8 +61,75 @@ func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) error
 		c.ResourceTransformers = encryptionconfig.StaticTransformers(loaded.Transformers)
 	}
 	c.HealthzChecks, c.ReadyzChecks = append(c.HealthzChecks, checks...), append(c.ReadyzChecks, checks...)
-	return err
+	return providers, err
 }
+
+var everyResource = schema.GroupResource{Group: "*", Resource: "*"}
+
+// covered lists the kinds' resources for which a configuration has a provider.
+func covered(kinds []resource.Definition, providers map[schema.GroupResource]bool) (out []schema.GroupResource) {
+	for _, k := range kinds {
+		r := k.GroupVersionResource().GroupResource()
+		if providers[r] || providers[schema.GroupResource{Group: r.Group, Resource: "*"}] || providers[everyResource] {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// keepKeys sets up the encryption of Secrets by the keys beside the data, and what
+// can be told and done about what is stored. It is nil for a server without a place
+// for keys.
+func keepKeys(cfg Config, c *genericapiserver.Config, kinds []resource.Definition, providers map[schema.GroupResource]bool) (*atrest.Keeper, error) {
+	if cfg.Stored == nil {
+		return nil, nil
+	}
+	etcd := cfg.Options.Etcd
+	keep := atrest.Config{
+		File: cfg.KeyFile, Database: cfg.Stored, Prefix: etcd.StorageConfig.Prefix, Settle: cfg.Options.Run.RequestTimeout, Clock: clock.RealClock{},
+	}
+	if etcd.EncryptionProviderConfigFilepath != "" {
+		keep.File, keep.Own, keep.OwnResources = etcd.EncryptionProviderConfigFilepath, c.ResourceTransformers, covered(kinds, providers)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), triedPatience)
+	defer cancel()
+	keeper, err := atrest.Open(ctx, keep)
+	if err != nil {
+		return nil, err
+	}
+	c.ResourceTransformers = keeper
+	return keeper, nil
+}
+
+// tellKeys serves what is told about keys, and follows and announces them.
+func (s *Server) tellKeys(keeper *atrest.Keeper, cfg Config, client kubernetes.Interface) error {
+	if keeper == nil {
+		return nil
+	}
+	keeper.Install(s.generic.Handler.NonGoRestfulMux.Handle)
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("learn this machine's name: %w", err)
+	}
+	sum := sha256.Sum256([]byte(host + "\x00" + cfg.KeyFile))
+	announcer := &atrest.Announcer{Keeper: keeper, Client: client, Name: "everynode-apiserver-" + hex.EncodeToString(sum[:8]), Host: host}
+	err = s.generic.AddPostStartHook("everynode/keys", func(c genericapiserver.PostStartHookContext) error {
+		go keeper.Run(c)
+		go announcer.Run(c)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("add the start hook of keys: %w", err)
+	}
+	return s.generic.AddPreShutdownHook("everynode/keys", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), withdrawPatience)
+		defer cancel()
+		return announcer.Withdraw(ctx)
+	})
+}
+
+// withdrawPatience is how long a server that stops tries to say so.
+const withdrawPatience = 2 * time.Second
 
 // How many stored objects of a kind are read at the start to find out whether they
 // can be, and how long the database may take for it.
@@ -66,11 +145,12 @@ func (o *storageOptions) tryStored(kinds []resource.Definition) error {
 	ctx, cancel := context.WithTimeout(context.Background(), triedPatience)
 	defer cancel()
 	for _, kind := range kinds {
-		if o.transformers == nil && kind.Plural != "secrets" {
+		own := o.etcd.EncryptionProviderConfigFilepath != ""
+		if !own && kind.Plural != "secrets" {
 			continue
 		}
 		if err := o.tryKind(ctx, kind); err != nil {
-			if o.transformers == nil {
+			if !own {
 				return fmt.Errorf("the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config", kind.Plural, err)
 			}
 			return fmt.Errorf("the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, or the provider identity if they are not encrypted",

@@ -50,7 +50,7 @@ Start with "everynode up": a cluster of three nodes on this machine.`,
 		return level.Set(strconv.Itoa(*verbosity))
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newControllerCommand(),
+	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
 		newKubectlCommand(), newVersionCommand())
 	return root
 }

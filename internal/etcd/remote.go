@@ -27,18 +27,27 @@ const (
 // lives as long as the process.
 func OpenReservingAt(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
-	secured, err := remoteTLS(c.Transport)
+	client, err := remote(c.Transport)
+	if err != nil {
+		return nil, err
+	}
+	return openReserving(client, c, newObject, newList, resourcePrefix, holds)
+}
+
+// remote connects to another's etcd. The connection is made when it is used.
+func remote(t storagebackend.TransportConfig) (*etcdkube.Client, error) {
+	secured, err := remoteTLS(t)
 	if err != nil {
 		return nil, err
 	}
 	client, err := etcdkube.New(clientv3.Config{
-		Endpoints: c.Transport.ServerList, TLS: secured, Logger: zap.NewNop(),
+		Endpoints: t.ServerList, TLS: secured, Logger: zap.NewNop(),
 		DialTimeout: remoteDial, DialKeepAliveTime: remoteAlive, DialKeepAliveTimeout: remoteDead,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("connect to etcd at %v: %w", c.Transport.ServerList, err)
+		return nil, fmt.Errorf("connect to etcd at %v: %w", t.ServerList, err)
 	}
-	return openReserving(client, c, newObject, newList, resourcePrefix, holds)
+	return client, nil
 }
 
 // remoteTLS is nil for an etcd that is reached without TLS.

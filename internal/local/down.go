@@ -20,7 +20,7 @@ const supervisorPatience = 90 * time.Second
 // Nothing else is removed by a purge: a user may have named a folder that holds
 // more than the cluster.
 var dataEntries = []string{
-	"kubeconfig", "pki", "etcd", "logs", "nodes", "examples", "registries", "server.lock", "up.log", "nodes.wanted", "local.json", "local.lock",
+	"kubeconfig", "pki", "etcd", "encryption.yaml", "logs", "nodes", "examples", "registries", "server.lock", "up.log", "nodes.wanted", "local.json", "local.lock",
 }
 
 // Down stops the cluster of a data dir, whoever started it, and removes

@@ -79,7 +79,7 @@ func TestEncryptedSecrets(t *testing.T) {
 		want      []string
 	}{
 		"another key":      {otherKey + "      - identity: {}\n", []string{"the stored secrets cannot be read", "--encryption-provider-config", "add the key"}},
-		"no configuration": {"", []string{"the stored secrets cannot be read", "name their --encryption-provider-config"}},
+		"no configuration": {"", []string{"1 Secrets are encrypted with one", "name the --encryption-provider-config"}},
 	} {
 		o := server.Defaults()
 		o.DataDir, o.Listen, o.NoFsync = env.DataDir(), []string{"127.0.0.1:0"}, true

@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/datadir"
+	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
@@ -228,11 +229,14 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 func (s *Server) ClientConfig() *restclient.Config { return s.api.LoopbackConfig() }
 
 // Run serves until ctx ends or a part fails.
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) (err error) {
 	defer s.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service, OpenReserving: etcd.OpenReservingAt}
+	if config.KeyFile, err = filepath.Abs(encryption.File(s.options.DataDir)); err != nil {
+		return fmt.Errorf("find the data dir: %w", err)
+	}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
 	if s.settings.Embedded() {
 		database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
@@ -243,9 +247,10 @@ func (s *Server) Run(ctx context.Context) error {
 			return err
 		}
 		s.etcd = database
-		config.OpenStorage, config.OpenReserving = database.Open, database.OpenReserving
+		config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
+	} else if config.Stored, err = etcd.StoredAt(s.settings.Etcd.StorageConfig.Transport); err != nil {
+		return err
 	}
-	var err error
 	if s.api, err = apiserver.New(config); err != nil {
 		return err
 	}

@@ -1,0 +1,96 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+)
+
+// storedAtOnce is how many objects are read at a time.
+const storedAtOnce = 200
+
+// Stored reads and writes what is stored as it is: encoded, and maybe encrypted.
+type Stored struct{ client *clientv3.Client }
+
+// Stored opens it for the embedded database.
+func (s *Server) Stored() *Stored { return &Stored{s.newClient().Client} }
+
+// StoredAt opens it for the etcd that the configuration names.
+func StoredAt(t storagebackend.TransportConfig) (*Stored, error) {
+	client, err := remote(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Stored{client.Client}, nil
+}
+
+// Empty says whether no key begins so.
+func (s *Stored) Empty(ctx context.Context, prefix string) (bool, error) {
+	answer, err := s.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		return false, fmt.Errorf("look whether the database is empty: %w", err)
+	}
+	return len(answer.Kvs) == 0, nil
+}
+
+// Each calls f for every value whose key begins so, in the order of the keys. What is
+// written meanwhile may be among them or not.
+func (s *Stored) Each(ctx context.Context, prefix string, f func(key string, value []byte, revision int64) error) error {
+	for next, end := prefix, clientv3.GetPrefixRangeEnd(prefix); ; {
+		answer, err := s.client.Get(ctx, next, clientv3.WithRange(end), clientv3.WithLimit(storedAtOnce))
+		if err != nil {
+			return fmt.Errorf("read what is stored below %s: %w", prefix, err)
+		}
+		for _, kv := range answer.Kvs {
+			if err := f(string(kv.Key), kv.Value, kv.ModRevision); err != nil {
+				return err
+			}
+		}
+		if !answer.More || len(answer.Kvs) == 0 {
+			return nil
+		}
+		next = string(answer.Kvs[len(answer.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// Get returns a value, nil for none, and its revision.
+func (s *Stored) Get(ctx context.Context, key string) (value []byte, revision int64, err error) {
+	answer, err := s.client.Get(ctx, key)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read %s: %w", key, err)
+	}
+	if len(answer.Kvs) == 0 {
+		return nil, 0, nil
+	}
+	return answer.Kvs[0].Value, answer.Kvs[0].ModRevision, nil
+}
+
+// Create writes a value where there is none, and says whether it did.
+func (s *Stored) Create(ctx context.Context, key string, value []byte) (bool, error) {
+	answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, string(value))).Commit()
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", key, err)
+	}
+	return answer.Succeeded, nil
+}
+
+// Replace writes a value in the place of that of the revision, and says whether it
+// was still there. Its lease stays.
+func (s *Stored) Replace(ctx context.Context, key string, revision int64, value []byte) (bool, error) {
+	answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+		Then(clientv3.OpPut(key, string(value), clientv3.WithIgnoreLease())).Commit()
+	if err != nil {
+		return false, fmt.Errorf("write %s anew: %w", key, err)
+	}
+	return answer.Succeeded, nil
+}
+
+// Delete removes a key, if it is there.
+func (s *Stored) Delete(ctx context.Context, key string) error {
+	if _, err := s.client.Delete(ctx, key); err != nil {
+		return fmt.Errorf("remove %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/server"
+)
+
+// serveVariable has this program be a server of the folder that it names, and no test:
+// a server that can be killed as the kernel kills.
+const serveVariable = "EVERYNODE_TEST_SERVE"
+
+func TestMain(m *testing.M) {
+	dir := os.Getenv(serveVariable)
+	if dir == "" {
+		os.Exit(m.Run())
+	}
+	o := server.Defaults()
+	o.DataDir, o.Listen = dir, []string{"127.0.0.1:0"}
+	s, err := server.New(o)
+	if err == nil {
+		err = s.Run(context.Background())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// serveElsewhere runs a server in a process of its own.
+func serveElsewhere(t *testing.T, dir string) (client kubernetes.Interface, kill func()) {
+	t.Helper()
+	process := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // It is this program.
+	process.Env, process.Stderr = append(os.Environ(), serveVariable+"="+dir), os.Stderr
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	}
+	t.Cleanup(kill)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		config, err := clientcmd.BuildConfigFromFlags("", dir+"/kubeconfig")
+		if err == nil {
+			if client, err = kubernetes.NewForConfig(config); err == nil {
+				_, err = client.Discovery().ServerVersion()
+			}
+		}
+		if err == nil {
+			return client, kill
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the server does not answer: %v", err)
+		}
+	}
+}
