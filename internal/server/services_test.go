@@ -214,10 +214,11 @@ func TestTwoServersNeverGiveOutOneAddressTwice(t *testing.T) {
 		}
 	})
 	// A dry run takes nothing, though it says what would be.
-	if _, err := services(0).Create(ctx, nodePortService("dry", 32000), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	free := unheld(t, one, 32000)
+	if _, err := services(0).Create(ctx, nodePortService("dry", free), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Error(err)
 	}
-	if _, err := services(1).Create(ctx, nodePortService("wet", 32000), metav1.CreateOptions{}); err != nil {
+	if _, err := services(1).Create(ctx, nodePortService("wet", free), metav1.CreateOptions{}); err != nil {
 		t.Errorf("after a dry run: %v", err)
 	}
 	checkUnique(t, one)
