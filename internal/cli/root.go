@@ -17,9 +17,21 @@ import (
 
 // Execute runs the command line and returns the exit code.
 func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
+	return execute(ctx, newRootCommand(), args, out, errOut)
+}
+
+// ExecuteAs does the same for a program of that name, which may be the one under which
+// it is a plugin of kubectl.
+func ExecuteAs(ctx context.Context, name string, args []string, out, errOut io.Writer) int {
+	if filepath.Base(name) == pluginName {
+		return execute(ctx, newPluginCommand(), args, out, errOut)
+	}
+	return Execute(ctx, args, out, errOut)
+}
+
+func execute(ctx context.Context, root *cobra.Command, args []string, out, errOut io.Writer) int {
 	// What it has to say about connections, their users say too.
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
-	root := newRootCommand()
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -39,9 +51,17 @@ machines join and leave, and changes it safely. It speaks the Kubernetes API for
 this job, so existing manifests and kubectl work unchanged.
 
 Start with "everynode up": a cluster of three nodes on this machine.`,
-		SilenceUsage:  true,
-		SilenceErrors: true,
 	}
+	prepare(root)
+	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
+		newKubectlCommand(), newVersionCommand())
+	root.AddCommand(clientCommands(false)...)
+	return root
+}
+
+// prepare sets up what every root command has.
+func prepare(root *cobra.Command) {
+	root.SilenceUsage, root.SilenceErrors = true, true
 	group(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return fmt.Errorf("%w; %s", err, seeHelp(cmd)) })
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
@@ -50,9 +70,6 @@ Start with "everynode up": a cluster of three nodes on this machine.`,
 		return level.Set(strconv.Itoa(*verbosity))
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
-		newKubectlCommand(), newVersionCommand())
-	return root
 }
 
 // defaultDataDir is where a cluster lives when nobody says otherwise.

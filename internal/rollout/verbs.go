@@ -1,0 +1,106 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Verb changes a rollout's spec as somebody wants it, and says what that does. Its
+// error says why there is nothing to do, and what else there is.
+type Verb func(r *v1alpha1.DaemonSetRollout) (done string, err error)
+
+// Pause lets nothing new begin.
+func Pause(r *v1alpha1.DaemonSetRollout) (string, error) {
+	if r.Spec.Paused {
+		return "is paused already", nil
+	}
+	r.Spec.Paused = true
+	return "is paused: no further node is changed; what is under way ends", nil
+}
+
+// Resume ends a pause.
+func Resume(r *v1alpha1.DaemonSetRollout) (string, error) {
+	if !r.Spec.Paused {
+		if r.Status.Phase == v1alpha1.PhasePaused {
+			return "", fmt.Errorf("nobody paused it; it stands still because %s", r.Status.Message)
+		}
+		return "is not paused", nil
+	}
+	r.Spec.Paused = false
+	return "goes on", nil
+}
+
+// Approve lets the step after the named one begin; "" is the one that waits. With a
+// revision, it approves that one only.
+func Approve(step, revision string) Verb {
+	return func(r *v1alpha1.DaemonSetRollout) (string, error) {
+		s := &r.Status
+		switch {
+		case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:
+			return "", errors.New("there is nothing to approve: no change is under way")
+		case revision != "" && revision != s.TargetRevision:
+			return "", fmt.Errorf("nothing is approved: the change is to revision %s by now, not to %s", s.TargetRevision, revision)
+		case step == "" && s.Phase != v1alpha1.PhaseWaitingForApproval:
+			return "", fmt.Errorf("there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message)
+		case step == "":
+			step = s.Step
+		case step != v1alpha1.AllSteps && !slices.ContainsFunc(s.Steps, func(o v1alpha1.StepStatus) bool { return o.Name == step }):
+			return "", fmt.Errorf("there is no step %q; the steps are %s", step, stepNames(s.Steps))
+		}
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Step: step}
+		if step == v1alpha1.AllSteps {
+			return "is approved: every step of revision " + s.TargetRevision, nil
+		}
+		return fmt.Sprintf("is approved: revision %s goes on after step %s", s.TargetRevision, step), nil
+	}
+}
+
+// maxNames is how many steps an error names.
+const maxNames = 10
+
+func stepNames(steps []v1alpha1.StepStatus) string {
+	var names []string
+	for i := range steps[:min(len(steps), maxNames)] {
+		names = append(names, steps[i].Name)
+	}
+	text := strings.Join(names, ", ")
+	if more := len(steps) - maxNames; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	return text
+}
+
+// Retry tries a failed revision again.
+func Retry(r *v1alpha1.DaemonSetRollout) (string, error) {
+	target := r.Status.TargetRevision
+	i := slices.IndexFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == target })
+	if target == "" || i < 0 {
+		return "", errors.New("there is nothing to try again: the present revision has not failed")
+	}
+	count := r.Status.FailedRevisions[i].Retries
+	if asked := r.Spec.Retry; asked != nil && asked.Revision == target {
+		count = max(count, asked.Count)
+	}
+	r.Spec.Retry = &v1alpha1.Retry{Revision: target, Count: count + 1}
+	r.Spec.Target = v1alpha1.TargetNewest
+	return "tries revision " + target + " again, from the first step", nil
+}
+
+// Abort takes all nodes back to the stable revision.
+func Abort(r *v1alpha1.DaemonSetRollout) (string, error) {
+	s := &r.Status
+	switch {
+	case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:
+		return "", errors.New("there is nothing to abort: no change is under way")
+	case s.StableRevision == "":
+		return "", errors.New("there is nothing to go back to: no revision was ever complete; pause it, or change the template")
+	case s.Phase == v1alpha1.PhaseRolledBack:
+		return "goes back to revision " + s.StableRevision + " already", nil
+	}
+	r.Spec.Target = v1alpha1.TargetStable
+	return fmt.Sprintf("is aborted: all nodes go back to revision %s; a change of the template begins anew", s.StableRevision), nil
+}
