@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"reflect"
 	goruntime "runtime"
 	"strconv"
 
@@ -24,9 +25,11 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
 	"github.com/everynode/everynode/internal/apiserver/networkapi"
@@ -59,6 +62,8 @@ type Config struct {
 	// OpenStorage opens the embedded database. When nil, the etcd servers of the
 	// options are used.
 	OpenStorage StorageOpener
+	// OpenHot opens it for kinds that are kept in memory in our own way; nil for none.
+	OpenHot HotOpener
 	// OpenReserving opens, in either, the storage of kinds that give out addresses.
 	OpenReserving ReservingOpener
 	// Stored reads and writes what is stored, in either, as it is. KeyFile holds the
@@ -78,6 +83,7 @@ type Server struct {
 	informers informers.SharedInformerFactory
 	kinds     []resource.Definition
 	inside    *insidedoor.Door
+	storages  *storageOptions
 	accounts  accounts
 }
 
@@ -115,9 +121,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	storages := &storageOptions{
-		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, transformers: generic.ResourceTransformers, open: cfg.OpenStorage,
+		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, transformers: generic.ResourceTransformers, open: cfg.OpenStorage, openHot: cfg.OpenHot, hot: map[reflect.Type]*hotstore.Cache{},
 		openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
 	}
+	s.storages = storages
 	if err := storages.serve(generic, kinds); err != nil {
 		return nil, err
 	}
@@ -256,6 +263,15 @@ func (s *Server) Kinds() []resource.Definition { return s.kinds }
 // InsideDoor returns the way for the control loops of this process to write
 // below HTTP. It works once Run has been called.
 func (s *Server) InsideDoor() *insidedoor.Door { return s.inside }
+
+// ListWatch returns by what an informer in this process gets the very objects of this type
+// that the server holds in memory, or nil if it holds none that way. They are never changed.
+func (s *Server) ListWatch(of runtime.Object) cache.ListerWatcher {
+	if hot := s.storages.hot[reflect.TypeOf(of)]; hot != nil {
+		return hot.ListWatch()
+	}
+	return nil
+}
 
 // LoopbackConfig returns a client configuration that reaches the server in
 // process with full rights. It works once Run has been called.

@@ -1,6 +1,9 @@
 package apiserver
 
 import (
+	"fmt"
+	"reflect"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -8,13 +11,16 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/apiserver/watchhistory"
@@ -27,6 +33,11 @@ type StorageOpener func(c *storagebackend.ConfigForResource, newObject, newList 
 // object of the resource may hold. What it returns also knows who holds them.
 type ReservingOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error)
+
+// HotOpener opens the storage of one resource that decodes with the decoder, and tells
+// what the database holds of it.
+type HotOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+	decoder etcd3.Decoder) (storage.Interface, hotstore.Database, error)
 
 // reserving are the resources whose objects hold names.
 var reserving = map[schema.GroupResource]func(runtime.Object) (holder string, names []string){{Resource: "services"}: service.Holds}
@@ -41,6 +52,10 @@ type storageOptions struct {
 	// open is nil when the database is reached over the network.
 	open          StorageOpener
 	openReserving ReservingOpener
+	// openHot is nil when all kinds are kept the library's way.
+	openHot HotOpener
+	// hot are the caches of kinds that are kept in our own way, by the type of the objects.
+	hot map[reflect.Type]*hotstore.Cache
 	// reservations are what the storages of such resources know, once they are open.
 	reservations map[schema.GroupResource]service.Reservations
 }
@@ -74,24 +89,31 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, example r
 		prefix = resource.Group + "/" + resource.Resource
 	}
 	return generic.RESTOptions{
-		StorageConfig: cfg, Decorator: o.decorator(resource), ResourcePrefix: prefix,
+		StorageConfig: cfg, Decorator: o.decorator(resource, cfg.Transformer), ResourcePrefix: prefix,
 		EnableGarbageCollection: o.etcd.EnableGarbageCollection, DeleteCollectionWorkers: o.etcd.DeleteCollectionWorkers,
 		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: o.etcd.StorageConfig.CountMetricPollPeriod,
 	}, nil
 }
 
-// remembered is about how many changes the watch cache keeps of kinds that have an object for each node, and change
-// often: what a watch that was cut off may have missed in a second of the worst rollout.
-var remembered = map[schema.GroupResource]int{
-	{Resource: "pods"}:  3200,
-	{Resource: "nodes"}: 1600,
-	{Group: "coordination.k8s.io", Resource: "leases"}: 800,
+// hot is how many changes are remembered of the kinds that have an object for each node,
+// and change often: what a watch that was cut off may have missed in a second of the worst
+// rollout. These kinds are kept in a way of our own (package hotstore).
+var hot = map[schema.GroupResource]int{
+	{Resource: "pods"}:  4000,
+	{Resource: "nodes"}: 2000,
+	{Group: "coordination.k8s.io", Resource: "leases"}: 1000,
 }
 
-func (o *storageOptions) decorator(resource schema.GroupResource) generic.StorageDecorator {
+// decorator is where it is decided how a kind is kept. Hot kinds are kept in our own way if
+// the database is embedded and they neither are nor can become encrypted in it; all else
+// is kept the library's way.
+func (o *storageOptions) decorator(resource schema.GroupResource, transformer value.Transformer) generic.StorageDecorator {
 	cached := !uncached[resource]
 	holds := reserving[resource]
+	plain := transformer == nil || transformer == identity.NewEncryptCheckTransformer()
 	switch {
+	case o.openHot != nil && hot[resource] > 0 && plain:
+		return o.openedHot(hot[resource])
 	case holds != nil:
 		return opened(cached, func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string) (storage.Interface, error) {
 			opened, err := o.openReserving(c, newObject, newList, prefix, holds)
@@ -120,7 +142,7 @@ func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 			return raw, func() {}, err
 		}
 		watched := raw
-		if events := remembered[c.GroupResource]; events > 0 {
+		if events := hot[c.GroupResource]; events > 0 {
 			watched = watchhistory.Bound(raw, events, max(c.EventsHistoryWindow, storagebackend.DefaultEventsHistoryWindow), clock.RealClock{})
 		}
 		watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
@@ -133,5 +155,27 @@ func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 		}
 		delegator := cacher.NewCacheDelegator(watchCache, raw)
 		return delegator, func() { delegator.Stop(); watchCache.Stop() }, nil
+	}
+}
+
+// openedHot has a storage with a cache of our own on top.
+func (o *storageOptions) openedHot(history int) generic.StorageDecorator {
+	return func(c *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
+		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		decoder := hotstore.NewDecoder(c.Codec, newObject)
+		raw, database, err := o.openHot(c, newObject, newList, prefix, decoder)
+		if err != nil {
+			return nil, nil, err
+		}
+		opened, err := hotstore.New(hotstore.Config{
+			GroupResource: c.GroupResource, ResourcePrefix: prefix, Storage: raw, Decoder: decoder, Database: database,
+			New: newObject, NewList: newList, Attributes: attrs, Triggers: triggers, Indexers: indexers, History: history, Clock: clock.RealClock{},
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the cache of %s: %w", c.GroupResource, err)
+		}
+		o.hot[reflect.TypeOf(newObject())] = opened
+		return opened, opened.Stop, nil
 	}
 }

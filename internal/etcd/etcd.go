@@ -185,13 +185,17 @@ func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList fu
 }
 
 func open(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
+	return openWith(client, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
+}
+
+func openWith(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+	decoder etcd3.Decoder) (storage.Interface, error) {
 	transformer := c.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	versioner := storage.APIObjectVersioner{}
 	opened, err := etcd3.New(client, noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
-		transformer, c.LeaseManagerConfig, etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
+		transformer, c.LeaseManagerConfig, decoder, storage.APIObjectVersioner{})
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
 	}

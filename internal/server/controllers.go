@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -11,7 +12,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	restclient "k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,6 +46,13 @@ func (s *Server) runControllers(ctx context.Context) error {
 	// Several servers can share an etcd cluster; then one of them works.
 	options.LeaderElection = !s.settings.Embedded()
 	options.LeaderElectionNamespace, options.LeaderElectionID = "kube-system", "everynode-controllers"
+	// Kinds that change often are in memory already, decoded.
+	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if inside := s.api.ListWatch(of); inside != nil {
+			lw = inside
+		}
+		return toolscache.NewSharedIndexInformer(lw, of, resync, indexers)
+	}
 	var err error
 	if c.manager, err = ctrl.NewManager(s.api.ConfigFor(bootstrap.ManagerAccount()), options); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)

@@ -17,10 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
@@ -247,7 +251,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 			return err
 		}
 		s.etcd = database
-		config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
+		config.OpenStorage, config.OpenReserving, config.OpenHot = database.Open, database.OpenReserving, openHot(database)
+		config.Stored = database.Stored()
 	} else if config.Stored, err = etcd.StoredAt(s.settings.Etcd.StorageConfig.Transport); err != nil {
 		return err
 	}
@@ -262,6 +267,14 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	parts.run("certificates", func(ctx context.Context) error { s.pki.Run(ctx); return nil })
 	parts.run("control loops", s.runControl)
 	return parts.wait()
+}
+
+// openHot opens storages of kinds that change often.
+func openHot(database *etcd.Server) apiserver.HotOpener {
+	return func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string, decoder etcd3.Decoder,
+	) (storage.Interface, hotstore.Database, error) {
+		return database.OpenHot(c, newObject, newList, prefix, decoder)
+	}
 }
 
 func (s *Server) watchDatabase(ctx context.Context) error {

@@ -1,0 +1,105 @@
+package hotstore
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+)
+
+// recentWrites is of how many revisions the decoded object is remembered: a write is
+// told to the cache within moments, or it is decoded once more.
+const recentWrites = 512
+
+// Decoder turns what the database holds into objects, each of them once: for who wrote
+// it, for the cache and for all who watch.
+type Decoder struct {
+	// Decoder is the library's. Lists of old versions use it, which have nothing in common
+	// with what was written last.
+	etcd3.Decoder
+	codec     runtime.Codec
+	versioner storage.Versioner
+	newObject func() runtime.Object
+
+	mu     sync.Mutex // guards recent
+	recent [recentWrites]*decoding
+	// removals are the answers of deletions under way, by the object that takes them.
+	removals sync.Map // of runtime.Object, *removal
+}
+
+// decoding is what one revision wrote.
+type decoding struct {
+	revision int64
+	value    []byte
+	once     sync.Once
+	object   runtime.Object
+	err      error
+}
+
+// removal is a deletion under way.
+type removal struct{ revision int64 }
+
+// NewDecoder returns a decoder of one kind.
+func NewDecoder(codec runtime.Codec, newObject func() runtime.Object) *Decoder {
+	versioner := storage.APIObjectVersioner{}
+	return &Decoder{Decoder: etcd3.NewDefaultDecoder(codec, versioner), codec: codec, versioner: versioner, newObject: newObject}
+}
+
+// Decode implements etcd3.Decoder. The object is the caller's own.
+func (d *Decoder) Decode(value []byte, out runtime.Object, revision int64) error {
+	v, err := conversion.EnforcePtr(out)
+	if err != nil {
+		return fmt.Errorf("unable to convert output object to pointer: %w", err)
+	}
+	if r, ok := d.removals.Load(out); ok {
+		r.(*removal).revision = revision
+		return nil
+	}
+	object, err := d.shared(value, revision)
+	if err != nil {
+		return err
+	}
+	v.Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+	return nil
+}
+
+// shared returns the object that a revision wrote. Nobody may change it.
+func (d *Decoder) shared(value []byte, revision int64) (runtime.Object, error) {
+	d.mu.Lock()
+	place := &d.recent[revision%recentWrites]
+	known := *place
+	if known == nil || known.revision != revision {
+		known = &decoding{revision: revision, value: value}
+		*place = known
+	}
+	d.mu.Unlock()
+	if !bytes.Equal(known.value, value) {
+		return d.decode(value, revision) // One revision can write several keys.
+	}
+	known.once.Do(func() { known.object, known.err = d.decode(value, revision) })
+	return known.object, known.err
+}
+
+func (d *Decoder) decode(value []byte, revision int64) (runtime.Object, error) {
+	object, _, err := d.codec.Decode(value, nil, d.newObject())
+	if err != nil {
+		return nil, err //nolint:wrapcheck // As the library's decoder.
+	}
+	if err := d.versioner.UpdateObject(object, uint64(revision)); err != nil {
+		return nil, fmt.Errorf("set the resource version: %w", err)
+	}
+	return object, nil
+}
+
+// shallow returns a copy that shares all but the outermost fields.
+func shallow(object runtime.Object) runtime.Object {
+	v := reflect.ValueOf(object).Elem()
+	out := reflect.New(v.Type())
+	out.Elem().Set(v)
+	return out.Interface().(runtime.Object)
+}

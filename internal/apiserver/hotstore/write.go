@@ -1,0 +1,112 @@
+package hotstore
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/features"
+	"k8s.io/apiserver/pkg/storage"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+)
+
+// Versioner implements storage.Interface.
+func (c *Cache) Versioner() storage.Versioner { return c.versioner }
+
+// Create implements storage.Interface.
+func (c *Cache) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	return c.Storage.Create(ctx, key, obj, out, ttl) //nolint:wrapcheck // The registry knows these errors.
+}
+
+// Delete implements storage.Interface. It looks at the object in memory first.
+func (c *Cache) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, _ runtime.Object, options storage.DeleteOptions) error {
+	if options.ExpectTransformOrDecodeError {
+		return c.Storage.Delete(ctx, key, out, preconditions, validate, c.known(key), options) //nolint:wrapcheck // The registry knows these errors.
+	}
+	v, err := conversion.EnforcePtr(out)
+	if err != nil {
+		return fmt.Errorf("unable to convert output object to pointer: %w", err)
+	}
+	// What is deleted is what was looked at last, so it need not be decoded for the answer.
+	var last runtime.Object
+	looked := func(ctx context.Context, object runtime.Object) error {
+		last = object
+		return validate(ctx, object)
+	}
+	done := &removal{}
+	c.Decoder.removals.Store(out, done)
+	defer c.Decoder.removals.Delete(out)
+	if err := c.Storage.Delete(ctx, key, out, preconditions, looked, c.known(key), options); err != nil {
+		return err //nolint:wrapcheck // The registry knows these errors.
+	}
+	v.Set(reflect.ValueOf(last.DeepCopyObject()).Elem())
+	return c.versioner.UpdateObject(out, uint64(done.revision)) //nolint:wrapcheck // It cannot fail for objects with metadata.
+}
+
+// GuaranteedUpdate implements storage.Interface. It begins with the object in memory.
+func (c *Cache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
+	known := c.known(key)
+	if known == nil {
+		return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, nil) //nolint:wrapcheck // The registry knows these errors.
+	}
+	// The one in memory is shared; one that is read after a conflict is not.
+	careful := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		if input == known {
+			input = input.DeepCopyObject()
+		}
+		return update(input, meta)
+	}
+	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, careful, known) //nolint:wrapcheck // The registry knows these errors.
+}
+
+// known returns the object in memory, or nil. Its outermost fields are the caller's: the
+// storage takes the version away for the time of encoding.
+func (c *Cache) known(key string) runtime.Object {
+	element, ok, err := c.objects.GetByKey(key)
+	if err != nil || !ok {
+		return nil
+	}
+	return shallow(entryOf(element).Object)
+}
+
+// Stats implements storage.Interface.
+func (c *Cache) Stats(ctx context.Context) (storage.Stats, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if !c.ready {
+		return c.Storage.Stats(ctx) //nolint:wrapcheck // It is the library's.
+	}
+	out := storage.Stats{ObjectCount: int64(c.objects.Count(c.ResourcePrefix, ""))}
+	if out.ObjectCount > 0 && utilfeature.DefaultFeatureGate.Enabled(features.SizeBasedListCostEstimate) {
+		out.EstimatedAverageObjectSizeBytes = c.bytes / out.ObjectCount
+	}
+	return out, nil
+}
+
+// EnableResourceSizeEstimation implements storage.Interface. Sizes are always known here.
+func (c *Cache) EnableResourceSizeEstimation(storage.KeysFunc) error { return nil }
+
+// GetCurrentResourceVersion implements storage.Interface.
+func (c *Cache) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	return c.Storage.GetCurrentResourceVersion(ctx) //nolint:wrapcheck // It is the library's.
+}
+
+// RequestWatchProgress implements storage.Interface.
+func (c *Cache) RequestWatchProgress(ctx context.Context) error {
+	return c.Database.RequestProgress(ctx)
+}
+
+// CompactRevision implements storage.Interface.
+func (c *Cache) CompactRevision() int64 { return c.Storage.CompactRevision() }
+
+// ReadinessCheck implements storage.Interface.
+func (c *Cache) ReadinessCheck() error {
+	if !c.Ready() {
+		return storage.ErrStorageNotReady
+	}
+	return nil
+}
