@@ -109,6 +109,18 @@ const (
 	PhaseRolledBack Phase = "RolledBack"
 )
 
+// The conditions of a rollout, for tools that wait. Their reason is the phase.
+const (
+	// RolloutComplete: every node that can has the target, and has soaked.
+	RolloutComplete = "Complete"
+	// RolloutWaitingForApproval: the next step begins when somebody approves.
+	RolloutWaitingForApproval = "WaitingForApproval"
+	// RolloutPaused: somebody has stopped it, or the policy cannot be followed.
+	RolloutPaused = "Paused"
+	// RolloutFailed: the target has failed, and its nodes stay as they are or go back.
+	RolloutFailed = "Failed"
+)
+
 // DaemonSetRolloutStatus is where the change is. It does not grow with the fleet.
 type DaemonSetRolloutStatus struct {
 	// ObservedGeneration is the generation of the spec that the status speaks of.

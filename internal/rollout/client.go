@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -17,6 +16,7 @@ import (
 
 	apiclient "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Client reaches the rollout of one DaemonSet.
@@ -73,15 +73,12 @@ func (c *Client) whyNone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for the policy of %s: %w", c, err)
 	}
+	all := make([]*v1alpha1.RolloutPolicy, 0, len(policies.Items))
 	for i := range policies.Items {
-		p := &policies.Items[i]
-		selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
-		if p.Spec.Selector == nil {
-			selector = labels.Everything()
-		}
-		if err == nil && selector.Matches(labels.Set(d.Labels)) {
-			return fmt.Errorf("the policy %s selects %s, and no controller has begun its rollout yet; is one running that knows policies?", p.Name, c)
-		}
+		all = append(all, &policies.Items[i])
+	}
+	if p := rolloutpolicy.Choose(all, c.namespace, d.Labels); p != nil {
+		return fmt.Errorf("the policy %s selects %s, and no controller has begun its rollout yet; is one running that knows policies?", p.Name, c)
 	}
 	return fmt.Errorf("no RolloutPolicy of the namespace selects %s, so it changes as in Kubernetes; see kubectl rollout status, or write a policy", c)
 }

@@ -261,7 +261,7 @@ func (r *row) readyRollout(out []Action) []Action {
 	}
 	g.looked = r.now
 	want := g.course.Status()
-	want.ObservedGeneration = g.info.Generation
+	want.ObservedGeneration, want.DaemonSetGeneration = g.info.Generation, r.info.Generation
 	if g.stored && apiequality.Semantic.DeepEqual(&want, &g.written) {
 		return out
 	}

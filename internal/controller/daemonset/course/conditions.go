@@ -1,0 +1,40 @@
+package course
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// conditions are those of a rollout, and in which phases each is true.
+var conditions = []struct {
+	name string
+	in   []v1alpha1.Phase
+}{
+	{v1alpha1.RolloutComplete, []v1alpha1.Phase{v1alpha1.PhaseComplete}},
+	{v1alpha1.RolloutWaitingForApproval, []v1alpha1.Phase{v1alpha1.PhaseWaitingForApproval}},
+	{v1alpha1.RolloutPaused, []v1alpha1.Phase{v1alpha1.PhasePaused}},
+	{v1alpha1.RolloutFailed, []v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}},
+}
+
+// Conditions says in conditions what a status' phase says, for tools that wait. Those
+// that were written before keep the time of their last change, and others' stay.
+func Conditions(s *v1alpha1.DaemonSetRolloutStatus, before []metav1.Condition, now time.Time) []metav1.Condition {
+	out := append([]metav1.Condition(nil), before...)
+	for _, c := range conditions {
+		status, reason := metav1.ConditionFalse, string(s.Phase)
+		for _, phase := range c.in {
+			if s.Phase == phase {
+				status = metav1.ConditionTrue
+			}
+		}
+		meta.SetStatusCondition(&out, metav1.Condition{
+			Type: c.name, Status: status, Reason: reason, Message: s.Message,
+			ObservedGeneration: s.ObservedGeneration, LastTransitionTime: metav1.NewTime(now),
+		})
+	}
+	return out
+}

@@ -1,0 +1,49 @@
+package course
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+func TestConditions(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	others := metav1.Condition{Type: "example.com/Mine", Status: metav1.ConditionTrue, Reason: "Mine", LastTransitionTime: metav1.NewTime(begin)}
+	all := []metav1.Condition{others}
+	for i, c := range []struct {
+		phase v1alpha1.Phase
+		want  string // true conditions, and the hours since the beginning in which they and the others changed last
+	}{
+		{v1alpha1.PhaseProgressing, "Complete=False@0 WaitingForApproval=False@0 Paused=False@0 Failed=False@0"},
+		{v1alpha1.PhaseSoaking, "Complete=False@0 WaitingForApproval=False@0 Paused=False@0 Failed=False@0"},
+		{v1alpha1.PhaseWaitingForApproval, "Complete=False@0 WaitingForApproval=True@2 Paused=False@0 Failed=False@0"},
+		{v1alpha1.PhaseOutsideWindow, "Complete=False@0 WaitingForApproval=False@3 Paused=False@0 Failed=False@0"},
+		{v1alpha1.PhasePaused, "Complete=False@0 WaitingForApproval=False@3 Paused=True@4 Failed=False@0"},
+		{v1alpha1.PhaseHalted, "Complete=False@0 WaitingForApproval=False@3 Paused=False@5 Failed=True@5"},
+		{v1alpha1.PhaseRolledBack, "Complete=False@0 WaitingForApproval=False@3 Paused=False@5 Failed=True@5"},
+		{v1alpha1.PhaseComplete, "Complete=True@7 WaitingForApproval=False@3 Paused=False@5 Failed=False@7"},
+	} {
+		s := &v1alpha1.DaemonSetRolloutStatus{Phase: c.phase, Message: "because", ObservedGeneration: int64(i)}
+		all = Conditions(s, all, begin.Add(time.Duration(i)*time.Hour))
+		if errs := metav1validation.ValidateConditions(all, field.NewPath("status", "conditions")); len(errs) > 0 {
+			t.Errorf("%s: the API would refuse them: %v", c.phase, errs)
+		}
+		var got []string
+		for _, is := range all[1:] {
+			if is.Reason != string(c.phase) || is.Message != "because" || is.ObservedGeneration != int64(i) {
+				t.Errorf("%s: %s says %s, %q of generation %d", c.phase, is.Type, is.Reason, is.Message, is.ObservedGeneration)
+			}
+			got = append(got, fmt.Sprintf("%s=%s@%d", is.Type, is.Status, int(is.LastTransitionTime.Sub(begin).Hours())))
+		}
+		if text := strings.Join(got, " "); text != c.want || all[0] != others {
+			t.Errorf("%s: the conditions are\n%s beside %v, want\n%s", c.phase, text, all[0], c.want)
+		}
+	}
+}
