@@ -129,7 +129,7 @@ func (b *Book) push(s *daemonSet) {
 	}
 	b.rows.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
-		Revision: s.revision, Placement: s.placement, Strategy: strategyOf(ds),
+		Revision: s.revision, Placement: s.placement, Strategy: StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
 		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
 		Reported:   matrix.ProjectStatus(&s.latest.Status),
@@ -137,7 +137,8 @@ func (b *Book) push(s *daemonSet) {
 	})
 }
 
-func strategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
+// StrategyOf is how a DaemonSet replaces pods of an older revision.
+func StrategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
 	st := matrix.Strategy{OnDelete: ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType}
 	if ru := ds.Spec.UpdateStrategy.RollingUpdate; ru != nil && !st.OnDelete {
 		if ru.MaxUnavailable != nil {

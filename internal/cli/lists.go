@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// lists reads the objects of a cluster.
+type lists struct {
+	client    kubernetes.Interface
+	own       *everynode.Client
+	namespace string
+}
+
+// read reaches the cluster, for lists.
+func (c *cluster) read() (*lists, error) {
+	config, namespace, err := c.connect()
+	if err != nil {
+		return nil, err
+	}
+	return newLists(config, namespace)
+}
+
+func newLists(config *rest.Config, namespace string) (l *lists, err error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.UserAgent = -1, "everynode"
+	l = &lists{namespace: namespace}
+	if l.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("use the kubeconfig: %w", err)
+	}
+	if l.own, err = everynode.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// look lists all that a survey needs. It reads only. Where the API does not have the kinds of Everynode, or does not show
+// them, there are no policies; hidden says the latter.
+func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err error) {
+	o := survey.Objects{Now: time.Now(), Locate: time.LoadLocation}
+	// What the API server has in memory is new enough, and costs it little.
+	cached := metav1.ListOptions{ResourceVersion: "0"}
+	nodes, err := l.client.CoreV1().Nodes().List(ctx, cached)
+	if err != nil {
+		return nil, "", fmt.Errorf("list nodes: %w", err)
+	}
+	pods, err := l.client.CoreV1().Pods("").List(ctx, cached)
+	if err != nil {
+		return nil, "", fmt.Errorf("list pods: %w", err)
+	}
+	sets, err := l.client.AppsV1().DaemonSets("").List(ctx, cached)
+	if err != nil {
+		return nil, "", fmt.Errorf("list DaemonSets: %w", err)
+	}
+	revisions, err := l.client.AppsV1().ControllerRevisions("").List(ctx, cached)
+	if err != nil {
+		return nil, "", fmt.Errorf("list ControllerRevisions: %w", err)
+	}
+	o.Nodes, o.Pods, o.DaemonSets, o.Revisions = pointers(nodes.Items), pointers(pods.Items), pointers(sets.Items), pointers(revisions.Items)
+	policies, err := l.own.RolloutPolicies("").List(ctx, cached)
+	if err == nil {
+		o.Policies = pointers(policies.Items)
+		rollouts, err := l.own.DaemonSetRollouts("").List(ctx, cached)
+		if err != nil {
+			return nil, "", fmt.Errorf("list DaemonSetRollouts: %w", err)
+		}
+		o.Rollouts = pointers(rollouts.Items)
+	}
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err):
+		hidden = "RolloutPolicies may not be read, so this is said as if there were none: " + err.Error()
+	default:
+		return nil, "", fmt.Errorf("list RolloutPolicies: %w", err)
+	}
+	return survey.New(o), hidden, nil
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}
+
+// events are the latest about a pod, the newest last.
+func (l *lists) events(ctx context.Context, namespace, podName string) ([]corev1.Event, error) {
+	list, err := l.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + podName,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list events of pod %s/%s: %w", namespace, podName, err)
+	}
+	return list.Items, nil
+}

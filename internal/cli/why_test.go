@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/simulator/illness"
+	"github.com/everynode/everynode/internal/testenv"
+	"github.com/everynode/everynode/internal/why"
+)
+
+// writes notes the requests that are no reads.
+type writes struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	seen []string
+}
+
+func (w *writes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.URL.Query().Get("dryRun") != "All" {
+		w.mu.Lock()
+		w.seen = append(w.seen, r.Method+" "+r.URL.Path)
+		w.mu.Unlock()
+	}
+	return w.next.RoundTrip(r)
+}
+
+// watched is a connection to the test's control plane, with what it writes.
+func watched(t *testing.T, env *testenv.Env, namespace string) (*lists, *writes) {
+	t.Helper()
+	w := &writes{}
+	config := rest.CopyConfig(env.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { w.next = next; return w })
+	c, err := newLists(config, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, w
+}
+
+func newAgent(image string) *appsv1.DaemonSet {
+	labels := map[string]string{"app": "agent"}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: image}}},
+			},
+		},
+	}
+}
+
+func TestWhy(t *testing.T) {
+	plan, err := illness.Parse([]byte(`
+labels: [{key: rack, values: [r1, r2]}]
+faults:
+- {name: bad, pods: {image: "agent:bad"}, nodes: {matchLabels: {rack: r1}}, crash: {exitCode: 3, message: no configuration}}
+- {name: small, nodes: {matchLabels: {kubernetes.io/hostname: sim-0002}}, notReady: {message: no network}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := testenv.Start(t, testenv.SimulatedNodes(2), func(o *server.Options) { o.Faults = plan })
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:bad"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c, wrote := watched(t, env, "default")
+	ask := func(args ...string) (string, error) {
+		q, err := askedFor(args, "", "")
+		if err != nil {
+			return "", err
+		}
+		r, err := c.why(t.Context(), q)
+		if err != nil {
+			return "", err
+		}
+		var out bytes.Buffer
+		err = show(&out, r, "")
+		return out.String(), err
+	}
+	says := func(what string, words ...string) func(context.Context) error {
+		return func(context.Context) error {
+			text, err := ask(strings.Fields(what)...)
+			for _, word := range words {
+				if err == nil && !strings.Contains(strings.Join(strings.Fields(text), " "), word) {
+					err = fmt.Errorf("it says\n%s\nwithout %q", text, word)
+				}
+			}
+			return err
+		}
+	}
+	env.Eventually("the crashing container is explained", says("sim-0001 daemonset/agent", "default/agent on sim-0001: FailedRevision",
+		"ended with exit code 3", `last words "no configuration"`, "Warning BackOff", "the log of container agent cannot be read"))
+	env.Eventually("the node that is not ready is explained", says("sim-0002", "default/agent on sim-0002:",
+		"the node is not ready: KubeletNotReady", "node says: no network"))
+	env.Eventually("both are in the list", says("daemonset/agent", "default/agent:", "FailedRevision: its revision fails there sim-0001"))
+
+	r, err := c.why(t.Context(), question{daemonSet: "agent"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	var back why.SetReport
+	if err := show(&out, r, "json"); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out.Bytes(), &back); err != nil || back.DaemonSet != "agent" || back.Nodes != 2 {
+		t.Errorf("as JSON it is %s, %v", out.String(), err)
+	}
+	if len(wrote.seen) > 0 {
+		t.Errorf("asking why wrote %v", wrote.seen)
+	}
+	for want, args := range map[string][]string{
+		`there is no node "sim-0009"`:                          {"sim-0009"},
+		`there is no DaemonSet "other" in namespace "default"`: {"daemonset/other"},
+		`"pod/x" is neither a node nor a DaemonSet`:            {"pod/x"},
+		`name one node, one DaemonSet`:                         {"a", "b"},
+	} {
+		if _, err := ask(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: the error is %v, want %q", args, err, want)
+		}
+	}
+	c.namespace = "kube-system"
+	if _, err := ask("daemonset/agent"); err == nil || !strings.Contains(err.Error(), `but there is one in "default"; name it with -n`) {
+		t.Errorf("in another namespace the error is %v", err)
+	}
+}
+
+func TestWhyRefusesWhatItDoesNotKnow(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--output yaml is not known":     {"why", "n", "-o", "yaml"},
+		"--verdict Bad is not known":     {"why", "ds/x", "--verdict", "Bad"},
+		"leave out n":                    {"why", "n", "--verdict", "Waiting"},
+		"there is no kubeconfig":         {"why", "n", "--data-dir", t.TempDir()},
+		"accepts between 1 and 2 arg(s)": {"why"},
+		"no folder is named":             {"why", "n", "--data-dir", ""},
+	} {
+		var out bytes.Buffer
+		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package survey
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/pod"
+)
+
+// Candidate is the pod that a template makes for a node.
+func Candidate(template *corev1.PodTemplateSpec, namespace, node string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	p.Namespace, p.Name, p.UID = namespace, "new", "new"
+	p.Spec.Tolerations = matrix.Tolerations(&template.Spec)
+	p.Spec.Affinity = matrix.PinToNode(template.Spec.Affinity, node)
+	return p
+}
+
+// Reasons says all that keeps the pod from fitting on the node, once the given pods have left; nothing if it fits.
+func (s *Survey) Reasons(p *corev1.Pod, nodeName string, leaving []*corev1.Pod) (out []string) {
+	cluster := s.Cluster()
+	node := cluster.Node(nodeName)
+	if node == nil {
+		return []string{"there is no node " + nodeName}
+	}
+	var trial fit.Trial
+	for _, l := range leaving {
+		if known := node.Pods[l.UID]; known != nil {
+			trial.Removed = append(trial.Removed, known)
+		}
+	}
+	for _, r := range cluster.Ask(fit.NewPod(p)).All(node, trial) {
+		out = append(out, s.reason(&r, nodeName, leaving))
+	}
+	return out
+}
+
+// reason says a reason so that a person knows what to do about it.
+func (s *Survey) reason(r *fit.Reason, nodeName string, leaving []*corev1.Pod) string {
+	switch r.Rule {
+	case fit.Room:
+		return short(r)
+	case fit.HostPortsFree:
+		text := "host port " + r.About + " is taken"
+		if who := s.holder(r.About, nodeName, leaving); who != "" {
+			text += " by " + who
+		}
+		return text
+	case fit.TaintToleration:
+		return "taint " + r.About + " is not tolerated"
+	case fit.Unschedulable:
+		return "the node is cordoned"
+	}
+	text := strings.TrimPrefix(r.Text, "node(s) ")
+	if r.About != "" {
+		text += " (" + r.About + ")"
+	}
+	return text
+}
+
+// short says how much of a resource is missing.
+func short(r *fit.Reason) string {
+	if r.About == string(corev1.ResourcePods) {
+		return fmt.Sprintf("the node takes no further pod (%s)", r.Text)
+	}
+	amount := func(n int64) string {
+		n = max(n, 0)
+		if r.About == string(corev1.ResourceCPU) {
+			return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+		}
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return fmt.Sprintf("%s %s short (wants %s, %s free)", r.About, amount(r.Wanted-max(r.Free, 0)), amount(r.Wanted), amount(r.Free))
+}
+
+// holder names the pod that has a host port.
+func (s *Survey) holder(port, nodeName string, leaving []*corev1.Pod) string {
+	for _, p := range s.onNode[nodeName] {
+		if pod.IsTerminal(p) || contains(leaving, p) {
+			continue
+		}
+		for i := range p.Spec.Containers {
+			for _, have := range p.Spec.Containers[i].Ports {
+				protocol := have.Protocol
+				if protocol == "" {
+					protocol = corev1.ProtocolTCP
+				}
+				if have.HostPort > 0 && fmt.Sprintf("%d/%s", have.HostPort, protocol) == port {
+					return p.Namespace + "/" + p.Name
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func contains(pods []*corev1.Pod, p *corev1.Pod) bool {
+	for _, o := range pods {
+		if o.UID == p.UID {
+			return true
+		}
+	}
+	return false
+}
+
+// unselected says all that keeps a template away from a node.
+func unselected(spec *corev1.PodSpec, n *corev1.Node) (out []string) {
+	if n == nil {
+		return []string{"there is no such node"}
+	}
+	if spec.NodeName != "" && spec.NodeName != n.Name {
+		out = append(out, "the template names node "+spec.NodeName)
+	}
+	for _, key := range sortedKeys(spec.NodeSelector) {
+		want := spec.NodeSelector[key]
+		have, there := n.Labels[key]
+		switch {
+		case !there:
+			out = append(out, fmt.Sprintf("nodeSelector %s=%s: the node has no label %s", key, want, key))
+		case have != want:
+			out = append(out, fmt.Sprintf("nodeSelector %s=%s: the node has %s=%s", key, want, key, have))
+		}
+	}
+	if terms := requiredTerms(spec); len(terms) > 0 && !affinityMatches(spec, n) {
+		out = append(out, "required node affinity: the node meets none of: "+strings.Join(terms, "; or "))
+	}
+	tolerations := matrix.Tolerations(spec)
+	for i := range n.Spec.Taints {
+		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !fit.Tolerated(t, tolerations) {
+			out = append(out, "taint "+t.ToString()+" is not tolerated")
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "its placement rules say so")
+	}
+	return out
+}

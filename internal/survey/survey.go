@@ -1,0 +1,146 @@
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// Objects is what was read from the API, all namespaces alike. Nothing in it is changed.
+type Objects struct {
+	Now        time.Time
+	Nodes      []*corev1.Node
+	Pods       []*corev1.Pod
+	DaemonSets []*appsv1.DaemonSet
+	Revisions  []*appsv1.ControllerRevision
+	// Policies and Rollouts are empty where the API does not have these kinds.
+	Policies []*v1alpha1.RolloutPolicy
+	Rollouts []*v1alpha1.DaemonSetRollout
+	// Locate finds time zones.
+	Locate rolloutpolicy.Locate
+}
+
+// Survey is the objects in order.
+type Survey struct {
+	Objects
+	nodes map[string]*corev1.Node
+	// byOwner are the pods of each DaemonSet, by the node that they are on or meant for.
+	byOwner map[types.UID]map[string][]*corev1.Pod
+	onNode  map[string][]*corev1.Pod
+	cluster *fit.Cluster
+}
+
+// New puts objects in order.
+func New(o Objects) *Survey {
+	s := &Survey{
+		Objects: o, nodes: map[string]*corev1.Node{}, byOwner: map[types.UID]map[string][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{},
+	}
+	for _, n := range o.Nodes {
+		s.nodes[n.Name] = n
+	}
+	for _, p := range o.Pods {
+		target := pod.TargetNode(p)
+		if p.Spec.NodeName != "" {
+			s.onNode[p.Spec.NodeName] = append(s.onNode[p.Spec.NodeName], p)
+		}
+		owner := metav1.GetControllerOfNoCopy(p)
+		if owner == nil || owner.Kind != "DaemonSet" {
+			continue
+		}
+		byNode := s.byOwner[owner.UID]
+		if byNode == nil {
+			byNode = map[string][]*corev1.Pod{}
+			s.byOwner[owner.UID] = byNode
+		}
+		byNode[target] = append(byNode[target], p)
+	}
+	s.Nodes, s.DaemonSets = slices.Clone(o.Nodes), slices.Clone(o.DaemonSets)
+	slices.SortFunc(s.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.DaemonSets, func(a, b *appsv1.DaemonSet) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+// Node returns the node of that name, nil if there is none.
+func (s *Survey) Node(name string) *corev1.Node { return s.nodes[name] }
+
+// DaemonSet returns the DaemonSet of that name, nil if there is none.
+func (s *Survey) DaemonSet(namespace, name string) *appsv1.DaemonSet {
+	for _, ds := range s.DaemonSets {
+		if ds.Namespace == namespace && ds.Name == name {
+			return ds
+		}
+	}
+	return nil
+}
+
+// Cluster is what the scheduler would know.
+func (s *Survey) Cluster() *fit.Cluster {
+	if s.cluster != nil {
+		return s.cluster
+	}
+	s.cluster = fit.NewCluster()
+	for _, n := range s.Nodes {
+		s.cluster.SetNode(n)
+	}
+	for _, p := range s.Pods {
+		if p.Spec.NodeName != "" && !pod.IsTerminal(p) {
+			s.cluster.SetPod(p)
+		}
+	}
+	return s.cluster
+}
+
+// Policy returns the policy that counts for the DaemonSet, nil if there is none.
+func (s *Survey) Policy(ds *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
+	return rolloutpolicy.Choose(s.Policies, ds.Namespace, ds.Labels)
+}
+
+// Rollout returns the DaemonSet's rollout, nil if there is none.
+func (s *Survey) Rollout(ds *appsv1.DaemonSet) *v1alpha1.DaemonSetRollout {
+	for _, r := range s.Rollouts {
+		if r.Namespace == ds.Namespace && r.Name == ds.Name {
+			return r
+		}
+	}
+	return nil
+}
+
+// Count writes how many there are of something: "1 node", "1,000 nodes".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Number(n) + " " + what + "s"
+}
+
+// Number writes a number with commas between thousands.
+func Number(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", Number(n/1000), n%1000)
+}
+
+// Fault is what is wrong with the node itself; "" if nothing is.
+func (s *Survey) Fault(name string) string {
+	n := s.nodes[name]
+	if n == nil {
+		return ""
+	}
+	why, _, _ := node.Fault(n)
+	return why
+}

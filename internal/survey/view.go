@@ -1,0 +1,204 @@
+package survey
+
+import (
+	"math"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// View is one DaemonSet.
+type View struct {
+	DaemonSet *appsv1.DaemonSet
+	// Revision is the hash of its present template, Numbers those of all its revisions by hash.
+	Revision string
+	Numbers  map[string]int64
+	// Policy is the one that counts, nil if none does, and Rules what it says; Broken is why it cannot be followed.
+	Policy *v1alpha1.RolloutPolicy
+	Rules  *rolloutpolicy.Policy
+	Broken string
+	// Rollout is the rollout's object, nil if there is none. Status is where the rollout stands by what was read now.
+	Rollout *v1alpha1.DaemonSetRollout
+	Status  v1alpha1.DaemonSetRolloutStatus
+
+	survey *Survey
+	matrix *matrix.Matrix
+	cells  map[string]matrix.CellSnapshot
+	fleet  *rolloutpolicy.Fleet
+}
+
+// Steady is the policy of a DaemonSet that has none: one step, and no halt.
+func Steady(locate rolloutpolicy.Locate) (*rolloutpolicy.Policy, error) {
+	all, never := intstr.FromString("100%"), int32(math.MaxInt32)
+	return rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{
+		Failure:    v1alpha1.Failure{Max: &all, Min: &never},
+		NodeFaults: v1alpha1.NodeFaults{Max: &all},
+	}, locate)
+}
+
+// View looks at one DaemonSet.
+func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
+	v := &View{DaemonSet: ds, Numbers: map[string]int64{}, survey: s, Rollout: s.Rollout(ds)}
+	if err := v.findRevision(); err != nil {
+		return nil, err
+	}
+	info, err := v.rollout()
+	if err != nil {
+		return nil, err
+	}
+	// Nothing is begun by looking.
+	v.matrix = matrix.New(matrix.Config{BurstReplicas: -1})
+	v.matrix.Step(matrix.Now{Time: s.Now})
+	for _, n := range s.Nodes {
+		v.matrix.Step(matrix.ProjectNode(n))
+		v.matrix.Step(matrix.ProjectHealth(n))
+	}
+	v.matrix.Step(info)
+	v.matrix.Step(matrix.DaemonSetInfo{
+		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: v.Revision,
+		Placement: matrix.CompilePlacement(&ds.Spec.Template.Spec), Strategy: belongings.StrategyOf(ds),
+		MinReadySeconds: ds.Spec.MinReadySeconds, Reported: matrix.ProjectStatus(&ds.Status),
+	})
+	for _, pods := range s.byOwner[ds.UID] {
+		for _, p := range pods {
+			v.matrix.Step(matrix.ProjectPod(p, ds.UID))
+		}
+	}
+	v.matrix.Ready() // what it would do is nobody's business here; it makes the rollout decide
+	v.Status, _ = v.matrix.Rollout(ds.UID)
+	v.remember()
+	return v, nil
+}
+
+// findRevision finds the hash of the present template, and the numbers of all.
+func (v *View) findRevision() error {
+	var own []*appsv1.ControllerRevision
+	for _, r := range v.survey.Revisions {
+		if belongings.OwnerOf(r) == v.DaemonSet.UID {
+			own = append(own, r)
+			v.Numbers[history.HashOf(r)] = r.Revision
+		}
+	}
+	plan, err := history.Compute(history.Input{DaemonSet: v.DaemonSet, Revisions: own})
+	if err != nil {
+		return err
+	}
+	if plan.Current != nil {
+		v.Revision = history.HashOf(plan.Current)
+		return nil
+	}
+	v.Revision = podtemplate.Hash(&v.DaemonSet.Spec.Template, v.DaemonSet.Status.CollisionCount)
+	v.Numbers[v.Revision] = plan.Create.Revision
+	return nil
+}
+
+// previous is the revision before the present one; "" if there is none.
+func (v *View) previous() string {
+	hash, number := "", int64(-1)
+	for h, n := range v.Numbers {
+		if h != v.Revision && n > number {
+			hash, number = h, n
+		}
+	}
+	return hash
+}
+
+// rollout is what the matrix is told of policy and rollout.
+func (v *View) rollout() (matrix.RolloutInfo, error) {
+	steady, err := Steady(v.survey.Locate)
+	if err != nil {
+		return matrix.RolloutInfo{}, err
+	}
+	info := matrix.RolloutInfo{
+		UID: v.DaemonSet.UID, Policy: steady, Following: course.Followed,
+		Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: v.previous(), TargetRevision: v.Revision},
+	}
+	v.Policy = v.survey.Policy(v.DaemonSet)
+	if belongings.StrategyOf(v.DaemonSet).OnDelete {
+		v.Policy = nil // it is not asked
+	}
+	switch {
+	case v.Policy != nil:
+		if v.Rules, err = rolloutpolicy.Compile(&v.Policy.Spec, v.survey.Locate); err != nil {
+			v.Broken = err.Error()
+			info.Following, info.Why = course.Lost, "policy "+v.Policy.Name+" cannot be followed: "+v.Broken
+			break
+		}
+		info.Policy, info.PolicyUID = v.Rules, v.Policy.UID
+	case v.Rollout != nil && v.Rollout.Status.Phase == v1alpha1.PhasePaused:
+		info.Following, info.Why = course.Gone, v.Rollout.Status.Message
+	default:
+		return info, nil
+	}
+	info.Status = &v1alpha1.DaemonSetRolloutStatus{}
+	if v.Rollout != nil {
+		info.Spec, info.Status, info.Generation = v.Rollout.Spec, &v.Rollout.Status, v.Rollout.Generation
+	}
+	return info, nil
+}
+
+// remember keeps what Standing asks for again and again.
+func (v *View) remember() {
+	v.cells = map[string]matrix.CellSnapshot{}
+	for _, row := range v.matrix.Dump().Rows {
+		for _, c := range row.Cells {
+			v.cells[c.Node] = c
+		}
+	}
+	if v.Rules == nil {
+		return
+	}
+	v.fleet = rolloutpolicy.NewFleet(v.Rules)
+	for _, n := range v.survey.Nodes {
+		if v.Verdict(n.Name) != course.NotSelected {
+			v.fleet.Set(n.Name, n.Labels)
+		}
+	}
+}
+
+// Verdict is where a node stands.
+func (v *View) Verdict(name string) course.Verdict {
+	verdict, _, _ := v.matrix.Verdict(v.DaemonSet.UID, name)
+	return verdict
+}
+
+// Step is the name of the node's step; "" without a policy, or for a node that has none.
+func (v *View) Step(name string) string {
+	if v.fleet == nil {
+		return ""
+	}
+	step, ok := v.fleet.Step(name)
+	if !ok {
+		return ""
+	}
+	return v.Rules.StepName(step)
+}
+
+// Pods are the DaemonSet's pods on the node, the newest last.
+func (v *View) Pods(name string) []*corev1.Pod {
+	return byAge(v.survey.byOwner[v.DaemonSet.UID][name])
+}
+
+// since is from when on the verdict holds, as far as that shows; else the zero time.
+func (v *View) since(name string, verdict course.Verdict, newest *corev1.Pod) time.Time {
+	n := v.survey.nodes[name]
+	switch {
+	case verdict == course.NodeFault && n != nil:
+		_, _, at := node.Fault(n)
+		return at
+	case newest == nil:
+		return time.Time{}
+	}
+	return podSince(verdict, newest)
+}

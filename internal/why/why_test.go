@@ -1,0 +1,167 @@
+package why
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the code says now into testdata")
+
+// golden compares with a file of testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: it says\n%s\nwant\n%s", name, got, want)
+	}
+	for _, line := range strings.Split(string(got), "\n") {
+		if len(line) > width && strings.Contains(strings.TrimSpace(line), " ") && filepath.Ext(name) == ".txt" {
+			t.Errorf("%s: a line is wider than %d: %q", name, width, line)
+		}
+	}
+}
+
+const careful = `
+waves:
+- {name: canary, nodes: {matchLabels: {canary: "yes"}}, soak: 10m, approval: Manual}
+domains:
+- {key: rack, maxUnavailable: 1}
+failure: {min: 3}
+`
+
+func TestNodes(t *testing.T) {
+	w, _, revisions := fleet(t)
+	gpu, _ := w.daemonSet("gpu", "example.com/gpu:1")
+	gpu.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes", "kubernetes.io/hostname": "node-x"}
+	gpu.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"arm64", "amd64"}}}},
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "old", Operator: corev1.NodeSelectorOpDoesNotExist}, {Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
+		},
+	}}}
+	var out bytes.Buffer
+	write := func(s *survey.Survey, name string) {
+		t.Helper()
+		r, err := Node(s, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.DaemonSets {
+			p := &r.DaemonSets[i]
+			if events, log := p.AsksForMore(); events && log {
+				p.AddEvents([]corev1.Event{
+					{Type: "Warning", Reason: "BackOff", Message: "Back-off restarting failed container", Count: 9, LastTimestamp: ago(time.Minute)},
+					{Type: "Normal", Reason: "Pulled", Message: "Container image already present on machine", LastTimestamp: ago(2 * time.Minute)},
+				})
+				p.Log, p.Missing = []string{"starting", "cannot read /etc/agent.conf"}, []string{"something cannot be read"}
+			}
+		}
+		out.WriteString("# everynode why " + name + "\n")
+		r.Write(&out, Style{Now: now})
+		out.WriteString("\n")
+	}
+	s := survey.New(w.objects)
+	for _, n := range s.Nodes[:6] {
+		write(s, n.Name)
+	}
+	golden(t, "nodes.txt", out.Bytes())
+
+	out.Reset()
+	w.policy("careful", careful)
+	w.objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
+		Status:     v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseProgressing, Message: "step rest"},
+	}}
+	s = survey.New(w.objects)
+	for _, n := range s.Nodes[:6] {
+		write(s, n.Name)
+	}
+	golden(t, "nodes-policy.txt", out.Bytes())
+}
+
+func TestDaemonSets(t *testing.T) {
+	w, ds, revisions := fleet(t)
+	var out bytes.Buffer
+	set := func(verdict course.Verdict, style Style) *SetReport {
+		t.Helper()
+		r, err := Set(survey.New(w.objects), ds, verdict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Write(&out, style)
+		out.WriteString("\n")
+		return r
+	}
+	set("", Style{Now: now})
+	set(course.Waiting, Style{Now: now})
+	set(course.NodeFault, Style{Now: now, Colours: true})
+	w.policy("careful", careful)
+	set("", Style{Now: now})
+	w.objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
+		Status: v1alpha1.DaemonSetRolloutStatus{
+			StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseRolledBack,
+			Message:         "revision " + revisions[1] + " failed on 3 of 3 nodes: node-crash: container agent ended with exit code 2",
+			FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: ago(time.Minute)}},
+		},
+	}}
+	r := set("", Style{Now: now})
+	golden(t, "daemonset.txt", out.Bytes())
+	encoded, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "daemonset.json", append(encoded, '\n'))
+}
+
+func TestEachNodeHasOneVerdict(t *testing.T) {
+	w, ds, _ := fleet(t)
+	r, err := Set(survey.New(w.objects), ds, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, g := range r.Groups {
+		sum += g.Count
+	}
+	if sum != len(w.objects.Nodes) || r.Nodes != sum {
+		t.Errorf("%d verdicts for %d nodes", sum, len(w.objects.Nodes))
+	}
+}
+
+func TestUnknownNode(t *testing.T) {
+	w, _, _ := fleet(t)
+	if _, err := Node(survey.New(w.objects), "node-x", nil); err == nil || err.Error() != `there is no node "node-x"` {
+		t.Errorf("of an unknown node it says %v", err)
+	}
+}
+
+func TestAge(t *testing.T) {
+	for want, d := range map[string]time.Duration{"0 s": -time.Minute, "119 s": 119 * time.Second, "119 min": 119*time.Minute + 59*time.Second, "47 h": 47 * time.Hour, "2 days": 71 * time.Hour} {
+		if got := Age(d); got != want {
+			t.Errorf("%s is %q, want %q", d, got, want)
+		}
+	}
+}
