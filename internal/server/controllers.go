@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,12 +35,13 @@ type control struct {
 	*Server
 	manager manager.Manager
 	actors  actors
+	metrics prometheus.Registerer
 }
 
-// runControllers runs every control loop until ctx ends.
-func (s *Server) runControllers(ctx context.Context) error {
+// runControllers runs every control loop until ctx ends, or another server may do so.
+func (s *Server) runControllers(ctx context.Context, metrics prometheus.Registerer) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}}
+	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}, metrics: metrics}
 	defer c.actors.stop()
 	options := managerOptions(ctx)
 	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }

@@ -135,7 +135,7 @@ func (c *control) addDaemonSets(a *actor) error {
 	}
 	run, err := daemonSets(daemonset.Config{
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside}, Recorder: a.recorder(daemonset.EventSource),
-		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.options.Metrics,
+		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.metrics,
 	}, c.options.RecordDecisions)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (c *control) addScheduler() error {
 	}
 	s, err := scheduler.New(scheduler.Config{
 		Informers: c.manager.GetCache(), Writer: schedulerWriter{scheduler.NewWriter(a.client), a.inside},
-		Events: schedulerEvents{scheduler.NewEventSink(a.client), a.inside}, Registerer: c.options.Metrics,
+		Events: schedulerEvents{scheduler.NewEventSink(a.client), a.inside}, Registerer: c.metrics,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,10 @@ import (
 const serveVariable = "EVERYNODE_TEST_SERVE"
 
 func TestMain(m *testing.M) {
+	if member := os.Getenv(memberVariable); member != "" {
+		fmt.Fprintln(os.Stderr, runMember(member))
+		os.Exit(1)
+	}
 	dir := os.Getenv(serveVariable)
 	if dir == "" {
 		os.Exit(m.Run())

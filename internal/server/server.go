@@ -242,18 +242,10 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
-	if s.settings.Embedded() {
-		database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil // stopped before it was ready
-			}
-			return err
+	if err := s.openDatabase(ctx, &config); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before it was ready
 		}
-		s.etcd = database
-		config.OpenStorage, config.OpenReserving, config.OpenHot = database.Open, database.OpenReserving, openHot(database)
-		config.Stored = database.Stored()
-	} else if config.Stored, err = etcd.StoredAt(s.settings.Etcd.StorageConfig.Transport); err != nil {
 		return err
 	}
 	if s.api, err = apiserver.New(config); err != nil {
@@ -275,6 +267,27 @@ func openHot(database *etcd.Server) apiserver.HotOpener {
 	) (storage.Interface, hotstore.Database, error) {
 		return database.OpenHot(c, newObject, newList, prefix, decoder)
 	}
+}
+
+// openDatabase starts the database of this process, or finds out whether the etcd can
+// be used that the options name.
+func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) error {
+	if !s.settings.Embedded() {
+		external := s.settings.Etcd.StorageConfig
+		err := etcd.Probe(ctx, external)
+		if err == nil {
+			config.Stored, err = etcd.StoredAt(external.Transport)
+		}
+		return err
+	}
+	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
+	if err != nil {
+		return err
+	}
+	s.etcd = database
+	config.OpenStorage, config.OpenReserving, config.OpenHot = database.Open, database.OpenReserving, openHot(database)
+	config.Stored = database.Stored()
+	return nil
 }
 
 func (s *Server) watchDatabase(ctx context.Context) error {
@@ -300,7 +313,7 @@ func (s *Server) runControl(ctx context.Context) error {
 	})
 	close(s.ready)
 	klog.FromContext(ctx).Info("The API server is ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
-	return s.runControllers(ctx)
+	return s.takePart(ctx)
 }
 
 func (s *Server) waitReady(ctx context.Context) error {

@@ -4,6 +4,7 @@
 package options
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -140,20 +141,29 @@ func (o *Options) validateTLS() (errs []error) {
 	return errs
 }
 
-// validateKeys refuses keys that others on this machine can read.
-func (o *Options) validateKeys() []error {
-	file := o.Etcd.EncryptionProviderConfigFilepath
-	if file == "" {
-		return nil
+// validateKeys refuses keys that others on this machine can read, and files for etcd
+// that do not go together.
+func (o *Options) validateKeys() (errs []error) {
+	etcd := o.Etcd.StorageConfig.Transport
+	for _, f := range []struct{ flag, file string }{{"--encryption-provider-config", o.Etcd.EncryptionProviderConfigFilepath}, {"--etcd-keyfile", etcd.KeyFile}} {
+		if f.file == "" {
+			continue
+		}
+		info, err := os.Stat(f.file)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))
+		case info.Mode().Perm()&0o077 != 0:
+			errs = append(errs, fmt.Errorf("%s: others may read or change %s, which holds keys (mode %04o); use \"chmod 600 %s\"", f.flag, f.file, info.Mode().Perm(), f.file))
+		}
 	}
-	info, err := os.Stat(file)
 	switch {
-	case err != nil:
-		return []error{fmt.Errorf("--encryption-provider-config: %w", err)}
-	case info.Mode().Perm()&0o077 != 0:
-		return []error{fmt.Errorf("--encryption-provider-config: others may read or change %s, which holds keys (mode %04o); use \"chmod 600 %s\"", file, info.Mode().Perm(), file)}
+	case (etcd.CertFile == "") != (etcd.KeyFile == ""):
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile belong together; give both or neither"))
+	case etcd.CertFile+etcd.TrustedCAFile != "" && o.Embedded():
+		errs = append(errs, errors.New("--etcd-cafile and --etcd-certfile are for an etcd that --etcd-servers names"))
 	}
-	return nil
+	return errs
 }
 
 // validateGates refuses gates that there are not, before any is set.

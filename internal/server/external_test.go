@@ -1,0 +1,201 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/testenv"
+)
+
+func contextOf(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(context.Background(), d)
+}
+
+// demoDaemons is a DaemonSet on every node.
+func demoDaemons() *appsv1.DaemonSet {
+	labels := map[string]string{"app": "agent"}
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "everynode.io/demo:v1"}}}},
+	}}
+}
+
+// The whole control plane works on three etcd servers with TLS: a rollout ends while
+// the leader is killed in the middle, watches go on, events end with their leases, and
+// Secrets cannot be read in the members' files.
+func TestExternalEtcd(t *testing.T) {
+	c := startMembers(t, 3)
+	env := testenv.Start(t, c.use, testenv.SimulatedNodes(20))
+	ctx := t.Context()
+	makeSecret(t, env.Client, "s", "a-password-that-nobody-may-see")
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(ctx, demoDaemons(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually("the first version is everywhere", updated(env, 1, 20))
+	watching, err := env.Client.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	patch(t, env, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:v2"}]}}}}`)
+	env.Eventually("the rollout has begun", func(ctx context.Context) error {
+		ds, err := env.Client.AppsV1().DaemonSets("default").Get(ctx, "agent", metav1.GetOptions{})
+		if err == nil && ds.Status.UpdatedNumberScheduled < 3 {
+			err = fmt.Errorf("%d nodes are up to date", ds.Status.UpdatedNumberScheduled)
+		}
+		return err
+	})
+	dead := c.leader()
+	dead.kill()
+	env.Eventually("the rollout ends without the member", updated(env, 2, 20))
+
+	// A watch of before tells what is written now.
+	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "after-the-kill"}}
+	if _, err := env.Client.CoreV1().ConfigMaps("default").Create(ctx, m, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, watching, "after-the-kill")
+
+	// A compaction takes nothing from those who watch.
+	raw := c.client()
+	now, err := raw.Get(ctx, "any")
+	if err == nil {
+		_, err = raw.Compact(ctx, now.Header.Revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "after-the-compaction"}}
+	if _, err := env.Client.CoreV1().ConfigMaps("default").Create(ctx, m, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, watching, "after-the-compaction")
+
+	// What ends by itself has a lease in etcd.
+	answer, err := raw.Get(ctx, "/registry/events/default/", clientv3.WithPrefix(), clientv3.WithLimit(1))
+	if err != nil || len(answer.Kvs) == 0 || answer.Kvs[0].Lease == 0 {
+		t.Errorf("events are stored as %v, %v, want one with a lease", answer, err)
+	}
+	for _, m := range c.all {
+		if onDisk(t, m.Dir, "a-password-that-nobody-may-see") {
+			t.Errorf("the Secret can be read in the files of member %s", m.Name)
+		}
+	}
+	if !onDisk(t, c.all[0].Dir, "k8s:enc:secretbox:v1:key-1:") {
+		t.Error("the Secret's mark cannot be found: the test looks in the wrong place")
+	}
+	// The member comes back, and the server starts anew on all three.
+	c.start(dead)
+	env.Restart()
+	checkSecret(t, env.Client, "s", "a-password-that-nobody-may-see")
+}
+
+func waitFor(t *testing.T, w watch.Interface, name string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				t.Fatalf("the watch ended before it told of %s", name)
+			}
+			if m, ok := e.Object.(*corev1.ConfigMap); ok && m.Name == name {
+				return
+			}
+		case <-deadline:
+			t.Fatalf("the watch does not tell of %s", name)
+		}
+	}
+}
+
+// Without a majority nothing is written and the server stays; when the members are
+// back, everything goes on by itself, and a write that was acknowledged is there.
+func TestMajorityOfEtcdIsLostAndComesBack(t *testing.T) {
+	c := startMembers(t, 3)
+	env := testenv.Start(t, c.use, testenv.SimulatedNodes(3), func(o *server.Options) {
+		o.API.Run.RequestTimeout = 5 * time.Second
+		o.Metrics = prometheus.NewRegistry() // which takes nothing twice
+	})
+	makeSecret(t, env.Client, "before", "x")
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), demoDaemons(), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually("the first version is everywhere", updated(env, 1, 3))
+	c.all[0].kill()
+	c.all[1].kill()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "during"}}
+	if _, err := env.Client.CoreV1().Secrets("default").Create(t.Context(), s, metav1.CreateOptions{}); err == nil {
+		t.Error("a write is acknowledged that nobody keeps")
+	}
+	// Longer than the lease of who leads the control loops.
+	time.Sleep(20 * time.Second)
+	c.start(c.all[0])
+	c.start(c.all[1])
+	c.healthy()
+	env.Eventually("the server writes again", func(ctx context.Context) error {
+		_, err := env.Client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "after"}}, metav1.CreateOptions{})
+		return err
+	})
+	checkSecret(t, env.Client, "before", "x")
+	patch(t, env, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:v2"}]}}}}`)
+	env.Eventually("the control loops work again", updated(env, 2, 3))
+}
+
+// An etcd that cannot be used is refused in one line that says what is wrong.
+func TestEtcdThatCannotBeUsed(t *testing.T) {
+	c := startMembers(t, 1)
+	stranger := newAuthority(t)
+	dir := t.TempDir()
+	otherCA := filepath.Join(dir, "ca.crt")
+	writePEM(t, otherCA, "CERTIFICATE", stranger.cert.Raw)
+	otherCert, otherKey := stranger.issue(t, dir, "stranger")
+	nobody := freeURL(t)
+	for name, change := range map[string]struct {
+		change func(*server.Options)
+		want   string
+	}{
+		"another CA": {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.TrustedCAFile = otherCA }, "its certificate is not of the CA in --etcd-cafile"},
+		"no certificate": {func(o *server.Options) {
+			o.API.Etcd.StorageConfig.Transport.CertFile, o.API.Etcd.StorageConfig.Transport.KeyFile = "", ""
+		}, "does not take the certificate of --etcd-certfile, or wants one"},
+		"a stranger's certificate": {func(o *server.Options) {
+			o.API.Etcd.StorageConfig.Transport.CertFile, o.API.Etcd.StorageConfig.Transport.KeyFile = otherCert, otherKey
+		}, "does not take the certificate of --etcd-certfile, or wants one"},
+		"a certificate without its key": {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.KeyFile = "" }, "belong together"},
+		"a key that is not there":       {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.KeyFile = filepath.Join(dir, "none") }, "--etcd-keyfile"},
+		"nobody there":                  {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = []string{nobody} }, "connection refused"},
+		"without TLS": {func(o *server.Options) {
+			o.API.Etcd.StorageConfig.Transport.ServerList = []string{strings.Replace(c.all[0].Client, "https", "http", 1)}
+		}, "its URL is not https"},
+		"no URL":         {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = []string{"etcd-1"} }, "it is no URL such as"},
+		"files, no etcd": {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = nil }, "for an etcd that --etcd-servers names"},
+	} {
+		err := startup(t, filepath.Join(t.TempDir(), "data"), c.use, change.change)
+		if err == nil || !strings.Contains(err.Error(), change.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want one line with %q", name, err, change.want)
+		}
+	}
+	// One of several that is dead is no reason.
+	env := testenv.Start(t, c.use, func(o *server.Options) {
+		o.API.Etcd.StorageConfig.Transport.ServerList = []string{nobody, c.all[0].Client}
+	})
+	makeSecret(t, env.Client, "s", "x")
+	// Another server with a folder of its own is told to take the key.
+	if err := startup(t, filepath.Join(t.TempDir(), "data"), c.use); err == nil || !strings.Contains(err.Error(), "copy it from another server of the cluster") {
+		t.Errorf("a second server without the key: %v", err)
+	}
+}
