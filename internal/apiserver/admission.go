@@ -60,13 +60,17 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	if err != nil {
 		return fmt.Errorf("make the client for admission: %w", err)
 	}
-	webhooks := webhookinit.NewPluginInitializer(
-		webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.Dial}, nil, loopback, c.TracerProvider),
-		podaccess.NewServices(client))
+	webhooks := webhookinit.NewPluginInitializer(webhookCalls(c, pods), podaccess.NewServices(client))
 	if err := options.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion, webhooks); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
 	}
 	return nil
+}
+
+// webhookCalls are how webhooks are called: through the agents of nodes if there is no
+// other way.
+func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.AuthenticationInfoResolverWrapper {
+	return webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.Dial}, nil, c.LoopbackClientConfig, c.TracerProvider)
 }
 
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security) ([]plugin, error) {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
-	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/informers"
@@ -29,6 +28,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/extensions"
 	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
@@ -77,7 +77,9 @@ type Config struct {
 
 // Server is an API server that is ready to run.
 type Server struct {
+	// generic serves our own kinds, and front what comes before it.
 	generic   *genericapiserver.GenericAPIServer
+	front     *extensions.Aggregator
 	loopback  *restclient.Config
 	transport *inProcess
 	informers informers.SharedInformerFactory
@@ -129,7 +131,12 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 
-	s.generic, err = generic.Complete(s.informers).New("everynode", genericapiserver.NewEmptyDelegateWithCustomHandler(http.NotFoundHandler()))
+	chain := s.chain(generic, types, storages, client, pods)
+	custom, err := extensions.NewCustomResources(chain)
+	if err != nil {
+		return nil, err
+	}
+	s.generic, err = generic.Complete(s.informers).New("everynode", custom.Delegate())
 	if err != nil {
 		return nil, fmt.Errorf("build the API server: %w", err)
 	}
@@ -151,20 +158,25 @@ func New(cfg Config) (*Server, error) {
 		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
 		Authorizer: security.authorizer, Audit: insidedoor.Audit{Policy: generic.AuditPolicyRuleEvaluator, Sink: generic.AuditBackend, Codecs: types.Codecs},
 	})
-	if err := s.discoverIssuer(cfg, security); err != nil {
-		return nil, err
-	}
-	metricsapi.Install(s.generic, client, agents)
-	networks := networkapi.Install(s.generic)
-	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
-	serveNoExtensions(s.generic.Handler.NonGoRestfulMux)
-	if err := s.tellKeys(keeper, cfg, client); err != nil {
+	networks, err := s.serveBesides(cfg, security, keeper, client, agents)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.addHooks(cfg, client, security, networks); err != nil {
 		return nil, err
 	}
-	return s, nil
+	s.front, err = extensions.NewAggregator(chain, front(pods), s.generic, custom)
+	return s, err
+}
+
+// serveBesides serves what has no storage.
+func (s *Server) serveBesides(cfg Config, security *security, keeper *atrest.Keeper, client kubernetes.Interface, agents *nodecall.Caller) (*networkapi.API, error) {
+	if err := s.discoverIssuer(cfg, security); err != nil {
+		return nil, err
+	}
+	metricsapi.Install(s.generic, client, agents)
+	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
+	return networkapi.Install(s.generic), s.tellKeys(keeper, cfg, client)
 }
 
 // complete checks what must be there, and fills in what tests leave out.
@@ -196,7 +208,7 @@ func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	refuseNonsense(c, types)
 	takeTurns(c, types, goruntime.GOMAXPROCS(0))
-	namer := apiopenapi.NewDefinitionNamer(types.Public)
+	namer := extensions.Namer(types.Public)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title = "Everynode"
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
@@ -279,9 +291,12 @@ func (s *Server) LoopbackConfig() *restclient.Config { return restclient.CopyCon
 
 // Run serves until ctx ends, then lets running requests finish.
 func (s *Server) Run(ctx context.Context) error {
-	prepared := s.generic.PrepareRun()
-	s.transport.serve(prepared.Handler)
-	if err := prepared.RunWithContext(ctx); err != nil {
+	handler, run, err := s.front.Prepare()
+	if err != nil {
+		return err
+	}
+	s.transport.serve(handler)
+	if err := run(ctx); err != nil {
 		return fmt.Errorf("run the API server: %w", err)
 	}
 	return nil

@@ -78,9 +78,14 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, example r
 	}
 	info, _ := runtime.SerializerInfoForMediaType(o.types.Codecs.SupportedMediaTypes(), format)
 	internal := schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal}
+	codec := o.types.Codecs.CodecForVersions(info.Serializer, o.types.Codecs.UniversalDeserializer(), version, internal)
+	return o.encoded(resource, codec, version), nil
+}
+
+// encoded are the options of a resource whose objects the codec reads and writes.
+func (o *storageOptions) encoded(resource schema.GroupResource, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptions {
 	cfg := o.etcd.StorageConfig.ForResource(resource)
-	cfg.Codec = o.types.Codecs.CodecForVersions(info.Serializer, o.types.Codecs.UniversalDeserializer(), version, internal)
-	cfg.EncodeVersioner = version
+	cfg.Codec, cfg.EncodeVersioner = codec, version
 	if o.transformers != nil {
 		cfg.Transformer = o.transformers.TransformerForResource(resource)
 	}
@@ -92,7 +97,28 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, example r
 		StorageConfig: cfg, Decorator: o.decorator(resource, cfg.Transformer), ResourcePrefix: prefix,
 		EnableGarbageCollection: o.etcd.EnableGarbageCollection, DeleteCollectionWorkers: o.etcd.DeleteCollectionWorkers,
 		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: o.etcd.StorageConfig.CountMetricPollPeriod,
-	}, nil
+	}
+}
+
+// foreign is storage for resources of another scheme than ours.
+type foreign struct {
+	*storageOptions
+	codec   runtime.Codec
+	version runtime.GroupVersioner
+}
+
+// customPrefix begins the keys of custom objects. A definition may name a resource that
+// is ours, and its end is the end of all of its objects.
+const customPrefix = "customresources/"
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (f foreign) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	options := f.encoded(resource, f.codec, f.version)
+	options.Decorator = f.ordinary(true)
+	if f.version == nil {
+		options.ResourcePrefix = customPrefix + options.ResourcePrefix
+	}
+	return options, nil
 }
 
 // hot is how many changes are remembered of the kinds that have an object for each node,
@@ -122,6 +148,13 @@ func (o *storageOptions) decorator(resource schema.GroupResource, transformer va
 			}
 			return opened, err
 		})
+	}
+	return o.ordinary(cached)
+}
+
+// ordinary keeps a kind the library's way.
+func (o *storageOptions) ordinary(cached bool) generic.StorageDecorator {
+	switch {
 	case o.open != nil:
 		return opened(cached, o.open)
 	case cached:

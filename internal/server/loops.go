@@ -81,7 +81,11 @@ func (c *control) clusterLoops() []loop {
 			if err != nil {
 				return err
 			}
-			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Client: a.client, Metadata: objects})
+			added, err := newAddedKinds(a, c.api.Kinds())
+			if err != nil {
+				return err
+			}
+			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Added: added.namespaced, Client: a.client, Metadata: objects})
 		}},
 		{"node addresses", "node-controller", func(a *actor) error {
 			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.pods.Cluster, NodeBits: c.pods.NodeBits, Writer: networkWriter{a.inside}, Events: a.recorder("node-controller")})
@@ -163,8 +167,15 @@ func (c *control) addGarbageCollector(a *actor) error {
 	if err != nil {
 		return err
 	}
+	added, err := newAddedKinds(a, c.api.Kinds())
+	if err != nil {
+		return err
+	}
+	if err := c.run(added.run); err != nil {
+		return err
+	}
 	gc, err := garbagecollector.New(garbagecollector.Config{
-		Resources: collected(c.api.Kinds()), Informers: c.manager.GetCache(), Metadata: collectorClient{objects, a.inside},
+		Resources: collected(c.api.Kinds()), Added: added.told, Informers: c.manager.GetCache(), Metadata: collectorClient{objects, a.inside},
 		Events: a.recorder("garbage-collector-controller"),
 	})
 	if err != nil {

@@ -41,7 +41,7 @@ func (c *Controller) apply(ctx context.Context, d graph.Decision) error {
 func (c *Controller) delete(ctx context.Context, d graph.Decision) error {
 	id, version := d.Object.Identity, d.Object.ResourceVersion
 	if d.Unblock {
-		object, err := c.api.Patch(ctx, id, types.StrategicMergePatchType, unblockPatch(d.Object))
+		object, err := c.unblock(ctx, d.Object)
 		if err != nil {
 			return err
 		}
@@ -53,6 +53,19 @@ func (c *Controller) delete(ctx context.Context, d graph.Decision) error {
 		Preconditions:     &metav1.Preconditions{UID: &id.UID, ResourceVersion: &version},
 		PropagationPolicy: &d.Policy,
 	})
+}
+
+// unblock lets an object's owners go without it.
+func (c *Controller) unblock(ctx context.Context, o graph.Object) (*metav1.PartialObjectMetadata, error) {
+	object, err := c.api.Patch(ctx, o.Identity, types.StrategicMergePatchType, unblockPatch(o))
+	if !apierrors.IsUnsupportedMediaType(err) {
+		return object, err
+	}
+	owners, no := slices.Clone(o.Owners), false
+	for i := range owners {
+		owners[i].BlockOwnerDeletion = &no
+	}
+	return c.api.Patch(ctx, o.Identity, types.MergePatchType, ownersPatch(o.UID, o.ResourceVersion, owners))
 }
 
 // strip removes references from an object. Kinds that know no strategic merge
@@ -131,12 +144,12 @@ func (c *Controller) removeFinalizer(ctx context.Context, id graph.Identity, fin
 
 // metadataAPI is the api over client-go's metadata client.
 type metadataAPI struct {
-	client    metadata.Interface
-	resources map[kindKey]Resource
+	client metadata.Interface
+	kinds  *kinds
 }
 
 func (a *metadataAPI) resource(id graph.Identity) (metadata.ResourceInterface, error) {
-	r, ok := a.resources[kindKey{id.APIVersion, id.Kind}]
+	r, ok := a.kinds.find(id.APIVersion, id.Kind)
 	if !ok {
 		return nil, fmt.Errorf("kind %s of %s is not served", id.Kind, id.APIVersion)
 	}

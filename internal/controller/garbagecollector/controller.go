@@ -54,6 +54,10 @@ type Config struct {
 	// Resources are all served kinds that can be listed, watched and deleted. An
 	// object whose owner's kind is missing here is never collected.
 	Resources []Resource
+	// Added tells, at the start and after each change, all kinds that were added to the
+	// API while it runs. The versions of a kind follow each other, the preferred one
+	// first; objects are watched in that one. Nil for none.
+	Added <-chan []Resource
 	// Informers is the shared cache. Required.
 	Informers Informers
 	// Metadata reads, deletes and patches objects. It must have no client-side rate limit. Required.
@@ -86,9 +90,10 @@ type queue = workqueue.TypedRateLimitingInterface[types.UID]
 
 // Controller is the garbage collector.
 type Controller struct {
-	cfg       Config
-	resources map[kindKey]Resource
-	api       api
+	cfg   Config
+	kinds *kinds
+	api   api
+	added map[schema.GroupVersionResource]*monitor
 
 	mu    sync.Mutex // held for every use of graph: one owner at a time
 	graph *graph.Graph
@@ -97,19 +102,15 @@ type Controller struct {
 	orphans queue
 }
 
-type kindKey struct{ apiVersion, kind string }
-
 // New checks the configuration and makes a collector that waits for Run.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	c := &Controller{cfg: cfg, resources: make(map[kindKey]Resource, len(cfg.Resources))}
-	for _, r := range cfg.Resources {
-		c.resources[kindKey{r.GVK.GroupVersion().String(), r.GVK.Kind}] = r
-	}
-	c.api = &metadataAPI{client: cfg.Metadata, resources: c.resources}
-	c.graph = graph.New(c.scope)
+	c := &Controller{cfg: cfg, kinds: newKinds(cfg.Resources), added: map[schema.GroupVersionResource]*monitor{}}
+	c.api = &metadataAPI{client: cfg.Metadata, kinds: c.kinds}
+	c.graph = graph.New(c.kinds.scope)
+	c.graph.Show(c.kinds.shown)
 	newQueue := func(name string) queue {
 		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](5*time.Millisecond, cfg.MaxRetryDelay)
 		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[types.UID]{Name: name})
@@ -117,18 +118,6 @@ func New(cfg Config) (*Controller, error) {
 	c.deletes = newQueue("garbagecollector_delete")
 	c.orphans = newQueue("garbagecollector_orphan")
 	return c, nil
-}
-
-func (c *Controller) scope(apiVersion, kind string) graph.Scope {
-	r, ok := c.resources[kindKey{apiVersion, kind}]
-	switch {
-	case !ok:
-		return graph.ScopeUnknown
-	case r.Namespaced:
-		return graph.ScopeNamespaced
-	default:
-		return graph.ScopeCluster
-	}
 }
 
 // Run collects until ctx ends. It acts only once every kind has been listed:
@@ -149,8 +138,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx ended first
 	}
-	logger.Info("Collecting garbage", "kinds", len(c.cfg.Resources), "objects", c.size())
 	var workers sync.WaitGroup
+	if !c.firstAdded(ctx) {
+		return nil
+	}
+	workers.Go(func() { c.followAdded(ctx) })
+	logger.Info("Collecting garbage", "kinds", c.kinds.size(), "objects", c.size())
 	for range c.cfg.Workers {
 		workers.Go(func() { c.work(ctx, c.deletes, c.attemptToDelete) })
 	}

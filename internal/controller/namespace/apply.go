@@ -3,6 +3,7 @@ package namespace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -32,9 +33,15 @@ type api interface {
 // empty deletes what it may and tells what is left.
 func (r *reconciler) empty(ctx context.Context, namespace string) plan.Remaining {
 	remaining := plan.Remaining{Objects: map[schema.GroupResource]int{}, Finalizers: map[string]int{}}
-	for _, group := range [][]schema.GroupVersionResource{r.pods, r.others} {
+	others := r.others
+	if r.added != nil {
+		var added []schema.GroupVersionResource
+		added, remaining.Unknown = r.added(ctx)
+		others = slices.Concat(others, added)
+	}
+	for _, group := range [][]schema.GroupVersionResource{r.pods, others} {
 		r.emptyResources(ctx, namespace, group, &remaining)
-		if !remaining.Empty() {
+		if remaining.Content() {
 			break // pods may need their volumes, secrets and accounts until they end
 		}
 	}
@@ -70,6 +77,9 @@ func (r *reconciler) emptyResources(ctx context.Context, namespace string, resou
 // emptyResource lists first: most resources of most namespaces hold nothing.
 func (r *reconciler) emptyResource(ctx context.Context, namespace string, resource schema.GroupVersionResource) ([]metav1.PartialObjectMetadata, error) {
 	left, err := r.api.List(ctx, resource, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil // the kind itself is gone
+	}
 	if err != nil || len(left) == 0 {
 		return nil, failed("list", resource, err)
 	}

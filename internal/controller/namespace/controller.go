@@ -29,6 +29,9 @@ type Config struct {
 	// Resources are all served namespaced kinds that can be listed and deleted. Pods go
 	// first; the others follow when the last pod has ended.
 	Resources []schema.GroupVersionResource
+	// Added lists, anew for each pass, those that were added to the API while it runs.
+	// With an error it lists what is known nevertheless; nil for none.
+	Added func(ctx context.Context) ([]schema.GroupVersionResource, error)
 	// Client and Metadata write. They must have no client-side rate limit. Required.
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
@@ -57,6 +60,7 @@ type reconciler struct {
 	clock  clock.PassiveClock
 	pods   []schema.GroupVersionResource
 	others []schema.GroupVersionResource
+	added  func(ctx context.Context) ([]schema.GroupVersionResource, error)
 }
 
 func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
@@ -66,7 +70,7 @@ func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	r := &reconciler{reader: reader, api: clientAPI{cfg.Client, cfg.Metadata}, clock: cfg.Clock}
+	r := &reconciler{reader: reader, api: clientAPI{cfg.Client, cfg.Metadata}, clock: cfg.Clock, added: cfg.Added}
 	for _, resource := range cfg.Resources {
 		if resource.Group == "" && resource.Resource == "pods" {
 			r.pods = append(r.pods, resource)

@@ -60,7 +60,7 @@ const (
 
 // resolve gives the coordinates that a reference means, seen from its dependent.
 func (g *Graph) resolve(dependent Identity, ref *metav1.OwnerReference) (Identity, bool) {
-	id := Identity{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
+	id := Identity{APIVersion: g.shown(ref.APIVersion, ref.Kind), Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
 	switch g.scope(ref.APIVersion, ref.Kind) {
 	case ScopeCluster:
 		return id, true

@@ -38,13 +38,35 @@ func (n *node) waiting() bool {
 // Graph is every known object with its owners and dependents.
 type Graph struct {
 	scope ScopeFunc
+	shown ShownFunc
 	nodes map[types.UID]*node
 	ready Ready
 }
 
 // New makes an empty graph of the kinds that scope knows.
 func New(scope ScopeFunc) *Graph {
-	return &Graph{scope: scope, nodes: map[types.UID]*node{}}
+	return &Graph{scope: scope, shown: func(apiVersion, _ string) string { return apiVersion }, nodes: map[types.UID]*node{}}
+}
+
+// Show sets how the version is found in which a kind is observed; by default it is the
+// one that is asked for.
+func (g *Graph) Show(shown ShownFunc) { g.shown = shown }
+
+// Recheck pends what refers to owners of a kind whose scope, or observed version, has
+// changed. It looks at every object.
+func (g *Graph) Recheck(changed func(apiVersion, kind string) bool) {
+	var stale []*node
+	for _, n := range g.nodes {
+		if slices.ContainsFunc(n.owners, func(ref metav1.OwnerReference) bool { return changed(ref.APIVersion, ref.Kind) }) {
+			stale = append(stale, n)
+		}
+	}
+	slices.SortFunc(stale, func(a, b *node) int { return cmp.Compare(a.id.UID, b.id.UID) })
+	for _, n := range stale {
+		if n.presence == observed && (!n.deleting || n.foreground) {
+			g.pend(n)
+		}
+	}
 }
 
 // Len is the number of objects held, those known only by reference included.

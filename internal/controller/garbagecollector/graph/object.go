@@ -72,8 +72,13 @@ const (
 	ScopeCluster
 )
 
-// ScopeFunc looks up the scope of a kind. It must always answer the same.
+// ScopeFunc looks up the scope of a kind. When it has come to answer differently,
+// Recheck must be told of the kind.
 type ScopeFunc func(apiVersion, kind string) Scope
+
+// ShownFunc looks up in which version the objects of a kind are observed: references
+// may name another one that is served as well.
+type ShownFunc func(apiVersion, kind string) string
 
 // InvalidReference is an owner reference that leaves the dependent's namespace.
 type InvalidReference struct {

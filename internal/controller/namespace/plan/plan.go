@@ -21,10 +21,15 @@ type Remaining struct {
 	Finalizers map[string]int
 	// Failures are the errors of the pass.
 	Failures []error
+	// Unknown says why not all kinds are known that there could be objects of.
+	Unknown error
 }
 
-// Empty tells that nothing is left and nothing failed.
-func (r Remaining) Empty() bool { return len(r.Objects) == 0 && len(r.Failures) == 0 }
+// Empty tells that nothing is left, nothing failed and nothing is unknown.
+func (r Remaining) Empty() bool { return !r.Content() && r.Unknown == nil }
+
+// Content tells that there is content of a kind that is known, or may be.
+func (r Remaining) Content() bool { return len(r.Objects) > 0 || len(r.Failures) > 0 }
 
 // RetryAfter is how long to wait before the next pass over a namespace that has been
 // terminating for age: soon at first, seldom when somebody lets it wait.
@@ -70,6 +75,9 @@ func wanted(r Remaining) []corev1.NamespaceCondition {
 		no(corev1.NamespaceDeletionContentFailure, "ContentDeleted", "All content was asked to go"),
 		no(corev1.NamespaceContentRemaining, "ContentRemoved", "All content is gone"),
 		no(corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "No finalizer holds any content"),
+	}
+	if r.Unknown != nil {
+		conditions[0] = yes(corev1.NamespaceDeletionDiscoveryFailure, "DiscoveryFailed", "Discovery failed for some groups: "+r.Unknown.Error())
 	}
 	if len(r.Failures) > 0 {
 		messages := make([]string, 0, len(r.Failures))
