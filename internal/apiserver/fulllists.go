@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
@@ -20,20 +22,24 @@ import (
 // maxPage is how long a page of a list may be that need not wait for its turn.
 const maxPage = 500
 
+// maxRest is how long a turn rests at most after it was used.
+const maxRest = time.Second
+
 // takeTurns answers full lists, of all objects of a kind in all namespaces, a few at a
-// time. Each takes a core for as long as it lasts, and memory for all of its objects;
-// however many are asked for, the other half of the cores is left for nodes, rollouts
-// and all else. Fairness has decided before whose list comes here, and in which order.
+// time. Each takes a core for as long as it lasts, and memory for all of its objects.
+// After each its turn rests for as long as it lasted: whoever asks without a pause is busy
+// with the answer as well, often on the same machine. However many are asked for, three
+// quarters of the cores are left for nodes, rollouts and all else. Fairness has decided before whose list comes here, and in which order.
 // Administrators, nodes and the parts of the cluster do not wait.
 func takeTurns(c *genericapiserver.Config, types *scheme.Set, cores int) {
 	turns := make(chan struct{}, max(1, cores/2))
 	chain := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		return chain(inTurn(api, types, turns), c)
+		return chain(inTurn(api, types, turns, clock.RealClock{}), c)
 	}
 }
 
-func inTurn(api http.Handler, types *scheme.Set, turns chan struct{}) http.Handler {
+func inTurn(api http.Handler, types *scheme.Set, turns chan struct{}, c clock.WithDelayedExecution) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !isFullList(info, r) || goesFirst(r.Context()) {
@@ -42,7 +48,8 @@ func inTurn(api http.Handler, types *scheme.Set, turns chan struct{}) http.Handl
 		}
 		select {
 		case turns <- struct{}{}:
-			defer func() { <-turns }()
+			begin := c.Now()
+			defer func() { c.AfterFunc(min(c.Since(begin), maxRest), func() { <-turns }) }()
 			api.ServeHTTP(w, r)
 		case <-r.Context().Done():
 			err := apierrors.NewTimeoutError("too many full lists are asked for at a time; ask for pages with limit, or for a namespace", 1)

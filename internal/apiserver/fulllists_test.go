@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
@@ -23,8 +24,9 @@ func listing(ctx context.Context, namespace, query, name string, groups ...strin
 
 func TestFullListsTakeTurns(t *testing.T) {
 	turns := make(chan struct{}, 1)
+	clk := clocktesting.NewFakeClock(time.Now())
 	served := 0
-	handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), scheme.New(nil), turns)
+	handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }), scheme.New(nil), turns, clk)
 	const account = "system:serviceaccount:a:b"
 	ask := func(namespace, query, name string, groups ...string) int {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -36,6 +38,7 @@ func TestFullListsTakeTurns(t *testing.T) {
 	if code := ask("", "", account); code != http.StatusOK || served != 1 {
 		t.Errorf("the only one: %d", code)
 	}
+	waitTurns(t, clk, turns, 0)
 	turns <- struct{}{} // Somebody's turn does not end.
 	for name, c := range map[string]struct {
 		namespace, query, user string
@@ -69,14 +72,40 @@ func TestFullListsTakeTurns(t *testing.T) {
 	}
 }
 
+// waitTurns waits until that many turns are taken, or rest.
+func waitTurns(t *testing.T, clk *clocktesting.FakeClock, turns chan struct{}, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(turns) != want; time.Sleep(time.Millisecond) {
+		clk.Step(0)
+		if time.Now().After(deadline) {
+			t.Fatalf("%d turns are taken or rest, want %d", len(turns), want)
+		}
+	}
+}
+
+// A turn that was used for long rests for as long, but not for ever.
+func TestTurnsRest(t *testing.T) {
+	for took, rest := range map[time.Duration]time.Duration{100 * time.Millisecond: 100 * time.Millisecond, time.Minute: maxRest} {
+		turns := make(chan struct{}, 1)
+		clk := clocktesting.NewFakeClock(time.Now())
+		handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { clk.Step(took) }), scheme.New(nil), turns, clk)
+		handler.ServeHTTP(httptest.NewRecorder(), listing(t.Context(), "", "", "jane"))
+		clk.Step(rest - time.Millisecond)
+		if len(turns) != 1 {
+			t.Errorf("after a list of %s the next may begin at once", took)
+		}
+		clk.Step(time.Millisecond)
+		waitTurns(t, clk, turns, 0)
+	}
+}
+
 func TestTurnEndsWithAPanic(t *testing.T) {
 	turns := make(chan struct{}, 1)
-	handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), scheme.New(nil), turns)
+	clk := clocktesting.NewFakeClock(time.Now())
+	handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), scheme.New(nil), turns, clk)
 	func() {
 		defer func() { _ = recover() }()
 		handler.ServeHTTP(httptest.NewRecorder(), listing(t.Context(), "", "", strings.Repeat("a", 3)))
 	}()
-	if len(turns) != 0 {
-		t.Error("the turn of a request that was cut off never ends")
-	}
+	waitTurns(t, clk, turns, 0)
 }

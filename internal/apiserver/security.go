@@ -2,8 +2,8 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
@@ -33,7 +34,8 @@ type security struct {
 	authorizer authorizer.Authorizer
 	rules      authorizer.RuleResolver
 	resolver   *rbac.Resolver
-	getters    authn.Getters
+	// getters reads from the storages, which are there once use was called.
+	getters *authn.Stored
 	// stored is what decides about nodes; it is filled once the storages are there.
 	stored *nodeauth.Stored
 	// nodes is the storage of Nodes, once it is there.
@@ -41,7 +43,7 @@ type security struct {
 }
 
 func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
-	getters := authn.NewGetters(client, factory.Core().V1().ServiceAccounts().Lister())
+	getters := &authn.Stored{}
 	issuer, err := authn.NewTokens(authn.TokensConfig{Keys: cfg.PKI, Getters: getters})
 	if err != nil {
 		return nil, fmt.Errorf("set up service account tokens: %w", err)
@@ -68,15 +70,23 @@ func newSecurity(cfg Config, client kubernetes.Interface, factory informers.Shar
 	return s, nil
 }
 
-// use gives those who decide about nodes the storages to look into.
+// use gives those who decide about tokens and nodes the storages to look into.
 func (s *security) use(served registry.Served) error {
 	core, volumes := served[corev1.SchemeGroupVersion], served[storagev1.SchemeGroupVersion]
-	pods, ok1 := core["pods"].(*resource.REST)
-	nodes, ok2 := core["nodes"].(*resource.REST)
-	drivers, ok3 := volumes["csidrivers"].(*resource.REST)
-	if !ok1 || !ok2 || !ok3 {
-		return errors.New("pods, nodes or CSI drivers are not served from storages")
+	var missing []string
+	storage := func(of map[string]rest.Storage, name string) *resource.REST {
+		r, ok := of[name].(*resource.REST)
+		if !ok {
+			missing = append(missing, name)
+		}
+		return r
 	}
+	pods, nodes, drivers := storage(core, "pods"), storage(core, "nodes"), storage(volumes, "csidrivers")
+	secrets, accounts := storage(core, "secrets"), storage(core, "serviceaccounts")
+	if len(missing) > 0 {
+		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
+	}
+	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
 	s.nodes = nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
 	return nil

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
@@ -78,7 +79,7 @@ func measureGreedy(ctx context.Context, o options, clients int) (r greedyResult,
 	return r, err
 }
 
-// greedyAccounts makes service accounts that may list pods and create ConfigMaps.
+// greedyAccounts makes service accounts that may list pods, and create and delete ConfigMaps.
 func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interface, error) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 	if _, err := b.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta(greedyNamespace)}, metav1.CreateOptions{}); err != nil {
@@ -86,7 +87,7 @@ func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interfa
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: meta(greedyNamespace), Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "delete"}},
 	}}
 	if _, err := b.client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		return nil, err
@@ -121,30 +122,41 @@ func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interfa
 }
 
 // crowd is greedy clients at work.
-type crowd struct{ lists, creates, made atomic.Int64 }
+type crowd struct{ lists, creates atomic.Int64 }
 
-// start lets them loose; what it returns stops them, and may be called twice.
+// start lets them loose, each with a hand that lists and one that creates; what it
+// returns stops them, and may be called twice.
 func (c *crowd) start(ctx context.Context, clients []kubernetes.Interface) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	for _, client := range clients {
+		// Being refused is what they deserve; they try again at once.
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				// Being refused is what they deserve; they try again at once.
 				if _, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err == nil {
 					c.lists.Add(1)
 				}
-				if c.made.Add(1) > maxGreedyObjects {
-					continue
-				}
-				object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "greed-"}, Data: map[string]string{"a": "b"}}
-				if _, err := client.CoreV1().ConfigMaps(greedyNamespace).Create(ctx, object, metav1.CreateOptions{}); err == nil {
-					c.creates.Add(1)
-				}
+			}
+		})
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				c.create(ctx, client.CoreV1().ConfigMaps(greedyNamespace))
 			}
 		})
 	}
 	return func() { cancel(); wg.Wait() }
+}
+
+// create makes an object, and removes it again when there are too many.
+func (c *crowd) create(ctx context.Context, objects typedcorev1.ConfigMapInterface) {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "greed-"}, Data: map[string]string{"a": "b"}}
+	made, err := objects.Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return
+	}
+	if c.creates.Add(1) > maxGreedyObjects {
+		_ = objects.Delete(ctx, made.Name, metav1.DeleteOptions{}) // One more or less does not matter.
+	}
 }
 
 // watchNodes looks every second whether all nodes are ready. What it returns ends that

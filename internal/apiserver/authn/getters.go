@@ -6,9 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/stored"
 )
 
 // SecretGetter reads one Secret. What is missing gives a NotFound error.
@@ -25,56 +26,47 @@ type Getters interface {
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 }
 
-// ClientGetters reads everything through an API client.
-func ClientGetters(client kubernetes.Interface) Getters { return NewGetters(client, nil) }
+// Stored reads from the API server's own storages. They are set before the server takes
+// requests.
+type Stored struct{ Secrets, ServiceAccounts, Pods, Nodes rest.Getter }
 
-// NewGetters reads through an API client. Service accounts, which every new pod
-// needs, are looked up in accounts first when that is given; what it does not
-// know yet is read through the client.
-func NewGetters(client kubernetes.Interface, accounts corelisters.ServiceAccountLister) Getters {
-	return clientGetters{client: client, accounts: accounts}
+var _ Getters = &Stored{}
+
+// GetSecret implements Getters.
+func (s *Stored) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	return fresh[*corev1.Secret](ctx, s.Secrets, "secrets", namespace, name)
 }
 
-type clientGetters struct {
-	client   kubernetes.Interface
-	accounts corelisters.ServiceAccountLister
-}
-
-func (g clientGetters) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	if !possible(namespace, name) {
-		return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
-	}
-	return g.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func (g clientGetters) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	if g.accounts != nil {
-		if account, err := g.accounts.ServiceAccounts(namespace).Get(name); err == nil {
+// GetServiceAccount implements Getters. Every new pod needs its account, and accounts
+// change seldom: only one that is not in the watch cache yet is read afresh.
+func (s *Stored) GetServiceAccount(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	if possible(namespace, name) {
+		if account, err := stored.Cached[*corev1.ServiceAccount](ctx, s.ServiceAccounts, namespace, name); err == nil {
 			return account, nil
 		}
 	}
+	return fresh[*corev1.ServiceAccount](ctx, s.ServiceAccounts, "serviceaccounts", namespace, name)
+}
+
+// GetPod implements Getters.
+func (s *Stored) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return fresh[*corev1.Pod](ctx, s.Pods, "pods", namespace, name)
+}
+
+// GetNode implements Getters.
+func (s *Stored) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
+	return fresh[*corev1.Node](ctx, s.Nodes, "nodes", "", name)
+}
+
+func fresh[T runtime.Object](ctx context.Context, from rest.Getter, resource, namespace, name string) (found T, err error) {
 	if !possible(namespace, name) {
-		return nil, apierrors.NewNotFound(corev1.Resource("serviceaccounts"), name)
+		return found, apierrors.NewNotFound(corev1.Resource(resource), name)
 	}
-	return g.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	return stored.Get[T](ctx, from, namespace, name)
 }
 
-func (g clientGetters) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	if !possible(namespace, name) {
-		return nil, apierrors.NewNotFound(corev1.Resource("pods"), name)
-	}
-	return g.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func (g clientGetters) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
-	if !possible("", name) {
-		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
-	}
-	return g.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-}
-
-// possible says whether an object can have this name. A client has no words for
-// one that cannot: to whoever asks, there is no such object.
+// possible says whether an object can have this name. The storage has no words for one
+// that cannot: to whoever asks, there is no such object.
 func possible(namespace, name string) bool {
 	return name != "" && len(content.IsPathSegmentName(name)) == 0 && len(content.IsPathSegmentName(namespace)) == 0
 }

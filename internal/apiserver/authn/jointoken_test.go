@@ -83,7 +83,7 @@ func TestNewBootstrapTokenIsAccepted(t *testing.T) {
 		t.Fatalf("the text form is not read back: %v", err)
 	}
 	clock := clocktesting.NewFakePassiveClock(start)
-	a := NewBootstrapTokens(ClientGetters(fake.NewClientset(secret)), clock)
+	a := NewBootstrapTokens(ofClient{fake.NewClientset(secret)}, clock)
 	response, ok, err := a.AuthenticateToken(t.Context(), read.Bootstrap())
 	if !ok || err != nil || response.User.GetName() != "system:bootstrap:"+token.ID || strings.Join(response.User.GetGroups(), ",") != "system:bootstrappers" {
 		t.Errorf("%v %v %v", response, ok, err)

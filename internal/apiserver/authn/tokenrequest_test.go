@@ -103,7 +103,7 @@ func TestRequestAuthenticator(t *testing.T) {
 	}
 	a, err := New(Config{ClientCAs: func() (x509.VerifyOptions, bool) {
 		return x509.VerifyOptions{Roots: bundle.CAPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
-	}, Tokens: w.Tokens, BootstrapSecrets: ClientGetters(w.api), Clock: clock})
+	}, Tokens: w.Tokens, BootstrapSecrets: ofClient{w.api}, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

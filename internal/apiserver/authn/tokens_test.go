@@ -68,7 +68,7 @@ func newWorld(t *testing.T) *world {
 		secret: &corev1.Secret{ObjectMeta: meta("ns", "secret", "secret-uid")},
 	}
 	w.api = fake.NewClientset(w.account, w.pod, w.node, w.secret)
-	w.Tokens, err = NewTokens(TokensConfig{Keys: &oneKey{key: key}, Getters: ClientGetters(w.api), Clock: w.clock})
+	w.Tokens, err = NewTokens(TokensConfig{Keys: &oneKey{key: key}, Getters: ofClient{w.api}, Clock: w.clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package nodeauth
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,9 +9,10 @@ import (
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/stored"
 )
 
 // Objects reads what decides about a node. What is missing gives a NotFound error.
@@ -57,30 +57,15 @@ func (s *Stored) PodsOnNode(ctx context.Context, node string, now bool) ([]corev
 
 // GetPod implements Objects.
 func (s *Stored) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return get[*corev1.Pod](request.WithNamespace(ctx, namespace), s.Pods, name)
+	return stored.Get[*corev1.Pod](ctx, s.Pods, namespace, name)
 }
 
 // GetNode implements Objects.
 func (s *Stored) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
-	return get[*corev1.Node](ctx, s.Nodes, name)
+	return stored.Get[*corev1.Node](ctx, s.Nodes, "", name)
 }
 
 // GetCSIDriver implements Objects.
 func (s *Stored) GetCSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
-	return get[*storagev1.CSIDriver](ctx, s.CSIDrivers, name)
-}
-
-func get[T runtime.Object](ctx context.Context, from rest.Getter, name string) (found T, err error) {
-	if from == nil {
-		return found, errors.New("the server does not know its storages yet")
-	}
-	obj, err := from.Get(ctx, name, &metav1.GetOptions{})
-	if err != nil {
-		return found, err
-	}
-	found, ok := obj.(T)
-	if !ok {
-		return found, fmt.Errorf("read %s: got a %T", name, obj)
-	}
-	return found, nil
+	return stored.Get[*storagev1.CSIDriver](ctx, s.CSIDrivers, "", name)
 }
