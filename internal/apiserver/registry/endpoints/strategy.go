@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -82,7 +83,7 @@ func validateAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorLis
 // NotSpecialIP refuses addresses that only mean something to one machine, which
 // a Service must never lead to.
 func NotSpecialIP(text string, path *field.Path) field.ErrorList {
-	ip := net.ParseIP(text)
+	ip := netutils.ParseIPSloppy(text)
 	why := ""
 	switch {
 	case ip == nil:

@@ -162,3 +162,61 @@ func TestFamilyStays(t *testing.T) {
 		t.Errorf("got %v, want %s first", errs, want)
 	}
 }
+
+// Addresses and networks have one form; what is stored in another may stay.
+func TestFormsOfAddresses(t *testing.T) {
+	plain := func() *corev1.Service {
+		s := allocated(corev1.ServiceTypeLoadBalancer)
+		s.Spec.ExternalIPs, s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.1"}, []string{"192.0.2.0/24"}
+		return s
+	}
+	for name, c := range map[string]struct {
+		edit func(*corev1.ServiceSpec)
+		want string
+	}{
+		"as they should be": {func(*corev1.ServiceSpec) {}, ""},
+		"address with leading zeros": {func(s *corev1.ServiceSpec) { s.ExternalIPs[0] = "192.0.02.1" },
+			`spec.externalIPs[0]: Invalid value: "192.0.02.1": must not have leading 0s`},
+		"IPv4 as IPv6": {func(s *corev1.ServiceSpec) { s.ExternalIPs[0] = "::ffff:192.0.2.1" },
+			`spec.externalIPs[0]: Invalid value: "::ffff:192.0.2.1": must not be an IPv4-mapped IPv6 address`},
+		"cluster address with leading zeros": {func(s *corev1.ServiceSpec) { s.ClusterIP, s.ClusterIPs = "10.96.0.07", []string{"10.96.0.07"} },
+			`spec.clusterIPs[0]: Invalid value: "10.96.0.07": must not have leading 0s`},
+		"network with leading zeros": {func(s *corev1.ServiceSpec) { s.LoadBalancerSourceRanges[0] = "192.0.02.0/24" },
+			`spec.loadBalancerSourceRanges[0]: Invalid value: "192.0.02.0/24": must not have leading 0s in IP or prefix length`},
+		"network with bits behind it": {func(s *corev1.ServiceSpec) { s.LoadBalancerSourceRanges[0] = "192.0.2.7/24" },
+			`spec.loadBalancerSourceRanges[0]: Invalid value: "192.0.2.7/24": must not have bits set beyond the prefix length`},
+	} {
+		s := plain()
+		c.edit(&s.Spec)
+		if got := Validate(s).ToAggregate(); (got == nil) != (c.want == "") || got != nil && got.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", name, got, c.want)
+		}
+		changed := s.DeepCopy()
+		changed.Labels = map[string]string{"a": "b"}
+		if errs := ValidateUpdate(changed, s); len(errs) > 0 {
+			t.Errorf("%s: what is stored does not stay: %v", name, errs)
+		}
+	}
+}
+
+// Who changes the address alone is told once what is wrong with that.
+func TestChangeOfTheAddressAlone(t *testing.T) {
+	for to, want := range map[string]string{
+		"None":     `spec.clusterIPs[0]: Invalid value: ["None"]: may not change once set`,
+		"nonsense": `[spec.clusterIPs[0]: Invalid value: ["nonsense"]: may not change once set, spec.clusterIPs[0]: Invalid value: "nonsense": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)]`,
+	} {
+		for _, edit := range []func(*corev1.Service){func(*corev1.Service) {}, headlessly} {
+			old := allocated(corev1.ServiceTypeClusterIP)
+			edit(old)
+			if old.Spec.ClusterIP == to {
+				continue
+			}
+			s := old.DeepCopy()
+			s.Spec.ClusterIP = to
+			listClusterIP(s, old)
+			if got := ValidateUpdate(s, old).ToAggregate(); got == nil || got.Error() != want {
+				t.Errorf("%s to %s: %v", old.Spec.ClusterIP, to, got)
+			}
+		}
+	}
+}

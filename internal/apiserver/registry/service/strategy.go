@@ -4,6 +4,7 @@ package service
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -24,8 +25,8 @@ func Definition() resource.Definition {
 		Default:                SetDefaults,
 		ValidateName:           validation.NameIsDNSLabel,
 		Status:                 func(s *corev1.Service) any { return &s.Status },
-		PrepareForCreate:       func(_ context.Context, s *corev1.Service) { listClusterIP(s) },
-		PrepareForUpdate:       func(_ context.Context, s, old *corev1.Service) { dropOutdated(s, old); listClusterIP(s) },
+		PrepareForCreate:       func(_ context.Context, s *corev1.Service) { listClusterIP(s, &corev1.Service{}) },
+		PrepareForUpdate:       func(_ context.Context, s, old *corev1.Service) { dropOutdated(s, old); listClusterIP(s, old) },
 		Validate:               func(_ context.Context, s *corev1.Service) field.ErrorList { return Validate(s) },
 		ValidateUpdate:         func(_ context.Context, s, old *corev1.Service) field.ErrorList { return ValidateUpdate(s, old) },
 		PrepareStatusForUpdate: func(_ context.Context, s, old *corev1.Service) { s.Spec = old.Spec },
@@ -113,9 +114,16 @@ func hasInternalPolicy(s *corev1.Service) bool {
 	return false
 }
 
-// listClusterIP repeats the one address in the list of addresses.
-func listClusterIP(s *corev1.Service) {
-	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
-		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+// listClusterIP repeats the one address in the list of addresses. Who changes the address
+// and leaves the list means both.
+func listClusterIP(s, old *corev1.Service) {
+	spec := &s.Spec
+	switch {
+	case spec.ClusterIP == "":
+	case len(spec.ClusterIPs) == 0:
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	case spec.ClusterIP != old.Spec.ClusterIP && slices.Equal(spec.ClusterIPs, old.Spec.ClusterIPs):
+		spec.ClusterIPs = slices.Clone(spec.ClusterIPs)
+		spec.ClusterIPs[0] = spec.ClusterIP
 	}
 }

@@ -95,5 +95,5 @@ func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
 	if needsHealthCheck(s) && needsHealthCheck(old) && spec.HealthCheckNodePort != was.HealthCheckNodePort {
 		errs = append(errs, field.Invalid(specPath.Child("healthCheckNodePort"), spec.HealthCheckNodePort, "field is immutable"))
 	}
-	return append(errs, Validate(s)...)
+	return append(errs, validate(s, old)...)
 }

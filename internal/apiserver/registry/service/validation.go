@@ -3,6 +3,7 @@ package service
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +24,12 @@ const agentPort = 10250
 // maxAffinitySeconds is a day.
 const maxAffinitySeconds = 24 * 60 * 60
 
-// Validate checks a Service, metadata aside.
-func Validate(s *corev1.Service) field.ErrorList {
+// Validate checks a new Service, metadata aside.
+func Validate(s *corev1.Service) field.ErrorList { return validate(s, &corev1.Service{}) }
+
+// validate checks a Service that was old before. Addresses and networks are written in
+// one way only; those that old has stay as they were written.
+func validate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	if len(s.Spec.Ports) == 0 && !headless(s) && s.Spec.Type != corev1.ServiceTypeExternalName {
 		errs = append(errs, field.Required(specPath.Child("ports"), ""))
@@ -36,10 +41,10 @@ func Validate(s *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, metav1validation.ValidateLabels(s.Spec.Selector, specPath.Child("selector"))...)
 	errs = append(errs, validateAffinity(s)...)
-	errs = append(errs, validateAddresses(s)...)
+	errs = append(errs, validateAddresses(s, old.Spec.ClusterIPs)...)
 	for i, ip := range s.Spec.ExternalIPs {
 		at := specPath.Child("externalIPs").Index(i)
-		bad := utilvalidation.IsValidIPForLegacyField(at, ip, false, nil)
+		bad := utilvalidation.IsValidIPForLegacyField(at, ip, true, old.Spec.ExternalIPs)
 		if len(bad) == 0 {
 			bad = endpoints.NotSpecialIP(ip, at)
 		}
@@ -48,7 +53,7 @@ func Validate(s *corev1.Service) field.ErrorList {
 	errs = append(errs, oneOf(specPath.Child("type"), s.Spec.Type,
 		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	errs = append(errs, validatePortNumbers(s)...)
-	errs = append(errs, validateLoadBalancer(s)...)
+	errs = append(errs, validateLoadBalancer(s, old.Spec.LoadBalancerSourceRanges)...)
 	return append(errs, validatePolicies(s)...)
 }
 
@@ -156,7 +161,7 @@ func validateAffinity(s *corev1.Service) field.ErrorList {
 }
 
 // validateAddresses checks the Service's own addresses and what family they are of.
-func validateAddresses(s *corev1.Service) field.ErrorList {
+func validateAddresses(s *corev1.Service, before []string) field.ErrorList {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
@@ -179,7 +184,7 @@ func validateAddresses(s *corev1.Service) field.ErrorList {
 			}
 			continue
 		}
-		errs = append(errs, validateClusterIP(s, i, path.Index(i))...)
+		errs = append(errs, validateClusterIP(s, i, before, path.Index(i))...)
 	}
 	return errs
 }
@@ -200,9 +205,9 @@ func validateFamilies(s *corev1.Service) field.ErrorList {
 	return errs
 }
 
-func validateClusterIP(s *corev1.Service, i int, path *field.Path) field.ErrorList {
+func validateClusterIP(s *corev1.Service, i int, before []string, path *field.Path) field.ErrorList {
 	text := s.Spec.ClusterIPs[i]
-	if errs := utilvalidation.IsValidIPForLegacyField(path, text, false, nil); len(errs) > 0 {
+	if errs := utilvalidation.IsValidIPForLegacyField(path, text, true, before); len(errs) > 0 {
 		return errs
 	}
 	ip, err := netip.ParseAddr(text)
@@ -260,7 +265,7 @@ func shown(p corev1.ServicePort) any {
 	}{Protocol: p.Protocol, Port: p.Port}
 }
 
-func validateLoadBalancer(s *corev1.Service) field.ErrorList {
+func validateLoadBalancer(s *corev1.Service, rangesBefore []string) field.ErrorList {
 	var errs field.ErrorList
 	balanced := s.Spec.Type == corev1.ServiceTypeLoadBalancer
 	const only = "may only be used when `type` is 'LoadBalancer'"
@@ -270,7 +275,9 @@ func validateLoadBalancer(s *corev1.Service) field.ErrorList {
 			errs = append(errs, field.Forbidden(at, only))
 		}
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-			errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), false, nil)...)
+			if !slices.Contains(rangesBefore, cidr) {
+				errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), true, nil)...)
+			}
 		}
 	}
 	at := specPath.Child("allocateLoadBalancerNodePorts")
