@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,11 +37,20 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
+		var code exitCode
+		if errors.As(err, &code) {
+			return int(code)
+		}
 		fmt.Fprintf(errOut, "everynode: %v\n", err)
 		return 1
 	}
 	return 0
 }
+
+// exitCode is the error of a command that has said all there is to say.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{

@@ -21,10 +21,33 @@ func Candidate(template *corev1.PodTemplateSpec, namespace, node string) *corev1
 	return p
 }
 
+// Room is a question about one template, for many nodes.
+type Room struct {
+	survey   *Survey
+	question *fit.Question
+}
+
+// Room asks where the pods of a template fit. Which nodes it selects is another question.
+func (s *Survey) Room(template *corev1.PodTemplateSpec, namespace string) *Room {
+	p := Candidate(template, namespace, "")
+	p.Spec.NodeSelector, p.Spec.NodeName = nil, ""
+	p.Spec.Affinity.NodeAffinity = nil
+	return &Room{s, s.Cluster().Ask(fit.NewPod(p))}
+}
+
+// Reasons says all that keeps a pod of the template from fitting on the node, once the given pods have left; nothing if it
+// fits.
+func (r *Room) Reasons(nodeName string, leaving []*corev1.Pod) []string {
+	return r.survey.reasons(r.question, nodeName, leaving)
+}
+
 // Reasons says all that keeps the pod from fitting on the node, once the given pods have left; nothing if it fits.
-func (s *Survey) Reasons(p *corev1.Pod, nodeName string, leaving []*corev1.Pod) (out []string) {
-	cluster := s.Cluster()
-	node := cluster.Node(nodeName)
+func (s *Survey) Reasons(p *corev1.Pod, nodeName string, leaving []*corev1.Pod) []string {
+	return s.reasons(s.Cluster().Ask(fit.NewPod(p)), nodeName, leaving)
+}
+
+func (s *Survey) reasons(question *fit.Question, nodeName string, leaving []*corev1.Pod) (out []string) {
+	node := s.Cluster().Node(nodeName)
 	if node == nil {
 		return []string{"there is no node " + nodeName}
 	}
@@ -34,7 +57,7 @@ func (s *Survey) Reasons(p *corev1.Pod, nodeName string, leaving []*corev1.Pod) 
 			trial.Removed = append(trial.Removed, known)
 		}
 	}
-	for _, r := range cluster.Ask(fit.NewPod(p)).All(node, trial) {
+	for _, r := range question.All(node, trial) {
 		out = append(out, s.reason(&r, nodeName, leaving))
 	}
 	return out

@@ -2,7 +2,6 @@ package survey
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -117,22 +116,6 @@ func (s *Survey) Rollout(ds *appsv1.DaemonSet) *v1alpha1.DaemonSetRollout {
 		}
 	}
 	return nil
-}
-
-// Count writes how many there are of something: "1 node", "1,000 nodes".
-func Count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return Number(n) + " " + what + "s"
-}
-
-// Number writes a number with commas between thousands.
-func Number(n int) string {
-	if n < 1000 {
-		return fmt.Sprint(n)
-	}
-	return fmt.Sprintf("%s,%03d", Number(n/1000), n%1000)
 }
 
 // Fault is what is wrong with the node itself; "" if nothing is.

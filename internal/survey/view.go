@@ -28,6 +28,9 @@ type View struct {
 	Policy *v1alpha1.RolloutPolicy
 	Rules  *rolloutpolicy.Policy
 	Broken string
+	// Steady is the policy that stands in for none. Known tells that there is a revision of the template.
+	Steady *rolloutpolicy.Policy
+	Known  bool
 	// Rollout is the rollout's object, nil if there is none. Status is where the rollout stands by what was read now.
 	Rollout *v1alpha1.DaemonSetRollout
 	Status  v1alpha1.DaemonSetRolloutStatus
@@ -38,8 +41,8 @@ type View struct {
 	fleet  *rolloutpolicy.Fleet
 }
 
-// Steady is the policy of a DaemonSet that has none: one step, and no halt.
-func Steady(locate rolloutpolicy.Locate) (*rolloutpolicy.Policy, error) {
+// steady is the policy of a DaemonSet that has none: one step, and no halt.
+func steady(locate rolloutpolicy.Locate) (*rolloutpolicy.Policy, error) {
 	all, never := intstr.FromString("100%"), int32(math.MaxInt32)
 	return rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{
 		Failure:    v1alpha1.Failure{Max: &all, Min: &never},
@@ -95,7 +98,7 @@ func (v *View) findRevision() error {
 		return err
 	}
 	if plan.Current != nil {
-		v.Revision = history.HashOf(plan.Current)
+		v.Revision, v.Known = history.HashOf(plan.Current), true
 		return nil
 	}
 	v.Revision = podtemplate.Hash(&v.DaemonSet.Spec.Template, v.DaemonSet.Status.CollisionCount)
@@ -116,12 +119,12 @@ func (v *View) previous() string {
 
 // rollout is what the matrix is told of policy and rollout.
 func (v *View) rollout() (matrix.RolloutInfo, error) {
-	steady, err := Steady(v.survey.Locate)
-	if err != nil {
+	var err error
+	if v.Steady, err = steady(v.survey.Locate); err != nil {
 		return matrix.RolloutInfo{}, err
 	}
 	info := matrix.RolloutInfo{
-		UID: v.DaemonSet.UID, Policy: steady, Following: course.Followed,
+		UID: v.DaemonSet.UID, Policy: v.Steady, Following: course.Followed,
 		Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: v.previous(), TargetRevision: v.Revision},
 	}
 	v.Policy = v.survey.Policy(v.DaemonSet)
@@ -201,4 +204,19 @@ func (v *View) since(name string, verdict course.Verdict, newest *corev1.Pod) ti
 		return time.Time{}
 	}
 	return podSince(verdict, newest)
+}
+
+// Surges tells whether a DaemonSet starts the new pod of a node beside the old one.
+func Surges(ds *appsv1.DaemonSet) bool {
+	st := belongings.StrategyOf(ds)
+	return !st.OnDelete && st.MaxSurge != intstr.FromInt32(0) && st.MaxSurge != intstr.FromString("0%") && st.MaxSurge != intstr.FromString("")
+}
+
+// Limit is how many nodes a DaemonSet's own strategy changes at a time.
+func Limit(ds *appsv1.DaemonSet) rolloutpolicy.Limit {
+	st := belongings.StrategyOf(ds)
+	if Surges(ds) {
+		return rolloutpolicy.LimitOf(st.MaxSurge)
+	}
+	return rolloutpolicy.LimitOf(st.MaxUnavailable)
 }

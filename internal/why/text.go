@@ -3,7 +3,6 @@ package why
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
@@ -16,9 +15,6 @@ type Style struct {
 	Colours bool
 	Now     time.Time
 }
-
-// width is how wide lines may be.
-const width = 80
 
 // meaning says what a verdict means, for somebody who has not read about it.
 var meaning = map[string]string{
@@ -62,7 +58,7 @@ func (r *NodeReport) Write(w io.Writer, s Style) {
 		r.DaemonSets[i].write(w, s)
 	}
 	if r.Fault != "" {
-		fmt.Fprintf(w, "\n%s", wrap("Node "+r.Node+" is out of order: "+r.Fault, ""))
+		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" is out of order: "+r.Fault, ""))
 	}
 }
 
@@ -72,7 +68,7 @@ func (p *Place) write(w io.Writer, s Style) {
 		fmt.Fprintf(w, "  %s\n", meaning[p.Verdict])
 	}
 	for _, reason := range p.Reasons {
-		fmt.Fprint(w, wrap(reason, "  "))
+		fmt.Fprint(w, survey.Wrap(reason, "  "))
 	}
 	switch {
 	case p.Revision != "" && p.Wanted != "" && p.Revision != p.Wanted:
@@ -93,7 +89,7 @@ func (p *Place) write(w io.Writer, s Style) {
 		list(w, "last lines of container "+p.Container, p.Log)
 	}
 	for _, m := range p.Missing {
-		fmt.Fprint(w, wrap("("+m+")", "  "))
+		fmt.Fprint(w, survey.Wrap("("+m+")", "  "))
 	}
 }
 
@@ -103,7 +99,7 @@ func list(w io.Writer, title string, lines []string) {
 	}
 	fmt.Fprintf(w, "  %s:\n", title)
 	for _, line := range lines {
-		fmt.Fprint(w, wrap(line, "    "))
+		fmt.Fprint(w, survey.Wrap(line, "    "))
 	}
 }
 
@@ -132,14 +128,14 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 	name := r.Namespace + "/" + r.DaemonSet
 	switch {
 	case r.Phase != "":
-		fmt.Fprint(w, wrap(name+": "+r.Phase+": "+r.Message, ""))
+		fmt.Fprint(w, survey.Wrap(name+": "+r.Phase+": "+r.Message, ""))
 	default:
-		fmt.Fprint(w, wrap(name+": "+r.summary(), ""))
+		fmt.Fprint(w, survey.Wrap(name+": "+r.summary(), ""))
 	}
 	if r.Policy == "" {
 		fmt.Fprintf(w, "revision %s, no policy\n", r.Revision)
 	} else {
-		fmt.Fprint(w, wrap(r.line(), ""))
+		fmt.Fprint(w, survey.Wrap(r.line(), ""))
 	}
 	for _, g := range r.Groups {
 		fmt.Fprintf(w, "\n%s %s: %s\n", survey.Number(g.Count), s.verdict(g.Verdict), meaning[g.Verdict])
@@ -154,7 +150,7 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 		fmt.Fprintf(w, "\nNo node has that verdict.\n")
 	}
 	for _, m := range r.Missing {
-		fmt.Fprint(w, "\n"+wrap("("+m+")", ""))
+		fmt.Fprint(w, "\n"+survey.Wrap("("+m+")", ""))
 	}
 }
 
@@ -201,24 +197,5 @@ func (p *Place) brief(w io.Writer, s Style) {
 	if len(p.Reasons) > 0 {
 		text += ": " + p.Reasons[0]
 	}
-	fmt.Fprint(w, wrap(text, "  "))
-}
-
-// wrap breaks text between words into lines, the later ones further in.
-func wrap(text, indent string) string {
-	var out strings.Builder
-	line := indent
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == indent || line == indent+"    ":
-			line += word
-		case len(line)+1+len(word) > width:
-			out.WriteString(line + "\n")
-			line = indent + "    " + word
-		default:
-			line += " " + word
-		}
-	}
-	out.WriteString(line + "\n")
-	return out.String()
+	fmt.Fprint(w, survey.Wrap(text, "  "))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/survey/surveytest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the code says now into testdata")
@@ -37,8 +38,8 @@ func golden(t *testing.T, name string, got []byte) {
 		t.Errorf("%s: it says\n%s\nwant\n%s", name, got, want)
 	}
 	for _, line := range strings.Split(string(got), "\n") {
-		if len(line) > width && strings.Contains(strings.TrimSpace(line), " ") && filepath.Ext(name) == ".txt" {
-			t.Errorf("%s: a line is wider than %d: %q", name, width, line)
+		if len(line) > survey.Width && strings.Contains(strings.TrimSpace(line), " ") && filepath.Ext(name) == ".txt" {
+			t.Errorf("%s: a line is wider than %d: %q", name, survey.Width, line)
 		}
 	}
 }
@@ -52,8 +53,8 @@ failure: {min: 3}
 `
 
 func TestNodes(t *testing.T) {
-	w, _, revisions := fleet(t)
-	gpu, _ := w.daemonSet("gpu", "example.com/gpu:1")
+	w, _, revisions := surveytest.Fleet(t)
+	gpu, _ := w.DaemonSet("gpu", "example.com/gpu:1")
 	gpu.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes", "kubernetes.io/hostname": "node-x"}
 	gpu.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{
@@ -72,29 +73,29 @@ func TestNodes(t *testing.T) {
 			p := &r.DaemonSets[i]
 			if events, log := p.AsksForMore(); events && log {
 				p.AddEvents([]corev1.Event{
-					{Type: "Warning", Reason: "BackOff", Message: "Back-off restarting failed container", Count: 9, LastTimestamp: ago(time.Minute)},
-					{Type: "Normal", Reason: "Pulled", Message: "Container image already present on machine", LastTimestamp: ago(2 * time.Minute)},
+					{Type: "Warning", Reason: "BackOff", Message: "Back-off restarting failed container", Count: 9, LastTimestamp: surveytest.Ago(time.Minute)},
+					{Type: "Normal", Reason: "Pulled", Message: "Container image already present on machine", LastTimestamp: surveytest.Ago(2 * time.Minute)},
 				})
 				p.Log, p.Missing = []string{"starting", "cannot read /etc/agent.conf"}, []string{"something cannot be read"}
 			}
 		}
 		out.WriteString("# everynode why " + name + "\n")
-		r.Write(&out, Style{Now: now})
+		r.Write(&out, Style{Now: surveytest.Now})
 		out.WriteString("\n")
 	}
-	s := survey.New(w.objects)
+	s := survey.New(w.Objects)
 	for _, n := range s.Nodes[:6] {
 		write(s, n.Name)
 	}
 	golden(t, "nodes.txt", out.Bytes())
 
 	out.Reset()
-	w.policy("careful", careful)
-	w.objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
+	w.Policy("careful", careful)
+	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
 		Status:     v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseProgressing, Message: "step rest"},
 	}}
-	s = survey.New(w.objects)
+	s = survey.New(w.Objects)
 	for _, n := range s.Nodes[:6] {
 		write(s, n.Name)
 	}
@@ -102,11 +103,11 @@ func TestNodes(t *testing.T) {
 }
 
 func TestDaemonSets(t *testing.T) {
-	w, ds, revisions := fleet(t)
+	w, ds, revisions := surveytest.Fleet(t)
 	var out bytes.Buffer
 	set := func(verdict course.Verdict, style Style) *SetReport {
 		t.Helper()
-		r, err := Set(survey.New(w.objects), ds, verdict)
+		r, err := Set(survey.New(w.Objects), ds, verdict)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,20 +115,20 @@ func TestDaemonSets(t *testing.T) {
 		out.WriteString("\n")
 		return r
 	}
-	set("", Style{Now: now})
-	set(course.Waiting, Style{Now: now})
-	set(course.NodeFault, Style{Now: now, Colours: true})
-	w.policy("careful", careful)
-	set("", Style{Now: now})
-	w.objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
+	set("", Style{Now: surveytest.Now})
+	set(course.Waiting, Style{Now: surveytest.Now})
+	set(course.NodeFault, Style{Now: surveytest.Now, Colours: true})
+	w.Policy("careful", careful)
+	set("", Style{Now: surveytest.Now})
+	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
 		Status: v1alpha1.DaemonSetRolloutStatus{
 			StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseRolledBack,
 			Message:         "revision " + revisions[1] + " failed on 3 of 3 nodes: node-crash: container agent ended with exit code 2",
-			FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: ago(time.Minute)}},
+			FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Minute)}},
 		},
 	}}
-	r := set("", Style{Now: now})
+	r := set("", Style{Now: surveytest.Now})
 	golden(t, "daemonset.txt", out.Bytes())
 	encoded, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -137,8 +138,8 @@ func TestDaemonSets(t *testing.T) {
 }
 
 func TestEachNodeHasOneVerdict(t *testing.T) {
-	w, ds, _ := fleet(t)
-	r, err := Set(survey.New(w.objects), ds, "")
+	w, ds, _ := surveytest.Fleet(t)
+	r, err := Set(survey.New(w.Objects), ds, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,14 +147,14 @@ func TestEachNodeHasOneVerdict(t *testing.T) {
 	for _, g := range r.Groups {
 		sum += g.Count
 	}
-	if sum != len(w.objects.Nodes) || r.Nodes != sum {
-		t.Errorf("%d verdicts for %d nodes", sum, len(w.objects.Nodes))
+	if sum != len(w.Objects.Nodes) || r.Nodes != sum {
+		t.Errorf("%d verdicts for %d nodes", sum, len(w.Objects.Nodes))
 	}
 }
 
 func TestUnknownNode(t *testing.T) {
-	w, _, _ := fleet(t)
-	if _, err := Node(survey.New(w.objects), "node-x", nil); err == nil || err.Error() != `there is no node "node-x"` {
+	w, _, _ := surveytest.Fleet(t)
+	if _, err := Node(survey.New(w.Objects), "node-x", nil); err == nil || err.Error() != `there is no node "node-x"` {
 		t.Errorf("of an unknown node it says %v", err)
 	}
 }

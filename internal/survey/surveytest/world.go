@@ -1,4 +1,5 @@
-package why
+// Package surveytest puts together clusters of objects for tests of what a survey says.
+package surveytest
 
 import (
 	"fmt"
@@ -18,48 +19,55 @@ import (
 	"github.com/everynode/everynode/internal/survey"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+// Now is what time it is in every World.
+var Now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+// Ago is a time before Now.
+func Ago(d time.Duration) metav1.Time { return metav1.NewTime(Now.Add(-d)) }
 
-// world is objects that a test puts together.
-type world struct {
+// World is objects that a test puts together.
+type World struct {
 	t       *testing.T
-	objects survey.Objects
+	Objects survey.Objects
 }
 
-func newWorld(t *testing.T) *world {
-	return &world{t: t, objects: survey.Objects{Now: now, Locate: time.LoadLocation}}
+// New returns a world without objects.
+func New(t *testing.T) *World {
+	return &World{t: t, Objects: survey.Objects{Now: Now, Locate: time.LoadLocation}}
 }
 
-func (w *world) node(name string, edits ...func(*corev1.Node)) {
+// Node adds a node that is well, with 2 CPUs, 1 GiB and room for 10 pods, unless it is edited.
+func (w *World) Node(name string, edits ...func(*corev1.Node)) {
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{"kubernetes.io/hostname": name}, CreationTimestamp: ago(48 * time.Hour)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{"kubernetes.io/hostname": name}, CreationTimestamp: Ago(48 * time.Hour)},
 		Status: corev1.NodeStatus{
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("10")},
-			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(48 * time.Hour)}},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: Ago(48 * time.Hour)}},
 		},
 	}
 	for _, edit := range edits {
 		edit(n)
 	}
-	w.objects.Nodes = append(w.objects.Nodes, n)
+	w.Objects.Nodes = append(w.Objects.Nodes, n)
 }
 
-func silent(n *corev1.Node) {
-	n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status.", LastTransitionTime: ago(3 * time.Hour)}
+// Silent makes a node not answer for three hours.
+func Silent(n *corev1.Node) {
+	n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status.", LastTransitionTime: Ago(3 * time.Hour)}
 }
 
-func label(key, value string) func(*corev1.Node) {
+// Label gives a node a label.
+func Label(key, value string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels[key] = value }
 }
 
-func tainted(n *corev1.Node) {
+// Tainted gives a node a taint that few tolerate.
+func Tainted(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}}
 }
 
-// daemonSet adds a DaemonSet with a history of images, the newest last, and returns it with the hashes of its revisions.
-func (w *world) daemonSet(name string, images ...string) (*appsv1.DaemonSet, []string) {
+// DaemonSet adds a DaemonSet with a history of images, the newest last, and returns it with the hashes of its revisions.
+func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []string) {
 	one := intstr.FromInt32(1)
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("ds-" + name), Labels: map[string]string{"tier": "agent"}, Generation: int64(len(images))},
@@ -83,39 +91,42 @@ func (w *world) daemonSet(name string, images ...string) (*appsv1.DaemonSet, []s
 		own = append(own, plan.Create)
 		hashes = append(hashes, history.HashOf(plan.Create))
 	}
-	w.objects.DaemonSets = append(w.objects.DaemonSets, ds)
-	w.objects.Revisions = append(w.objects.Revisions, own...)
+	w.Objects.DaemonSets = append(w.Objects.DaemonSets, ds)
+	w.Objects.Revisions = append(w.Objects.Revisions, own...)
 	return ds, hashes
 }
 
-func (w *world) pod(ds *appsv1.DaemonSet, node, revision string, edits ...func(*corev1.Pod)) {
+// Pod adds the pod of a DaemonSet on a node, ready for 50 minutes unless it is edited.
+func (w *World) Pod(ds *appsv1.DaemonSet, node, revision string, edits ...func(*corev1.Pod)) {
 	name := ds.Name + "-" + node
 	p := survey.Candidate(&ds.Spec.Template, ds.Namespace, node)
-	p.Name, p.UID, p.CreationTimestamp = name, types.UID("pod-"+name), ago(time.Hour)
+	p.Name, p.UID, p.CreationTimestamp = name, types.UID("pod-"+name), Ago(time.Hour)
 	p.Labels["controller-revision-hash"] = revision
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
 	p.Spec.NodeName = node
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{
-		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Hour)},
-		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: ago(50 * time.Minute)},
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: Ago(time.Hour)},
+		{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: Ago(50 * time.Minute)},
 	}
 	for _, edit := range edits {
 		edit(p)
 	}
-	w.objects.Pods = append(w.objects.Pods, p)
+	w.Objects.Pods = append(w.Objects.Pods, p)
 }
 
-func crashing(p *corev1.Pod) {
+// Crashing makes a pod's container end again and again.
+func Crashing(p *corev1.Pod) {
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "agent", RestartCount: 7,
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 5m0s restarting failed container=agent"}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "starting\ncannot read /etc/agent.conf\n", FinishedAt: ago(2 * time.Minute)}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "starting\ncannot read /etc/agent.conf\n", FinishedAt: Ago(2 * time.Minute)}},
 	}}
 }
 
-func unplaced(p *corev1.Pod) {
+// Unplaced makes a pod wait for room: it wants 400 MiB and port 9100.
+func Unplaced(p *corev1.Pod) {
 	p.Spec.NodeName, p.Status.Phase = "", corev1.PodPending
 	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("400Mi")}
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 9100, ContainerPort: 9100}}
@@ -125,9 +136,9 @@ func unplaced(p *corev1.Pod) {
 	}}
 }
 
-// other is a pod of somebody else that takes room and a port.
-func (w *world) other(node string) {
-	w.objects.Pods = append(w.objects.Pods, &corev1.Pod{
+// Other adds a pod of somebody else that takes 800 MiB and port 9100.
+func (w *World) Other(node string) {
+	w.Objects.Pods = append(w.Objects.Pods, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "exporter-" + node, UID: types.UID("other-" + node)},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
 			Name: "main", Ports: []corev1.ContainerPort{{HostPort: 9100, ContainerPort: 9100}},
@@ -137,36 +148,37 @@ func (w *world) other(node string) {
 	})
 }
 
-func (w *world) policy(name, spec string) {
-	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("policy-" + name), CreationTimestamp: ago(time.Hour)}}
+// Policy adds a policy with this spec.
+func (w *World) Policy(name, spec string) {
+	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("policy-" + name), CreationTimestamp: Ago(time.Hour)}}
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		w.t.Fatal(err)
 	}
-	w.objects.Policies = append(w.objects.Policies, p)
+	w.Objects.Policies = append(w.Objects.Policies, p)
 }
 
-// fleet is a DaemonSet of two revisions with a node for each verdict, and 12 nodes more that wait.
-func fleet(t *testing.T) (*world, *appsv1.DaemonSet, []string) {
-	w := newWorld(t)
-	ds, revisions := w.daemonSet("log-agent", "example.com/agent:1.4", "example.com/agent:1.5")
+// Fleet is a DaemonSet of two revisions with a node for each verdict, and 12 nodes more that wait.
+func Fleet(t *testing.T) (*World, *appsv1.DaemonSet, []string) {
+	w := New(t)
+	ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4", "example.com/agent:1.5")
 	old, new := revisions[0], revisions[1]
-	rack := func(r string) func(*corev1.Node) { return label("rack", r) }
-	w.node("node-crash", rack("r1"))
-	w.pod(ds, "node-crash", new, crashing)
-	w.node("node-dead", rack("r2"), silent)
-	w.pod(ds, "node-dead", old)
-	w.node("node-full", rack("r3"))
-	w.other("node-full")
-	w.pod(ds, "node-full", new, unplaced)
-	w.node("node-new", rack("r4"))
-	w.pod(ds, "node-new", new)
-	w.node("node-wait", rack("r2"))
-	w.pod(ds, "node-wait", old)
-	w.node("node-db", tainted)
+	rack := func(r string) func(*corev1.Node) { return Label("rack", r) }
+	w.Node("node-crash", rack("r1"))
+	w.Pod(ds, "node-crash", new, Crashing)
+	w.Node("node-dead", rack("r2"), Silent)
+	w.Pod(ds, "node-dead", old)
+	w.Node("node-full", rack("r3"))
+	w.Other("node-full")
+	w.Pod(ds, "node-full", new, Unplaced)
+	w.Node("node-new", rack("r4"))
+	w.Pod(ds, "node-new", new)
+	w.Node("node-wait", rack("r2"))
+	w.Pod(ds, "node-wait", old)
+	w.Node("node-db", Tainted)
 	for i := range 12 {
 		name := fmt.Sprintf("node-w%02d", i)
-		w.node(name)
-		w.pod(ds, name, old)
+		w.Node(name)
+		w.Pod(ds, name, old)
 	}
 	return w, ds, revisions
 }

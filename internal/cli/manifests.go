@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// manifests is what a file holds, as far as plans are about it.
+type manifests struct {
+	daemonSets []*appsv1.DaemonSet
+	policies   []*v1alpha1.RolloutPolicy
+	ignored    []string
+}
+
+// parseManifests reads one document after the other. DaemonSets and policies must not have fields that are not known.
+func parseManifests(in io.Reader) (*manifests, error) {
+	m := &manifests{}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	for number := 1; ; number++ {
+		raw, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return m, nil
+		}
+		if err == nil {
+			err = m.add(raw)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %s", number, oneLine(err))
+		}
+	}
+}
+
+func oneLine(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\n", " ")
+	for _, noise := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: "} {
+		text = strings.ReplaceAll(text, noise, "")
+	}
+	return text
+}
+
+func (m *manifests) add(raw []byte) error {
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct{ Namespace, Name string } `json:"metadata"`
+	}
+	if err := yaml.Unmarshal(raw, &head); err != nil {
+		return err
+	}
+	switch head.GroupVersionKind() {
+	case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
+		ds := &appsv1.DaemonSet{}
+		if err := yaml.UnmarshalStrict(raw, ds); err != nil {
+			return fmt.Errorf("DaemonSet %s: %w", head.Metadata.Name, err)
+		}
+		if ds.Name == "" {
+			return errors.New("a DaemonSet has no name")
+		}
+		ds.Status = appsv1.DaemonSetStatus{}
+		m.daemonSets = append(m.daemonSets, ds)
+	case v1alpha1.GroupVersion.WithKind("RolloutPolicy"):
+		p := &v1alpha1.RolloutPolicy{}
+		if err := yaml.UnmarshalStrict(raw, p); err != nil {
+			return fmt.Errorf("RolloutPolicy %s: %w", head.Metadata.Name, err)
+		}
+		rolloutpolicy.SetDefaults(&p.Spec)
+		m.policies = append(m.policies, p)
+	default:
+		if head.Kind != "" || head.Metadata.Name != "" {
+			m.ignored = append(m.ignored, strings.TrimSpace(head.Kind+" "+head.Metadata.Name))
+		}
+	}
+	return nil
+}
+
+// withPolicies puts the policies of the file in place of those that are stored, or beside them.
+func (m *manifests) withPolicies(o survey.Objects, namespace string) survey.Objects {
+	o.Policies = slices.Clone(o.Policies)
+	for _, p := range m.policies {
+		if p.Namespace == "" {
+			p.Namespace = namespace
+		}
+		at := slices.IndexFunc(o.Policies, func(have *v1alpha1.RolloutPolicy) bool { return have.Namespace == p.Namespace && have.Name == p.Name })
+		if at < 0 {
+			p.CreationTimestamp = metav1.NewTime(o.Now) // any that is there already is older
+			o.Policies = append(o.Policies, p)
+			continue
+		}
+		changed := o.Policies[at].DeepCopy()
+		changed.Spec = p.Spec
+		o.Policies[at] = changed
+	}
+	return o
+}

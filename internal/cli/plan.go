@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	kubectlutil "k8s.io/kubectl/pkg/util"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
+	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// changesFound is the exit code of a plan in which something would change.
+const changesFound exitCode = 2
+
+func newPlanCommand(plugin bool) *cobra.Command {
+	var at *cluster
+	var file, output string
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Say what applying DaemonSets would do, and do nothing",
+		Long: `Say what "kubectl apply -f FILE" would do to DaemonSets: which fields change, which
+nodes change, in which steps, what has no room, and how long it takes. Nothing is
+written: the server is only asked to try (dry run) what it would store.
+
+The exit code is 0 if nothing would change, 2 if something would, 1 after an error.
+It works on any Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return errors.New("no file is named; use -f FILE, or -f - for standard input")
+			}
+			if output != "" && output != "json" && output != "yaml" {
+				return fmt.Errorf("--output %s is not known; use json or yaml, or leave it out", output)
+			}
+			documents, err := readManifests(cmd.InOrStdin(), file)
+			if err != nil {
+				return err
+			}
+			l, err := at.read()
+			if err != nil {
+				return err
+			}
+			p, err := l.plan(cmd.Context(), documents)
+			if err != nil {
+				return err
+			}
+			return p.show(cmd.OutOrStdout(), output)
+		},
+	}
+	at = addClusterFlags(cmd, plugin)
+	f := cmd.Flags()
+	f.StringVarP(&file, "filename", "f", "", "file with DaemonSets as YAML or JSON, more than one document if wanted; - for standard input")
+	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
+	return cmd
+}
+
+// plans is what would happen to all DaemonSets of a file.
+type plans struct {
+	DaemonSets []*plan.Forecast `json:"daemonSets"`
+	// Ignored are the objects that are no DaemonSets or policies.
+	Ignored []string `json:"ignored,omitempty"`
+	// Missing says what could not be read or asked, and why.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// plan foretells what applying the documents would do.
+func (l *lists) plan(ctx context.Context, m *manifests) (*plans, error) {
+	s, hidden, err := l.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &plans{DaemonSets: []*plan.Forecast{}, Ignored: m.ignored}
+	if hidden != "" {
+		out.Missing = append(out.Missing, hidden)
+	}
+	s = survey.New(m.withPolicies(s.Objects, l.namespace))
+	for _, wanted := range m.daemonSets {
+		if wanted.Namespace == "" {
+			wanted.Namespace = l.namespace
+		}
+		old := s.DaemonSet(wanted.Namespace, wanted.Name)
+		stored, unasked, err := l.try(ctx, old, wanted)
+		if err != nil {
+			return nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		}
+		if unasked != "" {
+			out.Missing = append(out.Missing, unasked)
+		}
+		forecast, err := plan.Make(s, old, stored)
+		if err != nil {
+			return nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		}
+		out.DaemonSets = append(out.DaemonSets, forecast)
+	}
+	return out, nil
+}
+
+// try returns the DaemonSet as "kubectl apply" would store it, by having the server try. If it may not be asked, defaults
+// and checks are those of this program; unasked then says so.
+func (l *lists) try(ctx context.Context, old, wanted *appsv1.DaemonSet) (stored *appsv1.DaemonSet, unasked string, err error) {
+	sets, dryRun := l.client.AppsV1().DaemonSets(wanted.Namespace), []string{metav1.DryRunAll}
+	var patch []byte
+	if old == nil {
+		stored, err = sets.Create(ctx, wanted, metav1.CreateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
+	} else {
+		if patch, err = threeWay(old, wanted); err != nil {
+			return nil, "", err
+		}
+		stored, err = sets.Patch(ctx, wanted.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{DryRun: dryRun})
+	}
+	if !apierrors.IsForbidden(err) {
+		return stored, "", err
+	}
+	unasked = fmt.Sprintf("the server may not be asked to try DaemonSet %s/%s, so defaults and checks are this program's: %v", wanted.Namespace, wanted.Name, err)
+	stored, err = tryHere(old, wanted, patch)
+	return stored, unasked, err
+}
+
+// threeWay is the patch that "kubectl apply" sends: from what was applied last to what is wanted now.
+func threeWay(old, wanted *appsv1.DaemonSet) ([]byte, error) {
+	current, err := json.Marshal(old)
+	if err != nil {
+		return nil, fmt.Errorf("encode what is stored: %w", err)
+	}
+	typed := old.DeepCopy()
+	typed.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	original, err := kubectlutil.GetOriginalConfiguration(typed)
+	if err != nil {
+		return nil, fmt.Errorf("read what was applied last: %w", err)
+	}
+	modified, err := withoutNulls(wanted)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := strategicpatch.NewPatchMetaFromStruct(appsv1.DaemonSet{})
+	if err != nil {
+		return nil, fmt.Errorf("describe DaemonSets: %w", err)
+	}
+	patch, err := strategicpatch.CreateThreeWayMergePatch(original, modified, current, meta, true)
+	if err != nil {
+		return nil, fmt.Errorf("compare with what is stored: %w", err)
+	}
+	return patch, nil
+}
+
+// withoutNulls encodes what somebody has written, without the fields that only the Go type brings.
+func withoutNulls(wanted *appsv1.DaemonSet) ([]byte, error) {
+	raw, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	delete(fields, "status")
+	prune(fields)
+	return json.Marshal(fields)
+}
+
+func prune(fields map[string]any) {
+	for k, v := range fields {
+		switch v := v.(type) {
+		case nil:
+			delete(fields, k)
+		case map[string]any:
+			prune(v)
+		}
+	}
+}
+
+// tryHere does what the server would, as far as this program knows.
+func tryHere(old, wanted *appsv1.DaemonSet, patch []byte) (*appsv1.DaemonSet, error) {
+	stored := wanted.DeepCopy()
+	if old != nil {
+		current, err := json.Marshal(old)
+		if err != nil {
+			return nil, fmt.Errorf("encode what is stored: %w", err)
+		}
+		merged, err := strategicpatch.StrategicMergePatch(current, patch, appsv1.DaemonSet{})
+		if err != nil {
+			return nil, fmt.Errorf("merge with what is stored: %w", err)
+		}
+		stored = &appsv1.DaemonSet{}
+		if err := json.Unmarshal(merged, stored); err != nil {
+			return nil, fmt.Errorf("decode what is merged: %w", err)
+		}
+	}
+	daemonset.SetDefaults(stored)
+	errs := daemonset.Validate(stored)
+	if old != nil {
+		errs = daemonset.ValidateUpdate(stored, old)
+	}
+	return stored, errs.ToAggregate()
+}
+
+// show writes the plans, and returns the exit code if something would change.
+func (p *plans) show(w io.Writer, output string) error {
+	var changed error
+	for _, f := range p.DaemonSets {
+		if f.Changes() {
+			changed = changesFound
+		}
+	}
+	if output != "" {
+		raw, err := json.MarshalIndent(p, "", "  ")
+		if err == nil && output == "yaml" {
+			raw, err = yaml.JSONToYAML(raw)
+		}
+		if err != nil {
+			return fmt.Errorf("encode the plan: %w", err)
+		}
+		fmt.Fprintln(w, string(raw))
+		return changed
+	}
+	for i, f := range p.DaemonSets {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		f.Write(w)
+	}
+	for _, ignored := range p.Ignored {
+		fmt.Fprint(w, survey.Wrap("Not planned: "+ignored+".", ""))
+	}
+	for _, missing := range p.Missing {
+		fmt.Fprint(w, survey.Wrap("("+missing+")", ""))
+	}
+	return changed
+}
+
+// readManifests reads a file, or standard input for "-".
+func readManifests(in io.Reader, file string) (*manifests, error) {
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the manifests: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	m, err := parseManifests(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if len(m.daemonSets) == 0 {
+		return nil, fmt.Errorf("%s: there is no DaemonSet in it", file)
+	}
+	return m, nil
+}

@@ -1,0 +1,200 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/survey/surveytest"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what the code says now into testdata")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s: it says\n%s\nwant\n%s", name, got, want)
+	}
+	for _, line := range strings.Split(string(got), "\n") {
+		if len(line) > survey.Width && filepath.Ext(name) == ".txt" && !strings.Contains(line, "  after ") {
+			t.Errorf("%s: a line is wider than %d: %q", name, survey.Width, line)
+		}
+	}
+}
+
+const waves = `
+waves:
+- {name: canary, nodes: {matchLabels: {canary: "yes"}}, soak: 10m, approval: Manual}
+- {name: zones, each: zone, maxUnavailable: 50%, soak: 5m}
+domains:
+- {key: rack, maxUnavailable: 1}
+`
+
+// cluster has ten nodes of two zones and five racks with a DaemonSet's old revision; one is dead, one is full, one has no
+// label for what is new.
+func cluster(t *testing.T) (*surveytest.World, *appsv1.DaemonSet) {
+	w := surveytest.New(t)
+	ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.3", "example.com/agent:1.4")
+	name := func(i int) string { return "node-" + string(rune('0'+i)) }
+	for i := range 10 {
+		edits := []func(*corev1.Node){
+			surveytest.Label("zone", []string{"a", "b"}[i%2]), surveytest.Label("rack", []string{"r1", "r2", "r3", "r4", "r5"}[i%5]),
+		}
+		if i == 0 {
+			edits = append(edits, surveytest.Label("canary", "yes"))
+		}
+		if i == 9 {
+			edits = append(edits, surveytest.Silent)
+		}
+		w.Node(name(i), edits...)
+		w.Pod(ds, name(i), revisions[1])
+	}
+	w.Other("node-3")
+	w.Node("node-db", surveytest.Tainted)
+	return w, ds
+}
+
+func forecast(t *testing.T, w *surveytest.World, old, new *appsv1.DaemonSet) *Forecast {
+	t.Helper()
+	f, err := Make(survey.New(w.Objects), old, new)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func edited(ds *appsv1.DaemonSet, edits ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
+	out := ds.DeepCopy()
+	out.Generation++
+	for _, edit := range edits {
+		edit(out)
+	}
+	return out
+}
+
+func bigger(ds *appsv1.DaemonSet) {
+	c := &ds.Spec.Template.Spec.Containers[0]
+	c.Image = "example.com/agent:1.5"
+	c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("400Mi")}
+	c.Env = []corev1.EnvVar{{Name: "MODE", Value: "fast"}}
+	c.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9100, HostPort: 9100}}
+}
+
+func TestForecasts(t *testing.T) {
+	var out bytes.Buffer
+	show := func(title string, f *Forecast) *Forecast {
+		out.WriteString("# " + title + "\n")
+		f.Write(&out)
+		out.WriteString("\n")
+		return f
+	}
+	w, ds := cluster(t)
+	show("nothing", forecast(t, w, ds, edited(ds)))
+	show("without a policy", forecast(t, w, ds, edited(ds, bigger)))
+	show("the revision of before", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.3" })))
+	show("one node leaves, another comes", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
+	})))
+	show("a toleration more", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	})))
+	show("no pod is replaced", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		three := intstr.FromInt32(3)
+		d.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &three
+		d.Labels["team"] = "ops"
+	})))
+	show("when somebody deletes the pods", forecast(t, w, ds, edited(ds, bigger, func(d *appsv1.DaemonSet) {
+		d.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+	})))
+	show("with surge", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		none, two := intstr.FromInt32(0), intstr.FromInt32(2)
+		d.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &two}
+		d.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}
+	})))
+	fresh := edited(ds, func(d *appsv1.DaemonSet) { d.Name, d.UID = "other", "new" })
+	show("a new DaemonSet", forecast(t, w, nil, fresh))
+	golden(t, "plain.txt", out.Bytes())
+
+	out.Reset()
+	w.Policy("careful", waves)
+	f := show("with a policy", forecast(t, w, ds, edited(ds, bigger)))
+	encoded, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Objects.Nodes[1].Status.Images = []corev1.ContainerImage{{Names: []string{"example.com/agent:1.5"}}}
+	new := edited(ds, bigger)
+	hash := forecastRevision(t, w, new)
+	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name},
+		Spec:       v1alpha1.DaemonSetRolloutSpec{Paused: true},
+		Status: v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{
+			{Revision: hash, Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Hour)},
+		}},
+	}}
+	show("a revision that has failed before, paused", forecast(t, w, ds, new))
+	w.Objects.Policies = nil
+	w.Policy("broken", "windows: [{from: \"09:00\", to: \"16:00\", timeZone: Mars/North}]")
+	show("a policy that cannot be followed", forecast(t, w, ds, new))
+	w.Objects.Policies = nil
+	w.Policy("nights", "windows: [{from: \"22:00\", to: \"23:00\"}]\npace: {nodesPerMinute: 1}\nnodeFaults: {max: 5%}")
+	show("outside a window", forecast(t, w, ds, new))
+	golden(t, "policy.txt", out.Bytes())
+	golden(t, "policy.json", append(encoded, '\n'))
+}
+
+func forecastRevision(t *testing.T, w *surveytest.World, ds *appsv1.DaemonSet) string {
+	t.Helper()
+	v, err := survey.New(w.Objects).View(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Revision
+}
+
+// TestPlanChangesNothing: what it is told stays as it was.
+func TestPlanChangesNothing(t *testing.T) {
+	w, ds := cluster(t)
+	before, err := json.Marshal(w.Objects.Pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	new := edited(ds, bigger)
+	first := forecast(t, w, ds, new)
+	after, err := json.Marshal(w.Objects.Pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(before, after) {
+		t.Error("the pods are others than before")
+	}
+	var a, b bytes.Buffer
+	first.Write(&a)
+	forecast(t, w, ds, new).Write(&b)
+	if a.String() != b.String() {
+		t.Errorf("the second forecast is\n%s\nand the first was\n%s", b.String(), a.String())
+	}
+}

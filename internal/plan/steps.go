@@ -1,0 +1,251 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// steps lays out the nodes that get a pod in the order of the policy. A new DaemonSet has nothing to go step by step from:
+// then all nodes are one step, as they are without a policy.
+func (p *planner) steps() {
+	var moving []string
+	fleet := rolloutpolicy.NewFleet(p.rules())
+	for _, n := range p.survey.Nodes {
+		switch p.of[n.Name] {
+		case changes, joins:
+			moving = append(moving, n.Name)
+			fallthrough
+		case stays, outOfOrder:
+			fleet.Set(n.Name, n.Labels)
+		}
+	}
+	if len(moving) == 0 {
+		return
+	}
+	of := map[rolloutpolicy.Step][]string{}
+	for _, name := range moving {
+		step, _ := fleet.Step(name)
+		of[step] = append(of[step], name)
+	}
+	var last *Step
+	for _, at := range fleet.Steps() {
+		names := of[at]
+		if len(names) == 0 {
+			continue
+		}
+		wave := &p.rules().Waves[at.Wave]
+		s := Step{Name: p.rules().StepName(at), Nodes: len(names), AtOnce: p.atOnce(wave, names, fleet.Size(at), fleet.Len()), soak: wave.Soak}
+		if p.rules() == p.view.Steady {
+			s.Name = "all"
+		}
+		s.From = p.from(last, wave)
+		for _, name := range names {
+			if reasons := p.lacking[name]; len(reasons) > 0 {
+				s.NoRoom = append(s.NoRoom, Lack{Node: name, Reasons: reasons})
+			}
+		}
+		p.out.Steps = append(p.out.Steps, s)
+		last = &s
+	}
+}
+
+// rules are those of the policy, or of one with a single step.
+func (p *planner) rules() *rolloutpolicy.Policy {
+	if p.view.Rules != nil && p.old != nil {
+		return p.view.Rules
+	}
+	return p.view.Steady
+}
+
+// from says what a step waits for, and what follows on it.
+func (p *planner) from(last *Step, wave *rolloutpolicy.Wave) string {
+	text := "now"
+	switch open, next := p.rules().Windows.Open(p.survey.Now); {
+	case p.onDelete():
+		return "when somebody deletes the old pod"
+	case last != nil:
+		text = "after " + last.Name
+	case !open:
+		text = next.UTC().Format("from Mon 2006-01-02 15:04 UTC")
+	}
+	if wave.Soak > 0 {
+		text += ", then " + short(wave.Soak) + " soak"
+	}
+	if wave.Manual {
+		text += ", then approval"
+	}
+	return text
+}
+
+// atOnce is how many of a step's nodes at most are changed at a time: as many as its own limit allows, and those of each
+// domain together.
+func (p *planner) atOnce(wave *rolloutpolicy.Wave, names []string, size, fleet int) int {
+	if p.onDelete() {
+		return 0
+	}
+	limit := survey.Limit(p.new).Of(fleet)
+	if wave.MaxUnavailable != nil {
+		limit = wave.MaxUnavailable.Of(size)
+	}
+	if p.old == nil {
+		limit = len(names) // nothing is taken away from nodes that have nothing
+	}
+	limit = min(max(limit, 1), len(names))
+	for _, d := range p.rules().Domains {
+		limit = min(limit, p.domainLimit(d, names))
+	}
+	return limit
+}
+
+func (p *planner) domainLimit(d rolloutpolicy.Domain, names []string) (most int) {
+	all, here := map[string]int{}, map[string]int{}
+	for _, n := range p.survey.Nodes {
+		if value, has := n.Labels[d.Key]; has && p.of[n.Name] != ignored && p.of[n.Name] != leaves {
+			all[value]++
+		}
+	}
+	for _, name := range names {
+		value, has := p.survey.Node(name).Labels[d.Key]
+		if !has {
+			most++
+			continue
+		}
+		here[value]++
+	}
+	for value, n := range here {
+		most += min(n, d.MaxUnavailable.Of(all[value]))
+	}
+	return most
+}
+
+// images finds how many of the nodes have each image that is not one of before.
+func (p *planner) images() {
+	before := map[string]bool{}
+	if p.old != nil {
+		for _, c := range containers(&p.old.Spec.Template.Spec) {
+			before[c.Image] = true
+		}
+	}
+	for _, c := range containers(&p.new.Spec.Template.Spec) {
+		if before[c.Image] {
+			continue
+		}
+		before[c.Image] = true
+		i := Image{Image: c.Image}
+		for _, n := range p.survey.Nodes {
+			if of := p.of[n.Name]; of != changes && of != joins {
+				continue
+			}
+			i.Of++
+			if hasImage(n, c.Image) {
+				i.On++
+			}
+		}
+		if i.Of > 0 {
+			p.out.Images = append(p.out.Images, i)
+		}
+	}
+}
+
+func containers(spec *corev1.PodSpec) []corev1.Container {
+	return slices.Concat(spec.InitContainers, spec.Containers)
+}
+
+// hasImage looks for the image by all names that nodes report it by.
+func hasImage(n *corev1.Node, image string) bool {
+	names := []string{image, "docker.io/" + image, "docker.io/library/" + image}
+	if !strings.Contains(image[strings.LastIndexByte(image, '/')+1:], ":") && !strings.Contains(image, "@") {
+		for _, name := range names {
+			names = append(names, name+":latest")
+		}
+	}
+	return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool {
+		return slices.ContainsFunc(i.Names, func(have string) bool { return slices.Contains(names, have) })
+	})
+}
+
+// estimate reckons with the time that the pods which are there took to become available.
+func (p *planner) estimate() {
+	if p.old == nil || p.onDelete() {
+		return
+	}
+	var took []time.Duration
+	for _, n := range p.survey.Nodes {
+		for _, o := range p.view.Pods(n.Name) {
+			if ready, ok := pod.ReadySince(o); ok {
+				took = append(took, max(ready.Sub(o.CreationTimestamp.Time), time.Second))
+			}
+		}
+	}
+	if len(took) == 0 || len(p.out.Steps) == 0 {
+		return
+	}
+	slices.SortFunc(took, func(a, b time.Duration) int { return cmp.Compare(a, b) })
+	e := &Estimate{EachBatch: took[len(took)/2] + time.Duration(p.new.Spec.MinReadySeconds)*time.Second}
+	for _, s := range p.out.Steps {
+		batches := (s.Nodes + s.AtOnce - 1) / max(s.AtOnce, 1)
+		e.Changing += time.Duration(batches) * e.EachBatch
+		e.Soaking += s.soak
+	}
+	if perMinute := p.rules().NodesPerMinute; perMinute > 0 {
+		moving := p.out.Nodes.Change + p.out.Nodes.New
+		e.Changing = max(e.Changing, time.Duration(moving)*time.Minute/time.Duration(perMinute))
+	}
+	p.out.Estimate = e
+}
+
+// warn says what somebody should think of before.
+func (p *planner) warn() {
+	add := func(format string, args ...any) {
+		p.out.Warnings = append(p.out.Warnings, fmt.Sprintf(format, args...))
+	}
+	if p.view.Broken != "" {
+		add("policy %s cannot be followed, so nothing would begin: %s", p.out.Policy, p.view.Broken)
+	}
+	if r := p.view.Rollout; r != nil && p.view.Rules != nil {
+		for _, f := range r.Status.FailedRevisions {
+			if f.Revision == p.view.Revision {
+				add("this revision has failed before (%s); it is not tried again without \"everynode rollout retry\"", f.Why)
+			}
+		}
+		if r.Spec.Paused {
+			add("the rollout is paused; nothing begins before \"everynode rollout resume\"")
+		}
+	}
+	total := p.out.Nodes.Change + p.out.Nodes.New + p.out.Nodes.Stay + p.out.Nodes.OutOfOrder
+	if limit := p.rules().MaxNodeFaults; p.view.Rules != nil && limit.Exceeded(p.out.Nodes.OutOfOrder, total) {
+		add("%d of %s are out of order, more than %s: nothing would begin", p.out.Nodes.OutOfOrder, survey.Count(total, "node"), limit)
+	}
+	if p.out.Nodes.Change+p.out.Nodes.New == 0 {
+		return
+	}
+	for _, c := range p.new.Spec.Template.Spec.Containers {
+		if c.ReadinessProbe == nil && c.StartupProbe == nil {
+			add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)
+		}
+	}
+	if p.out.Nodes.NoRoom > 0 && !p.surges() && !p.onDelete() && p.old != nil {
+		add("nodes without room lose their old pod and get no new one")
+	}
+}
+
+// short writes a duration without parts that are nothing: "10m", not "10m0s".
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// shownLacks is how many nodes without room are named for each step.
+const shownLacks = 3
+
+// Write writes the forecast for people.
+func (f *Forecast) Write(w io.Writer) {
+	name := "DaemonSet " + f.Namespace + "/" + f.DaemonSet
+	switch {
+	case f.From == "":
+		fmt.Fprintf(w, "%s   is new\n", name)
+	case !f.Changes():
+		fmt.Fprintf(w, "%s   revision %s: nothing changes\n", name, f.From)
+		f.tail(w)
+		return
+	case f.To == f.From:
+		fmt.Fprintf(w, "%s   revision %s stays\n", name, f.From)
+	default:
+		fmt.Fprintf(w, "%s   revision %s -> %s\n", name, f.From, f.To)
+	}
+	for _, field := range f.Fields {
+		f.field(w, field)
+	}
+	fmt.Fprintln(w, f.Nodes.String())
+	f.table(w)
+	f.tail(w)
+}
+
+func (f *Forecast) field(w io.Writer, field Field) {
+	value := func(s string) string {
+		if s == "" {
+			return "(none)"
+		}
+		return s
+	}
+	line := fmt.Sprintf("%s: %s -> %s", field.Path, value(field.From), value(field.To))
+	if field.ReplacesPods {
+		line += " (replaces every pod)"
+	}
+	fmt.Fprint(w, survey.Wrap(line, "  "))
+}
+
+// String says what becomes of the nodes.
+func (n Nodes) String() string {
+	var parts []string
+	add := func(count int, text string) {
+		if count > 0 {
+			parts = append(parts, survey.Number(count)+" "+text)
+		}
+	}
+	add(n.Change, "change")
+	add(n.New, "new")
+	add(n.Leave, "leave")
+	add(n.Stay, "stay")
+	add(n.OutOfOrder, "out of order")
+	add(n.NoRoom, "of these without room")
+	if len(parts) == 0 {
+		parts = []string{"none is selected"}
+	}
+	return survey.Count(n.Total, "node") + ": " + strings.Join(parts, ", ")
+}
+
+func (f *Forecast) table(w io.Writer) {
+	if len(f.Steps) == 0 {
+		return
+	}
+	width := len("step")
+	for _, s := range f.Steps {
+		width = max(width, len(s.Name))
+	}
+	fmt.Fprintf(w, "  %-*s  %7s  %7s  %7s  %s\n", width, "step", "nodes", "at once", "no room", "from")
+	for _, s := range f.Steps {
+		atOnce := survey.Number(s.AtOnce)
+		if s.AtOnce == 0 {
+			atOnce = "-"
+		}
+		fmt.Fprintf(w, "  %-*s  %7s  %7s  %7s  %s\n", width, s.Name, survey.Number(s.Nodes), atOnce, survey.Number(len(s.NoRoom)), s.From)
+	}
+	for _, s := range f.Steps {
+		for _, lack := range s.NoRoom[:min(shownLacks, len(s.NoRoom))] {
+			fmt.Fprint(w, survey.Wrap("No room on "+lack.Node+" ("+s.Name+"): "+strings.Join(lack.Reasons, "; "), ""))
+		}
+		if more := len(s.NoRoom) - shownLacks; more > 0 {
+			fmt.Fprintf(w, "No room on %s more of step %s (-o json lists all)\n", survey.Number(more), s.Name)
+		}
+	}
+}
+
+// tail is what follows on the table.
+func (f *Forecast) tail(w io.Writer) {
+	for _, i := range f.Images {
+		fmt.Fprint(w, survey.Wrap(fmt.Sprintf("Image %s is on %s of %s.", i.Image, survey.Number(i.On), survey.Count(i.Of, "node")), ""))
+	}
+	if e := f.Estimate; e != nil {
+		line := "About " + roughly(e.Changing) + " of changing"
+		if e.Soaking > 0 {
+			line += " and " + roughly(e.Soaking) + " of soaking"
+		}
+		line += fmt.Sprintf(", by how long its pods took to start (%s for each batch).", roughly(e.EachBatch))
+		fmt.Fprint(w, survey.Wrap(line, ""))
+	}
+	for _, warning := range f.Warnings {
+		fmt.Fprint(w, survey.Wrap("Warning: "+warning, ""))
+	}
+}
+
+// roughly writes a duration in one unit.
+func roughly(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Round(time.Second).Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
+	}
+	return fmt.Sprintf("%d h", int(d.Round(time.Hour).Hours()))
+}

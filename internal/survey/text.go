@@ -1,0 +1,44 @@
+package survey
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Width is how wide lines for people may be.
+const Width = 80
+
+// Wrap breaks text between words into lines, the later ones further in.
+func Wrap(text, indent string) string {
+	var out strings.Builder
+	line := indent
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == indent || line == indent+"    ":
+			line += word
+		case len(line)+1+len(word) > Width:
+			out.WriteString(line + "\n")
+			line = indent + "    " + word
+		default:
+			line += " " + word
+		}
+	}
+	out.WriteString(line + "\n")
+	return out.String()
+}
+
+// Count writes how many there are of something: "1 node", "1,000 nodes".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return Number(n) + " " + what + "s"
+}
+
+// Number writes a number with commas between thousands.
+func Number(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", Number(n/1000), n%1000)
+}
