@@ -15,7 +15,7 @@ import (
 func Choose(policies []*v1alpha1.RolloutPolicy, namespace string, daemonSet map[string]string) *v1alpha1.RolloutPolicy {
 	var chosen *v1alpha1.RolloutPolicy
 	for _, p := range policies {
-		if p.Namespace != namespace || !selects(p, daemonSet) {
+		if p.Namespace != namespace || !Selects(p, daemonSet) {
 			continue
 		}
 		if chosen == nil || older(p, chosen) {
@@ -25,7 +25,8 @@ func Choose(policies []*v1alpha1.RolloutPolicy, namespace string, daemonSet map[
 	return chosen
 }
 
-func selects(p *v1alpha1.RolloutPolicy, daemonSet map[string]string) bool {
+// Selects tells whether the policy's selector takes a DaemonSet with these labels.
+func Selects(p *v1alpha1.RolloutPolicy, daemonSet map[string]string) bool {
 	if p.Spec.Selector == nil {
 		return true
 	}

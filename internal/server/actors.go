@@ -60,7 +60,7 @@ func (a *actors) account(account user.Info) (*actor, error) {
 	}
 	made := &actor{
 		config: config, client: client, inside: inside{a.api.InsideDoorFor(account)},
-		events: record.NewBroadcaster(record.WithContext(a.ctx)),
+		events: newBroadcaster(a.ctx),
 	}
 	made.events.StartRecordingToSink(controllerEvents{&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, made.inside, a.ctx})
 	a.all = append(a.all, made)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,31 +40,50 @@ func newLimitedRecorder(to record.EventRecorder, c clock.PassiveClock) *limitedR
 
 // Event implements record.EventRecorder.
 func (r *limitedRecorder) Event(object runtime.Object, eventtype, reason, message string) {
-	if r.lets(object, eventtype) {
+	if r.lets(object, eventtype, reason) {
 		r.EventRecorder.Event(object, eventtype, reason, message)
 	}
 }
 
 // Eventf implements record.EventRecorder.
 func (r *limitedRecorder) Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any) {
-	if r.lets(object, eventtype) {
+	if r.lets(object, eventtype, reason) {
 		r.EventRecorder.Eventf(object, eventtype, reason, messageFmt, args...)
 	}
 }
 
 // AnnotatedEventf implements record.EventRecorder.
 func (r *limitedRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any) {
-	if r.lets(object, eventtype) {
+	if r.lets(object, eventtype, reason) {
 		r.EventRecorder.AnnotatedEventf(object, annotations, eventtype, reason, messageFmt, args...)
 	}
 }
 
-func (r *limitedRecorder) lets(object runtime.Object, eventtype string) bool {
+func (r *limitedRecorder) lets(object runtime.Object, eventtype, reason string) bool {
 	m, err := meta.Accessor(object)
-	if eventtype != corev1.EventTypeNormal || err != nil || m.GetUID() == "" {
+	if eventtype != corev1.EventTypeNormal || ofRollout(reason) || err != nil || m.GetUID() == "" {
 		return true
 	}
 	return r.limiter(m.GetUID()).TryAccept()
+}
+
+// ofRollout: what an operator must learn of a rollout is seldom, and does not wait
+// behind a thousand pods that were made.
+func ofRollout(reason string) bool { return strings.HasPrefix(reason, "Rollout") }
+
+// newBroadcaster makes a broadcaster whose filter against floods counts the events of
+// rollouts by reason, apart from all others of the object.
+func newBroadcaster(ctx context.Context) record.EventBroadcaster {
+	return record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
+		SpamKeyFunc: func(e *corev1.Event) string {
+			o := &e.InvolvedObject
+			key := []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
+			if ofRollout(e.Reason) {
+				key = append(key, e.Reason)
+			}
+			return strings.Join(key, "/")
+		},
+	}))
 }
 
 func (r *limitedRecorder) limiter(uid types.UID) flowcontrol.PassiveRateLimiter {

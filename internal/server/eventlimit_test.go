@@ -50,6 +50,8 @@ func TestGoodNewsIsLimited(t *testing.T) {
 	expect("a Warning Failed", 5000)
 	expect("b Normal Created", 1)
 	expect("a Normal Deleted", 0)
+	r.Event(a, corev1.EventTypeNormal, "RolloutComplete", "")
+	expect("a Normal RolloutComplete", 1)
 	now.SetTime(now.Now().Add(5*time.Minute + time.Second))
 	for range 10 {
 		r.AnnotatedEventf(a, nil, corev1.EventTypeNormal, "Deleted", "")

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -137,7 +138,12 @@ func (c *control) addDaemonSets(a *actor) error {
 	if c.options.NoDaemonSetController {
 		return nil
 	}
+	own, err := everynode.NewForConfig(a.config)
+	if err != nil {
+		return err
+	}
 	run, err := daemonSets(daemonset.Config{
+		Rollouts:  daemonset.NewRolloutWriter(own),
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside}, Recorder: a.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.metrics,
 	}, c.options.RecordDecisions)

@@ -5,16 +5,18 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 )
@@ -34,6 +36,23 @@ type ControllerOptions struct {
 	// RecordDecisions is a file that gets a script of what the controller decides
 	// and from what; empty for none.
 	RecordDecisions string
+}
+
+// rolloutsOf returns what writes Everynode's own kinds; nil where the API does not
+// serve them: there no policy is followed.
+func rolloutsOf(client kubernetes.Interface, config *restclient.Config) (daemonset.RolloutWriter, error) {
+	_, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask the API for %s: %w", v1alpha1.GroupVersion, err)
+	}
+	own, err := everynode.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return daemonset.NewRolloutWriter(own), nil
 }
 
 // RunDaemonSetController runs the DaemonSet controller and nothing else until
@@ -57,10 +76,15 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	events := record.NewBroadcaster(record.WithContext(ctx))
+	events := newBroadcaster(ctx)
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	rollouts, err := rolloutsOf(client, o.Config)
+	if err != nil {
+		return err
+	}
 	run, err := daemonSets(daemonset.Config{
+		Rollouts:  rollouts,
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,

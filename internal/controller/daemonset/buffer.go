@@ -128,6 +128,8 @@ const (
 	kindNode      = "Node"
 	kindPod       = "Pod"
 	kindRevision  = "ControllerRevision"
+	kindPolicy    = "RolloutPolicy"
+	kindRollout   = "DaemonSetRollout"
 )
 
 func sameVersion(old, obj metav1.Object) bool {
@@ -146,4 +148,15 @@ func ignoreNode(old, obj metav1.Object) bool {
 	was, ok1 := old.(*corev1.Node)
 	is, ok2 := obj.(*corev1.Node)
 	return ok1 && ok2 && matrix.ProjectNode(was).Equal(matrix.ProjectNode(is))
+}
+
+// ignoreNodeInOrder drops heartbeats too, where rollouts must hear of nodes that are out
+// of order.
+func ignoreNodeInOrder(old, obj metav1.Object) bool {
+	if !ignoreNode(old, obj) {
+		return false
+	}
+	was, ok1 := old.(*corev1.Node)
+	is, ok2 := obj.(*corev1.Node)
+	return ok1 && ok2 && matrix.ProjectHealth(was) == matrix.ProjectHealth(is)
 }

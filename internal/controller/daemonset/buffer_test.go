@@ -12,24 +12,30 @@ func TestWhichNodeUpdatesMatter(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit  func(*corev1.Node)
 		drops bool
+		// health tells that rollouts must hear of it.
+		health bool
 	}{
 		"heartbeat": {func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}
-		}, true},
+		}, true, false},
 		"not ready": {func(n *corev1.Node) {
 			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
-		}, true},
-		"room":        {func(n *corev1.Node) { n.Status.Allocatable = corev1.ResourceList{"cpu": apiresource.MustParse("1")} }, true},
-		"cordoned":    {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true},
-		"annotations": {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, true},
-		"labels":      {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
-		"taints":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}} }, false},
+		}, true, true},
+		"room":        {func(n *corev1.Node) { n.Status.Allocatable = corev1.ResourceList{"cpu": apiresource.MustParse("1")} }, true, false},
+		"cordoned":    {func(n *corev1.Node) { n.Spec.Unschedulable = true }, true, true},
+		"annotations": {func(n *corev1.Node) { n.Annotations = map[string]string{"a": "b"} }, true, false},
+		"labels":      {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false, true},
+		"taints":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}} }, false, true},
 	} {
 		old := testNode("n1")
+		old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		n := old.DeepCopy()
 		c.edit(n)
 		if got := ignoreNode(old, n); got != c.drops {
 			t.Errorf("%s: ignored is %v, want %v", name, got, c.drops)
+		}
+		if got := ignoreNodeInOrder(old, n); got == c.health {
+			t.Errorf("%s: with rollouts ignored is %v", name, got)
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // clientWriter writes through an ordinary API client.
@@ -61,6 +64,36 @@ func (w clientWriter) DeleteRevision(ctx context.Context, r *appsv1.ControllerRe
 	options := onlyThat(r.UID)
 	options.Preconditions.ResourceVersion = &r.ResourceVersion
 	return w.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, options)
+}
+
+// rolloutWriter writes Everynode's own kinds through an ordinary API client.
+type rolloutWriter struct{ client *everynode.Client }
+
+// NewRolloutWriter returns a RolloutWriter over an API client.
+func NewRolloutWriter(client *everynode.Client) RolloutWriter { return rolloutWriter{client} }
+
+func (w rolloutWriter) GetRollout(ctx context.Context, namespace, name string) (*v1alpha1.DaemonSetRollout, error) {
+	return w.client.DaemonSetRollouts(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (w rolloutWriter) CreateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+	return w.client.DaemonSetRollouts(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
+}
+
+func (w rolloutWriter) UpdateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+	return w.client.DaemonSetRollouts(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
+}
+
+func (w rolloutWriter) UpdateRolloutStatus(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+	return w.client.DaemonSetRollouts(r.Namespace).UpdateStatus(ctx, r, metav1.UpdateOptions{})
+}
+
+func (w rolloutWriter) DeleteRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) error {
+	return w.client.DaemonSetRollouts(r.Namespace).Delete(ctx, r.Name, onlyThat(r.UID))
+}
+
+func (w rolloutWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error) {
+	return w.client.RolloutPolicies(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
 }
 
 func onlyThat(uid types.UID) metav1.DeleteOptions {

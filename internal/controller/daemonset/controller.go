@@ -2,10 +2,11 @@
 // that fits, for every DaemonSet.
 //
 // The decisions are made in the pure packages matrix (which pod to create or
-// delete, and what the status is) and belongings (which pods and revisions are
-// whose). This package moves facts, jobs and actions:
+// delete, and what the status is), belongings (which pods and revisions are whose)
+// and rollouts (which policy holds for which DaemonSet). This package moves facts,
+// jobs and actions:
 //
-//	informers -> buffer -> owner: belongings -> matrix -> lanes of workers -> API
+//	informers -> buffer -> owner: books -> matrix -> lanes of workers -> API
 //	                          ^                              |
 //	                          +-------- outcomes <-----------+
 //
@@ -31,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -61,6 +63,9 @@ type Config struct {
 	// NormalizeTemplate fills a pod template's defaults in, so that a revision
 	// written before a default existed still counts as the same. Optional.
 	NormalizeTemplate func(*corev1.PodTemplateSpec)
+	// Rollouts writes Everynode's own kinds. Nil where the API does not serve them:
+	// then no policy is read, and none followed.
+	Rollouts RolloutWriter
 	// Record takes a script of all that is decided and from what, for finding out
 	// why: see README.md. It grows with every event. Optional.
 	Record io.Writer
@@ -150,15 +155,20 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 			f()
 		}
 	}
-	sources := []struct {
+	type source struct {
 		kind   string
 		obj    client.Object
 		ignore func(old, obj metav1.Object) bool
-	}{
+	}
+	sources := []source{
 		{kindDaemonSet, &appsv1.DaemonSet{}, sameVersion},
 		{kindRevision, &appsv1.ControllerRevision{}, sameVersion},
 		{kindNode, &corev1.Node{}, ignoreNode},
 		{kindPod, &corev1.Pod{}, ignorePod},
+	}
+	if c.cfg.Rollouts != nil {
+		sources[2].ignore = ignoreNodeInOrder
+		sources = append(sources, source{kindPolicy, &v1alpha1.RolloutPolicy{}, sameVersion}, source{kindRollout, &v1alpha1.DaemonSetRollout{}, sameVersion})
 	}
 	for _, s := range sources {
 		informer, err := c.cfg.Informers.GetInformer(ctx, s.obj, cache.BlockUntilSynced(false))

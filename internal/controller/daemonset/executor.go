@@ -51,6 +51,7 @@ const callTimeout = time.Minute
 // methods run on workers and return what the owner goroutine must learn.
 type executor struct {
 	writer   Writer
+	rollouts RolloutWriter
 	recorder record.EventRecorder
 	clock    clock.PassiveClock
 	metrics  *metrics
@@ -60,23 +61,28 @@ type executor struct {
 
 // createPod makes the pod. A pod of that name that is just what the action asks
 // for, left by an earlier try, counts as made.
-func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *matrix.CreatePod) (types.UID, matrix.Outcome) {
+func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *matrix.CreatePod) matrix.Answer {
 	created, err := e.writer.CreatePod(ctx, mold.pod(a))
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason)
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
 		e.metrics.podsCreated.Inc()
-		return created.UID, matrix.OK
+		return matrix.Answer{Outcome: matrix.OK, Pod: created.UID}
 	case apierrors.IsAlreadyExists(err):
-		return e.sameOrTaken(ctx, a)
+		uid, outcome := e.sameOrTaken(ctx, a)
+		return matrix.Answer{Outcome: outcome, Pod: uid}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return "", matrix.Failed
+		return matrix.Answer{Outcome: matrix.Failed}
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 	e.metrics.writesFailed.Inc()
-	return "", refused(err)
+	answer := matrix.Answer{Outcome: refused(err)}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		answer.Refused = "the API refuses its pod: " + err.Error()
+	}
+	return answer
 }
 
 // refused tells a write that was refused from one that may have been done: what

@@ -81,7 +81,7 @@ func TestEventsOfCreations(t *testing.T) {
 	} {
 		e, events := newExecutor(t, &scriptedWriter{create: c.err})
 		ds := testDaemonSet("logs")
-		_, outcome := e.createPod(t.Context(), ds, newPodMold(ds), &matrix.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"})
+		outcome := e.createPod(t.Context(), ds, newPodMold(ds), &matrix.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}

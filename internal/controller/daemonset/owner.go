@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,8 +11,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
 // owner holds everything that changes. Only its goroutine touches it.
@@ -27,20 +31,24 @@ type owner struct {
 	log       klog.Logger
 	book      *belongings.Book
 	matrix    decisions
+	rollouts  *rollouts.Book
 	molds     map[types.UID]*podMold
-	now       time.Time
+	// olds are the molds of older revisions, by DaemonSet and hash.
+	olds map[types.UID]map[string]*podMold
+	now  time.Time
 }
 
 func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o := &owner{
 		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
-		exec:  &executor{writer: c.cfg.Writer, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
-		molds: map[types.UID]*podMold{},
+		exec:  &executor{writer: c.cfg.Writer, rollouts: c.cfg.Rollouts, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
+		molds: map[types.UID]*podMold{}, olds: map[types.UID]map[string]*podMold{},
 	}
 	if o.matrix = matrix.New(c.cfg.Limits); c.cfg.Record != nil {
 		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
 	o.book = belongings.New(o.matrix, c.cfg.NormalizeTemplate)
+	o.rollouts = rollouts.New(o.matrix, time.LoadLocation)
 	return o
 }
 
@@ -80,6 +88,7 @@ func (o *owner) turn() {
 	o.now = start
 	o.matrix.Step(matrix.Now{Time: o.now})
 	o.book.Step(belongings.Now{Time: o.now})
+	o.rollouts.Step(rollouts.Now{Time: o.now})
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
 		o.apply(kinds[i], c)
@@ -90,6 +99,17 @@ func (o *owner) turn() {
 	for _, j := range o.book.Jobs() {
 		o.handOut(j)
 	}
+	if o.cfg.Rollouts != nil {
+		for _, j := range o.rollouts.Jobs() {
+			if j.Delete != nil {
+				o.metrics.rollouts.forget(types.NamespacedName{Namespace: j.Delete.Namespace, Name: j.Delete.Name})
+			}
+			o.rowLane.submit(func(ctx context.Context) {
+				r := o.exec.carryOut(ctx, j)
+				o.buffer.result(func(o *owner) { o.rollouts.Step(r) })
+			})
+		}
+	}
 	for _, a := range o.matrix.Ready() {
 		o.dispatch(a)
 	}
@@ -99,8 +119,10 @@ func (o *owner) turn() {
 // nextTurn returns when there is something to do without any event.
 func (o *owner) nextTurn() (time.Time, bool) {
 	at, ok := o.matrix.NextTick()
-	if t, also := o.book.NextTick(); also && (!ok || t.Before(at)) {
-		at, ok = t, true
+	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts} {
+		if t, also := book.NextTick(); also && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
 	}
 	return at, ok
 }
@@ -109,7 +131,11 @@ func (o *owner) apply(kind string, c change) {
 	switch obj := c.obj.(type) {
 	case *appsv1.DaemonSet:
 		if c.deleted {
-			delete(o.molds, obj.UID)
+			o.forget(obj)
+		}
+		if o.cfg.Rollouts != nil {
+			// First: the row must not act before it knows what to follow.
+			o.rollouts.Step(rollouts.DaemonSet{Object: obj, Gone: c.deleted})
 		}
 		o.book.Step(belongings.DaemonSet{Object: obj, Gone: c.deleted})
 	case *appsv1.ControllerRevision:
@@ -119,7 +145,12 @@ func (o *owner) apply(kind string, c change) {
 			o.matrix.Step(matrix.NodeGone(obj.Name))
 		} else {
 			o.matrix.Step(matrix.ProjectNode(obj))
+			o.matrix.Step(matrix.ProjectHealth(obj))
 		}
+	case *v1alpha1.RolloutPolicy:
+		o.rollouts.Step(rollouts.Policy{Object: obj, Gone: c.deleted})
+	case *v1alpha1.DaemonSetRollout:
+		o.rollouts.Step(rollouts.Rollout{Object: obj, Gone: c.deleted})
 	case *corev1.Pod:
 		o.book.Step(belongings.Pod{Object: obj, Gone: c.deleted})
 	default:
@@ -163,15 +194,31 @@ func (o *owner) dispatch(a matrix.Action) {
 	}
 	switch a := a.(type) {
 	case *matrix.CreatePod:
-		mold := o.moldOf(ds)
-		o.podLane.submit(func(ctx context.Context) {
-			uid, out := o.exec.createPod(ctx, ds, mold, a)
-			done(matrix.Answer{Outcome: out, Pod: uid})
-		})
+		mold, err := o.moldOf(ds, a.Revision)
+		if err != nil {
+			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+			o.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.Failed})
+			return
+		}
+		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, mold, a)) })
 	case *matrix.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(matrix.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *matrix.FailedPlacement:
 		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node, a.Detail)
+	case *matrix.RolloutNews:
+		o.tell(ds, a)
+	case *matrix.UpdateRollout:
+		o.metrics.rollouts.show(a)
+		have := o.rollouts.RolloutOf(ds)
+		o.rowLane.submit(func(ctx context.Context) {
+			updated, out := o.exec.updateRollout(ctx, ds, have, a)
+			o.buffer.result(func(o *owner) {
+				if updated != nil {
+					o.rollouts.Step(rollouts.Rollout{Object: updated})
+				}
+				o.matrix.Step(matrix.Answer{Action: a, Outcome: out})
+			})
+		})
 	case *matrix.UpdateStatus:
 		o.rowLane.submit(func(ctx context.Context) {
 			updated, out := o.exec.updateStatus(ctx, latest, a)
@@ -185,12 +232,37 @@ func (o *owner) dispatch(a matrix.Action) {
 	}
 }
 
-// moldOf returns what pods are made from, once for each generation.
-func (o *owner) moldOf(ds *appsv1.DaemonSet) *podMold {
-	m := o.molds[ds.UID]
-	if m == nil || m.generation != ds.Generation {
-		m = newPodMold(ds)
-		o.molds[ds.UID] = m
+// forget drops what is kept about a DaemonSet that is gone.
+func (o *owner) forget(ds *appsv1.DaemonSet) {
+	delete(o.molds, ds.UID)
+	delete(o.olds, ds.UID)
+	o.metrics.rollouts.forget(types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
+}
+
+// moldOf returns what pods of a revision are made from, once for each generation or
+// older revision.
+func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
+	revision, current := o.book.Revision(ds.UID, hash)
+	if _, follows := o.matrix.Rollout(ds.UID); !follows || current {
+		m := o.molds[ds.UID]
+		if m == nil || m.generation != ds.Generation {
+			m = newPodMold(ds)
+			o.molds[ds.UID] = m
+		}
+		return m, nil
 	}
-	return m
+	if m := o.olds[ds.UID][hash]; m != nil {
+		return m, nil
+	}
+	if revision == nil {
+		return nil, fmt.Errorf("the ControllerRevision with hash %s is gone", hash)
+	}
+	template, err := history.Template(revision)
+	if err != nil {
+		return nil, err
+	}
+	// Of the older ones a rollout needs one at a time.
+	m := moldFrom(ds, template)
+	o.olds[ds.UID] = map[string]*podMold{hash: m}
+	return m, nil
 }

@@ -6,6 +6,9 @@ import (
 	"io"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
@@ -13,6 +16,7 @@ import (
 // decisions is a matrix, or one that is recorded.
 type decisions interface {
 	belongings.Rows
+	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
 	Ready() []matrix.Action
 	NextTick() (time.Time, bool)
 	Audit() []string
@@ -79,7 +83,9 @@ func (r *recorder) Ready() []matrix.Action {
 	actions, text, before := r.Matrix.Ready(), "", r.last
 	for _, a := range actions {
 		r.last++
-		if _, unanswered := a.(*matrix.FailedPlacement); !unanswered {
+		switch a.(type) {
+		case *matrix.FailedPlacement, *matrix.RolloutNews:
+		default:
 			r.numbers[a] = r.last
 		}
 		text += fmt.Sprintf("%d %s\n", r.last, a)

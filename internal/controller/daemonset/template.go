@@ -25,7 +25,15 @@ type podMold struct {
 }
 
 func newPodMold(ds *appsv1.DaemonSet) *podMold {
-	t := ds.Spec.Template.DeepCopy()
+	m := moldFrom(ds, ds.Spec.Template.DeepCopy())
+	if g, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
+		m.meta.Labels[templateGenerationLabel] = strconv.FormatInt(g, 10)
+	}
+	return m
+}
+
+// moldFrom makes a mold of a template, which it keeps.
+func moldFrom(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *podMold {
 	m := &podMold{
 		generation: ds.Generation,
 		meta: metav1.ObjectMeta{
@@ -40,9 +48,6 @@ func newPodMold(ds *appsv1.DaemonSet) *podMold {
 	}
 	if m.meta.Labels == nil {
 		m.meta.Labels = map[string]string{}
-	}
-	if g, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
-		m.meta.Labels[templateGenerationLabel] = strconv.FormatInt(g, 10)
 	}
 	m.spec.Tolerations = matrix.Tolerations(&m.spec)
 	return m

@@ -19,6 +19,7 @@ type Rows interface {
 	Pod(uid types.UID) (matrix.PodInfo, bool)
 	Pods() []types.UID
 	PodsOfRevision(uid types.UID, revision string) int
+	KeepsRevision(uid types.UID, revision string) bool
 }
 
 // Book holds all DaemonSets with what belongs to them.
@@ -150,6 +151,19 @@ func (b *Book) Acted(uid types.UID) (acted, latest *appsv1.DaemonSet) {
 		return s.acted, s.latest
 	}
 	return nil, nil
+}
+
+// Revision returns the DaemonSet's revision with the hash; nil if there is none.
+// Current tells that it is the one of the template that is acted on.
+func (b *Book) Revision(uid types.UID, hash string) (r *appsv1.ControllerRevision, current bool) {
+	for _, r := range b.revisions.byOwner[uid] {
+		if history.HashOf(r) == hash {
+			s := b.sets[uid]
+			return r, s != nil && s.revision == hash
+		}
+	}
+	s := b.sets[uid]
+	return nil, s != nil && s.revision == hash
 }
 
 // Audit tells the matrix again about every pod that it has in another way, and

@@ -24,6 +24,8 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 type rows struct {
 	sets map[types.UID]matrix.DaemonSetInfo
 	pods map[types.UID]matrix.PodInfo
+	// keeps are revisions that a rollout may still need.
+	keeps map[string]bool
 }
 
 func (r *rows) Step(e matrix.Event) {
@@ -41,6 +43,8 @@ func (r *rows) Step(e matrix.Event) {
 
 func (r *rows) Pod(uid types.UID) (matrix.PodInfo, bool) { p, ok := r.pods[uid]; return p, ok }
 func (r *rows) Pods() []types.UID                        { return slices.Collect(maps.Keys(r.pods)) }
+
+func (r *rows) KeepsRevision(uid types.UID, revision string) bool { return r.keeps[revision] }
 
 func (r *rows) PodsOfRevision(uid types.UID, revision string) (n int) {
 	for _, p := range r.pods {

@@ -301,7 +301,7 @@ func (b *Book) cleanUp(s *daemonSet) {
 		}
 	}
 	remove := history.Cleanup(old, int(*limit), func(hash string) bool {
-		return b.rows.PodsOfRevision(s.latest.UID, hash) > 0
+		return b.rows.PodsOfRevision(s.latest.UID, hash) > 0 || b.rows.KeepsRevision(s.latest.UID, hash)
 	})
 	if len(remove) == 0 {
 		return

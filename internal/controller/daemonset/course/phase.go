@@ -284,6 +284,9 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	if s := c.steps[c.state.open]; !c.isNew() && s != nil && s.soaking > 0 && s.done+s.excused+s.soaking == s.nodes {
 		return v1alpha1.PhaseSoaking, fmt.Sprintf("step %s: %s soak", name, nodes(s.soaking)), time.Time{}
 	}
+	if t := &c.totals; c.isNew() && t.soaking > 0 && t.done+t.excused+t.soaking == t.selected {
+		return v1alpha1.PhaseSoaking, nodes(t.soaking) + " soak", time.Time{}
+	}
 	open, changes := c.policy.Windows.Open(c.now)
 	switch {
 	case !open:

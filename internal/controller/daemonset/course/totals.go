@@ -10,7 +10,7 @@ import (
 )
 
 // totals are sums over the selected nodes.
-type totals struct{ selected, given, faults, sick, done, excused, busy, pending int }
+type totals struct{ selected, given, faults, sick, done, soaking, excused, busy, pending int }
 
 // step is the sums of one step, and its nodes that may be changed.
 type step struct {
@@ -105,6 +105,7 @@ func (t *totals) add(v *view, sign int) {
 	t.faults += sign * one(v.fault)
 	t.sick += sign * one(v.sick)
 	t.done += sign * one(v.done)
+	t.soaking += sign * one(v.soaking)
 	t.excused += sign * one(v.excused && !v.done)
 	t.busy += sign * one(v.busy)
 	t.pending += sign * one(v.change && !v.excused)

@@ -1,0 +1,144 @@
+package daemonset
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+)
+
+// RolloutWriter is what this controller does to Everynode's own kinds.
+type RolloutWriter interface {
+	GetRollout(ctx context.Context, namespace, name string) (*v1alpha1.DaemonSetRollout, error)
+	CreateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error)
+	UpdateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error)
+	UpdateRolloutStatus(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error)
+	// DeleteRollout deletes that object and no other of its name.
+	DeleteRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) error
+	UpdatePolicyStatus(ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error)
+}
+
+// The conditions of a rollout, for tools that wait.
+const (
+	// Complete is True when every node that can has the target, and has soaked.
+	Complete = "Complete"
+	// Failed is True when the target has failed: it is halted or rolled back.
+	Failed = "Failed"
+	// Waiting is True when nothing new begins until somebody does something, or a window
+	// opens.
+	Waiting = "Waiting"
+)
+
+// updateRollout writes where a rollout stands, over the newest object. It returns what
+// the API then holds, or nil if nothing was written.
+func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *matrix.UpdateRollout) (*v1alpha1.DaemonSetRollout, matrix.Outcome) {
+	var err error
+	for range 3 {
+		if have, err = e.ownRollout(ctx, ds, have); err == nil {
+			next := have.DeepCopy()
+			next.Status = *a.Status.DeepCopy()
+			next.Status.Conditions = have.Status.Conditions
+			e.setConditions(&next.Status)
+			if next, err = e.rollouts.UpdateRolloutStatus(ctx, next); err == nil {
+				e.metrics.statusWrites.Inc()
+				return next, matrix.OK
+			}
+		}
+		switch {
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+			if have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name); apierrors.IsNotFound(err) {
+				have, err = nil, nil
+			}
+		case apierrors.IsNotFound(err):
+			have, err = nil, nil
+		}
+		if err != nil {
+			break
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Cannot write where a rollout stands", "daemonSet", klog.KObj(ds), "err", err)
+	e.metrics.writesFailed.Inc()
+	return nil, matrix.Failed
+}
+
+// ownRollout makes sure that there is a rollout, and that it says whose it is.
+func (e *executor) ownRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+	switch {
+	case have == nil:
+		created, err := e.rollouts.CreateRollout(ctx, &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
+			Namespace: ds.Namespace, Name: ds.Name, Labels: map[string]string{rollouts.OwnerLabel: string(ds.UID)},
+		}})
+		if err != nil {
+			return nil, fmt.Errorf("make the rollout of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+		}
+		return created, nil
+	case have.Labels[rollouts.OwnerLabel] == string(ds.UID):
+		return have, nil
+	}
+	next := have.DeepCopy()
+	metav1.SetMetaDataLabel(&next.ObjectMeta, rollouts.OwnerLabel, string(ds.UID))
+	updated, err := e.rollouts.UpdateRollout(ctx, next)
+	if err != nil {
+		return nil, fmt.Errorf("take over rollout %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	return updated, nil
+}
+
+func (e *executor) setConditions(s *v1alpha1.DaemonSetRolloutStatus) {
+	set := func(kind string, phases ...v1alpha1.Phase) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(s.Phase), Message: s.Message,
+			ObservedGeneration: s.ObservedGeneration, LastTransitionTime: metav1.NewTime(e.clock.Now())}
+		for _, p := range phases {
+			if s.Phase == p {
+				c.Status = metav1.ConditionTrue
+			}
+		}
+		meta.SetStatusCondition(&s.Conditions, c)
+	}
+	set(Complete, v1alpha1.PhaseComplete)
+	set(Failed, v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack)
+	set(Waiting, v1alpha1.PhaseWaitingForApproval, v1alpha1.PhaseOutsideWindow, v1alpha1.PhasePaused, v1alpha1.PhaseHalted)
+	meta.RemoveStatusCondition(&s.Conditions, rollouts.DaemonSetGone)
+}
+
+// carryOut does a job of the book of rollouts.
+func (e *executor) carryOut(ctx context.Context, j *rollouts.Job) rollouts.Result {
+	r := rollouts.Result{Job: j}
+	var err error
+	switch {
+	case j.Policy != nil:
+		if r.Policy, err = e.rollouts.UpdatePolicyStatus(ctx, j.Policy); err != nil {
+			r.Policy = nil
+		}
+	case j.Left != nil:
+		if r.Rollout, err = e.rollouts.UpdateRolloutStatus(ctx, j.Left); err != nil {
+			r.Rollout = nil
+		}
+	default:
+		err = e.rollouts.DeleteRollout(ctx, j.Delete)
+	}
+	// What is gone needs no status, and what changed will be looked at again.
+	if r.Failed = err != nil && !apierrors.IsNotFound(err); r.Failed {
+		klog.FromContext(ctx).V(2).Info("Cannot write about a rollout, will try again", "err", err)
+		e.metrics.writesFailed.Inc()
+	}
+	return r
+}
+
+// tell makes an event of what is new about a rollout.
+func (o *owner) tell(ds *appsv1.DaemonSet, a *matrix.RolloutNews) {
+	kind := corev1.EventTypeNormal
+	if a.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	o.cfg.Recorder.Event(ds, kind, a.Event, a.Message)
+}

@@ -1,0 +1,284 @@
+package rollouts
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// OwnerLabel is the label of a rollout with the UID of its DaemonSet.
+const OwnerLabel = "everynode.io/daemonset-uid"
+
+// Rows is what a Book tells and asks of a matrix.
+type Rows interface {
+	Step(e matrix.Event)
+	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+}
+
+// Book holds DaemonSets, policies and rollouts.
+type Book struct {
+	rows     Rows
+	locate   rolloutpolicy.Locate
+	now      time.Time
+	sets     map[types.NamespacedName]*appsv1.DaemonSet
+	rollouts map[types.NamespacedName]*v1alpha1.DaemonSetRollout
+	policies map[string]map[types.UID]*policy // by namespace
+	// follows is the policy that counts for a DaemonSet, by the DaemonSet's UID.
+	follows map[types.UID]*policy
+	// changed are namespaces in which the statuses of policies may be another now,
+	// left the rollouts without a DaemonSet.
+	changed map[string]bool
+	left    map[types.NamespacedName]bool
+	tasks   map[types.UID]*task
+}
+
+// policy is one RolloutPolicy, compiled.
+type policy struct {
+	object   *v1alpha1.RolloutPolicy
+	compiled *rolloutpolicy.Policy
+	err      error
+}
+
+// New returns an empty book.
+func New(rows Rows, locate rolloutpolicy.Locate) *Book {
+	return &Book{
+		rows: rows, locate: locate,
+		sets:     map[types.NamespacedName]*appsv1.DaemonSet{},
+		rollouts: map[types.NamespacedName]*v1alpha1.DaemonSetRollout{},
+		policies: map[string]map[types.UID]*policy{},
+		follows:  map[types.UID]*policy{},
+		changed:  map[string]bool{},
+		left:     map[types.NamespacedName]bool{},
+		tasks:    map[types.UID]*task{},
+	}
+}
+
+// Event is what a Book is told: an object, the time, or what became of a job.
+type Event interface{ event() }
+
+// DaemonSet is a DaemonSet as it is now, or gone.
+type DaemonSet struct {
+	Object *appsv1.DaemonSet
+	Gone   bool
+}
+
+// Policy is a policy as it is now, or gone.
+type Policy struct {
+	Object *v1alpha1.RolloutPolicy
+	Gone   bool
+}
+
+// Rollout is a rollout as it is now, or gone.
+type Rollout struct {
+	Object *v1alpha1.DaemonSetRollout
+	Gone   bool
+}
+
+// Now says what time it is.
+type Now struct{ time.Time }
+
+func (DaemonSet) event() {}
+func (Policy) event()    {}
+func (Rollout) event()   {}
+func (Now) event()       {}
+func (Result) event()    {}
+
+// Step takes an event in.
+func (b *Book) Step(e Event) {
+	switch e := e.(type) {
+	case DaemonSet:
+		b.onDaemonSet(e)
+	case Policy:
+		b.onPolicy(e)
+	case Rollout:
+		b.onRollout(e)
+	case Now:
+		b.now = e.Time
+	case Result:
+		b.onResult(e)
+	}
+}
+
+// RolloutOf returns the rollout of a DaemonSet as it was last seen; nil if there is none.
+func (b *Book) RolloutOf(ds *appsv1.DaemonSet) *v1alpha1.DaemonSetRollout {
+	return b.rollouts[nameOf(ds)]
+}
+
+func nameOf(o metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+func (b *Book) onDaemonSet(e DaemonSet) {
+	name := nameOf(e.Object)
+	have := b.sets[name]
+	switch {
+	case e.Gone && (have == nil || have.UID != e.Object.UID):
+		delete(b.follows, e.Object.UID)
+	case e.Gone:
+		delete(b.sets, name)
+		delete(b.follows, e.Object.UID)
+		b.left[name] = true
+		b.changed[name.Namespace] = true
+	case have != nil && have.UID == e.Object.UID && older(e.Object, have):
+	default:
+		b.sets[name] = e.Object
+		delete(b.left, name)
+		if have == nil || have.UID != e.Object.UID || have.Generation != e.Object.Generation || !sameLabels(have, e.Object) {
+			b.assign(e.Object)
+		}
+	}
+}
+
+func sameLabels(a, b *appsv1.DaemonSet) bool { return labels.Equals(a.Labels, b.Labels) }
+
+func (b *Book) onPolicy(e Policy) {
+	ns, uid := e.Object.Namespace, e.Object.UID
+	have := b.policies[ns][uid]
+	switch {
+	case e.Gone:
+		delete(b.policies[ns], uid)
+		delete(b.tasks, uid)
+	case have != nil && older(e.Object, have.object):
+		return
+	case have != nil && have.object.Generation == e.Object.Generation:
+		have.object = e.Object
+		b.changed[ns] = true
+		return
+	default:
+		if b.policies[ns] == nil {
+			b.policies[ns] = map[types.UID]*policy{}
+		}
+		b.policies[ns][uid] = b.compile(e.Object)
+	}
+	for name, ds := range b.sets {
+		if name.Namespace == ns {
+			b.assign(ds)
+		}
+	}
+	b.changed[ns] = true
+}
+
+func (b *Book) compile(object *v1alpha1.RolloutPolicy) *policy {
+	p := &policy{object: object}
+	p.compiled, p.err = rolloutpolicy.Compile(&object.Spec, b.locate)
+	return p
+}
+
+func (b *Book) onRollout(e Rollout) {
+	name := nameOf(e.Object)
+	have := b.rollouts[name]
+	switch {
+	case e.Gone && (have == nil || have.UID != e.Object.UID):
+		return
+	case e.Gone:
+		delete(b.rollouts, name)
+		delete(b.tasks, e.Object.UID)
+		delete(b.left, name)
+	case have != nil && have.UID == e.Object.UID && older(e.Object, have):
+		return
+	default:
+		b.rollouts[name] = e.Object
+	}
+	if ds := b.sets[name]; ds != nil {
+		b.assign(ds)
+	} else if !e.Gone {
+		b.left[name] = true
+	}
+}
+
+// chosen is the policy that counts for the DaemonSet; nil if there is none.
+func (b *Book) chosen(ds *appsv1.DaemonSet) *policy {
+	all := b.policies[ds.Namespace]
+	objects := make([]*v1alpha1.RolloutPolicy, 0, len(all))
+	for _, p := range all {
+		objects = append(objects, p.object)
+	}
+	if p := rolloutpolicy.Choose(objects, ds.Namespace, ds.Labels); p != nil {
+		return all[p.UID]
+	}
+	return nil
+}
+
+func onDelete(ds *appsv1.DaemonSet) bool {
+	return ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+}
+
+// assign tells the matrix what the DaemonSet's changes follow.
+func (b *Book) assign(ds *appsv1.DaemonSet) {
+	b.changed[ds.Namespace] = true
+	found := b.chosen(ds)
+	had := b.follows[ds.UID]
+	delete(b.follows, ds.UID)
+	if onDelete(ds) {
+		b.rows.Step(matrix.RolloutGone(ds.UID))
+		return
+	}
+	info := matrix.RolloutInfo{UID: ds.UID}
+	if r := b.rollouts[nameOf(ds)]; r != nil {
+		info.Generation, info.Spec, info.Status = r.Generation, r.Spec, statusFor(ds, r)
+	}
+	switch {
+	case found != nil && found.err != nil:
+		b.follows[ds.UID] = found
+		info.PolicyUID, info.Following = found.object.UID, course.Lost
+		info.Why = "policy " + found.object.Name + " cannot be followed: " + found.err.Error()
+	case found != nil:
+		b.follows[ds.UID] = found
+		info.PolicyUID, info.Policy = found.object.UID, found.compiled
+	case b.inTheMiddle(ds, &info):
+		info.Following, info.Why = course.Gone, "its policy was deleted; approve step All to go on without one, or make another"
+		if had != nil {
+			info.PolicyUID = had.object.UID
+		}
+	default:
+		b.rows.Step(matrix.RolloutGone(ds.UID))
+		if r := b.rollouts[nameOf(ds)]; r != nil && r.Labels[OwnerLabel] == string(ds.UID) {
+			b.left[nameOf(ds)] = true
+		}
+		return
+	}
+	delete(b.left, nameOf(ds))
+	b.rows.Step(info)
+}
+
+// inTheMiddle tells whether a change of the DaemonSet is under way that nobody lets
+// go on without a policy.
+func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool {
+	status, known := b.rows.Rollout(ds.UID)
+	if !known {
+		if info.Status == nil || info.Status.TargetRevision == "" {
+			return false
+		}
+		status = *info.Status
+	}
+	if status.TargetRevision == status.StableRevision {
+		return false
+	}
+	a := info.Spec.Approved
+	return a == nil || a.Revision != status.TargetRevision || a.Step != v1alpha1.AllSteps
+}
+
+// statusFor is what a rollout's status says about the DaemonSet. Of one that had the
+// name before only the failed revisions are left.
+func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.DaemonSetRolloutStatus {
+	if r.Labels[OwnerLabel] == string(ds.UID) {
+		return &r.Status
+	}
+	return &v1alpha1.DaemonSetRolloutStatus{FailedRevisions: r.Status.FailedRevisions}
+}
+
+// older tells whether have is a later version of the object than obj. Versions that
+// cannot be compared are taken in the order in which they come.
+func older(obj, have metav1.Object) bool {
+	c, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), have.GetResourceVersion())
+	return err == nil && c < 0
+}

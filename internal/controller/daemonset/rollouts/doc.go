@@ -1,0 +1,26 @@
+// Package rollouts decides which RolloutPolicy the changes of which DaemonSet follow,
+// and how long a DaemonSetRollout is kept.
+//
+// A Book is told of DaemonSets, policies and rollouts. It tells the matrix what each
+// row is to follow, and returns jobs: the status of a policy, a rollout whose
+// DaemonSet is gone. It is pure: no clock, no lock, no goroutine, no log, no client.
+//
+// # Which policy
+//
+// Of the policies of the namespace that choose the DaemonSet by its labels the oldest
+// counts; the others say so in a condition. A policy that counts and cannot be
+// followed, say because nobody knows its time zone, stops what is new: no younger one
+// and no plain update takes its place. OnDelete is not changed by a policy.
+//
+// # Without a policy
+//
+// When the policy goes in the middle of a change, the change stands still until
+// another policy takes it over, or somebody approves all steps and so goes on without
+// one. After that, and when nothing was under way, the rollout's object goes too.
+//
+// # After the DaemonSet
+//
+// A rollout is kept for a day after its DaemonSet, so that a DaemonSet that is deleted
+// and made again under the same name does not try again what has failed. It therefore
+// has no owner reference: a label says whose it is.
+package rollouts

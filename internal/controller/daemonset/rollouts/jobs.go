@@ -1,0 +1,282 @@
+package rollouts
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// The conditions of a policy, and that of a rollout without its DaemonSet.
+const (
+	// Valid is False with a policy that cannot be followed.
+	Valid = "Valid"
+	// Matched is True when a DaemonSet follows the policy.
+	Matched = "Matched"
+	// PassedOver is True when a DaemonSet that the policy chooses does not follow it.
+	PassedOver = "PassedOver"
+	// DaemonSetGone is True when the rollout has outlived its DaemonSet.
+	DaemonSetGone = "DaemonSetGone"
+)
+
+// kept is how long a rollout is kept without its DaemonSet.
+const kept = 24 * time.Hour
+
+// matchedNames is how many DaemonSets a policy's status names.
+const matchedNames = 20
+
+// Job is something to write: exactly one of its fields.
+type Job struct {
+	// Policy gets the status that is in it.
+	Policy *v1alpha1.RolloutPolicy
+	// Left gets the status that is in it: its DaemonSet is gone.
+	Left *v1alpha1.DaemonSetRollout
+	// Delete is a rollout that nobody needs any more.
+	Delete *v1alpha1.DaemonSetRollout
+}
+
+func (j *Job) object() metav1.Object {
+	switch {
+	case j.Policy != nil:
+		return j.Policy
+	case j.Left != nil:
+		return j.Left
+	}
+	return j.Delete
+}
+
+// Result is what became of a job.
+type Result struct {
+	Job    *Job
+	Failed bool
+	// Policy or Rollout is what the API holds now; nil if nothing was written.
+	Policy  *v1alpha1.RolloutPolicy
+	Rollout *v1alpha1.DaemonSetRollout
+}
+
+// task is what was tried for an object.
+type task struct {
+	busy     bool
+	failures int
+	retryAt  time.Time
+}
+
+// Jobs returns what is to be done now, each once: it is under way until its result
+// is told.
+func (b *Book) Jobs() (out []*Job) {
+	for _, ns := range sortedKeys(b.changed, strings.Compare) {
+		jobs, again := b.policyStatuses(ns)
+		if out = append(out, jobs...); !again {
+			delete(b.changed, ns)
+		}
+	}
+	for _, name := range sortedKeys(b.left, func(x, y types.NamespacedName) int { return cmp.Compare(x.String(), y.String()) }) {
+		if job := b.leftover(name); job != nil && b.begin(job) {
+			out = append(out, job)
+		}
+	}
+	return out
+}
+
+func sortedKeys[K comparable](m map[K]bool, compare func(a, b K) int) []K {
+	out := make([]K, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, compare)
+	return out
+}
+
+// begin tells whether the job may begin now.
+func (b *Book) begin(j *Job) bool {
+	t := b.tasks[j.object().GetUID()]
+	if t == nil {
+		t = &task{}
+		b.tasks[j.object().GetUID()] = t
+	}
+	if t.busy || t.retryAt.After(b.now) {
+		return false
+	}
+	t.busy = true
+	return true
+}
+
+func (b *Book) onResult(r Result) {
+	uid := r.Job.object().GetUID()
+	t := b.tasks[uid]
+	if t == nil {
+		return
+	}
+	if r.Job.Policy != nil {
+		b.changed[r.Job.Policy.Namespace] = true
+	}
+	if t.busy = false; !r.Failed {
+		delete(b.tasks, uid)
+		b.written(r)
+		return
+	}
+	t.failures++
+	t.retryAt = b.now.Add(min(100*time.Millisecond<<min(t.failures, 12), time.Minute))
+}
+
+// written takes in what the API holds now, before the watch tells of it.
+func (b *Book) written(r Result) {
+	switch {
+	case r.Policy != nil:
+		if p := b.policies[r.Policy.Namespace][r.Policy.UID]; p != nil && !older(r.Policy, p.object) {
+			b.onPolicy(Policy{Object: r.Policy})
+		}
+	case r.Rollout != nil:
+		b.onRollout(Rollout{Object: r.Rollout})
+	case r.Job.Delete != nil:
+		b.onRollout(Rollout{Object: r.Job.Delete, Gone: true})
+	}
+}
+
+// NextTick returns when there is something to do by time alone, if ever.
+func (b *Book) NextTick() (at time.Time, ok bool) {
+	sooner := func(t time.Time) {
+		if !ok || t.Before(at) {
+			at, ok = t, true
+		}
+	}
+	for _, t := range b.tasks {
+		if !t.busy && !t.retryAt.IsZero() {
+			sooner(t.retryAt)
+		}
+	}
+	for name := range b.left {
+		if r := b.rollouts[name]; r != nil {
+			if c := meta.FindStatusCondition(r.Status.Conditions, DaemonSetGone); c != nil && c.Status == metav1.ConditionTrue {
+				sooner(c.LastTransitionTime.Add(kept))
+			}
+		}
+	}
+	return at, ok
+}
+
+// leftover is what to do about a rollout that nobody follows.
+func (b *Book) leftover(name types.NamespacedName) *Job {
+	r, ds := b.rollouts[name], b.sets[name]
+	switch {
+	case r == nil || r.DeletionTimestamp != nil:
+		delete(b.left, name)
+		return nil
+	case ds != nil:
+		return &Job{Delete: r} // it follows no policy any more
+	}
+	c := meta.FindStatusCondition(r.Status.Conditions, DaemonSetGone)
+	switch {
+	case c == nil || c.Status != metav1.ConditionTrue:
+		next := r.DeepCopy()
+		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
+			Type: DaemonSetGone, Status: metav1.ConditionTrue, Reason: "Deleted", ObservedGeneration: r.Generation,
+			LastTransitionTime: metav1.NewTime(b.now),
+			Message:            "the DaemonSet is gone; its failed revisions are remembered for a day",
+		})
+		return &Job{Left: next}
+	case !c.LastTransitionTime.Add(kept).After(b.now):
+		return &Job{Delete: r}
+	}
+	return nil
+}
+
+// policyStatuses are the namespace's policies whose status is another now. Again tells
+// that some must be looked at once more.
+func (b *Book) policyStatuses(ns string) (out []*Job, again bool) {
+	if len(b.policies[ns]) == 0 {
+		return nil, false
+	}
+	sets := b.setsIn(ns)
+	for _, p := range b.policies[ns] {
+		next := b.statusOf(p, sets)
+		if apiequality.Semantic.DeepEqual(next, &p.object.Status) {
+			continue
+		}
+		object := p.object.DeepCopy()
+		object.Status = *next
+		job := &Job{Policy: object}
+		if !b.begin(job) {
+			again = true
+			continue
+		}
+		out = append(out, job)
+	}
+	return out, again
+}
+
+func (b *Book) setsIn(ns string) (out []*appsv1.DaemonSet) {
+	for name, ds := range b.sets {
+		if name.Namespace == ns {
+			out = append(out, ds)
+		}
+	}
+	slices.SortFunc(out, func(x, y *appsv1.DaemonSet) int { return cmp.Compare(x.Name, y.Name) })
+	return out
+}
+
+func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPolicyStatus {
+	out := p.object.Status.DeepCopy()
+	out.ObservedGeneration, out.Matched, out.MatchedCount = p.object.Generation, nil, 0
+	var others []string
+	reason := ""
+	for _, ds := range sets {
+		switch follows := b.follows[ds.UID]; {
+		case !rolloutpolicy.Selects(p.object, ds.Labels):
+		case onDelete(ds):
+			reason = cmp.Or(reason, "OnDelete")
+			others = append(others, "DaemonSet "+ds.Name+" has updateStrategy OnDelete, which a policy does not change")
+		case follows == p:
+			if out.MatchedCount++; out.MatchedCount <= matchedNames {
+				out.Matched = append(out.Matched, ds.Name)
+			}
+		case follows != nil:
+			reason = cmp.Or(reason, "OlderPolicy")
+			others = append(others, "DaemonSet "+ds.Name+" follows policy "+follows.object.Name+", which is older")
+		}
+	}
+	set := func(kind string, is bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+			ObservedGeneration: p.object.Generation, LastTransitionTime: metav1.NewTime(b.now)}
+		if is {
+			c.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&out.Conditions, c)
+	}
+	if p.err != nil {
+		set(Valid, false, "CannotBeFollowed", cut("nothing new begins: "+p.err.Error()))
+	} else {
+		set(Valid, true, "Valid", "")
+	}
+	if out.MatchedCount > 0 {
+		set(Matched, true, "DaemonSetsFollow", fmt.Sprintf("%d DaemonSets of the namespace follow the policy", out.MatchedCount))
+	} else {
+		set(Matched, false, "NoDaemonSet", "no DaemonSet of the namespace follows the policy: look at spec.selector and at their labels")
+	}
+	if len(others) > 0 {
+		more := ""
+		if n := len(others) - 3; n > 0 {
+			others, more = others[:3], fmt.Sprintf("; and %d more", n)
+		}
+		set(PassedOver, true, reason, cut(strings.Join(others, "; ")+more))
+	} else {
+		set(PassedOver, false, "None", "")
+	}
+	return out
+}
+
+// cut keeps a message within what a condition may have.
+func cut(s string) string {
+	const most = 1024
+	return s[:min(len(s), most)]
+}
