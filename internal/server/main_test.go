@@ -40,17 +40,26 @@ func TestMain(m *testing.M) {
 // serveElsewhere runs a server in a process of its own.
 func serveElsewhere(t *testing.T, dir string) (client kubernetes.Interface, kill func()) {
 	t.Helper()
+	client, process := serveProcess(t, dir)
+	return client, func() {
+		_ = process.Kill()
+		_, _ = process.Wait()
+	}
+}
+
+func serveProcess(t *testing.T, dir string) (kubernetes.Interface, *os.Process) {
+	t.Helper()
 	process := exec.Command(os.Args[0], "-test.run=^$") //nolint:gosec // It is this program.
 	process.Env, process.Stderr = append(os.Environ(), serveVariable+"="+dir), os.Stderr
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kill = func() {
+	t.Cleanup(func() {
 		_ = process.Process.Kill()
 		_ = process.Wait()
-	}
-	t.Cleanup(kill)
+	})
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		var client kubernetes.Interface
 		config, err := clientcmd.BuildConfigFromFlags("", dir+"/kubeconfig")
 		if err == nil {
 			if client, err = kubernetes.NewForConfig(config); err == nil {
@@ -58,7 +67,7 @@ func serveElsewhere(t *testing.T, dir string) (client kubernetes.Interface, kill
 			}
 		}
 		if err == nil {
-			return client, kill
+			return client, process.Process
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("the server does not answer: %v", err)

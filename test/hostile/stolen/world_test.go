@@ -64,6 +64,7 @@ func newYard(t *testing.T) *yard {
 	server, err := apiserver.New(apiserver.Config{
 		PKI: bundle, Listener: listener, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443,
 		OpenStorage: database.Open, OpenReserving: database.OpenReserving, ServiceCIDR: services,
+		Stored: database.Stored(), KeyFile: filepath.Join(dir, "encryption.yaml"),
 	})
 	if err != nil {
 		database.Close()
