@@ -97,13 +97,17 @@ type Wave struct {
 	// Soak is how long each node's daemon must have been available before the next
 	// step begins.
 	// +optional
-	Soak *metav1.Duration `json:"soak,omitempty"`
+	Soak Duration `json:"soak,omitempty"`
 	// Approval says who decides that the next step begins: Automatic (the default)
 	// or Manual.
 	// +optional
 	// +default="Automatic"
 	Approval Approval `json:"approval,omitempty"`
 }
+
+// Duration is a length of time as people write it, such as 90s or 1h30m. It is kept as
+// it was written, so that what is applied twice changes nothing.
+type Duration string
 
 // Approval says who lets the next step begin.
 //
@@ -142,8 +146,8 @@ type Failure struct {
 	// StartDeadline is how long a daemon may take from being bound to its node to
 	// being ready. Default 10m.
 	// +optional
-	// +default="10m0s"
-	StartDeadline *metav1.Duration `json:"startDeadline,omitempty"`
+	// +default="10m"
+	StartDeadline Duration `json:"startDeadline,omitempty"`
 	// Restarts is how often a container may restart while its node soaks, or starts,
 	// before the node counts as failed. Default 3.
 	// +optional

@@ -201,11 +201,6 @@ func (in *Failure) DeepCopyInto(out *Failure) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.StartDeadline != nil {
-		in, out := &in.StartDeadline, &out.StartDeadline
-		*out = new(v1.Duration)
-		**out = **in
-	}
 	if in.Restarts != nil {
 		in, out := &in.Restarts, &out.Restarts
 		*out = new(int32)
@@ -488,11 +483,6 @@ func (in *Wave) DeepCopyInto(out *Wave) {
 	if in.MaxUnavailable != nil {
 		in, out := &in.MaxUnavailable, &out.MaxUnavailable
 		*out = new(intstr.IntOrString)
-		**out = **in
-	}
-	if in.Soak != nil {
-		in, out := &in.Soak, &out.Soak
-		*out = new(v1.Duration)
 		**out = **in
 	}
 	return

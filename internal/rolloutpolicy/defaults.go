@@ -1,9 +1,6 @@
 package rolloutpolicy
 
 import (
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -21,7 +18,9 @@ func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
 	f := &spec.Failure
 	fill(&f.Max, intstr.FromString("5%"))
 	fill(&f.Min, 1)
-	fill(&f.StartDeadline, metav1.Duration{Duration: 10 * time.Minute})
+	if f.StartDeadline == "" {
+		f.StartDeadline = "10m"
+	}
 	fill(&f.Restarts, 3)
 	if f.Then == "" {
 		f.Then = v1alpha1.FailureHalt

@@ -151,8 +151,15 @@ func wave(w *v1alpha1.Wave) Wave {
 	if w.MaxUnavailable != nil {
 		out.MaxUnavailable = &Limit{*w.MaxUnavailable}
 	}
-	if w.Soak != nil {
-		out.Soak = w.Soak.Duration
+	out.Soak = length(w.Soak)
+	return out
+}
+
+// length reads what has been validated; nothing is no time.
+func length(d v1alpha1.Duration) time.Duration {
+	out, err := time.ParseDuration(string(d))
+	if err != nil {
+		return 0
 	}
 	return out
 }
@@ -160,7 +167,7 @@ func wave(w *v1alpha1.Wave) Wave {
 // failure reads what has its defaults.
 func failure(f *v1alpha1.Failure) Failure {
 	return Failure{
-		Max: Limit{*f.Max}, Min: int(*f.Min), StartDeadline: f.StartDeadline.Duration, Restarts: *f.Restarts,
+		Max: Limit{*f.Max}, Min: int(*f.Min), StartDeadline: length(f.StartDeadline), Restarts: *f.Restarts,
 		Rollback: f.Then == v1alpha1.FailureRollback,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,7 +113,7 @@ func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Forbidden(at.Child("spreadBy"), "is for waves with count or percent"))
 	}
 	errs = append(errs, numberOrPercent(w.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
-	errs = append(errs, notNegative(w.Soak, at.Child("soak"))...)
+	errs = append(errs, atLeast(w.Soak, 0, at.Child("soak"))...)
 	switch w.Approval {
 	case "", v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual:
 	default:
@@ -145,9 +146,7 @@ func validateFailure(f *v1alpha1.Failure, at *field.Path) field.ErrorList {
 	errs := numberOrPercent(f.Max, 0, at.Child("max"))
 	errs = append(errs, positive(f.Min, at.Child("min"))...)
 	errs = append(errs, positive(f.Restarts, at.Child("restarts"))...)
-	if f.StartDeadline != nil && f.StartDeadline.Duration <= 0 {
-		errs = append(errs, field.Invalid(at.Child("startDeadline"), f.StartDeadline.Duration.String(), "must be greater than 0"))
-	}
+	errs = append(errs, atLeast(f.StartDeadline, 1, at.Child("startDeadline"))...)
 	switch f.Then {
 	case "", v1alpha1.FailureHalt, v1alpha1.FailureRollback:
 	default:
@@ -246,9 +245,18 @@ func positive(n *int32, at *field.Path) field.ErrorList {
 	return nil
 }
 
-func notNegative(d *metav1.Duration, at *field.Path) field.ErrorList {
-	if d != nil && d.Duration < 0 {
-		return field.ErrorList{field.Invalid(at, d.Duration.String(), "must not be negative")}
+// atLeast wants a length of time that is not shorter than least, if there is one.
+func atLeast(d v1alpha1.Duration, least time.Duration, at *field.Path) field.ErrorList {
+	if d == "" {
+		return nil
+	}
+	switch length, err := time.ParseDuration(string(d)); {
+	case err != nil:
+		return field.ErrorList{field.Invalid(at, d, "must be a length of time, such as 90s or 1h30m")}
+	case length < 0:
+		return field.ErrorList{field.Invalid(at, d, "must not be negative")}
+	case length < least:
+		return field.ErrorList{field.Invalid(at, d, "must be greater than 0")}
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestOwnKinds(t *testing.T) {
 	t.Run("defaults", func(t *testing.T) {
 		s.send(t, "POST", policies, asJSON, ownKind("RolloutPolicy", "filled", `{"waves":[{"name":"a","count":1}],"windows":[{"from":"09:00","to":"10:00"}]}`)).want(t, 201).expect(t, map[string]string{
 			"spec.waves":      `[{"approval":"Automatic","count":1,"name":"a"}]`,
-			"spec.failure":    `{"max":"5%","min":1,"restarts":3,"startDeadline":"10m0s","then":"Halt"}`,
+			"spec.failure":    `{"max":"5%","min":1,"restarts":3,"startDeadline":"10m","then":"Halt"}`,
 			"spec.nodeFaults": `{"max":"20%"}`,
 			"spec.windows":    `[{"from":"09:00","timeZone":"UTC","to":"10:00"}]`,
 		})
@@ -100,6 +100,16 @@ func TestOwnKinds(t *testing.T) {
 			t.Errorf("a field of another manager is changed: %d %s", r.code, r.raw)
 		}
 		apply("one", `{"domains":[{"key":"rack","maxUnavailable":1}]}`).want(t, 200).expect(t, map[string]string{"spec.pace": `{}`})
+	})
+	t.Run("what is applied twice changes nothing", func(t *testing.T) {
+		const spec = `{"waves":[{"name":"a","count":1,"soak":"90s"}],"failure":{"startDeadline":"5m"}}`
+		path := policies + "/twice?fieldManager=me"
+		first := s.send(t, "PATCH", path, serverApply, ownKind("RolloutPolicy", "twice", spec)).want(t, 201)
+		again := s.send(t, "PATCH", path, serverApply, ownKind("RolloutPolicy", "twice", spec)).want(t, 200)
+		again.expect(t, map[string]string{"spec.failure.startDeadline": `"5m"`})
+		if first.at("metadata.resourceVersion") != again.at("metadata.resourceVersion") {
+			t.Errorf("it was stored anew: %s", again.raw)
+		}
 	})
 	t.Run("a dry run changes nothing", func(t *testing.T) {
 		s.send(t, "POST", policies+"?dryRun=All", asJSON, ownKind("RolloutPolicy", "dry", `{}`)).want(t, 201)

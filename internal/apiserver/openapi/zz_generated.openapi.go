@@ -980,8 +980,9 @@ func schema_everynode_everynode_api_v1alpha1_Failure(ref common.ReferenceCallbac
 					"startDeadline": {
 						SchemaProps: spec.SchemaProps{
 							Description: "StartDeadline is how long a daemon may take from being bound to its node to being ready. Default 10m.",
-							Default:     "10m0s",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Default:     "10m",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"restarts": {
@@ -1005,7 +1006,7 @@ func schema_everynode_everynode_api_v1alpha1_Failure(ref common.ReferenceCallbac
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -1537,7 +1538,8 @@ func schema_everynode_everynode_api_v1alpha1_Wave(ref common.ReferenceCallback) 
 					"soak": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Soak is how long each node's daemon must have been available before the next step begins.",
-							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"approval": {
@@ -1554,7 +1556,7 @@ func schema_everynode_everynode_api_v1alpha1_Wave(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			metav1.Duration{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			metav1.LabelSelector{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
