@@ -11,8 +11,11 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 )
 
 const backupHint = "; restore the folder from a backup, or move it away to start empty"
@@ -21,24 +24,24 @@ const backupHint = "; restore the folder from a backup, or move it away to start
 // holds data. Data
 // that cannot be read would crash the process inside etcd, and a log that lacks
 // what the database file has would make it wait for ever.
-func checkData(dir string) error {
+func checkData(dir string) (logged, error) {
 	path := filepath.Join(dir, "member", "snap", "db")
 	applied, err := checkFile(path)
 	if err != nil {
-		return fmt.Errorf("the database file %s cannot be read: %w"+backupHint, path, err)
+		return logged{}, fmt.Errorf("the database file %s cannot be read: %w"+backupHint, path, err)
 	}
 	path = filepath.Join(dir, "member", "wal")
-	logged, committed, err := checkLog(path)
+	log, err := checkLog(path)
 	if err != nil {
-		return fmt.Errorf("the database log %s cannot be read: %w"+backupHint, path, err)
+		return logged{}, fmt.Errorf("the database log %s cannot be read: %w"+backupHint, path, err)
 	}
-	if logged < applied {
-		return fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is missing"+backupHint, path, logged, applied)
+	if log.last < applied {
+		return logged{}, fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is missing"+backupHint, path, log.last, applied)
 	}
-	if committed == 0 && applied == 0 && wal.Exist(path) {
-		return forgetUnfinished(filepath.Join(dir, "member"))
+	if log.committed == 0 && applied == 0 && wal.Exist(path) {
+		return logged{}, forgetUnfinished(filepath.Join(dir, "member"))
 	}
-	return nil
+	return log, nil
 }
 
 // forgetUnfinished removes a database whose log says of no entry that it counts,
@@ -92,34 +95,44 @@ func walk(_ []byte, b *bolt.Bucket) error {
 	return b.ForEach(func([]byte, []byte) error { return nil })
 }
 
-// checkLog reads the log, whose records have checksums, and returns the numbers
-// of its last entry and of the last that is known to count. An entry that is cut
-// off at the end was not acknowledged.
-func checkLog(dir string) (last, committed uint64, err error) {
+// logged is what a log has: whose it is, the number of its last entry, and that of the
+// last that is known to count. It is empty where there is no log.
+type logged struct {
+	member          string
+	last, committed uint64
+}
+
+// checkLog reads the log, whose records have checksums. An entry that is cut off at the
+// end was not acknowledged.
+func checkLog(dir string) (out logged, err error) {
 	if !wal.Exist(dir) {
-		return 0, 0, nil
+		return out, nil
 	}
 	defer recoverInto(&err)
 	logger := zap.NewNop()
 	snapshots, err := wal.ValidSnapshotEntries(logger, dir)
 	if err != nil {
-		return 0, 0, err
+		return out, err
 	}
 	if len(snapshots) == 0 {
-		return 0, 0, errors.New("its beginning is missing")
+		return out, errors.New("its beginning is missing")
 	}
 	start := snapshots[len(snapshots)-1]
 	log, err := wal.OpenForRead(logger, dir, start)
 	if err != nil {
-		return 0, 0, err
+		return out, err
 	}
-	_, state, entries, err := log.ReadAll()
-	last, committed = start.GetIndex(), max(start.GetIndex(), state.GetCommit())
+	owner, state, entries, err := log.ReadAll()
+	var metadata pb.Metadata
+	if err == nil {
+		err = proto.Unmarshal(owner, &metadata)
+	}
+	out = logged{member: types.ID(metadata.GetNodeID()).String(), last: start.GetIndex(), committed: max(start.GetIndex(), state.GetCommit())}
 	if n := len(entries); n > 0 {
-		last = entries[n-1].GetIndex()
+		out.last = entries[n-1].GetIndex()
 	}
 	_ = log.Close() // nothing was written
-	return last, committed, err
+	return out, err
 }
 
 // recoverInto turns a panic about unreadable data into an error.

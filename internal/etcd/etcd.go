@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"sync"
@@ -34,14 +35,23 @@ type Options struct {
 	Dir string
 	// NoFsync trades durability for speed. Tests only.
 	NoFsync bool
-	// StartTimeout is how long Start waits for the database to be ready, 3 minutes by default.
+	// StartTimeout is how long Start waits for the database to be ready, 3 minutes by
+	// default. One of several waits for a majority, however long.
 	StartTimeout time.Duration
+	// Peers makes the database one of several; nil is one that is alone.
+	Peers *Peers
 }
 
-// Server is a running embedded etcd with one member and no listener.
+// Server is a running embedded etcd: alone and without a listener, or one of several.
 type Server struct {
 	etcd  *embed.Etcd
 	fatal *fatal
+
+	// peers and all below are nil for one that is alone.
+	peers      *Peers
+	listener   *http.Server
+	watermarks *clientv3.Client
+	end        context.CancelFunc
 
 	mu      sync.Mutex // guards clients
 	clients []*clientv3.Client
@@ -53,7 +63,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the database directory: %w; choose another --data-dir, or move what is there away", err)
 	}
-	if err := checkData(o.Dir); err != nil {
+	has, err := checkData(o.Dir)
+	if err == nil && o.Peers != nil && !o.Peers.Alone {
+		err = checkAge(ctx, o, has)
+	}
+	if err != nil {
 		return nil, err
 	}
 	f := &fatal{failed: make(chan error, 1)}
@@ -68,29 +82,66 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
 	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = 3 * time.Minute
-	}
-	select {
-	case <-e.Server.ReadyNotify():
-	case err := <-f.failed:
-		return nil, err
-	case err := <-e.Err():
-		e.Close()
-		return nil, fmt.Errorf("start the database in %s: %w", o.Dir, err)
-	case <-ctx.Done():
-		e.Close()
-		return nil, ctx.Err()
-	case <-time.After(o.StartTimeout):
-		e.Close()
-		return nil, fmt.Errorf("start the database in %s: not ready after %v; is the disk full or very slow?", o.Dir, o.StartTimeout)
-	}
-	s := &Server{etcd: e, fatal: f}
-	if err := s.announceFeatures(ctx); err != nil {
+	s := &Server{etcd: e, fatal: f, peers: o.Peers, end: func() {}}
+	if err := s.begin(ctx, o); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// begin has the opened database take part.
+func (s *Server) begin(ctx context.Context, o Options) error {
+	if s.peers != nil {
+		s.watermarks = s.newClient().Client
+		if err := s.servePeers(); err != nil {
+			return err
+		}
+	}
+	if err := s.waitReady(ctx, o); err != nil {
+		return err
+	}
+	if s.peers != nil {
+		if err := s.become(ctx, s.peers.URL); err != nil {
+			return err
+		}
+		var life context.Context
+		life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+		go s.keepWatermark(life)
+	}
+	return s.announceFeatures(ctx)
+}
+
+// waitReady waits until the database takes writes.
+func (s *Server) waitReady(ctx context.Context, o Options) error {
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 3 * time.Minute
+	}
+	late := time.After(o.StartTimeout)
+	var remind <-chan time.Time
+	if o.Peers != nil {
+		ticker := time.NewTicker(waitReminder)
+		defer ticker.Stop()
+		late, remind = nil, ticker.C
+	}
+	for {
+		select {
+		case <-s.etcd.Server.ReadyNotify():
+			return nil
+		case err := <-s.fatal.failed:
+			return s.explain(err)
+		case err := <-s.etcd.Err():
+			return fmt.Errorf("start the database in %s: %w", o.Dir, err)
+		case <-s.etcd.Server.StopNotify():
+			return ErrRemoved
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-remind:
+			s.tellWaiting(ctx)
+		case <-late:
+			return fmt.Errorf("start the database in %s: not ready after %v; is the disk full or very slow?", o.Dir, o.StartTimeout)
+		}
+	}
 }
 
 // announceFeatures lets the API's storage layer know that this etcd reports
@@ -148,16 +199,9 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg.UnsafeNoFsync = o.NoFsync
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
 	cfg.QuotaBackendBytes, cfg.MaxTxnOps = 8<<30, maxTxnOps
-	// A single member elects itself; short ticks only make it start sooner.
-	cfg.TickMs, cfg.ElectionMs = 20, 200
-	// Nobody connects: the API server calls the member in process.
-	name, err := url.Parse("http://everynode.invalid:2380")
-	if err != nil {
+	if err := membersOf(cfg, o); err != nil {
 		return nil, err
 	}
-	cfg.ListenPeerUrls, cfg.ListenClientUrls = nil, nil
-	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*name}, []url.URL{*name}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	logs := zap.NewProductionConfig()
 	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
 	logger, err := logs.Build(zap.WithFatalHook(f), zap.WithPanicHook(f), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
@@ -166,6 +210,37 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	}
 	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logger)
 	return cfg, nil
+}
+
+// membersOf says whether the database is alone or who belongs to it.
+func membersOf(cfg *embed.Config, o Options) error {
+	// A single member elects itself; short ticks only make it start sooner.
+	cfg.TickMs, cfg.ElectionMs = 20, 200
+	// Nobody connects: the API server calls the member in process, and the port for
+	// other members is opened beside etcd.
+	cfg.ListenPeerUrls, cfg.ListenClientUrls = nil, nil
+	name, err := url.Parse("http://everynode.invalid:2380")
+	if err != nil {
+		return err
+	}
+	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*name}, []url.URL{*name}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if o.Peers == nil {
+		return nil
+	}
+	p := o.Peers
+	if name, err = url.Parse(p.URL); err != nil {
+		return fmt.Errorf("read the address of this server for the others: %w", err)
+	}
+	cfg.TickMs, cfg.ElectionMs = 100, 1000
+	cfg.Name, cfg.AdvertisePeerUrls = p.Name, []url.URL{*name}
+	cfg.PeerTLSInfo.TrustedCAFile, cfg.PeerTLSInfo.CertFile, cfg.PeerTLSInfo.KeyFile = p.Keys.Files()
+	cfg.InitialCluster = p.Name + "=" + p.URL
+	if len(p.Known) > 0 {
+		cfg.InitialCluster, cfg.ClusterState = initialCluster(p.Known, p.Name, p.URL), embed.ClusterStateFlagExisting
+	}
+	cfg.ForceNewCluster = p.Alone
+	return nil
 }
 
 // newClient returns a client with a stream of its own for its watches, so that
@@ -220,7 +295,12 @@ func (s *Server) Failed(ctx context.Context) error {
 	case err := <-s.etcd.Err():
 		return err
 	case err := <-s.fatal.failed:
-		return err
+		return s.explain(err)
+	case <-s.etcd.Server.StopNotify():
+		if ctx.Err() != nil {
+			return nil
+		}
+		return ErrRemoved
 	case <-ctx.Done():
 		return nil
 	}
@@ -229,12 +309,20 @@ func (s *Server) Failed(ctx context.Context) error {
 // Close stops the database; everything acknowledged is on disk.
 func (s *Server) Close() {
 	if s.fatal.happened.Load() {
+		s.end()
+		if s.listener != nil {
+			_ = s.listener.Close()
+		}
 		return // it holds its own locks, and ends with the process
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.end()
 	for _, client := range s.clients {
 		_ = client.Close()
 	}
 	s.etcd.Close()
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
 }

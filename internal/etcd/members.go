@@ -1,0 +1,214 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"k8s.io/klog/v2"
+)
+
+// memberPatience is how long a change of the members may take.
+const memberPatience = 10 * time.Second
+
+// ErrRemoved says that the others have taken this member off their list.
+var ErrRemoved = errors.New("this server was removed from the cluster by another")
+
+// ErrNotNow says that the members cannot be changed at the moment, but soon may be.
+var ErrNotNow = errors.New("the servers are not ready for a change of who belongs to them")
+
+// ErrMajority says that a member cannot be taken away because those that are left and
+// answer would not be a majority.
+var ErrMajority = errors.New("without it the servers that answer would not be a majority")
+
+// Member is one of the databases that agree.
+type Member struct {
+	// ID is the member's for good; Name is empty until it has started once.
+	ID, Name string
+	// URL is where its peers reach it.
+	URL string
+	// Learner gets everything and does not count in a majority yet.
+	Learner bool
+}
+
+// Members lists the members as this one knows them.
+func (s *Server) Members() (out []Member) {
+	for _, m := range s.etcd.Server.Cluster().Members() {
+		out = append(out, memberOf(m))
+	}
+	return out
+}
+
+func memberOf(m *membership.Member) Member {
+	out := Member{ID: m.ID.String(), Name: m.Name, Learner: m.IsLearner}
+	if len(m.PeerURLs) > 0 {
+		out.URL = m.PeerURLs[0]
+	}
+	return out
+}
+
+// Self is this member's ID.
+func (s *Server) Self() string { return s.etcd.Server.MemberID().String() }
+
+// Leader is the leader's ID; empty while there is none that a majority follows.
+func (s *Server) Leader() string {
+	if id := s.etcd.Server.Leader(); id != 0 {
+		return id.String()
+	}
+	return ""
+}
+
+// AddLearner lets a member join that will be at the URL, and returns it. One that was
+// let in before and has not started is returned as it is.
+func (s *Server) AddLearner(ctx context.Context, address string) (Member, error) {
+	urls, err := types.NewURLs([]string{address})
+	if err != nil {
+		return Member{}, fmt.Errorf("the address %q for the other servers cannot be used: %w", address, err)
+	}
+	known := s.Members()
+	if at := slices.IndexFunc(known, func(m Member) bool { return m.URL == address }); at >= 0 {
+		if known[at].Name == "" {
+			return known[at], nil
+		}
+		return Member{}, fmt.Errorf("a server of the name %s is at %s already; if its disk is lost, run \"everynode members remove %s\" first", known[at].Name, address, known[at].Name)
+	}
+	now := time.Now()
+	added := membership.NewMemberAsLearner("", urls, "", &now)
+	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	if _, err := s.etcd.Server.AddMember(ctx, *added); err != nil {
+		return Member{}, fmt.Errorf("let a server join at %s: %w", address, reconfigured(err))
+	}
+	return memberOf(added), nil
+}
+
+// Remove takes a member off the list. It will not be one again.
+func (s *Server) Remove(ctx context.Context, id string) error {
+	number, err := strconv.ParseUint(id, 16, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not the ID of a server: %w", id, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	if _, err := s.etcd.Server.RemoveMember(ctx, number); err != nil {
+		return fmt.Errorf("remove the server %s: %w", id, reconfigured(err))
+	}
+	return nil
+}
+
+// reconfigured says what an error means for those who want to change the members.
+func reconfigured(err error) error {
+	switch {
+	case errors.Is(err, membership.ErrTooManyLearners):
+		return fmt.Errorf("%w: another server is joining", ErrNotNow)
+	case errors.Is(err, etcderrors.ErrUnhealthy):
+		return fmt.Errorf("%w: not all that count have been connected for five seconds", ErrNotNow)
+	case errors.Is(err, etcderrors.ErrNotEnoughStartedMembers):
+		return ErrMajority
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, etcderrors.ErrTimeout), errors.Is(err, etcderrors.ErrTimeoutDueToLeaderFail),
+		errors.Is(err, etcderrors.ErrTimeoutDueToConnectionLost), errors.Is(err, etcderrors.ErrNoLeader):
+		return fmt.Errorf("%w: a majority of them does not answer", ErrNotNow)
+	}
+	return err
+}
+
+// become takes part as a full member: at the address that is told now, and with a vote.
+func (s *Server) become(ctx context.Context, address string) error {
+	self := s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID())
+	if self == nil {
+		return ErrRemoved
+	}
+	if !slices.Equal(self.PeerURLs, []string{address}) {
+		moved := *self
+		moved.PeerURLs = []string{address}
+		if err := s.insist(ctx, "tell the others this server's address", func(ctx context.Context) error {
+			_, err := s.etcd.Server.UpdateMember(ctx, moved)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	if !s.etcd.Server.IsLearner() {
+		return nil
+	}
+	klog.FromContext(ctx).Info("This server is catching up with the others")
+	return s.insist(ctx, "become one of the servers that count", func(ctx context.Context) error {
+		_, err := s.etcd.Server.PromoteMember(ctx, uint64(s.etcd.Server.MemberID()))
+		if errors.Is(err, membership.ErrMemberNotLearner) {
+			return nil
+		}
+		return err
+	})
+}
+
+// insist tries until it works, ctx ends, or the member is no more.
+func (s *Server) insist(ctx context.Context, what string, try func(context.Context) error) error {
+	for told := time.Now(); ; {
+		attempt, cancel := context.WithTimeout(ctx, memberPatience)
+		err := try(attempt)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if time.Since(told) > memberPatience {
+			told = time.Now()
+			klog.FromContext(ctx).Info("Still trying", "what", what, "err", reconfigured(err).Error())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.etcd.Server.StopNotify():
+			return ErrRemoved
+		case err := <-s.fatal.failed:
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// waitReminder is how often a member says that it waits for a majority.
+const waitReminder = 10 * time.Second
+
+// tellWaiting says for whom this member waits.
+func (s *Server) tellWaiting(ctx context.Context) {
+	var silent []string
+	answers := s.Ask(ctx)
+	for _, a := range answers {
+		if a.Err != nil {
+			silent = append(silent, cmp.Or(a.Name, a.URL))
+		}
+	}
+	klog.FromContext(ctx).Info("Waiting for a majority of the servers; start those that are silent. If they are lost for good, stop this one and run \"everynode members reset\" here",
+		"servers", len(answers), "silent", silent)
+}
+
+// explain says of what ended the database what it means among members.
+func (s *Server) explain(err error) error {
+	if s.peers != nil && strings.Contains(err.Error(), "is out of range [lastIndex(") {
+		return fmt.Errorf("the database of this server is older than what it had before: an old disk or copy was put back; "+
+			"run \"everynode members remove %s\" on another server, move the folder etcd of this one away, and join anew (%w)", s.peers.Name, err)
+	}
+	return err
+}
+
+// initialCluster is how etcd is told at its first start who the members are. Their
+// names mean nothing there, but must differ.
+func initialCluster(members []Member, name, address string) string {
+	var out []string
+	for _, m := range members {
+		if m.URL == address {
+			out = append(out, name+"="+m.URL)
+		} else {
+			out = append(out, "member-"+m.ID+"="+m.URL)
+		}
+	}
+	return strings.Join(out, ",")
+}

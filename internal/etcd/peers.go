@@ -1,0 +1,235 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
+	"k8s.io/klog/v2"
+)
+
+// Peers says how the database is one of several that agree.
+type Peers struct {
+	// Name is what this member is called; URL is where the others reach it, and Listen
+	// the host:port that is opened for that.
+	Name, URL, Listen string
+	// Keys are for connections between members, and for nothing else.
+	Keys Keys
+	// Known are all members when this one starts for the first time, itself among
+	// them; later the others, as far as they are known.
+	Known []Member
+	// Version is this program's, for the others to see.
+	Version string
+	// Alone makes this member the only one, whatever it knew of others. For servers
+	// whose majority is lost for good.
+	Alone bool
+}
+
+// Keys are a member's, among members.
+type Keys interface {
+	// Files are the paths of the authority, the certificate and its key.
+	Files() (ca, cert, key string)
+	// ServerTLS takes connections from members only.
+	ServerTLS() *tls.Config
+	// ClientTLS is for connections to members.
+	ClientTLS() (*tls.Config, error)
+}
+
+// Paths that members serve each other besides etcd's own.
+const (
+	statusPath    = "/everynode/status"
+	watermarkPath = "/everynode/watermark/"
+)
+
+// watermarkPrefix is where members write down how far they have come.
+const watermarkPrefix = "/everynode/watermarks/"
+
+const (
+	// watermarkInterval is how often.
+	watermarkInterval = 5 * time.Second
+	// peerPatience is how long a question to another member may take.
+	peerPatience = 3 * time.Second
+)
+
+// Status is how a member is.
+type Status struct {
+	Member
+	// Leads tells that a majority follows it. Leader is who it follows, if anybody.
+	Leads  bool
+	Leader string
+	// Applied is the number of the last change that its database has, Term that of the
+	// election it is in.
+	Applied, Term uint64
+	// Bytes is the size of its database's file.
+	Bytes int64
+	// Version is its program's.
+	Version string
+}
+
+// Status says how this member is.
+func (s *Server) Status() Status {
+	out := Status{
+		Member: Member{ID: s.Self()}, Leader: s.Leader(), Applied: s.etcd.Server.AppliedIndex(), Term: s.etcd.Server.Term(),
+		Bytes: s.etcd.Server.Backend().Size(),
+	}
+	if s.peers != nil {
+		out.Name, out.Version = s.peers.Name, s.peers.Version
+	}
+	for _, m := range s.Members() {
+		if m.ID == out.ID {
+			out.Member = m
+		}
+	}
+	out.Leads = out.Leader == out.ID
+	return out
+}
+
+// Answer is what a member said of itself when it was asked, or why it did not.
+type Answer struct {
+	Member
+	Status Status
+	Err    error
+}
+
+// Ask asks every member how it is, all at once.
+func (s *Server) Ask(ctx context.Context) []Answer {
+	members := s.Members()
+	out := make([]Answer, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		out[i].Member = m
+		if m.ID == s.Self() {
+			out[i].Status = s.Status()
+			continue
+		}
+		wg.Go(func() {
+			body, err := askPeer(ctx, s.peers.Keys, m.URL+statusPath)
+			if err == nil {
+				err = json.Unmarshal(body, &out[i].Status)
+			}
+			out[i].Err = err
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func askPeer(ctx context.Context, keys Keys, address string) ([]byte, error) {
+	secured, err := keys.ClientTLS()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, peerPatience)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: secured, DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	err = errors.Join(err, response.Body.Close())
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the server answers %s", response.Status)
+	}
+	return body, err
+}
+
+// servePeers opens the port for the other members. It takes nobody else.
+func (s *Server) servePeers() error {
+	listener, err := net.Listen("tcp", s.peers.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for the other servers on %s: %w; choose another --peer-address", s.peers.Listen, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", etcdhttp.NewPeerHandler(s.etcd.GetLogger(), s.etcd.Server))
+	mux.HandleFunc(statusPath, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(s.Status()) // who asked has gone if this fails
+	})
+	mux.HandleFunc(watermarkPath, s.tellWatermark)
+	s.listener = &http.Server{Handler: mux, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = s.listener.Serve(tls.NewListener(listener, s.peers.Keys.ServerTLS())) }() // it ends when it is closed
+	return nil
+}
+
+func (s *Server) tellWatermark(w http.ResponseWriter, r *http.Request) {
+	id := r.URL.Path[len(watermarkPath):]
+	// What this member has counts: it cannot have heard of more than the others had.
+	answer, err := s.watermarks.Get(r.Context(), watermarkPrefix+id, clientv3.WithSerializable())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	mark := "0"
+	if len(answer.Kvs) == 1 {
+		mark = string(answer.Kvs[0].Value)
+	}
+	_, _ = io.WriteString(w, mark) // as above
+}
+
+// keepWatermark writes down how far this member has come, until ctx ends, so that it
+// is noticed when it comes back with less.
+func (s *Server) keepWatermark(ctx context.Context) {
+	for last := uint64(0); ; {
+		// Its own writing is not worth writing down.
+		if applied := s.etcd.Server.AppliedIndex(); applied > last+uint64(len(s.Members())) {
+			last = applied
+			attempt, cancel := context.WithTimeout(ctx, memberPatience)
+			_, err := s.watermarks.Put(attempt, watermarkPrefix+s.Self(), strconv.FormatUint(applied, 10))
+			cancel()
+			if err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).V(2).Info("Could not write down how far the database is", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watermarkInterval):
+		}
+	}
+}
+
+// checkAge asks the others how far this member had come, and refuses to start it with
+// less: what it had agreed to would be forgotten, and with it writes that count.
+func checkAge(ctx context.Context, o Options, has logged) error {
+	if has.member == "" {
+		return nil
+	}
+	marks := make(chan uint64, len(o.Peers.Known))
+	asked := 0
+	for _, m := range o.Peers.Known {
+		if m.URL == o.Peers.URL {
+			continue
+		}
+		asked++
+		go func() {
+			body, err := askPeer(ctx, o.Peers.Keys, m.URL+watermarkPath+has.member)
+			mark, parsed := strconv.ParseUint(string(body), 10, 64)
+			if err != nil || parsed != nil {
+				mark = 0 // one that does not answer has nothing against it
+			}
+			marks <- mark
+		}()
+	}
+	for range asked {
+		if mark := <-marks; mark > has.last {
+			return fmt.Errorf("the database in %s is older than what this server had before (it ends at change %d, and had %d): an old disk or copy was put back; "+
+				"run \"everynode members remove %s\" on another server, move %s away, and join anew", o.Dir, has.last, mark, o.Peers.Name, o.Dir)
+		}
+	}
+	return nil
+}

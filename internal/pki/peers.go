@@ -1,0 +1,177 @@
+package pki
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"k8s.io/utils/clock"
+)
+
+// The databases of several servers speak with each other under an authority of
+// their own, in a directory of its own: no certificate of a client or a node, and
+// none of the API server, lets anybody take part in what they agree on.
+const (
+	peerAuthority     = "peer-ca"
+	peerAuthorityName = "everynode-peer-ca"
+	peerLeaf          = "peer"
+)
+
+const peerRemedy = "restore it from a backup, or remove this server with \"everynode members remove\" on another and join it anew"
+
+// Peers are the key and certificate of one server's database among the others'.
+type Peers struct{ dir string }
+
+// OpenPeers reads them, and makes what is missing. The certificate is issued anew
+// when it ends soon or is not for that host.
+func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
+	if err := os.MkdirAll(dir, directoryMode); err != nil {
+		return nil, fmt.Errorf("create the directory for the keys of the servers' databases: %w", err)
+	}
+	unlock, err := lockDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	a, err := loadAuthority(dir, peerAuthority, peerRemedy, c.Now())
+	if err == nil && a == nil {
+		a, err = createAuthority(dir, peerAuthority, peerAuthorityName, peerRemedy, c.Now())
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := Template{
+		CommonName: "everynode-peer", KeyUsage: x509.KeyUsageDigitalSignature, TTL: leafLifetime,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		t.IPs = []net.IP{ip}
+	} else {
+		t.DNSNames = []string{host}
+	}
+	if _, err := loadOrIssue(dir, a, leaf{peerLeaf, t}, c); err != nil {
+		return nil, err
+	}
+	return &Peers{dir: dir}, nil
+}
+
+// Files are the paths of the authority, the certificate and its key.
+func (p *Peers) Files() (ca, cert, key string) {
+	return filepath.Join(p.dir, peerAuthority+".crt"), filepath.Join(p.dir, peerLeaf+".crt"), filepath.Join(p.dir, peerLeaf+".key")
+}
+
+// ServerTLS takes connections from peers only. It follows the files.
+func (p *Peers) ServerTLS() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pool, pair, err := p.load()
+		if err != nil {
+			return nil, err
+		}
+		return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+	}}
+}
+
+// ClientTLS is for connections to peers, as the files are now.
+func (p *Peers) ClientTLS() (*tls.Config, error) {
+	pool, pair, err := p.load()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+}
+
+func (p *Peers) load() (*x509.CertPool, tls.Certificate, error) {
+	ca, cert, key := p.Files()
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, pair, fmt.Errorf("read the certificate for the servers' databases: %w", err)
+	}
+	certs, err := readCertificates(ca)
+	if err != nil || len(certs) == 0 {
+		return nil, pair, fmt.Errorf("read the authority of the servers' databases %s: %w", ca, cmp.Or(err, fs.ErrNotExist))
+	}
+	pool := x509.NewCertPool()
+	for _, c := range certs {
+		pool.AddCert(c)
+	}
+	return pool, pair, nil
+}
+
+// sharedFiles are what every server of a cluster has: the authorities and the key of
+// service account tokens. Certificates of its own each server issues to itself.
+var sharedFiles = []string{
+	ClusterAuthority + ".crt", ClusterAuthority + ".key", ClusterAuthority + "-previous.crt",
+	NodeAuthority + ".crt", NodeAuthority + ".key", NodeAuthority + "-previous.crt",
+	serviceAccountKey, serviceAccountPrevious,
+}
+
+var sharedPeerFiles = []string{peerAuthority + ".crt", peerAuthority + ".key"}
+
+// SharedKeys are the files that a server gets which joins others, by name.
+type SharedKeys struct {
+	Cluster map[string][]byte `json:"cluster"`
+	Peers   map[string][]byte `json:"peers"`
+}
+
+// ExportShared reads them from the directories of a server.
+func ExportShared(dir, peersDir string) (keys SharedKeys, err error) {
+	if keys.Cluster, err = exportFiles(dir, sharedFiles); err == nil {
+		keys.Peers, err = exportFiles(peersDir, sharedPeerFiles)
+	}
+	return keys, err
+}
+
+func exportFiles(dir string, names []string) (map[string][]byte, error) {
+	unlock, err := lockDirectory(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	out := map[string][]byte{}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the cluster's keys: %w", err)
+		}
+		out[name] = data
+	}
+	return out, nil
+}
+
+// Import writes them. The directories must hold none of another cluster.
+func (k SharedKeys) Import(dir, peersDir string) error {
+	if err := importFiles(dir, sharedFiles, k.Cluster); err != nil {
+		return err
+	}
+	return importFiles(peersDir, sharedPeerFiles, k.Peers)
+}
+
+func importFiles(dir string, names []string, files map[string][]byte) error {
+	if err := os.MkdirAll(dir, directoryMode); err != nil {
+		return fmt.Errorf("create the directory for keys: %w", err)
+	}
+	unlock, err := lockDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, name := range names {
+		data, ok := files[name]
+		if !ok {
+			continue
+		}
+		if err := writeFile(filepath.Join(dir, name), data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
