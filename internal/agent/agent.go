@@ -319,6 +319,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		}
 	}
 	start("keep the node's certificates", n.identity.Run)
+	start("follow the servers", quiet(n.followServers))
 	start("serve logs and streams", n.server.Run)
 	if n.healthAddress != "" {
 		start("tell of the node's health", func(ctx context.Context) error {

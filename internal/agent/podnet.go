@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -69,6 +70,21 @@ func (s *sources) apiServers() (out []netip.AddrPort) {
 		}
 	}
 	return out
+}
+
+// followInterval is how often the node looks where the API servers are.
+const followInterval = 10 * time.Second
+
+// followServers keeps where they are, until ctx ends.
+func (n *node) followServers(ctx context.Context) {
+	for {
+		n.identity.Learn(ctx, n.sources.apiServers())
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.pods.clock.After(followInterval):
+		}
+	}
 }
 
 // addressOf is the address in the API server's URL, none if that has a name.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"reflect"
 	goruntime "runtime"
 	"strconv"
@@ -73,6 +74,13 @@ type Config struct {
 	KeyFile string
 	// ServiceCIDR is where the addresses of Services come from.
 	ServiceCIDR *net.IPNet
+	// Members knows which servers belong to the cluster; nil where that is not ours to know.
+	Members Members
+	// Presence, if it is set, keeps the endpoints of the API, among which are those of
+	// other servers. Otherwise this server is the only one.
+	Presence bool
+	// Servers are where the servers are that live, for agents to know.
+	Servers func() []netip.AddrPort
 }
 
 // Server is an API server that is ready to run.
@@ -175,7 +183,8 @@ func (s *Server) serveBesides(cfg Config, security *security, keeper *atrest.Kee
 		return nil, err
 	}
 	metricsapi.Install(s.generic, client, agents)
-	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI))
+	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI, cfg.Servers))
+	serveMembers(s.generic.Handler.NonGoRestfulMux, cfg.Members)
 	return networkapi.Install(s.generic), s.tellKeys(keeper, cfg, client)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -31,14 +32,23 @@ func bootstrapCluster(ctx context.Context, cfg Config, client kubernetes.Interfa
 	if err := ensureNameService(ctx, cfg, client); err != nil {
 		return fmt.Errorf("make the service %s: %w", nameService, err)
 	}
-	if cfg.AdvertiseAddress == nil || cfg.AdvertiseAddress.IsLoopback() {
-		// Nobody but this machine could use a loopback address.
+	if cfg.Presence || cfg.AdvertiseAddress == nil {
 		return nil
 	}
-	if err := ensureEndpoints(ctx, cfg, client); err != nil {
+	if err := ensureEndpoints(ctx, client, []netip.AddrPort{cfg.advertised()}); err != nil {
 		return fmt.Errorf("point the service %s at this server: %w", apiService, err)
 	}
 	return nil
+}
+
+func (c Config) advertised() netip.AddrPort {
+	address, _ := netip.AddrFromSlice(c.AdvertiseAddress)
+	return netip.AddrPortFrom(address.Unmap(), uint16(c.AdvertisePort)) //nolint:gosec // A port.
+}
+
+// PointAt has the Service of the API lead to these servers, which serve at one port.
+func (s *Server) PointAt(ctx context.Context, client kubernetes.Interface, servers []netip.AddrPort) error {
+	return ensureEndpoints(ctx, client, servers)
 }
 
 func ensureService(ctx context.Context, cfg Config, client kubernetes.Interface) error {
@@ -57,25 +67,37 @@ func ensureService(ctx context.Context, cfg Config, client kubernetes.Interface)
 	return err
 }
 
-// ensureEndpoints writes the server's address in both forms that clients read.
-func ensureEndpoints(ctx context.Context, cfg Config, client kubernetes.Interface) error {
-	address, port := cfg.AdvertiseAddress.String(), int32(cfg.AdvertisePort)
-	name, protocol, ready := "https", corev1.ProtocolTCP, true
+// ensureEndpoints writes the servers' addresses in both forms that clients read. Loopback
+// addresses are left out: nobody but their machine could use them.
+func ensureEndpoints(ctx context.Context, client kubernetes.Interface, servers []netip.AddrPort) error {
+	var addresses []corev1.EndpointAddress
+	var endpoints []discoveryv1.Endpoint
+	name, protocol, ready, port := "https", corev1.ProtocolTCP, true, int32(0)
+	for _, s := range servers {
+		if s.Addr().IsLoopback() {
+			continue
+		}
+		port = int32(s.Port())
+		addresses = append(addresses, corev1.EndpointAddress{IP: s.Addr().String()})
+		endpoints = append(endpoints, discoveryv1.Endpoint{Addresses: []string{s.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
+	if len(addresses) == 0 {
+		return nil
+	}
 	wanted := &corev1.Endpoints{ //nolint:staticcheck // Old clients still read Endpoints.
 		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"}},
 		Subsets: []corev1.EndpointSubset{{ //nolint:staticcheck // See above.
-			Addresses: []corev1.EndpointAddress{{IP: address}},
-			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: protocol}},
+			Addresses: addresses, Ports: []corev1.EndpointPort{{Name: name, Port: port, Protocol: protocol}},
 		}},
 	}
-	endpoints := client.CoreV1().Endpoints(metav1.NamespaceDefault)
-	current, err := endpoints.Get(ctx, apiService, metav1.GetOptions{})
+	old := client.CoreV1().Endpoints(metav1.NamespaceDefault)
+	current, err := old.Get(ctx, apiService, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		_, err = endpoints.Create(ctx, wanted, metav1.CreateOptions{})
+		_, err = old.Create(ctx, wanted, metav1.CreateOptions{})
 	case err == nil && !apiequality.Semantic.DeepEqual(current.Subsets, wanted.Subsets):
 		wanted.ResourceVersion = current.ResourceVersion
-		_, err = endpoints.Update(ctx, wanted, metav1.UpdateOptions{})
+		_, err = old.Update(ctx, wanted, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return err
@@ -83,7 +105,7 @@ func ensureEndpoints(ctx context.Context, cfg Config, client kubernetes.Interfac
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: apiService, Labels: map[string]string{discoveryv1.LabelServiceName: apiService}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Endpoints:   endpoints,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
 	}
 	return ensureSlice(ctx, client, metav1.NamespaceDefault, slice)

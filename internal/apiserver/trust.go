@@ -3,19 +3,24 @@ package apiserver
 import (
 	"encoding/json"
 	"net/http"
+	"net/netip"
 
 	"github.com/everynode/everynode/internal/node/trust"
 	"github.com/everynode/everynode/internal/pki"
 )
 
-// tellTrust answers agents which authorities count now.
-func tellTrust(keys *pki.Bundle) http.HandlerFunc {
+// tellTrust answers agents which authorities count now, and where the servers are.
+func tellTrust(keys *pki.Bundle, servers func() []netip.AddrPort) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		body, err := json.Marshal(trust.Bundle{Authorities: string(keys.CAPEM()), NodeAuthorities: string(keys.NodeCAPEM())})
+		told := trust.Bundle{Authorities: string(keys.CAPEM()), NodeAuthorities: string(keys.NodeCAPEM())}
+		if servers != nil {
+			told.Servers = servers()
+		}
+		body, err := json.Marshal(told)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return

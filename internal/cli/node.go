@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/node/identity"
@@ -58,17 +56,13 @@ Run this where the control plane runs.`,
 
 // adminClient reaches the control plane of a data directory as its administrator.
 func adminClient(dataDir string) (kubernetes.Interface, error) {
-	path := filepath.Join(dataDir, "kubeconfig")
-	if err := checkKubeconfig(path); err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
+	config, err := adminConfig(dataDir)
 	if err != nil {
-		return nil, fmt.Errorf("read the administrator's kubeconfig %s: %w", path, err)
+		return nil, err
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("use the kubeconfig %s: %w", path, err)
+		return nil, fmt.Errorf("use the administrator's kubeconfig: %w", err)
 	}
 	return client, nil
 }

@@ -3,6 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/everynode/everynode/internal/apiserver/options"
+	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/server"
 )
 
@@ -21,6 +24,7 @@ const (
 )
 
 func newServerCommand() *cobra.Command {
+	var join, token string
 	o, daemonSets := server.Defaults(), true
 	var faults *string
 	cmd := &cobra.Command{
@@ -29,7 +33,10 @@ func newServerCommand() *cobra.Command {
 		Long: `Run a control plane: the API, the controllers and the scheduler, in the foreground.
 
 The administrator's kubeconfig is written to the data directory. Machines join
-with "everynode agent" and a token from "everynode token create".`,
+with "everynode agent" and a token from "everynode token create".
+
+More servers join with --join and a token from "everynode token create --server".
+Three can lose one, five can lose two, and go on.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.SigningDuration < shortestSigning {
@@ -48,17 +55,34 @@ with "everynode agent" and a token from "everynode token create".`,
 			o.NoDaemonSetController = !daemonSets
 			// The API server shows this registry at /metrics.
 			o.Metrics = legacyregistry.Registerer()
+			if join != "" {
+				if token == "" {
+					token = os.Getenv(local.TokenVariable)
+				}
+				if err := server.Join(cmd.Context(), o, join, token); err != nil {
+					return err
+				}
+			}
 			s, err := server.New(o)
 			if err != nil {
 				return err
 			}
-			return s.Run(cmd.Context())
+			err = s.Run(cmd.Context())
+			if errors.Is(err, server.ErrBeginAnew) {
+				return beginAnew()
+			}
+			return err
 		},
 	}
+	cmd.AddCommand(newServerLeaveCommand())
 	addDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Listen, "listen", o.Listen, "address of the API as host:port; may be given more than once")
 	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")
+	f.StringVar(&join, "join", "", "URL of a server, such as https://10.0.0.1:6443, whose cluster this one joins; not used once it has joined")
+	f.StringVar(&token, "token", "", "token for servers, with which it joins; the environment variable "+local.TokenVariable+" keeps it out of the process list")
+	f.StringVar(&o.Name, "server-name", "", "name of this server among others (default: the host name)")
+	f.StringVar(&o.PeerAddress, "peer-address", "", "host:port at which other servers reach this one's database; opened once there are others (default: port 2380 of the address at which nodes reach the API)")
 	addEtcdFlags(cmd, o.API)
 	addAPIFlags(cmd, o.API)
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
@@ -70,6 +94,18 @@ with "everynode agent" and a token from "everynode token create".`,
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd
+}
+
+// beginAnew has this process be the same program again, with the same arguments.
+func beginAnew() error {
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to begin anew: %w; start it again", err)
+	}
+	if err := syscall.Exec(program, os.Args, os.Environ()); err != nil {
+		return fmt.Errorf("begin anew: %w; start the server again", err)
+	}
+	return nil
 }
 
 // addEtcdFlags binds where the API server keeps its objects, under kube-apiserver's names.

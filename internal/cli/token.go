@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -26,13 +27,17 @@ func newTokenCreateCommand() *cobra.Command {
 	var (
 		dataDir, description string
 		ttl                  time.Duration
+		forServer            bool
 	)
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a join token and print it",
 		Long: `Make a join token and print it. Run this where the control plane runs: the token
 also carries the fingerprint of the cluster's certificate authority, so that a
-machine that joins knows whom it talks to.`,
+machine that joins knows whom it talks to.
+
+With --server the token is for a machine that becomes one more server. Whoever has
+it can get the cluster's keys: let it be good for a short time only.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
@@ -43,9 +48,15 @@ machine that joins knows whom it talks to.`,
 			if err != nil {
 				return err
 			}
+			if forServer && !cmd.Flags().Changed("ttl") {
+				ttl = time.Hour
+			}
 			secret, token, err := authn.NewBootstrapToken(time.Now(), ttl, description)
 			if err != nil {
 				return err
+			}
+			if forServer {
+				authn.AddGroup(secret, members.Group)
 			}
 			if _, err := client.CoreV1().Secrets(secret.Namespace).Create(cmd.Context(), secret, metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("store the join token: %w; does the control plane of %s run?", err, dataDir)
@@ -56,7 +67,8 @@ machine that joins knows whom it talks to.`,
 		},
 	}
 	addDataDirFlag(cmd, &dataDir)
-	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long the token is good for; 0 means for ever")
+	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long the token is good for; 0 means for ever; an hour by default with --server")
+	cmd.Flags().BoolVar(&forServer, "server", false, "make a token with which a machine joins as one more server")
 	cmd.Flags().StringVar(&description, "description", "", "what the token is for")
 	return cmd
 }

@@ -38,16 +38,13 @@ type control struct {
 	metrics prometheus.Registerer
 }
 
-// runControllers runs every control loop until ctx ends, or another server may do so.
+// runControllers runs every control loop until ctx ends.
 func (s *Server) runControllers(ctx context.Context, metrics prometheus.Registerer) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
 	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}, metrics: metrics}
 	defer c.actors.stop()
 	options := managerOptions(ctx)
 	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }
-	// Several servers can share an etcd cluster; then one of them works.
-	options.LeaderElection = !s.settings.Embedded()
-	options.LeaderElectionNamespace, options.LeaderElectionID = "kube-system", "everynode-controllers"
 	// Kinds that change often are in memory already, decoded.
 	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		if inside := s.api.ListWatch(of); inside != nil {

@@ -2,33 +2,100 @@ package server
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"sync"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 )
 
-// takePart runs the control loops whenever this server leads, until ctx ends. A server
-// that cannot keep its lease, since the database did not take it in time, goes on
-// serving the API and takes part in the election again.
-func (s *Server) takePart(ctx context.Context) error {
-	for {
-		turn, end := context.WithCancel(ctx)
-		metrics := &lent{Registerer: s.options.Metrics}
-		err := s.runControllers(turn, metrics.orNil())
-		end()
-		metrics.takeBack()
-		if err == nil || ctx.Err() != nil || !lostLead(err) {
-			return err
-		}
-		klog.FromContext(ctx).Info("The control loops have stopped here, since their lease could not be renewed; this server takes part in their election again")
-	}
+// Where it is written whose control loops work.
+const (
+	loopsNamespace = metav1.NamespaceSystem
+	loopsLease     = "everynode-controllers"
+)
+
+// A server that dies is followed after loopsFor at most and one retry; one that cannot
+// renew stops its loops well before.
+const (
+	loopsFor   = 7 * time.Second
+	loopsRenew = 4500 * time.Millisecond
+	loopsRetry = time.Second
+)
+
+// work runs the control loops until ctx ends.
+func (s *Server) work(ctx context.Context) error {
+	metrics := &lent{Registerer: s.options.Metrics}
+	defer metrics.takeBack()
+	return s.runControllers(ctx, metrics.orNil())
 }
 
-// lostLead says whether a manager ended because another server may lead now. The
-// library has no name for this error.
-func lostLead(err error) bool { return strings.HasSuffix(err.Error(), "leader election lost") }
+// runElected runs the control loops whenever this server is the one whose loops work,
+// until ctx ends. A server that is not goes on serving the API.
+func (s *Server) runElected(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(s.api.ConfigFor(bootstrap.ManagerAccount()))
+	if err != nil {
+		return fmt.Errorf("make the client for the election: %w", err)
+	}
+	lock := &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: loopsNamespace, Name: loopsLease}, Client: client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: s.name() + "_" + uuid.NewString()},
+	}
+	for ctx.Err() == nil {
+		if err := s.lead(ctx, lock); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lead waits until this server is elected, and runs the loops until they end, ctx
+// ends or the election is lost. In all three the loops have stopped when it returns;
+// if the election was not lost, it is given up only then.
+func (s *Server) lead(ctx context.Context, lock resourcelock.Interface) error {
+	logger := klog.FromContext(ctx)
+	candidacy, withdraw := context.WithCancel(context.WithoutCancel(ctx))
+	defer withdraw()
+	elected := make(chan context.Context, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: loopsFor, RenewDeadline: loopsRenew, RetryPeriod: loopsRetry, ReleaseOnCancel: true, Name: loopsLease,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) { elected <- term },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("set up the election: %w", err)
+	}
+	over := make(chan struct{})
+	go func() { elector.Run(candidacy); close(over) }()
+	defer func() { withdraw(); <-over }()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-over:
+		return nil
+	case term := <-elected:
+		logger.Info("The control loops of this server work")
+		term, stop := context.WithCancel(term)
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		err := s.work(term)
+		if ctx.Err() == nil && term.Err() != nil {
+			logger.Info("The control loops of this server rest: it could not renew its lease in time; the API is served on")
+			return nil
+		}
+		return err
+	}
+}
 
 // lent registers metrics until they are taken back.
 type lent struct {

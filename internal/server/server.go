@@ -8,12 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -68,6 +72,12 @@ type Options struct {
 	// RecordDecisions is a file that gets a script of what the DaemonSet controller
 	// decides and from what; empty for none.
 	RecordDecisions string
+	// Name is what this server is called among others; by default the machine's host name.
+	Name string
+	// PeerAddress is where other servers reach this one's database, host:port; by default
+	// port 2380 of the address at which nodes reach the API. It is used when there are
+	// other servers.
+	PeerAddress string
 	// NoFsync makes the embedded database faster and loses data on power failure.
 	NoFsync bool
 }
@@ -89,12 +99,23 @@ type Server struct {
 	etcd     *etcd.Server
 	api      *apiserver.Server
 	ready    chan struct{}
+
+	// membership is nil for a server that is alone, and what it holds does not change.
+	membership *membership
+	// changing is held while it changes who belongs to the cluster.
+	changing   sync.Mutex
+	remembered string
+	leaving    atomic.Bool
+	again      sync.Once
+	beginAnew  chan struct{}
+	// servers are where the servers are that live.
+	servers atomic.Pointer[[]netip.AddrPort]
 }
 
 // New checks the options, locks the data directory and opens the listeners. On
 // an error nothing is left open.
 func New(o Options) (*Server, error) {
-	s := &Server{options: o, ready: make(chan struct{})}
+	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{})}
 	if err := s.open(); err != nil {
 		s.release()
 		return nil, err
@@ -103,6 +124,13 @@ func New(o Options) (*Server, error) {
 }
 
 func (s *Server) open() (err error) {
+	if s.membership, err = readMembership(s.options.DataDir); err == nil {
+		err = s.membership.apply(&s.options)
+	}
+	if err != nil {
+		return err
+	}
+	s.options.useEncryption()
 	o := s.options
 	if _, s.service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
 		return fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
@@ -193,24 +221,29 @@ func nextIP(ip net.IP) net.IP {
 func (s *Server) advertise() (net.IP, int) {
 	_, portText, _ := net.SplitHostPort(s.listener.Addr().String())
 	port, _ := strconv.Atoi(portText)
-	if ip := net.ParseIP(s.options.AdvertiseAddress); ip != nil {
-		return ip, port
+	return s.options.advertised(), port
+}
+
+// advertised is the address at which pods and nodes reach the API.
+func (o *Options) advertised() net.IP {
+	if ip := net.ParseIP(o.AdvertiseAddress); ip != nil {
+		return ip
 	}
 	var first net.IP
-	for _, address := range s.options.Listen {
+	for _, address := range o.Listen {
 		host, _, _ := net.SplitHostPort(address)
 		ip := net.ParseIP(host)
 		if first == nil {
 			first = ip
 		}
 		if ip != nil && !ip.IsLoopback() && !ip.IsUnspecified() {
-			return ip, port
+			return ip
 		}
 	}
 	if first == nil || first.IsUnspecified() {
 		first = net.IPv4(127, 0, 0, 1)
 	}
-	return first, port
+	return first
 }
 
 // URL is the API's address as it is written to the kubeconfig.
@@ -232,7 +265,8 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // full rights. It works after Ready.
 func (s *Server) ClientConfig() *restclient.Config { return s.api.LoopbackConfig() }
 
-// Run serves until ctx ends or a part fails.
+// Run serves until ctx ends or a part fails. With ErrBeginAnew it has ended in order
+// and wants to be made and run again.
 func (s *Server) Run(ctx context.Context) (err error) {
 	defer s.release()
 	ctx, cancel := context.WithCancel(ctx)
@@ -242,6 +276,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
+	config.Presence, config.Servers = s.several(), s.serverAddresses
 	if err := s.openDatabase(ctx, &config); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it was ready
@@ -252,13 +287,55 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return err
 	}
 	parts := newParts(ctx)
-	parts.run("API server", s.api.Run)
+	// What works through the API ends before it, so that it can say that it ends.
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	if !s.several() {
+		defer context.AfterFunc(ctx, stopServing)()
+	}
+	parts.run("API server", func(context.Context) error { return s.api.Run(serving) })
 	if s.etcd != nil {
 		parts.run("database", s.watchDatabase)
+		parts.run("membership", s.watchMembership)
 	}
 	parts.run("certificates", func(ctx context.Context) error { s.pki.Run(ctx); return nil })
-	parts.run("control loops", s.runControl)
-	return parts.wait()
+	parts.run("control loops", func(ctx context.Context) error {
+		defer stopServing()
+		return s.runControl(ctx)
+	})
+	err = parts.wait()
+	if errors.Is(err, etcd.ErrRemoved) && s.leaving.Load() {
+		klog.FromContext(ctx).Info("This server has left the cluster")
+		return nil
+	}
+	return err
+}
+
+// several tells whether there are other servers, or may be.
+func (s *Server) several() bool { return s.membership != nil || !s.settings.Embedded() }
+
+// watchMembership ends when this server is to begin anew.
+func (s *Server) watchMembership(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.beginAnew:
+		return ErrBeginAnew
+	}
+}
+
+// serverAddresses are where the servers are that live.
+func (s *Server) serverAddresses() []netip.AddrPort {
+	if at := s.servers.Load(); at != nil {
+		return *at
+	}
+	ip, port := s.advertise()
+	return []netip.AddrPort{netip.AddrPortFrom(addrOf(ip), uint16(port))} //nolint:gosec // A port.
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	address, _ := netip.AddrFromSlice(ip)
+	return address.Unmap()
 }
 
 // openHot opens storages of kinds that change often.
@@ -280,13 +357,22 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		}
 		return err
 	}
-	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync})
+	peers, err := s.membership.peers(s.options.DataDir)
+	if err != nil {
+		return err
+	}
+	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Peers: peers})
+	if errors.Is(err, etcd.ErrRemoved) {
+		return fmt.Errorf("%w; move %s away and join anew, if it is to be one again", err, s.options.DataDir)
+	}
 	if err != nil {
 		return err
 	}
 	s.etcd = database
-	config.OpenStorage, config.OpenReserving, config.OpenHot = database.Open, database.OpenReserving, openHot(database)
-	config.Stored = database.Stored()
+	config.OpenStorage, config.OpenReserving, config.Stored, config.Members = database.Open, database.OpenReserving, database.Stored(), admission{s}
+	if !s.several() {
+		config.OpenHot = openHot(database) // among several, the library's way
+	}
 	return nil
 }
 
@@ -313,7 +399,13 @@ func (s *Server) runControl(ctx context.Context) error {
 	})
 	close(s.ready)
 	klog.FromContext(ctx).Info("The API server is ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
-	return s.takePart(ctx)
+	if !s.several() {
+		return s.work(ctx)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.keepPresence(ctx) })
+	group.Go(func() error { return s.runElected(ctx) })
+	return group.Wait()
 }
 
 func (s *Server) waitReady(ctx context.Context) error {

@@ -5,5 +5,6 @@
 // serving certificate and renews both before they end.
 //
 // Files in <DataDir>/pki, each replaced as a whole, mode 0600: ca.crt, client.pem and serving.pem (certificate and key
-// together, so that they always fit), and kubeconfig, which names the first two.
+// together, so that they always fit), kubeconfig, which names the first two, and
+// servers.json, where the API servers are.
 package join

@@ -1,6 +1,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -50,6 +52,7 @@ type Config struct {
 type Identity struct {
 	cfg     Config
 	server  *url.URL
+	servers *servers
 	store   store
 	trusted atomic.Pointer[authorities]
 	client  atomic.Pointer[tls.Certificate]
@@ -87,6 +90,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	}
 	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}, served: make(chan struct{}),
 		wakeClient: make(chan struct{}, 1), wakeServing: make(chan struct{}, 1)}
+	id.servers = newServers(id.store, hostPort(server), cfg.NodeName, cfg.Clock)
 	id.transport, id.reconnect = id.newTransport()
 	// A node that joined before nodes had keys has the server bind its name to one.
 	id.unbound.Store(!id.store.has(identityFile))
@@ -130,6 +134,21 @@ func parseServer(server string) (*url.URL, error) {
 		return nil, fmt.Errorf("server %q: expected https://HOST:PORT", server)
 	}
 	return parsed, nil
+}
+
+func hostPort(server *url.URL) string {
+	return net.JoinHostPort(server.Hostname(), cmp.Or(server.Port(), "443"))
+}
+
+// Learn keeps where the API servers are that live, so that the node finds one when
+// others are gone, also after a start.
+func (id *Identity) Learn(ctx context.Context, living []netip.AddrPort) {
+	if len(living) == 0 {
+		return
+	}
+	if err := id.servers.learn(ctx, living); err != nil {
+		klog.FromContext(ctx).Error(err, "Could not keep where the servers are")
+	}
 }
 
 // authority returns the CAs that the node trusts. The stored ones count; a token of another cluster is an error.

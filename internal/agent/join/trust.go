@@ -133,6 +133,7 @@ func (id *Identity) refreshTrust(ctx context.Context) error {
 		return fmt.Errorf("read which authorities count: %w", err)
 	}
 	id.refused.Store(false)
+	id.Learn(ctx, told.Servers)
 	return id.adopt(ctx, told)
 }
 

@@ -104,6 +104,9 @@ func NewBootstrapToken(now time.Time, ttl time.Duration, description string) (*c
 	return object, JoinToken{ID: id, Secret: secret}, nil
 }
 
+// AddGroup has the token of a Secret stand for one more group.
+func AddGroup(secret *corev1.Secret, group string) { secret.Data[keyExtraGroups] = []byte(group) }
+
 func isTokenPart(text string, length int) bool {
 	if len(text) != length {
 		return false

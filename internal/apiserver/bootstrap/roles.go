@@ -3,6 +3,7 @@ package bootstrap
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/node/peer"
 	"github.com/everynode/everynode/internal/node/trust"
 )
@@ -45,6 +46,7 @@ func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
 		clusterBinding("system:kube-controller-manager", "system:kube-controller-manager", user("system:kube-controller-manager")),
 		clusterBinding("system:node", "system:node", group("system:nodes")),
 		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
+		clusterBinding("everynode:server-bootstrapper", "everynode:server-bootstrapper", group(members.Group)),
 		clusterBinding("system:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
 			group("system:bootstrappers")),
 		clusterBinding("system:node-autoapprove-certificate-rotation", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
@@ -143,6 +145,7 @@ func viewRules() []rbacv1.PolicyRule {
 func nodeRoles() []rbacv1.ClusterRole {
 	return []rbacv1.ClusterRole{
 		clusterRole("system:node-bootstrapper", may("create", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests")),
+		clusterRole("everynode:server-bootstrapper", may("post").at(members.Path)),
 		clusterRole("system:node", NodeRules()...),
 		clusterRole("system:node-proxier",
 			read.on(groupCore, "services", "endpoints", "nodes"),

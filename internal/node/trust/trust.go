@@ -1,6 +1,8 @@
 // Package trust is what the API server tells agents about the cluster's
-// authorities, so that they follow when one is replaced.
+// authorities and servers, so that they follow when one is replaced.
 package trust
+
+import "net/netip"
 
 // Path is where the API server tells it, over a connection that the agent trusts.
 const Path = "/everynode/v1/trust"
@@ -11,4 +13,6 @@ type Bundle struct {
 	Authorities string `json:"authorities"`
 	// NodeAuthorities sign the serving certificates of nodes.
 	NodeAuthorities string `json:"nodeAuthorities"`
+	// Servers are where the API servers are that live; none if this one does not know.
+	Servers []netip.AddrPort `json:"servers,omitempty"`
 }

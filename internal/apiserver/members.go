@@ -1,0 +1,90 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/mux"
+
+	"github.com/everynode/everynode/internal/members"
+)
+
+// Members is who changes and knows which servers belong to the cluster.
+type Members interface {
+	List(ctx context.Context) members.List
+	Admit(ctx context.Context, joining members.Joining) (members.Welcome, error)
+	Remove(ctx context.Context, name string) error
+	Leave(ctx context.Context) error
+}
+
+// maxJoining bounds what a server that wants to join may say, in bytes.
+const maxJoining = 16 << 10
+
+// serveMembers answers about the servers. That the caller may ask was decided before;
+// the cluster's keys are given out on one more condition.
+func serveMembers(on *mux.PathRecorderMux, m Members) {
+	if m == nil {
+		return
+	}
+	handler := membersHandler(m)
+	on.Handle(members.Path, handler)
+	on.HandlePrefix(members.Path+"/", handler)
+}
+
+func membersHandler(m Members) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+members.Path, func(w http.ResponseWriter, r *http.Request) { answer(w, m.List(r.Context()), nil) })
+	mux.HandleFunc("POST "+members.Path, func(w http.ResponseWriter, r *http.Request) {
+		if !mayJoin(r.Context()) {
+			http.Error(w, "only a token that \"everynode token create --server\" makes lets a server join", http.StatusForbidden)
+			return
+		}
+		var joining members.Joining
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxJoining)).Decode(&joining); err != nil {
+			http.Error(w, "read who wants to join: "+err.Error(), http.StatusBadRequest)
+			return
+		}
+		welcome, err := m.Admit(r.Context(), joining)
+		answer(w, welcome, err)
+	})
+	mux.HandleFunc("DELETE "+members.Path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, struct{}{}, m.Remove(r.Context(), r.PathValue("name")))
+	})
+	mux.HandleFunc("POST "+members.LeavePath, func(w http.ResponseWriter, r *http.Request) { answer(w, struct{}{}, m.Leave(r.Context())) })
+	return mux
+}
+
+func mayJoin(ctx context.Context) bool {
+	who, ok := request.UserFrom(ctx)
+	return ok && (slices.Contains(who.GetGroups(), members.Group) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup))
+}
+
+// answer sends a value, or why there is none. An error that passes says so, to those
+// who cannot import its package.
+func answer(w http.ResponseWriter, value any, err error) {
+	var passes interface{ Passes() bool }
+	switch {
+	case errors.As(err, &passes) && passes.Passes():
+		http.Error(w, oneLine(err), http.StatusServiceUnavailable)
+		return
+	case err != nil:
+		http.Error(w, oneLine(err), http.StatusConflict)
+		return
+	}
+	body, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, oneLine(fmt.Errorf("encode the answer: %w", err)), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // who asked has gone if this fails
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/server"
+)
+
+func newMembersCommand() *cobra.Command {
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "members",
+		Short: "Which servers there are, and how they are",
+		Long: `Which servers there are, and how they are. Run this where one of them runs.
+
+LAG is how many changes a server's database is behind the one that leads.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := listMembers(cmd.Context(), dataDir)
+			if err != nil {
+				return err
+			}
+			return printMembers(cmd.OutOrStdout(), list)
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	cmd.AddCommand(newMembersRemoveCommand(), newMembersResetCommand())
+	return cmd
+}
+
+func newMembersRemoveCommand() *cobra.Command {
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a server off the list that is lost",
+		Long: `Take a server off the list that is lost, so that it does not count in majorities any
+more. It cannot come back with the data that it has. Run this where another server
+runs. A server that has never started has no name; its ID is good, too.`,
+		Args: oneArg("the name of a server"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := askServer(cmd.Context(), dataDir, http.MethodDelete, members.Path+"/"+args[0]); err != nil {
+				return fmt.Errorf("remove the server %s: %w", args[0], err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The server %s is not one of the cluster's any more.\n", args[0])
+			return nil
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	return cmd
+}
+
+func newMembersResetCommand() *cobra.Command {
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Make this machine's server the only one, when a majority is lost for good",
+		Long: `Make this machine's server the only one, with the data that it has, when a majority
+of the servers is lost for good. Stop it first. What the others had and this one had
+not yet got is lost; none of them may ever be started again with the data that it has.
+Afterwards start this server, and let new ones join.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := server.Reset(cmd.Context(), dataDir); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "This server is the only one now. Start it; then others can join, with empty data directories.")
+			return nil
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	return cmd
+}
+
+func newServerLeaveCommand() *cobra.Command {
+	var dataDir string
+	cmd := &cobra.Command{
+		Use:   "leave",
+		Short: "Have this machine's server leave the others, and end",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := askServer(cmd.Context(), dataDir, http.MethodPost, members.LeavePath); err != nil {
+				return fmt.Errorf("leave the other servers: %w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "This server has left and ends. Remove %s when its data is not needed any more.\n", dataDir)
+			return nil
+		},
+	}
+	addDataDirFlag(cmd, &dataDir)
+	return cmd
+}
+
+// askServer asks the server of a data directory, as its administrator.
+func askServer(ctx context.Context, dataDir, method, path string) ([]byte, error) {
+	config, err := adminConfig(dataDir)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = time.Minute
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("use the administrator's kubeconfig: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(config.Host, "/")+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("%w; does the server run?", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, errors.New(strings.TrimSpace(string(answer)))
+	}
+	return answer, nil
+}
+
+func adminConfig(dataDir string) (*rest.Config, error) {
+	path := filepath.Join(dataDir, "kubeconfig")
+	if err := checkKubeconfig(path); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read the administrator's kubeconfig %s: %w", path, err)
+	}
+	return config, nil
+}
+
+func listMembers(ctx context.Context, dataDir string) (list members.List, err error) {
+	answer, err := askServer(ctx, dataDir, http.MethodGet, members.Path)
+	if err == nil {
+		err = json.Unmarshal(answer, &list)
+	}
+	if err != nil {
+		return list, fmt.Errorf("ask which servers there are: %w", err)
+	}
+	return list, nil
+}
+
+func printMembers(out io.Writer, list members.List) error {
+	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(w, "NAME\tADDRESS\tSTATUS\tROLE\tLAG\tSIZE\tVERSION")
+	var newest uint64
+	voters, silent, leads := 0, 0, false
+	for _, s := range list.Servers {
+		newest = max(newest, s.Applied)
+		leads = leads || s.Leads
+		if !s.Learner {
+			voters++
+			if s.Problem != "" {
+				silent++
+			}
+		}
+	}
+	for _, s := range list.Servers {
+		name, status, address := s.Name, "Ready", strings.TrimPrefix(s.URL, "https://")
+		if name == "" {
+			name = s.ID
+		}
+		if address == "" {
+			address = "<none>"
+		}
+		if s.Problem != "" {
+			fmt.Fprintf(w, "%s\t%s\tSilent\t%s\t\t\t\n", name, address, role(s))
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", name, address, status, role(s), newest-s.Applied, size(s.Bytes), s.Version)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if !leads {
+		fmt.Fprintf(out, "\nNo majority: %d of %d servers answer, %d are needed. Nothing can be changed until more of them run.\n", voters-silent, voters, voters/2+1)
+	}
+	return nil
+}
+
+// role is what a server does that others do not.
+func role(s members.Server) string {
+	var roles []string
+	if s.Learner {
+		roles = append(roles, "catching up")
+	}
+	if s.Leads {
+		roles = append(roles, "leader")
+	}
+	if s.Loops {
+		roles = append(roles, "control loops")
+	}
+	if len(roles) == 0 {
+		return "<none>"
+	}
+	return strings.Join(roles, ", ")
+}
+
+func size(bytes int64) string {
+	return resource.NewQuantity(bytes>>20<<20, resource.BinarySI).String()
+}

@@ -1,0 +1,233 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/version"
+)
+
+// admission answers for the API who the servers are, and changes it.
+type admission struct{ *Server }
+
+// passing is an error that passes by itself.
+type passing struct{ error }
+
+// Passes implements what the API asks such errors.
+func (passing) Passes() bool { return true }
+
+// Unwrap implements errors.Is.
+func (p passing) Unwrap() error { return p.error }
+
+func mayPass(err error) error {
+	if errors.Is(err, etcd.ErrNotNow) {
+		return passing{err}
+	}
+	return err
+}
+
+// Admit implements apiserver.Members. Everything is checked before anything changes.
+func (a admission) Admit(ctx context.Context, j members.Joining) (members.Welcome, error) {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	if err := a.checkJoining(j); err != nil {
+		return members.Welcome{}, err
+	}
+	if a.membership == nil {
+		if err := a.becomeSeveral(); err != nil {
+			return members.Welcome{}, err
+		}
+		return members.Welcome{}, passing{ErrBeginAnew}
+	}
+	if j.Check {
+		return members.Welcome{Known: a.known()}, nil
+	}
+	added, err := a.etcd.AddLearner(ctx, j.Peer)
+	if err != nil {
+		return members.Welcome{}, mayPass(err)
+	}
+	klog.FromContext(ctx).Info("A server joins", "name", j.Name, "id", added.ID, "address", added.URL)
+	welcome := members.Welcome{Known: a.known(), Settings: a.membership.Settings}
+	if welcome.Keys, err = pki.ExportShared(filepath.Join(a.options.DataDir, "pki"), peersDir(a.options.DataDir)); err != nil {
+		return members.Welcome{}, err
+	}
+	if welcome.StoredKeys, err = encryption.Read(encryption.File(a.options.DataDir)); err != nil {
+		return members.Welcome{}, err
+	}
+	if file := a.settings.Etcd.EncryptionProviderConfigFilepath; file != "" {
+		if welcome.Encryption, err = os.ReadFile(file); err != nil {
+			return members.Welcome{}, fmt.Errorf("read how the cluster encrypts what is stored: %w", err)
+		}
+	}
+	return welcome, nil
+}
+
+func (a admission) checkJoining(j members.Joining) error {
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	if err := members.CheckVersion(j.Version, version.Kubernetes()); err != nil {
+		return err
+	}
+	theirs, err := peerURL(strings.TrimPrefix(j.Peer, "https://"), "")
+	if err != nil || theirs != j.Peer {
+		return fmt.Errorf("the address %q for the other servers is not of the form https://HOST:PORT", j.Peer)
+	}
+	if j.Name == a.name() {
+		return fmt.Errorf("there is a server of the name %s; give another with --server-name", j.Name)
+	}
+	for _, k := range a.known() {
+		if k.Name == j.Name {
+			return fmt.Errorf("there is a server of the name %s already; give another with --server-name, or, if that one is lost, run \"everynode members remove %s\" first", j.Name, j.Name)
+		}
+	}
+	ours, err := a.peerURL()
+	if err != nil {
+		return err
+	}
+	if here, there := net.ParseIP(hostOf(ours)), net.ParseIP(hostOf(theirs)); here.IsLoopback() && !there.IsLoopback() {
+		return fmt.Errorf("the server that was asked listens at %s only, where no other machine reaches it; start it with --listen IP:6443", here)
+	}
+	if ip, port := a.advertise(); j.Port != port && !ip.IsLoopback() {
+		return fmt.Errorf("it serves the API at port %d, and the others do at %d; give --listen that port, since all servers of a cluster have one", j.Port, port)
+	}
+	return nil
+}
+
+// peerURL is where others reach this server's database, or will once it is not alone.
+func (s *Server) peerURL() (string, error) {
+	if s.membership != nil {
+		return s.membership.URL, nil
+	}
+	ip, _ := s.advertise()
+	return peerURL(s.options.PeerAddress, ip.String())
+}
+
+// becomeSeveral writes down that this server will be one of several, and has it begin anew.
+func (s *Server) becomeSeveral() error {
+	address, err := s.peerURL()
+	if err != nil {
+		return err
+	}
+	m := &membership{Name: serverName(s.options.Name), URL: address, Settings: members.Settings{
+		ServiceCIDR: s.options.ServiceCIDR, ClusterCIDR: s.pods.Cluster.String(), NodeMaskSize: s.pods.NodeBits,
+	}}
+	if err := (members.Joining{Name: m.Name}).Validate(); err != nil {
+		return err
+	}
+	if _, err := pki.OpenPeers(peersDir(s.options.DataDir), hostOf(address), clock.RealClock{}); err != nil {
+		return err
+	}
+	if err := m.write(s.options.DataDir); err != nil {
+		return err
+	}
+	s.again.Do(func() { close(s.beginAnew) })
+	return nil
+}
+
+func (s *Server) known() (out []members.Known) {
+	for _, m := range s.etcd.Members() {
+		out = append(out, members.Known{ID: m.ID, Name: m.Name, URL: m.URL})
+	}
+	return out
+}
+
+// List implements apiserver.Members.
+func (a admission) List(ctx context.Context) members.List {
+	working := a.loopsOf(ctx)
+	out := members.List{Asked: a.name()}
+	if a.membership == nil {
+		status := a.etcd.Status()
+		out.Servers = []members.Server{{ID: status.ID, Name: a.name(), Version: version.Kubernetes(), Leads: true, Applied: status.Applied, Bytes: status.Bytes, Loops: true}}
+		return out
+	}
+	for _, answer := range a.etcd.Ask(ctx) {
+		server := members.Server{ID: answer.ID, Name: answer.Name, URL: answer.URL, Learner: answer.Learner}
+		if answer.Err != nil {
+			server.Problem = "does not answer"
+		} else {
+			s := answer.Status
+			server.Version, server.Leads, server.Applied, server.Bytes, server.Loops = s.Version, s.Leads, s.Applied, s.Bytes, server.Name == working
+		}
+		out.Servers = append(out.Servers, server)
+	}
+	slices.SortFunc(out.Servers, func(a, b members.Server) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// loopsOf is the name of the server whose control loops work, empty if that is not known.
+func (s *Server) loopsOf(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	client, err := kubernetes.NewForConfig(s.api.LoopbackConfig())
+	if err != nil {
+		return ""
+	}
+	lease, err := client.CoordinationV1().Leases(loopsNamespace).Get(ctx, loopsLease, metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	return name
+}
+
+// Remove implements apiserver.Members. The server has a name, or, if it has never
+// started, an ID.
+func (a admission) Remove(ctx context.Context, name string) error {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	all := a.known()
+	at := slices.IndexFunc(all, func(k members.Known) bool { return k.Name == name || k.ID == name })
+	if at < 0 || a.membership == nil {
+		return fmt.Errorf("there is no server of the name %s; \"everynode members\" lists them", name)
+	}
+	if all[at].ID == a.etcd.Self() {
+		return errors.New("this is the server that was asked; run \"everynode server leave\" on it, or ask another")
+	}
+	return a.remove(ctx, all[at])
+}
+
+func (s *Server) remove(ctx context.Context, k members.Known) error {
+	if err := s.etcd.Remove(ctx, k.ID); err != nil {
+		return mayPass(err)
+	}
+	klog.FromContext(ctx).Info("A server was removed", "name", k.Name, "id", k.ID)
+	if k.Name != "" {
+		s.forgetPresence(ctx, k.Name)
+	}
+	return nil
+}
+
+// Leave implements apiserver.Members. The server ends when the others know.
+func (a admission) Leave(ctx context.Context) error {
+	a.changing.Lock()
+	defer a.changing.Unlock()
+	all := a.known()
+	if a.membership == nil || len(all) < 2 {
+		return errors.New("this is the only server; stop it instead")
+	}
+	left := *a.membership
+	left.Left = true
+	a.leaving.Store(true)
+	if err := a.remove(ctx, members.Known{ID: a.etcd.Self(), Name: a.name()}); err != nil {
+		a.leaving.Store(false)
+		return err
+	}
+	return left.write(a.options.DataDir)
+}

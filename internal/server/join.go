@@ -1,0 +1,264 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/datadir"
+	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/version"
+	"github.com/everynode/everynode/internal/wholefile"
+)
+
+// joinPatience is how long a server waits at a time for an answer of the one it joins.
+const joinPatience = 30 * time.Second
+
+// maxWelcome bounds what it is told, in bytes.
+const maxWelcome = 8 << 20
+
+// Join gets what this server needs to be one of several from the one at the URL, with a
+// token for servers, and writes it to the data directory; New and Run do the rest. A
+// server that has joined before is left as it is. Nothing is written, here or there,
+// before it is clear that this server may join and can reach the others.
+func Join(ctx context.Context, o Options, at, token string) error {
+	known, err := readMembership(o.DataDir)
+	if err != nil {
+		return err
+	}
+	if known != nil && hasDatabase(o.DataDir) {
+		klog.FromContext(ctx).Info("This server has joined before; --join is not needed any more")
+		return nil
+	}
+	if known == nil && (hasDatabase(o.DataDir) || exists(filepath.Join(o.DataDir, "pki"))) {
+		return fmt.Errorf("%s holds the data of a cluster of its own, which joining would give up; choose another --data-dir, or move it away", o.DataDir)
+	}
+	j, err := newJoiner(o, at, token)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if err := j.check(ctx); err != nil {
+		return fmt.Errorf("join %s: %w", at, err)
+	}
+	forget, err := datadir.Make(o.DataDir, 0o700)
+	if err != nil {
+		return err
+	}
+	release, forgetLock, err := lock(o.DataDir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var welcome members.Welcome
+	if err := j.ask(ctx, false, &welcome); err != nil {
+		forgetLock()
+		forget()
+		return fmt.Errorf("join %s: %w", at, err)
+	}
+	return j.settle(welcome)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func hasDatabase(dataDir string) bool { return exists(filepath.Join(dataDir, "etcd", "member", "wal")) }
+
+// joiner is a server that joins.
+type joiner struct {
+	options Options
+	base    *url.URL
+	token   authn.JoinToken
+	peer    string
+	client  *http.Client
+}
+
+func newJoiner(o Options, at, token string) (*joiner, error) {
+	base, err := url.Parse(at)
+	if err != nil || base.Scheme != "https" || base.Hostname() == "" {
+		return nil, fmt.Errorf("--join %q: expected https://HOST:PORT of a server", at)
+	}
+	j := &joiner{options: o, base: base}
+	if j.token, err = authn.ParseJoinToken(strings.TrimSpace(token)); err != nil {
+		return nil, err
+	}
+	if j.token.CAHash == "" {
+		return nil, errors.New("the token lacks the fingerprint of the cluster's authority; give all that \"everynode token create --server\" has printed")
+	}
+	j.options.Name = serverName(o.Name)
+	if err := (members.Joining{Name: j.options.Name}).Validate(); err != nil {
+		return nil, err
+	}
+	if j.peer, err = peerURL(o.PeerAddress, o.advertised().String()); err != nil {
+		return nil, err
+	}
+	j.client = &http.Client{Timeout: joinPatience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies, against the hash that the token brought.
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return verifyByHash(state.PeerCertificates, base.Hostname(), j.token.CAHash)
+		},
+	}}}
+	return j, nil
+}
+
+func (j *joiner) close() { j.client.CloseIdleConnections() }
+
+// errForeign says that a server is of another cluster than the token.
+var errForeign = errors.New("its authority is not the one that the token names: it is a server of another cluster, or the token is")
+
+// verifyByHash takes a server whose chain holds the authority with that hash, and
+// whose certificate that authority signed, for the host.
+func verifyByHash(chain []*x509.Certificate, host, hash string) error {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	found := false
+	for _, cert := range chain {
+		if pki.HashOf(cert) == hash {
+			roots.AddCert(cert)
+			found = true
+		} else {
+			between.AddCert(cert)
+		}
+	}
+	if !found {
+		return errForeign
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: host, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+		return fmt.Errorf("its certificate cannot be trusted: %w", err)
+	}
+	return nil
+}
+
+// check asks whether this server may join, and whether it reaches the others.
+func (j *joiner) check(ctx context.Context) error {
+	var welcome members.Welcome
+	if err := j.ask(ctx, true, &welcome); err != nil {
+		return err
+	}
+	for _, k := range welcome.Known {
+		address := strings.TrimPrefix(k.URL, "https://")
+		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		klog.FromContext(ctx).Info("A server's database does not answer", "server", k.Name, "address", address, "err", err)
+	}
+	return errors.New("no server's database can be reached from here; servers must reach each other at the port of their --peer-address, 2380 unless it was chosen otherwise")
+}
+
+// ask asks until the servers are ready to answer.
+func (j *joiner) ask(ctx context.Context, check bool, welcome *members.Welcome) error {
+	body, err := json.Marshal(members.Joining{Name: j.options.Name, Peer: j.peer, Port: j.options.port(), Version: version.Kubernetes(), Check: check})
+	if err != nil {
+		return fmt.Errorf("encode who wants to join: %w", err)
+	}
+	for told := ""; ; {
+		answer, again, err := j.post(ctx, body)
+		if err == nil {
+			return json.Unmarshal(answer, welcome)
+		}
+		if !again {
+			return err
+		}
+		if told != err.Error() {
+			told = err.Error()
+			klog.FromContext(ctx).Info("Waiting to join", "server", j.base.String(), "reason", told)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// post asks once. again tells that the same question can be answered later.
+func (j *joiner) post(ctx context.Context, body []byte) (answer []byte, again bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, j.base.JoinPath(members.Path).String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, false, err
+	}
+	request.Header.Set("Authorization", "Bearer "+j.token.Bootstrap())
+	request.Header.Set("Content-Type", "application/json")
+	response, err := j.client.Do(request)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		var network *net.OpError
+		// What is not about trust is a server that is away for a moment.
+		return nil, ctx.Err() == nil && (errors.As(err, &network) || failed.Timeout() || errors.Is(err, io.EOF)), failed.Err
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	answer, err = io.ReadAll(io.LimitReader(response.Body, maxWelcome))
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return nil, true, fmt.Errorf("read the answer: %w", err)
+	}
+	text := strings.TrimSpace(string(answer))
+	switch response.StatusCode {
+	case http.StatusOK:
+		return answer, false, nil
+	case http.StatusUnauthorized:
+		return nil, false, errors.New("the token is wrong or has ended; make one with \"everynode token create --server\" on a server")
+	case http.StatusForbidden:
+		return nil, false, errors.New("the token is not one for servers; make one with \"everynode token create --server\" on a server")
+	case http.StatusNotFound:
+		return nil, false, errors.New("the server that is there knows nothing of other servers: it is too old, or keeps its data in an etcd of others")
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusGatewayTimeout:
+		return nil, true, errors.New(text)
+	}
+	return nil, false, errors.New(text)
+}
+
+// port is where a server with these options serves the API.
+func (o *Options) port() int {
+	if len(o.Listen) == 0 {
+		return 0
+	}
+	_, text, _ := net.SplitHostPort(o.Listen[0])
+	port, _ := strconv.Atoi(text)
+	return port
+}
+
+// settle writes what the server was told. One that is stopped meanwhile joins again.
+func (j *joiner) settle(w members.Welcome) error {
+	dir := j.options.DataDir
+	m := &membership{Name: j.options.Name, URL: j.peer, Settings: w.Settings, Known: w.Known, Unfinished: true}
+	if err := m.write(dir); err != nil {
+		return err
+	}
+	if err := w.Keys.Import(filepath.Join(dir, "pki"), peersDir(dir)); err != nil {
+		return err
+	}
+	for path, content := range map[string][]byte{filepath.Join(dir, encryptionFile): w.Encryption, encryption.File(dir): w.StoredKeys} {
+		if len(content) == 0 {
+			continue
+		}
+		if err := wholefile.Write(path, 0o600, wholefile.Bytes(content)); err != nil {
+			return fmt.Errorf("write how the cluster encrypts what is stored: %w", err)
+		}
+	}
+	m.Unfinished = false
+	return m.write(dir)
+}

@@ -1,0 +1,215 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/version"
+	"github.com/everynode/everynode/internal/wholefile"
+)
+
+// ErrBeginAnew says that the server has ended in order and is to be started again with
+// the same options: it was alone and another wants to join. What is alone is faster,
+// and is chosen when a server starts.
+var ErrBeginAnew = errors.New("the server becomes one of several, for which it begins anew")
+
+const (
+	membershipFile = "members.json"
+	encryptionFile = "encryption-config.yaml"
+	defaultPeers   = "2380"
+)
+
+// membership is what a server keeps that is one of several.
+type membership struct {
+	// Name is the server's, URL where the others reach its database.
+	Name, URL string
+	members.Settings
+	// Known are the servers as they were last seen.
+	Known []members.Known
+	// Left is set when the server has left, Unfinished while it joins.
+	Left, Unfinished bool
+}
+
+func readMembership(dataDir string) (*membership, error) {
+	path := filepath.Join(dataDir, membershipFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || dataDir == "" {
+		return nil, nil //nolint:nilnil // A server that is alone has none. A folder that is none is told of elsewhere.
+	}
+	m := &membership{}
+	if err == nil {
+		err = json.Unmarshal(data, m)
+	}
+	if err == nil && (m.Name == "" || hostOf(m.URL) == "") {
+		err = errors.New("it names no server")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read which servers belong together from %s: %w; restore it from a backup, or remove this server on another and join it anew", path, err)
+	}
+	return m, nil
+}
+
+func (m *membership) write(dataDir string) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode which servers belong together: %w", err)
+	}
+	if err := wholefile.Write(filepath.Join(dataDir, membershipFile), 0o600, wholefile.Bytes(append(data, '\n'))); err != nil {
+		return fmt.Errorf("write which servers belong together: %w", err)
+	}
+	return nil
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+func peersDir(dataDir string) string { return filepath.Join(dataDir, "peers") }
+
+// peers is how the database takes part among others; nil for one that is alone.
+func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
+	if m == nil {
+		return nil, nil //nolint:nilnil // As readMembership.
+	}
+	keys, err := pki.OpenPeers(peersDir(dataDir), hostOf(m.URL), clock.RealClock{})
+	if err != nil {
+		return nil, err
+	}
+	p := &etcd.Peers{Name: m.Name, URL: m.URL, Listen: strings.TrimPrefix(m.URL, "https://"), Keys: keys, Version: version.Kubernetes()}
+	for _, k := range m.Known {
+		p.Known = append(p.Known, etcd.Member{ID: k.ID, Name: k.Name, URL: k.URL})
+	}
+	return p, nil
+}
+
+// apply gives the options what all servers are told alike, and refuses what contradicts it.
+func (m *membership) apply(o *Options) error {
+	if m == nil {
+		return nil
+	}
+	if m.Left {
+		return fmt.Errorf("this server has left its cluster; move %s away to start anew", o.DataDir)
+	}
+	if m.Unfinished {
+		return fmt.Errorf("this server was stopped while it joined; start it again with --join and --token, or move %s away to start anew", o.DataDir)
+	}
+	for _, s := range []struct {
+		flag         string
+		value        *string
+		usual, wants string
+	}{
+		{"service-cidr", &o.ServiceCIDR, Defaults().ServiceCIDR, m.ServiceCIDR},
+		{"server-name", &o.Name, "", m.Name},
+	} {
+		if *s.value != s.usual && *s.value != s.wants && s.wants != "" {
+			return fmt.Errorf("--%s %s differs from %s, which this cluster's servers have; leave it out", s.flag, *s.value, s.wants)
+		}
+		*s.value = cmp.Or(s.wants, *s.value)
+	}
+	o.ClusterCIDR = cmp.Or(o.ClusterCIDR, m.ClusterCIDR) // it can grow
+	if o.PeerAddress != "" && "https://"+o.PeerAddress != m.URL {
+		m.URL = "https://" + o.PeerAddress
+		if err := m.write(o.DataDir); err != nil {
+			return err
+		}
+	}
+	o.NodeMaskSize = cmp.Or(o.NodeMaskSize, m.NodeMaskSize)
+	return nil
+}
+
+// useEncryption has the API server encrypt as the servers do that this one joined,
+// unless it is told otherwise.
+func (o *Options) useEncryption() {
+	path := filepath.Join(o.DataDir, encryptionFile)
+	if _, err := os.Stat(path); err == nil && o.API.Etcd.EncryptionProviderConfigFilepath == "" {
+		o.API.Etcd.EncryptionProviderConfigFilepath = path
+	}
+}
+
+// serverName is what a server is called that has not been given a name.
+func serverName(given string) string {
+	if given != "" {
+		return given
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	short, _, _ := strings.Cut(strings.ToLower(host), ".")
+	return short
+}
+
+// peerURL is where the others reach the database of a server that is at an address.
+func peerURL(given, advertised string) (string, error) {
+	address := cmp.Or(given, net.JoinHostPort(advertised, defaultPeers))
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || port == "" || port == "0" || host == "" || ip != nil && ip.IsUnspecified() {
+		return "", fmt.Errorf("the address %q for the other servers is not of the form HOST:PORT; give one at which they reach this machine with --peer-address", address)
+	}
+	return "https://" + address, nil
+}
+
+// name is this server's among others.
+func (s *Server) name() string {
+	if s.membership != nil {
+		return s.membership.Name
+	}
+	name := serverName(s.options.Name)
+	if s.options.Name == "" && !s.settings.Embedded() {
+		// Nobody has seen to it that names differ.
+		ip, port := s.advertise()
+		h := fnv.New32a()
+		fmt.Fprint(h, ip, port)
+		name = fmt.Sprintf("%s-%x", name, h.Sum32())
+	}
+	return name
+}
+
+// Reset makes the server of a data directory, which must not run, the only one, with
+// the data that it has.
+func Reset(ctx context.Context, dataDir string) error {
+	m, err := readMembership(dataDir)
+	switch {
+	case err != nil:
+		return err
+	case m == nil || !hasDatabase(dataDir):
+		return fmt.Errorf("%s holds no server that is one of several", dataDir)
+	}
+	release, _, err := lock(dataDir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	peers, err := m.peers(dataDir)
+	if err != nil {
+		return err
+	}
+	peers.Alone = true
+	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(dataDir, "etcd"), Peers: peers})
+	if err != nil {
+		return err
+	}
+	database.Close()
+	m.Known = nil
+	return m.write(dataDir)
+}
