@@ -169,12 +169,13 @@ type node struct {
 	scraped     *scrape.Pages
 	broadcaster record.EventBroadcaster
 	client      kubernetes.Interface
+	clock       clock.WithTicker
 	// healthAddress is where the node tells of its health; empty for nowhere.
 	healthAddress string
 }
 
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
-	n := &node{identity: identity, client: client, healthAddress: a.cfg.HealthAddress, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
 	n.devices, n.drivers = a.newDevices(n), a.newDrivers(n)
 	n.plugins = a.newPlugins(n)
@@ -340,9 +341,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		start("make services lead to pods", n.services.Run)
 	}
 	start("refresh volumes", n.volumes.Run)
-	start("serve device plugins", n.devices.Run)
+	start("serve device plugins", again(n.clock, "the socket for device plugins", n.devices.Run))
 	start("watch plugins", quiet(n.plugins.Run))
-	start("tell of pods' devices", n.resources.Run)
+	start("tell of pods' devices", again(n.clock, "the socket that tells of pods' devices", n.resources.Run))
 	start("give back volumes", quiet(n.sweepDrivers))
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,8 @@ type cgroups struct {
 	maxPIDs int64
 	// sizes are the sizes of huge pages that are limited.
 	sizes []string
+	// weighing is held while the classes are weighed.
+	weighing *sync.Mutex
 }
 
 // unified says whether the node has cgroup v2 alone.
@@ -67,7 +70,10 @@ func (c cgroups) hierarchies() ([]string, error) {
 func (c cgroups) ensurePod(pod *corev1.Pod) error {
 	sum := podTotals(pod)
 	if c.unified() {
-		return c.ensureUnified(pod, sum)
+		if err := c.ensureUnified(pod, sum); err != nil {
+			return err
+		}
+		return c.weigh()
 	}
 	files := []struct{ controller, file, value string }{
 		{"cpu", "cpu.shares", strconv.FormatInt(cpuShares(sum.cpuRequest), 10)},
@@ -91,7 +97,7 @@ func (c cgroups) ensurePod(pod *corev1.Pod) error {
 			return fmt.Errorf("limit the cgroup of pod %s: %w", pod.Name, err)
 		}
 	}
-	return nil
+	return c.weigh()
 }
 
 func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
@@ -156,6 +162,19 @@ func handDown(dir string, controllers []string) error {
 	return nil
 }
 
+// swapLimit is the file of cgroup version 2 that limits swap.
+const swapLimit = "memory.swap.max"
+
+// limitsSwap says whether the swap of the pod's containers can be limited: with cgroup version 2, where the kernel counts it.
+// Containers use none, as in a kubelet: a limit of memory would mean little otherwise.
+func (c cgroups) limitsSwap(pod *corev1.Pod) bool {
+	if !c.unified() {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(c.mount, c.podPath(pod), swapLimit))
+	return err == nil
+}
+
 func quotaText(milli int64, none string) string {
 	if milli == 0 {
 		return none
@@ -198,7 +217,7 @@ func (c cgroups) removePod(uid types.UID) error {
 			}
 		}
 	}
-	return nil
+	return c.weigh()
 }
 
 // removeTree removes a cgroup and those in it. A cgroup is removed as a folder, files and all.

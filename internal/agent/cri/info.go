@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -49,8 +51,19 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 			info.NetworkReady = cond
 		}
 	}
+	driver, err := r.service.RuntimeConfig(ctx)
+	switch {
+	case grpcstatus.Code(err) == codes.Unimplemented: // containerd before 2.0
+	case err != nil:
+		return Info{}, fmt.Errorf("ask the container runtime for its cgroup driver: %w", err)
+	case driver.GetLinux() != nil && driver.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD:
+		info.Ready = Condition{Reason: "CgroupDriver", Message: systemdDriver}
+	}
 	return info, nil
 }
+
+// systemdDriver is what is wrong when the runtime leaves cgroups to systemd: it would refuse those that are made here.
+const systemdDriver = "the container runtime leaves cgroups to systemd, and no pod could start; set SystemdCgroup = false in its configuration (containerd: /etc/containerd/config.toml) and restart it"
 
 // ImageInfo is one image on the node.
 type ImageInfo struct {
@@ -102,7 +115,7 @@ func (r *Runtime) Sweep(live func(uid types.UID) bool) error {
 			errs = append(errs, r.Clean(uid))
 		}
 	}
-	return errors.Join(append(errs, r.sweepLinks())...)
+	return errors.Join(append(errs, r.sweepLinks(), r.cgroups.weigh())...)
 }
 
 // isUID says whether a text can be a pod's UID: letters, figures and hyphens. Others can make folders among the logs.

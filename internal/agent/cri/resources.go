@@ -59,6 +59,12 @@ func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.Li
 			out.Unified = map[string]string{"memory.oom.group": "1"}
 		}
 	}
+	if r.cgroups.limitsSwap(pod) {
+		if out.Unified == nil {
+			out.Unified = map[string]string{}
+		}
+		out.Unified[swapLimit] = "0"
+	}
 	return out
 }
 

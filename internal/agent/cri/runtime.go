@@ -92,7 +92,7 @@ func New(cfg Config) *Runtime {
 	if cfg.CgroupMount == "" {
 		cfg.CgroupMount = "/sys/fs/cgroup"
 	}
-	groups := cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs}
+	groups := cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs, weighing: &sync.Mutex{}}
 	groups.sizes = groups.pageSizes()
 	return &Runtime{
 		cfg:        cfg,

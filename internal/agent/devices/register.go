@@ -29,6 +29,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx, end := context.WithCancel(ctx)
 	m.mu.Lock()
 	m.life = ctx
 	m.mu.Unlock()
@@ -40,6 +41,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.mu.Lock()
 		m.life = nil // nobody begins to watch from now on
 		m.mu.Unlock()
+		end()
 		m.watching.Wait()
 	}()
 	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
