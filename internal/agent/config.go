@@ -23,7 +23,7 @@ type Config struct {
 	Server, Token string
 	// NodeName is the node's name, and the host name of pods on its network. The default is the machine's host name.
 	NodeName string
-	// NodeIPs are the node's addresses, the primary one first.
+	// NodeIPs are the node's addresses, the primary one first; the default is the one with which this machine speaks to the server.
 	NodeIPs []net.IP
 	// DataDir is the agent's folder: its certificates and its pods' files.
 	DataDir string
@@ -112,10 +112,15 @@ func (c Config) complete() (Config, error) {
 	switch {
 	case c.Server == "":
 		return c, errors.New("the agent needs the API server's URL; give it as --server https://HOST:PORT")
-	case len(c.NodeIPs) == 0:
-		return c, errors.New("the agent needs the node's IP")
 	case c.DataDir == "":
 		return c, errors.New("the agent needs a data folder")
+	}
+	if len(c.NodeIPs) == 0 {
+		ip, err := ownAddress(c.Server, net.Dial)
+		if err != nil {
+			return c, err
+		}
+		c.NodeIPs = []net.IP{ip}
 	}
 	setDefault(&c.LogDir, "/var/log")
 	setDefault(&c.KubeletDir, "/var/lib/kubelet")

@@ -41,15 +41,18 @@ only the first time; after that the node has a certificate of its own.`,
 			if os.Geteuid() != 0 {
 				return fmt.Errorf("a node needs root, to mount volumes and set up networks; run it with sudo")
 			}
-			address := net.ParseIP(ip)
-			if address == nil {
-				return fmt.Errorf("--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip)
+			if ip != "" {
+				address := net.ParseIP(ip)
+				if address == nil {
+					return fmt.Errorf("--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip)
+				}
+				c.NodeIPs = []net.IP{address}
 			}
 			err := pods.apply(&c)
 			if err != nil {
 				return err
 			}
-			c.NodeIPs, c.Version = []net.IP{address}, version.Kubernetes()
+			c.Version = version.Kubernetes()
 			if c.Token == "" {
 				c.Token = os.Getenv(local.TokenVariable)
 			}
@@ -71,7 +74,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
 	f.StringVar(&c.Token, "token", "", "join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
-	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine")
+	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine (default: the one with which it speaks to the server)")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent", "where the node keeps its certificates and its pods' files")
 	f.StringVar(&c.ManifestPath, "pod-manifest-path", "", "folder of manifests of static pods, or one manifest (default DATA-DIR/manifests)")
 	f.StringVar(&c.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "socket of the container runtime")

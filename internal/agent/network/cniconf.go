@@ -2,6 +2,7 @@ package network
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -63,12 +64,43 @@ func cniConfig(pods netip.Prefix, mtu int) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
+// ahead is the name of a configuration that runtimes would use in place of ours, empty
+// for none: they take the first by name.
+func ahead(dir string) (string, error) {
+	entries, err := os.ReadDir(dir) // in the order of their names
+	if err != nil {
+		return "", fmt.Errorf("list the CNI configurations: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() >= confName {
+			break
+		}
+		switch filepath.Ext(e.Name()) {
+		case ".conf", ".conflist", ".json":
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
+// inTheWay says what to do about another configuration, nil for none.
+func inTheWay(dir, first string) error {
+	if first == "" {
+		return nil
+	}
+	return fmt.Errorf("the container runtime would use %s, which comes before %s, and pods would not be in the cluster's network; remove it, or run the agent with --pod-network none",
+		filepath.Join(dir, first), confName)
+}
+
 // writeConf replaces the CNI configuration so that a runtime that reads the
 // folder at the same moment finds the old or the new one, whole. The temporary
 // name has an ending that runtimes do not read.
 func writeConf(dir string, content []byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make CNI configuration folder: %w", err)
+	}
+	if first, err := ahead(dir); err != nil || first != "" {
+		return errors.Join(err, inTheWay(dir, first))
 	}
 	path := filepath.Join(dir, confName)
 	if old, err := os.ReadFile(path); err == nil && string(old) == string(content) {

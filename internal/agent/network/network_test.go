@@ -444,3 +444,33 @@ func TestRunConfiguresWhenTheNodeGetsItsNetwork(t *testing.T) {
 		t.Errorf("the folder holds %v (%v), want the configuration alone", entries, err)
 	}
 }
+
+// Runtimes take the first configuration by name. One that comes before ours is named, with
+// what to do, and ours is written once it is gone.
+func TestConfigurationInTheWay(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "net.d")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, inTheWay := range map[string]bool{
+		"10-containerd-net.conflist": true, "05-cilium.conf": true, "00.json": true,
+		"10-containerd-net.conflist.old": false, "00-README": false, "87-podman.conflist": false,
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := writeConf(dir, []byte("{}\n"))
+		if inTheWay != (err != nil) || err != nil && (!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "--pod-network none")) {
+			t.Errorf("with %s: %v", name, err)
+		}
+		if _, there := os.Stat(filepath.Join(dir, confName)); (there == nil) == inTheWay {
+			t.Errorf("with %s ours is there: %v", name, there == nil)
+		}
+		for _, file := range []string{path, filepath.Join(dir, confName)} {
+			if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
