@@ -173,7 +173,7 @@ func New(cfg Config) (*Server, error) {
 	if err := s.addHooks(cfg, client, security, networks); err != nil {
 		return nil, err
 	}
-	s.front, err = extensions.NewAggregator(chain, front(pods), s.generic, custom)
+	s.front, err = extensions.NewAggregator(chain, front(cfg.PKI, pods), s.generic, custom)
 	return s, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/extensions"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/pki"
 )
 
 // chain is what the servers of added kinds share with ours.
@@ -26,6 +27,8 @@ func (s *Server) chain(c *genericapiserver.Config, types *scheme.Set, storages *
 
 // front is how servers of others are reached: as webhooks are. What we say of metrics
 // holds until somebody has a better word.
-func front(pods *podaccess.Access) extensions.Front {
-	return extensions.Front{Dial: pods.Dial, Offered: []schema.GroupVersion{metricsv1beta1.SchemeGroupVersion}}
+func front(keys *pki.Bundle, pods *podaccess.Access) extensions.Front {
+	f := extensions.Front{Dial: pods.Dial, Offered: []schema.GroupVersion{metricsv1beta1.SchemeGroupVersion}}
+	f.CertFile, f.KeyFile = keys.FrontProxyFiles()
+	return f
 }

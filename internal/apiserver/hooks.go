@@ -32,6 +32,9 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 			if err := bootstrapCluster(ctx, cfg, client); err != nil {
 				return err
 			}
+			if err := tellTrusted(ctx, cfg.PKI, client); err != nil {
+				return err
+			}
 			return security.defaultsKnown(ctx)
 		}},
 	}

@@ -10,18 +10,23 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // The authorities of a cluster, by the names of their files.
 const (
 	ClusterAuthority = "ca"
 	NodeAuthority    = "node-ca"
+	// FrontAuthority signs nothing but what the API server shows to API servers of others.
+	FrontAuthority = "front-proxy-ca"
 )
 
 // Subjects of the first authorities; later ones have a number behind.
 const (
 	clusterAuthorityName = "everynode-ca"
 	nodeAuthorityName    = "everynode-node-ca"
+	frontAuthorityName   = "everynode-front-proxy-ca"
 )
 
 const authorityRemedy = "restore it from a backup, or remove the whole directory and restart: " +
@@ -29,6 +34,8 @@ const authorityRemedy = "restore it from a backup, or remove the whole directory
 
 const nodeAuthorityRemedy = "restore it from a backup, or remove node-ca.crt and node-ca.key and restart: " +
 	"nodes then get new serving certificates by themselves"
+
+const frontAuthorityRemedy = "remove front-proxy-ca.crt, front-proxy-ca.key, front-proxy-client.crt and front-proxy-client.key: they are then made anew"
 
 // authority signs certificates, and knows which others of its kind are trusted.
 type authority struct {
@@ -149,6 +156,20 @@ func loadOrCreateNodes(dir string, now time.Time) (*authority, error) {
 		return a, err
 	}
 	return createAuthority(dir, NodeAuthority, nodeAuthorityName, nodeAuthorityRemedy, now)
+}
+
+// loadOrCreateFront gives the authority for calls to API servers of others, and the
+// certificate that is shown to them. Who takes its files away gets new ones.
+func loadOrCreateFront(dir string, c clock.PassiveClock) (*authority, *pair, error) {
+	a, err := loadAuthority(dir, FrontAuthority, frontAuthorityRemedy, c.Now())
+	if a == nil && err == nil {
+		a, err = createAuthority(dir, FrontAuthority, frontAuthorityName, frontAuthorityRemedy, c.Now())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := loadOrIssue(dir, a, leaf{frontClientName, clientTemplate(FrontProxyUser, nil, leafLifetime)}, c)
+	return a, p, err
 }
 
 func createAuthority(dir, name, commonName, remedy string, now time.Time) (*authority, error) {

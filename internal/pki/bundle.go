@@ -23,6 +23,9 @@ const (
 	// take it for anybody.
 	KubeletClientUser = "kube-apiserver-kubelet-client"
 	MastersGroup      = "system:masters"
+	// FrontProxyUser is who the API server is to API servers of others, which then take
+	// its word for who asks.
+	FrontProxyUser = "front-proxy-client"
 )
 
 const (
@@ -34,6 +37,7 @@ const (
 	servingName       = "apiserver"
 	adminName         = "admin"
 	kubeletClientName = "apiserver-kubelet-client"
+	frontClientName   = "front-proxy-client"
 )
 
 // Options says what the certificates must hold. The zero value serves loopback only.
@@ -63,9 +67,9 @@ type Bundle struct {
 
 // state is what was in the directory at one moment.
 type state struct {
-	cluster, nodes *authority
-	leaves         map[string]*pair
-	accounts       *accountKeys
+	cluster, nodes, front *authority
+	leaves                map[string]*pair
+	accounts              *accountKeys
 }
 
 // LoadOrCreate reads the key material in dir and creates what is missing. It
@@ -102,7 +106,10 @@ func (b *Bundle) load() (*state, error) {
 	if s.accounts, err = loadOrCreateAccounts(b.dir); err != nil {
 		return nil, err
 	}
-	s.nodes, err = loadOrCreateNodes(b.dir, now)
+	if s.nodes, err = loadOrCreateNodes(b.dir, now); err != nil {
+		return nil, err
+	}
+	s.front, s.leaves[frontClientName], err = loadOrCreateFront(b.dir, b.opts.Clock)
 	return s, err
 }
 
@@ -121,6 +128,14 @@ func (b *Bundle) CAPEM() []byte { return certificatesPEM(b.state.Load().cluster.
 
 // NodeCAPEM holds those of the nodes' CAs.
 func (b *Bundle) NodeCAPEM() []byte { return certificatesPEM(b.state.Load().nodes.roots()) }
+
+// FrontProxyCAPEM is the CA by which API servers of others know this one.
+func (b *Bundle) FrontProxyCAPEM() []byte { return certificatesPEM(b.state.Load().front.roots()) }
+
+// FrontProxyFiles are the paths of what is shown to API servers of others, and its key.
+func (b *Bundle) FrontProxyFiles() (certFile, keyFile string) {
+	return filepath.Join(b.dir, frontClientName+".crt"), filepath.Join(b.dir, frontClientName+".key")
+}
 
 // CAHash is the lowercase hex SHA-256 of the CA certificate's DER form: what a
 // joining node compares before it trusts the server.

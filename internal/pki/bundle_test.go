@@ -249,6 +249,7 @@ func TestFirstStartCanBeInterruptedAnywhere(t *testing.T) {
 	order := []string{
 		"ca.key", "ca.crt", "apiserver.key", "apiserver.crt", "admin.key", "admin.crt",
 		"apiserver-kubelet-client.key", "apiserver-kubelet-client.crt", "service-account.key", "node-ca.key", "node-ca.crt",
+		"front-proxy-ca.key", "front-proxy-ca.crt", "front-proxy-client.key", "front-proxy-client.crt",
 	}
 	files := contents(t, full)
 	if len(files) != len(order) {
@@ -328,7 +329,7 @@ func TestSignerCutsAtTheAuthoritysEnd(t *testing.T) {
 
 // A key that others can read is no secret any more.
 func TestReadableKeysAreRefused(t *testing.T) {
-	for _, name := range []string{"ca", "node-ca", "apiserver", "admin", "apiserver-kubelet-client", "service-account"} {
+	for _, name := range []string{"ca", "node-ca", "apiserver", "admin", "apiserver-kubelet-client", "service-account", "front-proxy-ca", "front-proxy-client"} {
 		for _, mode := range []os.FileMode{0o640, 0o604, 0o660, 0o601} {
 			dir := t.TempDir()
 			load(t, dir, start)

@@ -11,6 +11,9 @@
 //	apiserver.crt, apiserver.key       what the API server shows; the file holds leaf and CA
 //	admin.crt, admin.key               user kubernetes-admin in group system:masters
 //	apiserver-kubelet-client.crt, .key what the API server shows to a node's agent; good for nothing else
+//	front-proxy-ca.crt, .key           the authority of what comes next
+//	front-proxy-client.crt, .key       what the API server shows to API servers of others; this
+//	                                   server itself takes neither for anybody
 //	service-account.key                signs service account tokens
 //
 // While an authority or the key of service accounts is being replaced, there is

@@ -132,7 +132,7 @@ func (s *state) equal(other *state) bool {
 	if !s.accounts.signing.Equal(other.accounts.signing) || len(s.accounts.previous) != len(other.accounts.previous) {
 		return false
 	}
-	return s.cluster.equal(other.cluster) && s.nodes.equal(other.nodes)
+	return s.cluster.equal(other.cluster) && s.nodes.equal(other.nodes) && s.front.equal(other.front)
 }
 
 func (a *authority) equal(other *authority) bool {

@@ -39,6 +39,9 @@ func Inspect(dir string) ([]Item, error) {
 	for _, name := range leaves {
 		out = append(out, inspectLeaf(dir, name, cluster))
 	}
+	out = append(out, inspectAuthority(dir, FrontAuthority)...)
+	front, _ := readCertificate(filepath.Join(dir, FrontAuthority+".crt"))
+	out = append(out, inspectLeaf(dir, frontClientName, front))
 	out = append(out, inspectAccounts(dir)...)
 	for _, name := range append([]string{ClusterAuthority, NodeAuthority}, leaves...) {
 		for _, ending := range []string{"-next.crt", "-next.key"} {

@@ -87,7 +87,7 @@ func tunnels(t *testing.T, bundle *pki.Bundle, to string, used *atomic.Int32) ne
 		used.Add(1)
 		back, err := net.Dial("tcp", to)
 		if err != nil {
-			t.Error(err)
+			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
 		conn, _, err := http.NewResponseController(w).Hijack()

@@ -220,6 +220,11 @@ func Roles() []rbacv1.Role {
 	return []rbacv1.Role{{
 		ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+"token-cleaner"),
 		Rules:      []rbacv1.PolicyRule{may("get", "watch", "list", "delete").on(groupCore, "secrets"), recordEvents()},
+	}, {
+		// For API servers of others: how they recognize clients of this cluster.
+		ObjectMeta: bootstrapMeta("kube-system", "extension-apiserver-authentication-reader"),
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{groupCore}, Resources: []string{"configmaps"},
+			ResourceNames: []string{"extension-apiserver-authentication"}}},
 	}}
 }
 
