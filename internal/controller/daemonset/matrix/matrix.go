@@ -167,12 +167,12 @@ func (m *Matrix) setColumn(name string, col *column) {
 		delete(m.columns, name)
 	}
 	for _, r := range m.rows {
+		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
+			m.enter(r).judgeNode(name, col, e)
+		}
 		if r.guide != nil {
 			m.enter(r).sawNode(name, col, m.health[name])
 			r.follow()
-		}
-		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
-			m.enter(r).judgeNode(name, col, e)
 		}
 	}
 }

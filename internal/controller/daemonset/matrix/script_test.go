@@ -66,6 +66,45 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// What is told of policies of other DaemonSets, of nodes that are out of order and of
+// what ails pods is no difference for a DaemonSet without a policy.
+func TestScriptsWithAPolicyElsewhere(t *testing.T) {
+	played := 0
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		if strings.Contains(path, "rapid") || strings.Contains(path, "policy") {
+			return
+		}
+		played++
+		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			s.noise()
+			out := s.run(t, d)
+			s.noise()
+			if out == "" {
+				return "ok\n"
+			}
+			return s.readable(out)
+		})
+	})
+	if played < 20 {
+		t.Errorf("only %d scripts were played", played)
+	}
+}
+
+// noise tells what does not concern a DaemonSet without a policy.
+func (s *script) noise() {
+	s.m.Step(RolloutInfo{UID: "somebody else's", Policy: &rolloutpolicy.Policy{}})
+	s.m.Step(RolloutInfo{UID: "somebody else's", Following: course.Lost, Why: "it is lost"})
+	for name := range s.nodes {
+		s.m.Step(NodeHealth{Name: name, Fault: "it is out of order", Silent: true, Since: s.now})
+	}
+	for uid, p := range s.pods {
+		p.Restarts, p.Trouble, p.Certain = p.Restarts+1, "it crashes", true
+		s.pods[uid] = p
+		s.m.Step(p)
+	}
+}
+
 type script struct{ *world }
 
 // words are the arguments of a line: plain words, and values by key.

@@ -1,0 +1,342 @@
+package matrix
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+const guided = types.UID("logs")
+
+// guidedWorld is a world whose DaemonSet follows a policy.
+type guidedWorld struct {
+	*world
+	policy *rolloutpolicy.Policy
+	sick   map[string]NodeHealth
+}
+
+func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
+	text := rapid.SampledFrom([]string{
+		"", "waves: [{name: canary, count: 1, soak: 10s}]\n", "waves: [{name: ssd, nodes: {matchLabels: {disk: ssd}}, approval: Manual, maxUnavailable: 1}]\n",
+		"waves: [{name: canary, percent: 20}, {name: disks, each: disk, soak: 5s}]\n",
+	}).Draw(t, "waves") + rapid.SampledFrom([]string{"", "domains: [{key: disk, maxUnavailable: 1}]\n"}).Draw(t, "domains") +
+		rapid.SampledFrom([]string{"", "failure: {then: Rollback}\n", "failure: {max: 50%, min: 2, startDeadline: 1m}\n"}).Draw(t, "failure") +
+		rapid.SampledFrom([]string{"", "pace: {nodesPerMinute: 6}\n"}).Draw(t, "pace")
+	var spec v1alpha1.RolloutPolicySpec
+	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rolloutpolicy.Compile(&spec, time.LoadLocation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (w *guidedWorld) follow(t *rapid.T, change func(*RolloutInfo)) {
+	info := w.rolloutOf(guided)
+	change(&info)
+	w.setRollout(info)
+}
+
+// again starts a controller anew: it knows what the API holds, and what was under way
+// is done or not.
+func (w *guidedWorld) again(t *rapid.T) {
+	for _, a := range w.inFlight {
+		if rapid.Bool().Draw(t, "it was done") {
+			w.event(a)
+		}
+	}
+	w.inFlight, w.late = nil, nil
+	clear(w.creating)
+	clear(w.unanswered)
+	clear(w.doomed)
+	clear(w.unsure)
+	w.m = New(w.cfg)
+	w.m.Step(Now{w.now})
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		w.m.Step(w.nodes[name])
+		w.m.Step(w.sick[name])
+	}
+	for _, info := range w.rollouts {
+		w.m.Step(info)
+	}
+	for _, info := range w.sets {
+		w.m.Step(info)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+		w.m.Step(w.pods[uid])
+	}
+}
+
+// assigned says from the rollout's status and the node which revisions a pod made
+// there may have. It shares no code with the course.
+func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus) []string {
+	stable, target := st.StableRevision, st.TargetRevision
+	failed := slices.ContainsFunc(st.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == target })
+	switch {
+	case stable == target:
+		return []string{stable}
+	case failed:
+		return []string{stable}
+	case stable == "":
+		return []string{target}
+	}
+	for _, p := range w.podsOf(guided, node) {
+		if p.Revision == target {
+			return []string{target, stable}
+		}
+	}
+	fleet := rolloutpolicy.NewFleet(w.policy)
+	for name, n := range w.nodes {
+		if run, _ := w.fits(guided, name); run {
+			fleet.Set(name, n.Labels)
+		}
+	}
+	step, _ := fleet.Step(node)
+	if open, ok := w.policy.StepNamed(st.Step); ok && step.Compare(open) <= 0 {
+		return []string{target}
+	}
+	return []string{stable}
+}
+
+// decide takes the next actions and judges them.
+func (w *guidedWorld) decide(t *rapid.T) {
+	before, known := w.m.Rollout(guided)
+	down := w.down()
+	actions := w.ready()
+	after, _ := w.m.Rollout(guided)
+	info := w.rollouts[guided]
+	for _, a := range actions {
+		switch a := a.(type) {
+		case *CreatePod:
+			may := w.assigned(a.Node, &after)
+			if known {
+				may = append(may, w.assigned(a.Node, &before)...)
+			}
+			if !slices.Contains(may, a.Revision) || a.Revision == "" {
+				t.Fatalf("%s: the node was assigned %q by\n%+v", a, may, after)
+			}
+		case *DeletePod:
+			if a.Reason != ReasonTurn {
+				continue
+			}
+			if info.Spec.Paused || info.Following != course.Followed || info.Status == nil {
+				t.Fatalf("%s although nothing may begin: %+v", a, info)
+			}
+			w.checkDomains(t, a, down)
+			down[a.Node] = true
+		}
+	}
+	if findings := w.m.Audit(); len(findings) > 0 {
+		t.Fatalf("the audit found %q", findings)
+	}
+}
+
+// down are the nodes that should have an available daemon and have none. While there
+// is no stable revision, nothing is taken away from a node without a pod.
+func (w *guidedWorld) down() map[string]bool {
+	out := map[string]bool{}
+	st, _ := w.m.Rollout(guided)
+	for name := range w.nodes {
+		if run, _ := w.fits(guided, name); !run || st.StableRevision == "" && w.sick[name].Fault == "" && len(w.podsOf(guided, name)) == 0 {
+			continue
+		}
+		out[name] = !slices.ContainsFunc(w.podsOf(guided, name), func(p PodInfo) bool {
+			return p.Phase == PodActive && !w.leaving(p) && w.unsure[p.UID].IsZero() && w.available(p, w.sets[guided])
+		})
+	}
+	return out
+}
+
+func (w *guidedWorld) checkDomains(t *rapid.T, a *DeletePod, down map[string]bool) {
+	for _, d := range w.policy.Domains {
+		value, has := w.nodes[a.Node].Labels[d.Key]
+		all, lost := 0, 1
+		for name := range w.nodes {
+			is := down[name]
+			if run, _ := w.fits(guided, name); !run {
+				continue
+			}
+			if v, also := w.nodes[name].Labels[d.Key]; also && v == value {
+				all++
+				if is && name != a.Node {
+					lost++
+				}
+			}
+		}
+		if has && lost > d.MaxUnavailable.Of(all) {
+			t.Fatalf("%s: then %d of %d are down at %s=%s\n%s", a, lost, all, d.Key, value, w.m.Dump())
+		}
+	}
+}
+
+// TestRandomPolicies lets anything happen to a DaemonSet that follows a policy.
+func TestRandomPolicies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &guidedWorld{world: newWorld(Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}), sick: map[string]NodeHealth{}}
+		for range 5 {
+			drawNode(t, w.world)
+		}
+		w.policy = drawGuidedPolicy(t)
+		w.follow(t, func(i *RolloutInfo) { i.Policy, i.PolicyUID = w.policy, "p" })
+		revision := func(t *rapid.T) {
+			old := w.sets[guided]
+			w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
+				Revision: rapid.SampledFrom(revisions).Draw(t, "revision"), Reported: old.Reported, Conditions: old.Conditions,
+				Strategy: rapid.SampledFrom([]Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1")}).Draw(t, "strategy"),
+			}, w.specs[guided])
+		}
+		revision(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"calm":     func(t *rapid.T) { w.decide(t); w.calm() },
+			"calm 2":   func(t *rapid.T) { w.decide(t); w.calm() },
+			"calm 3":   func(t *rapid.T) { w.decide(t); w.calm() },
+			"template": revision,
+			"node":     func(t *rapid.T) { drawNode(t, w.world) },
+			"drop node": func(t *rapid.T) {
+				name := rapid.SampledFrom(nodeNames).Draw(t, "node")
+				delete(w.sick, name)
+				w.dropNode(name)
+			},
+			"health": func(t *rapid.T) {
+				h := NodeHealth{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Since: w.now}
+				if h.Fault = rapid.SampledFrom([]string{"", "", "does not answer"}).Draw(t, "fault"); h.Fault != "" {
+					h.Silent = true
+				}
+				if w.nodes[h.Name].Name != "" {
+					w.sick[h.Name] = h
+					w.health(h)
+				}
+			},
+			"change": func(t *rapid.T) { drawPodChange(t, w.world) },
+			"trouble": func(t *rapid.T) {
+				if len(w.pods) > 0 {
+					p := w.pods[rapid.SampledFrom(slices.Sorted(maps.Keys(w.pods))).Draw(t, "pod")]
+					p.Trouble, p.Certain, p.Ready, p.ReadySince, p.Bound = "image", true, false, time.Time{}, true
+					w.setPod(p)
+				}
+			},
+			"finish":   func(t *rapid.T) { drawFinish(t, w.world) },
+			"finish 2": func(t *rapid.T) { drawFinish(t, w.world) },
+			"deliver":  func(*rapid.T) { w.deliver() },
+			"tick":     func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second) },
+			"policy": func(t *rapid.T) {
+				w.policy = drawGuidedPolicy(t)
+				w.follow(t, func(i *RolloutInfo) { i.Policy = w.policy })
+			},
+			"following": func(t *rapid.T) {
+				w.follow(t, func(i *RolloutInfo) {
+					i.Following = rapid.SampledFrom([]course.Following{course.Followed, course.Followed, course.Lost, course.Gone}).Draw(t, "following")
+				})
+			},
+			"spec": func(t *rapid.T) {
+				st, _ := w.m.Rollout(guided)
+				w.follow(t, func(i *RolloutInfo) {
+					i.Spec = v1alpha1.DaemonSetRolloutSpec{Paused: rapid.IntRange(0, 3).Draw(t, "paused") == 0}
+					i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
+					i.Spec.Retry = &v1alpha1.Retry{Revision: st.TargetRevision, Count: rapid.Int32Range(0, 3).Draw(t, "retry")}
+				})
+			},
+			"again": func(t *rapid.T) { w.again(t) },
+			"":      func(t *rapid.T) { w.audit(t) },
+		})
+		w.settles(t)
+	})
+}
+
+func (w *guidedWorld) audit(t *rapid.T) {
+	if findings := w.m.Audit(); len(findings) > 0 {
+		t.Fatalf("the audit found %q", findings)
+	}
+}
+
+// settles checks liveness: when all is well and approved, the next revision reaches
+// every node.
+func (w *guidedWorld) settles(t *rapid.T) {
+	for name := range w.sick {
+		w.health(NodeHealth{Name: name})
+	}
+	clear(w.sick)
+	old := w.sets[guided]
+	w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
+		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("1", "0")}, w.specs[guided])
+	w.follow(t, func(i *RolloutInfo) {
+		i.Following, i.Spec = course.Followed, v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "final", Step: v1alpha1.AllSteps}}
+	})
+	for range 300 {
+		w.decide(t)
+		w.calm()
+		for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
+			if p := w.pods[uid]; p.Terminating || w.nodes[p.Node].Name == "" {
+				w.dropPod(uid)
+			} else if p.Phase == PodActive && (!p.Ready || p.Certain || p.Adopting) {
+				p.Bound, p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Unplaceable, p.Adopting = true, true, w.now, "", false, "", false
+				w.setPod(p)
+			}
+		}
+		w.tick(10 * time.Second)
+	}
+	st, _ := w.m.Rollout(guided)
+	for name := range w.nodes {
+		if run, _ := w.fits(guided, name); run && !w.asWanted(guided, name) {
+			verdict, why, _ := w.m.Verdict(guided, name)
+			t.Fatalf("%s is %s: %s; the rollout is %s: %s\n%s", name, verdict, why, st.Phase, st.Message, w.m.Dump())
+		}
+	}
+	if st.Phase != v1alpha1.PhaseComplete {
+		t.Fatalf("the rollout is %s: %s\n%s", st.Phase, st.Message, w.m.Dump())
+	}
+}
+
+// A fork of a row with a policy decides as the original does, and what happens to it
+// does not happen to the original.
+func TestAForkHasItsOwnRollout(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &guidedWorld{world: newWorld(Config{}), sick: map[string]NodeHealth{}}
+		for range 5 {
+			drawNode(t, w.world)
+		}
+		w.policy = drawGuidedPolicy(t)
+		w.follow(t, func(i *RolloutInfo) { i.Policy, i.PolicyUID = w.policy, "p" })
+		template := func(revision string) {
+			old := w.sets[guided]
+			w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1, Revision: revision,
+				Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("50%", "0")}, w.specs[guided])
+		}
+		template("a")
+		t.Repeat(map[string]func(*rapid.T){
+			"calm":     func(t *rapid.T) { w.decide(t); w.calm() },
+			"template": func(t *rapid.T) { template(rapid.SampledFrom(revisions).Draw(t, "revision")) },
+			"change":   func(t *rapid.T) { drawPodChange(t, w.world) },
+			"finish":   func(t *rapid.T) { drawFinish(t, w.world) },
+			"node":     func(t *rapid.T) { drawNode(t, w.world) },
+			"tick":     func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second) },
+		})
+		look := func(m *Matrix) string {
+			st, _ := m.Rollout(guided)
+			return m.Dump().String() + string(st.Phase) + " " + st.Message + st.Step
+		}
+		before := look(w.m)
+		ahead := playedForward(t, w.m.Fork(guided), guided)
+		if got := look(w.m); got != before {
+			t.Fatalf("the original was\n%s\nand is\n%s", before, got)
+		}
+		if again := playedForward(t, w.m.Fork(guided), guided); again != ahead {
+			t.Fatalf("one fork comes to\n%s\nanother to\n%s", ahead, again)
+		}
+		twin := w.m.Fork(guided)
+		if want, got := of(guided, w.ready()), of(guided, twin.Ready()); !slices.Equal(want, got) {
+			t.Fatalf("the original wants %q, its fork %q", want, got)
+		}
+	})
+}

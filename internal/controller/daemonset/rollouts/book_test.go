@@ -1,0 +1,249 @@
+package rollouts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// rows notes what a matrix is told.
+type rows struct {
+	told     map[types.UID]matrix.RolloutInfo
+	statuses map[types.UID]v1alpha1.DaemonSetRolloutStatus
+}
+
+func (r *rows) Step(e matrix.Event) {
+	switch e := e.(type) {
+	case matrix.RolloutInfo:
+		r.told[e.UID] = e
+	case matrix.RolloutGone:
+		delete(r.told, types.UID(e))
+	}
+}
+
+func (r *rows) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	s, ok := r.statuses[uid]
+	return s, ok
+}
+
+type world struct {
+	*Book
+	rows    *rows
+	version int
+	now     time.Time
+}
+
+func newWorld() *world {
+	r := &rows{map[types.UID]matrix.RolloutInfo{}, map[types.UID]v1alpha1.DaemonSetRolloutStatus{}}
+	w := &world{Book: New(r, time.LoadLocation), rows: r, now: noon}
+	w.Step(Now{noon})
+	return w
+}
+
+func (w *world) object(name, uid string) metav1.ObjectMeta {
+	w.version++
+	return metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid), Generation: int64(w.version),
+		ResourceVersion: fmt.Sprint(w.version), CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(w.version) * time.Minute))}
+}
+
+func (w *world) daemonSet(name, uid string, change ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
+	ds := &appsv1.DaemonSet{ObjectMeta: w.object(name, uid)}
+	ds.Labels = map[string]string{"tier": name}
+	for _, c := range change {
+		c(ds)
+	}
+	w.Step(DaemonSet{Object: ds})
+	return ds
+}
+
+func (w *world) policy(t *testing.T, name, spec string) *v1alpha1.RolloutPolicy {
+	t.Helper()
+	p := &v1alpha1.RolloutPolicy{ObjectMeta: w.object(name, name)}
+	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
+		t.Fatal(err)
+	}
+	w.Step(Policy{Object: p})
+	return p
+}
+
+func (w *world) rollout(name, owner string, status v1alpha1.DaemonSetRolloutStatus, spec v1alpha1.DaemonSetRolloutSpec) *v1alpha1.DaemonSetRollout {
+	r := &v1alpha1.DaemonSetRollout{ObjectMeta: w.object(name, "rollout-of-"+name), Status: status, Spec: spec}
+	r.Labels = map[string]string{OwnerLabel: owner}
+	w.Step(Rollout{Object: r})
+	return r
+}
+
+// write takes the jobs, does them, and returns the policies' statuses by name.
+func (w *world) write(t *testing.T) map[string]v1alpha1.RolloutPolicyStatus {
+	t.Helper()
+	out := map[string]v1alpha1.RolloutPolicyStatus{}
+	for _, j := range w.Jobs() {
+		r := Result{Job: j}
+		if j.Policy != nil {
+			out[j.Policy.Name] = j.Policy.Status
+			r.Policy = j.Policy
+		}
+		w.Step(r)
+	}
+	if more := w.Jobs(); len(more) > 0 {
+		t.Fatalf("what was written is written again: %+v", more[0])
+	}
+	return out
+}
+
+func says(s v1alpha1.RolloutPolicyStatus, kind string) string {
+	c := meta.FindStatusCondition(s.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason + " " + c.Message
+}
+
+func TestTheOldestPolicyCountsAndTheOthersSaySo(t *testing.T) {
+	w := newWorld()
+	w.policy(t, "first", "selector: {matchLabels: {tier: logs}}")
+	w.policy(t, "second", "")
+	w.daemonSet("logs", "u1")
+	w.daemonSet("net", "u2")
+	w.daemonSet("manual", "u3", func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType })
+	if a, b := w.rows.told["u1"].PolicyUID, w.rows.told["u2"].PolicyUID; a != "first" || b != "second" {
+		t.Errorf("they follow %q and %q", a, b)
+	}
+	if _, told := w.rows.told["u3"]; told {
+		t.Error("a DaemonSet with OnDelete follows a policy")
+	}
+	s := w.write(t)
+	if got := s["first"]; got.MatchedCount != 1 || got.Matched[0] != "logs" || says(got, PassedOver) != "False None " || got.ObservedGeneration != 1 {
+		t.Errorf("the first says %+v", got)
+	}
+	if got := says(s["second"], PassedOver); !strings.Contains(got, "DaemonSet logs follows policy first, which is older") || !strings.Contains(got, "DaemonSet manual has updateStrategy OnDelete") {
+		t.Errorf("the second says %q", got)
+	}
+	w.policy(t, "third", "selector: {matchLabels: {tier: nothing}}")
+	if got := says(w.write(t)["third"], Matched); !strings.HasPrefix(got, "False NoDaemonSet no DaemonSet of the namespace") {
+		t.Errorf("one that chooses nothing says %q", got)
+	}
+}
+
+func TestAPolicyThatCannotBeFollowedStopsWhatIsNew(t *testing.T) {
+	w := newWorld()
+	w.policy(t, "first", `windows: [{from: "09:00", to: "16:00", timeZone: Nowhere/Atlantis}]`)
+	w.policy(t, "second", "")
+	w.daemonSet("logs", "u1")
+	if got := w.rows.told["u1"]; got.Following != course.Lost || got.Policy != nil || !strings.Contains(got.Why, "no time zone that is known here") {
+		t.Errorf("it is told %+v", got)
+	}
+	if got := says(w.write(t)["first"], Valid); !strings.HasPrefix(got, "False CannotBeFollowed nothing new begins: ") || !strings.Contains(got, "Nowhere/Atlantis") {
+		t.Errorf("the policy says %q", got)
+	}
+}
+
+func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
+	w := newWorld()
+	p := w.policy(t, "first", "")
+	w.daemonSet("logs", "u1")
+	w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"}, v1alpha1.DaemonSetRolloutSpec{})
+	w.write(t)
+	w.Step(Policy{Object: p, Gone: true})
+	if got := w.rows.told["u1"]; got.Following != course.Gone {
+		t.Errorf("it is told %+v", got)
+	}
+	approve := func(revision, step string) {
+		w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"},
+			v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: step}})
+	}
+	approve("a", v1alpha1.AllSteps)
+	approve("b", "canary")
+	if _, told := w.rows.told["u1"]; !told {
+		t.Error("it goes on without a policy though nobody said so")
+	}
+	approve("b", v1alpha1.AllSteps)
+	if _, told := w.rows.told["u1"]; told {
+		t.Error("it does not go on though somebody said so")
+	}
+	jobs := w.Jobs()
+	if len(jobs) != 1 || jobs[0].Delete == nil {
+		t.Errorf("the rollout is not deleted: %+v", jobs)
+	}
+}
+
+func TestWhatFailedOutlivesItsDaemonSetForADay(t *testing.T) {
+	w := newWorld()
+	w.policy(t, "first", "")
+	ds := w.daemonSet("logs", "u1")
+	w.write(t)
+	status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", FailedRevisions: []v1alpha1.FailedRevision{{Revision: "b"}}}
+	w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{})
+	w.Step(DaemonSet{Object: ds, Gone: true})
+	var left *v1alpha1.DaemonSetRollout
+	for _, j := range w.Jobs() {
+		if j.Left != nil {
+			left = j.Left
+			left.ResourceVersion = "100"
+			w.Step(Result{Job: j, Rollout: left})
+		}
+	}
+	if left == nil || !meta.IsStatusConditionTrue(left.Status.Conditions, DaemonSetGone) {
+		t.Fatalf("nobody says that the DaemonSet is gone: %+v", left)
+	}
+	if at, ok := w.NextTick(); !ok || !at.Equal(noon.Add(24*time.Hour)) {
+		t.Errorf("it is looked at again at %s, %v", at, ok)
+	}
+	w.daemonSet("logs", "u2")
+	if got := w.rows.told["u2"].Status; got == nil || len(got.FailedRevisions) != 1 || got.StableRevision != "" || got.TargetRevision != "" {
+		t.Errorf("the next DaemonSet of the name is told %+v", got)
+	}
+	w.Step(DaemonSet{Object: &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs", UID: "u2"}}, Gone: true})
+	w.Step(Now{noon.Add(24*time.Hour - time.Second)})
+	for _, j := range w.Jobs() {
+		if j.Delete != nil {
+			t.Error("it is deleted before the day is over")
+		}
+	}
+	w.Step(Now{noon.Add(24 * time.Hour)})
+	deleted := false
+	for _, j := range w.Jobs() {
+		deleted = deleted || j.Delete != nil
+	}
+	if !deleted {
+		t.Error("it is kept for more than a day")
+	}
+}
+
+// A status that cannot be written is written again later, and others do not wait.
+func TestAStatusThatIsRefusedIsTriedAgain(t *testing.T) {
+	w := newWorld()
+	w.policy(t, "first", "")
+	jobs := w.Jobs()
+	if len(jobs) != 1 {
+		t.Fatalf("jobs are %+v", jobs)
+	}
+	if again := w.Jobs(); len(again) > 0 {
+		t.Errorf("it is under way and begins again: %+v", again)
+	}
+	w.Step(Result{Job: jobs[0], Failed: true})
+	if again := w.Jobs(); len(again) > 0 {
+		t.Errorf("it is tried again at once: %+v", again)
+	}
+	at, ok := w.NextTick()
+	if !ok {
+		t.Fatal("nobody tries it again")
+	}
+	w.Step(Now{at})
+	if again := w.Jobs(); len(again) != 1 {
+		t.Errorf("jobs are %+v", again)
+	}
+}
