@@ -61,6 +61,11 @@ func TestSecretsAreEncryptedFromTheStart(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("the keys are in %v, %v", info, err)
 	}
+	for name, mode := range map[string]os.FileMode{"": 0o700, "etcd": 0o700, "pki": 0o700, "kubeconfig": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%q in the data folder has the mode %v, %v, want %v", name, info.Mode(), err, mode)
+		}
+	}
 	client, _ = serveElsewhere(t, dir)
 	checkSecret(t, client, "s", hidden)
 }
