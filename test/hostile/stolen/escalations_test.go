@@ -102,6 +102,10 @@ func (y *yard) escalations(t *testing.T) map[string]request {
 	patch("the address of the API", "/api/v1/namespaces/default/endpoints/kubernetes", object{"subsets": []object{}})
 	post("rights of others", "/apis/authorization.k8s.io/v1/subjectaccessreviews", object{"spec": object{"user": "x", "nonResourceAttributes": object{"path": "/", "verb": "get"}}})
 	post("tokens of others", "/apis/authentication.k8s.io/v1/tokenreviews", object{"spec": object{"token": "x"}})
+	post("to be a server", "/everynode/v1/members", object{"name": "thief", "peer": "https://127.0.0.1:2380"})
+	out["who the servers are"] = request{method: http.MethodGet, path: "/everynode/v1/members"}
+	out["a server out"] = request{method: http.MethodDelete, path: "/everynode/v1/members/first"}
+	out["this server out"] = request{method: http.MethodPost, path: "/everynode/v1/members/leave"}
 	out["keys at rest"] = request{method: http.MethodGet, path: "/everynode/v1/encryption"}
 	out["stored objects anew"] = request{method: http.MethodPost, path: "/everynode/v1/encryption/rewrite"}
 	return out
