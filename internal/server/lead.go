@@ -26,9 +26,12 @@ const (
 // A server that dies is followed after loopsFor at most and one retry; one that cannot
 // renew stops its loops well before.
 const (
-	loopsFor   = 7 * time.Second
-	loopsRenew = 4500 * time.Millisecond
-	loopsRetry = time.Second
+	loopsFor   = 6 * time.Second
+	loopsRenew = 4 * time.Second
+	loopsRetry = 800 * time.Millisecond
+	// loopsTry is how long one attempt may take. A write that was under way to a database
+	// that died is answered much later; the next one finds the new leader.
+	loopsTry = 1500 * time.Millisecond
 )
 
 // work runs the control loops until ctx ends.
@@ -41,7 +44,9 @@ func (s *Server) work(ctx context.Context) error {
 // runElected runs the control loops whenever this server is the one whose loops work,
 // until ctx ends. A server that is not goes on serving the API.
 func (s *Server) runElected(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(s.api.ConfigFor(bootstrap.ManagerAccount()))
+	config := s.api.ConfigFor(bootstrap.ManagerAccount())
+	config.Timeout = loopsTry
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make the client for the election: %w", err)
 	}
