@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/controller/podgc"
+	"github.com/everynode/everynode/internal/controller/policystatus"
 	"github.com/everynode/everynode/internal/controller/replicaset"
 	"github.com/everynode/everynode/internal/controller/rootca"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
@@ -93,6 +94,9 @@ func (c *control) clusterLoops() []loop {
 		}},
 		{"node lifecycle", "node-controller", func(a *actor) error {
 			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(a.client), a.inside}, Events: a.recorder("node-controller")})
+		}},
+		{"policies' status", "validatingadmissionpolicy-status-controller", func(a *actor) error {
+			return policystatus.Add(mgr, policystatus.Config{Client: a.client})
 		}},
 		{"root CA", "root-ca-cert-publisher", func(a *actor) error {
 			return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM, OnChange: c.pki.OnChange, Client: a.client})

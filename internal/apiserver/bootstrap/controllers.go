@@ -53,6 +53,11 @@ func clusterControllers() []controller {
 			may("get", "list", "watch").on(groupCore, "nodes"),
 			recordEvents(),
 		}},
+		{"validatingadmissionpolicy-status-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+			may("get", "patch", "update").on("admissionregistration.k8s.io", "validatingadmissionpolicies/status"),
+			recordEvents(),
+		}},
 		{"taint-eviction-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch").on(groupCore, "nodes"),
 			may("get", "list", "watch", "delete").on(groupCore, "pods"),
