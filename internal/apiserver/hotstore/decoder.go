@@ -2,6 +2,7 @@ package hotstore
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"reflect"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/client-go/tools/cache"
 )
 
 // recentWrites is of how many revisions the decoded object is remembered: a write is
@@ -28,8 +30,14 @@ type Decoder struct {
 
 	mu     sync.Mutex // guards recent
 	recent [recentWrites]*decoding
-	// removals are the answers of deletions under way, by the object that takes them.
-	removals sync.Map // of runtime.Object, *removal
+	// answers are those of writes under way that are not simply copies, by the object that
+	// takes them.
+	answers sync.Map // of runtime.Object, *answer
+	// known returns the last object that the cache knows by this one's name, or nil.
+	known func(runtime.Object) runtime.Object
+	molds molds
+	// detector finds who changes what is shared, in tests.
+	detector cache.MutationDetector
 }
 
 // decoding is what one revision wrote.
@@ -41,13 +49,30 @@ type decoding struct {
 	err      error
 }
 
-// removal is a deletion under way.
-type removal struct{ revision int64 }
+// answer is that of a write under way: of one whose caller may share the object, or of a
+// removal, which need not be decoded.
+type answer struct {
+	removal  bool
+	revision int64
+}
+
+// answer lets a careful writer's answer share the object with the cache, until the
+// returned function is called.
+func (d *Decoder) answer(ctx context.Context, out runtime.Object) (done func()) {
+	if out == nil || !isCareful(ctx) {
+		return func() {}
+	}
+	d.answers.Store(out, &answer{})
+	return func() { d.answers.Delete(out) }
+}
 
 // NewDecoder returns a decoder of one kind.
 func NewDecoder(codec runtime.Codec, newObject func() runtime.Object) *Decoder {
 	versioner := storage.APIObjectVersioner{}
-	return &Decoder{Decoder: etcd3.NewDefaultDecoder(codec, versioner), codec: codec, versioner: versioner, newObject: newObject}
+	return &Decoder{
+		Decoder: etcd3.NewDefaultDecoder(codec, versioner), codec: codec, versioner: versioner, newObject: newObject,
+		known: func(runtime.Object) runtime.Object { return nil }, detector: cache.NewCacheMutationDetector(fmt.Sprintf("%T", newObject())),
+	}
 }
 
 // Decode implements etcd3.Decoder. The object is the caller's own.
@@ -56,15 +81,22 @@ func (d *Decoder) Decode(value []byte, out runtime.Object, revision int64) error
 	if err != nil {
 		return fmt.Errorf("unable to convert output object to pointer: %w", err)
 	}
-	if r, ok := d.removals.Load(out); ok {
-		r.(*removal).revision = revision
-		return nil
+	sharing := false
+	if a, ok := d.answers.Load(out); ok {
+		if a := a.(*answer); a.removal {
+			a.revision = revision
+			return nil
+		}
+		sharing = true
 	}
 	object, err := d.shared(value, revision)
 	if err != nil {
 		return err
 	}
-	v.Set(reflect.ValueOf(object.DeepCopyObject()).Elem())
+	if !sharing {
+		object = object.DeepCopyObject()
+	}
+	v.Set(reflect.ValueOf(object).Elem())
 	return nil
 }
 
@@ -79,10 +111,21 @@ func (d *Decoder) shared(value []byte, revision int64) (runtime.Object, error) {
 	}
 	d.mu.Unlock()
 	if !bytes.Equal(known.value, value) {
-		return d.decode(value, revision) // One revision can write several keys.
+		return d.begin(value, revision) // One revision can write several keys.
 	}
-	known.once.Do(func() { known.object, known.err = d.decode(value, revision) })
+	known.once.Do(func() { known.object, known.err = d.begin(value, revision) })
 	return known.object, known.err
+}
+
+// begin decodes an object that will be shared.
+func (d *Decoder) begin(value []byte, revision int64) (runtime.Object, error) {
+	object, err := d.decode(value, revision)
+	if err != nil {
+		return nil, err
+	}
+	d.molds.fit(object, d.known(object))
+	d.detector.AddObject(object)
+	return object, nil
 }
 
 func (d *Decoder) decode(value []byte, revision int64) (runtime.Object, error) {

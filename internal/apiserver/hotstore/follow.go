@@ -46,7 +46,7 @@ func (c *Cache) load(ctx context.Context) error {
 	var elements []any
 	var bytes int64
 	revision, err := c.Database.List(ctx, func(key string, value []byte, revision int64) error {
-		object, err := c.Decoder.decode(value, revision)
+		object, err := c.Decoder.begin(value, revision)
 		if err != nil {
 			return fmt.Errorf("decode %s: %w", key, err)
 		}

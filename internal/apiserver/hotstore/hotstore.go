@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/features"
@@ -110,15 +112,34 @@ func New(c Config) (*Cache, error) {
 	for field, f := range c.Triggers {
 		out.triggerField, out.triggerOf = field, f
 	}
+	c.Decoder.known = out.namesake
 	ctx, stop := context.WithCancel(context.Background())
 	out.stop = stop
 	out.running.Go(func() { out.run(ctx) })
 	out.running.Go(func() { out.askForProgress(ctx) })
+	out.running.Go(func() { c.Decoder.detector.Run(ctx.Done()) })
 	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
 		checker := consistency.NewChecker(c.ResourcePrefix, c.GroupResource, c.NewList, out, c.Storage)
 		out.running.Go(func() { checker.Run(ctx.Done()) })
 	}
 	return out, nil
+}
+
+// namesake returns the object that is known by the name of another one, or nil.
+func (c *Cache) namesake(of runtime.Object) runtime.Object {
+	m, ok := of.(metav1.Object)
+	if !ok {
+		return nil
+	}
+	key := strings.TrimSuffix(c.ResourcePrefix, "/") + "/"
+	if namespace := m.GetNamespace(); namespace != "" {
+		key += namespace + "/"
+	}
+	element, ok, err := c.objects.GetByKey(key + m.GetName())
+	if err != nil || !ok {
+		return nil
+	}
+	return entryOf(element).Object
 }
 
 // unwrapped lets index functions see the objects and not the cache's entries.

@@ -15,8 +15,19 @@ import (
 // Versioner implements storage.Interface.
 func (c *Cache) Versioner() storage.Versioner { return c.versioner }
 
+type carefulKey struct{}
+
+// Careful marks a writer who changes neither the object from which it makes another one nor
+// the answer, but for their outermost fields. Then both share the rest with the cache.
+func Careful(ctx context.Context) context.Context {
+	return context.WithValue(ctx, carefulKey{}, true)
+}
+
+func isCareful(ctx context.Context) bool { return ctx.Value(carefulKey{}) != nil }
+
 // Create implements storage.Interface.
 func (c *Cache) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	defer c.Decoder.answer(ctx, out)()
 	return c.Storage.Create(ctx, key, obj, out, ttl) //nolint:wrapcheck // The registry knows these errors.
 }
 
@@ -36,31 +47,34 @@ func (c *Cache) Delete(ctx context.Context, key string, out runtime.Object, prec
 		last = object
 		return validate(ctx, object)
 	}
-	done := &removal{}
-	c.Decoder.removals.Store(out, done)
-	defer c.Decoder.removals.Delete(out)
+	done := &answer{removal: true}
+	c.Decoder.answers.Store(out, done)
+	defer c.Decoder.answers.Delete(out)
 	if err := c.Storage.Delete(ctx, key, out, preconditions, looked, c.known(key), options); err != nil {
 		return err //nolint:wrapcheck // The registry knows these errors.
 	}
-	v.Set(reflect.ValueOf(last.DeepCopyObject()).Elem())
+	if !isCareful(ctx) {
+		last = last.DeepCopyObject()
+	}
+	v.Set(reflect.ValueOf(last).Elem())
 	return c.versioner.UpdateObject(out, uint64(done.revision)) //nolint:wrapcheck // It cannot fail for objects with metadata.
 }
 
 // GuaranteedUpdate implements storage.Interface. It begins with the object in memory.
 func (c *Cache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
-	known := c.known(key)
-	if known == nil {
-		return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, nil) //nolint:wrapcheck // The registry knows these errors.
-	}
-	// The one in memory is shared; one that is read after a conflict is not.
-	careful := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		if input == known {
-			input = input.DeepCopyObject()
+	known, try := c.known(key), update
+	if known != nil && !isCareful(ctx) {
+		// The one in memory is shared; one that is read after a conflict is not.
+		try = func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			if input == known {
+				input = input.DeepCopyObject()
+			}
+			return update(input, meta)
 		}
-		return update(input, meta)
 	}
-	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, careful, known) //nolint:wrapcheck // The registry knows these errors.
+	defer c.Decoder.answer(ctx, out)()
+	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, try, known) //nolint:wrapcheck // The registry knows these errors.
 }
 
 // known returns the object in memory, or nil. Its outermost fields are the caller's: the

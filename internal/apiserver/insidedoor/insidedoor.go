@@ -31,6 +31,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/hotstore"
 )
 
 // callTimeout bounds one call, as the API server bounds a request.
@@ -67,7 +69,8 @@ func (t Target) path() string {
 	return t.Resource.Resource + "/" + t.Subresource
 }
 
-// Door takes writes from inside the process. Its errors are the API's own
+// Door takes writes from inside the process. What it returns is shared with the server's
+// memory: nobody changes it, but for the outermost fields. Its errors are the API's own
 // (apierrors), or wrap the context's when that ended first.
 type Door struct {
 	scheme     *runtime.Scheme
@@ -193,6 +196,10 @@ func (d *Door) call(ctx context.Context, t Target, verb string, f func(context.C
 		IsResourceRequest: true, Verb: verb, APIPrefix: apiPrefix(t.Resource.Group), APIGroup: t.Resource.Group, APIVersion: t.Resource.Version,
 		Resource: t.Resource.Resource, Subresource: t.Subresource, Namespace: t.Namespace, Name: t.Name,
 	})
+	if verb != "create" || t.Subresource == "" {
+		// Nothing on these ways writes into the object that exists; a binding does.
+		bounded = hotstore.Careful(bounded)
+	}
 	asked := d.asked(t, verb)
 	bounded, err = d.audit.begin(bounded, asked)
 	if err != nil {
