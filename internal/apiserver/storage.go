@@ -39,6 +39,15 @@ type ReservingOpener func(c *storagebackend.ConfigForResource, newObject, newLis
 type HotOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	decoder etcd3.Decoder) (storage.Interface, hotstore.Database, error)
 
+// Hot makes an opener of one that tells by a type of its own.
+func Hot[D hotstore.Database](open func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+	decoder etcd3.Decoder) (storage.Interface, D, error)) HotOpener {
+	return func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string, decoder etcd3.Decoder,
+	) (storage.Interface, hotstore.Database, error) {
+		return open(c, newObject, newList, prefix, decoder)
+	}
+}
+
 // reserving are the resources whose objects hold names.
 var reserving = map[schema.GroupResource]func(runtime.Object) (holder string, names []string){{Resource: "services"}: service.Holds}
 

@@ -21,14 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/etcd3"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver"
-	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
@@ -338,14 +334,6 @@ func addrOf(ip net.IP) netip.Addr {
 	return address.Unmap()
 }
 
-// openHot opens storages of kinds that change often.
-func openHot(database *etcd.Server) apiserver.HotOpener {
-	return func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string, decoder etcd3.Decoder,
-	) (storage.Interface, hotstore.Database, error) {
-		return database.OpenHot(c, newObject, newList, prefix, decoder)
-	}
-}
-
 // openDatabase starts the database of this process, or finds out whether the etcd can
 // be used that the options name.
 func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) error {
@@ -371,7 +359,7 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 	s.etcd = database
 	config.OpenStorage, config.OpenReserving, config.Stored, config.Members = database.Open, database.OpenReserving, database.Stored(), admission{s}
 	if !s.several() {
-		config.OpenHot = openHot(database) // among several, the library's way
+		config.OpenHot = apiserver.Hot(database.OpenHot) // among several, the library's way
 	}
 	return nil
 }

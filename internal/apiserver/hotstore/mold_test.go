@@ -16,7 +16,9 @@ import (
 // are what they were.
 func TestSharingChangesNothing(t *testing.T) {
 	fill := randfill.NewWithSeed(3).NilChance(.3).NumElements(1, 3).MaxDepth(12).Funcs(
-		func(q *resource.Quantity, c randfill.Continue) { *q = *resource.NewQuantity(c.Int63n(5), resource.DecimalSI) },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(5), resource.DecimalSI)
+		},
 		func(s *string, c randfill.Continue) { *s = []string{"", "a", "b", "c"}[c.Intn(4)] },
 	)
 	random := rand.New(rand.NewPCG(1, 2))
