@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -96,6 +97,10 @@ func kindOf(obj any) string {
 		return kindPod
 	case *appsv1.ControllerRevision:
 		return kindRevision
+	case *v1alpha1.RolloutPolicy:
+		return kindPolicy
+	case *v1alpha1.DaemonSetRollout:
+		return kindRollout
 	}
 	panic(fmt.Sprintf("unknown kind of object %T", obj))
 }
@@ -105,6 +110,7 @@ func keyOf(namespace, name string) string { return namespace + "/" + name }
 var resource = map[string]schema.GroupResource{
 	kindDaemonSet: {Group: "apps", Resource: "daemonsets"}, kindNode: {Resource: "nodes"},
 	kindPod: {Resource: "pods"}, kindRevision: {Group: "apps", Resource: "controllerrevisions"},
+	kindPolicy: {Group: "everynode.io", Resource: "rolloutpolicies"}, kindRollout: {Group: "everynode.io", Resource: "daemonsetrollouts"},
 }
 
 // put stores a copy, with the lock held, and tells the watchers.
