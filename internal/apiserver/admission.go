@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/admission/builtinkinds"
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
@@ -88,6 +89,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},
+		{"BuiltInKinds", builtinkinds.New(ownVersions())},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
 	}, nil
 }

@@ -1,16 +1,23 @@
 package apiserver
 
 import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/everynode/everynode/internal/apiserver/extensions"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
+	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/node/peer"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -23,6 +30,19 @@ func (s *Server) chain(c *genericapiserver.Config, types *scheme.Set, storages *
 		},
 		Services: podaccess.NewServices(client), Webhooks: webhookCalls(c, pods),
 	}
+}
+
+// ownVersions are the groups and versions that this server answers for, whatever
+// definitions there are.
+func ownVersions() []schema.GroupVersion {
+	own := []schema.GroupVersion{
+		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion, metricsv1beta1.SchemeGroupVersion,
+		authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion, peer.GroupVersion,
+	}
+	for _, k := range registry.Kinds() {
+		own = append(own, k.GroupVersion)
+	}
+	return own
 }
 
 // front is how servers of others are reached: as webhooks are. What we say of metrics
