@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, runMember(member))
 		os.Exit(1)
 	}
+	if one := os.Getenv(oneOfVariable); one != "" {
+		fmt.Fprintln(os.Stderr, runOneOf(one))
+		os.Exit(1)
+	}
 	dir := os.Getenv(serveVariable)
 	if dir == "" {
 		os.Exit(m.Run())
