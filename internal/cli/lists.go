@@ -95,9 +95,9 @@ func pointers[T any](items []T) []*T {
 }
 
 // events are the latest about a pod, the newest last.
-func (l *lists) events(ctx context.Context, namespace, podName string) ([]corev1.Event, error) {
+func (l *lists) events(ctx context.Context, namespace, podName, uid string) ([]corev1.Event, error) {
 	list, err := l.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + podName,
+		FieldSelector: "involvedObject.kind=Pod,involvedObject.name=" + podName + ",involvedObject.uid=" + uid,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list events of pod %s/%s: %w", namespace, podName, err)

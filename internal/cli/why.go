@@ -150,7 +150,7 @@ func noSuchSet(s *survey.Survey, namespace, name string) error {
 func (l *lists) addMore(ctx context.Context, p *why.Place) {
 	events, log := p.AsksForMore()
 	if events {
-		if list, err := l.events(ctx, p.Namespace, p.Pod); err != nil {
+		if list, err := l.events(ctx, p.Namespace, p.Pod, p.PodUID); err != nil {
 			p.Missing = append(p.Missing, err.Error())
 		} else {
 			p.AddEvents(list)

@@ -40,6 +40,7 @@ type Place struct {
 	Wanted   string `json:"wanted,omitempty"`
 	Step     string `json:"step,omitempty"`
 	Pod      string `json:"pod,omitempty"`
+	PodUID   string `json:"-"`
 	// Container is one that failed; Log are its last lines.
 	Container string   `json:"container,omitempty"`
 	Restarted bool     `json:"-"`
@@ -116,7 +117,7 @@ func place(v *survey.View, name string) Place {
 		p.Since = &at
 	}
 	if st.Pod != nil {
-		p.Pod = st.Pod.Name
+		p.Pod, p.PodUID = st.Pod.Name, string(st.Pod.UID)
 	}
 	return p
 }
