@@ -151,11 +151,15 @@ func TestForecasts(t *testing.T) {
 	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name},
 		Spec:       v1alpha1.DaemonSetRolloutSpec{Paused: true},
-		Status: v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{
+		Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: "other", FailedRevisions: []v1alpha1.FailedRevision{
 			{Revision: hash, Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Hour)},
 		}},
 	}}
 	show("a revision that has failed before, paused", forecast(t, w, ds, new))
+	w.Objects.Rollouts[0].Spec.Paused, w.Objects.Rollouts[0].Status.StableRevision = false, ""
+	show("no revision is stable yet", forecast(t, w, ds, edited(new, func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.6" })))
+	show("a new DaemonSet with a policy", forecast(t, w, nil, fresh))
+	w.Objects.Rollouts[0].Spec.Paused, w.Objects.Rollouts[0].Status.StableRevision = true, "other"
 	w.Objects.Policies = nil
 	w.Policy("broken", "windows: [{from: \"09:00\", to: \"16:00\", timeZone: Mars/North}]")
 	show("a policy that cannot be followed", forecast(t, w, ds, new))

@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/survey"
 )
 
-// steps lays out the nodes that get a pod in the order of the policy. A new DaemonSet has nothing to go step by step from:
-// then all nodes are one step, as they are without a policy.
+// steps lays out the nodes that get a pod in the order of the policy. Where nodes have nothing to stay with meanwhile, or no
+// policy says otherwise, they are one step.
 func (p *planner) steps() {
 	var moving []string
 	fleet := rolloutpolicy.NewFleet(p.rules())
@@ -31,6 +31,10 @@ func (p *planner) steps() {
 	if len(moving) == 0 {
 		return
 	}
+	if p.first() {
+		p.out.Steps = []Step{p.step("all", &rolloutpolicy.Wave{Soak: p.longestSoak()}, moving, fleet.Len(), fleet.Len(), nil)}
+		return
+	}
 	of := map[rolloutpolicy.Step][]string{}
 	for _, name := range moving {
 		step, _ := fleet.Step(name)
@@ -42,25 +46,42 @@ func (p *planner) steps() {
 		if len(names) == 0 {
 			continue
 		}
-		wave := &p.rules().Waves[at.Wave]
-		s := Step{Name: p.rules().StepName(at), Nodes: len(names), AtOnce: p.atOnce(wave, names, fleet.Size(at), fleet.Len()), soak: wave.Soak}
+		name := p.rules().StepName(at)
 		if p.rules() == p.view.Steady {
-			s.Name = "all"
+			name = "all"
 		}
-		s.From = p.from(last, wave)
-		for _, name := range names {
-			if reasons := p.lacking[name]; len(reasons) > 0 {
-				s.NoRoom = append(s.NoRoom, Lack{Node: name, Reasons: reasons})
-			}
-		}
+		s := p.step(name, &p.rules().Waves[at.Wave], names, fleet.Size(at), fleet.Len(), last)
 		p.out.Steps = append(p.out.Steps, s)
 		last = &s
 	}
 }
 
+// step describes the nodes that are changed together.
+func (p *planner) step(name string, wave *rolloutpolicy.Wave, names []string, size, fleet int, last *Step) Step {
+	s := Step{Name: name, Nodes: len(names), AtOnce: p.atOnce(wave, names, size, fleet), From: p.from(last, wave), soak: wave.Soak}
+	for _, name := range names {
+		if reasons := p.lacking[name]; len(reasons) > 0 {
+			s.NoRoom = append(s.NoRoom, Lack{Node: name, Reasons: reasons})
+		}
+	}
+	return s
+}
+
+// first tells whether there is no stable revision yet that nodes could stay with or go back to. Then all steps are open.
+func (p *planner) first() bool {
+	return p.old == nil || p.view.Rules != nil && p.view.Rollout != nil && p.view.Rollout.Status.StableRevision == ""
+}
+
+func (p *planner) longestSoak() (longest time.Duration) {
+	for i := range p.rules().Waves {
+		longest = max(longest, p.rules().Waves[i].Soak)
+	}
+	return longest
+}
+
 // rules are those of the policy, or of one with a single step.
 func (p *planner) rules() *rolloutpolicy.Policy {
-	if p.view.Rules != nil && p.old != nil {
+	if p.view.Rules != nil {
 		return p.view.Rules
 	}
 	return p.view.Steady
@@ -227,6 +248,9 @@ func (p *planner) warn() {
 	}
 	if p.out.Nodes.Change+p.out.Nodes.New == 0 {
 		return
+	}
+	if p.old != nil && p.first() {
+		add("no revision is stable yet, so there is none to go back to: all steps are open")
 	}
 	for _, c := range p.new.Spec.Template.Spec.Containers {
 		if c.ReadinessProbe == nil && c.StartupProbe == nil {
