@@ -3,13 +3,15 @@ package matrix
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
 
 // daemon is what became of the DaemonSet on the node, for the row's course.
 func (j *judgement) daemon() course.Daemon {
 	c := j.cell
-	if c.column == nil || c.eligibility != ShouldRun {
+	if c.column == nil || c.eligibility != ShouldRun && !c.waitsForNode() {
 		return course.Daemon{}
 	}
 	later := func(at time.Time) bool {
@@ -49,6 +51,22 @@ func (j *judgement) daemon() course.Daemon {
 		d.Since = newest.since(j.spec.MinReadySeconds)
 	}
 	return d
+}
+
+// waitsForNode tells whether nothing but the node's silence keeps the DaemonSet away: it has a pod there, and the node
+// is marked as not ready or unreachable. Such a node is still one of the fleet, and out of order.
+func (c *cell) waitsForNode() bool {
+	if c.eligibility != ShouldContinueRunning || len(c.pods) == 0 {
+		return false
+	}
+	for i := range c.column.info.Taints {
+		t := &c.column.info.Taints[i]
+		marked := t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
+		if !marked && t.Effect == corev1.TaintEffectNoSchedule && !c.row.info.Placement.tolerates(t) {
+			return false
+		}
+	}
+	return true
 }
 
 // since is from when on the pod is available, which it is.
