@@ -165,10 +165,11 @@ func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
 		w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"},
 			v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: step}})
 	}
-	approve("a", v1alpha1.AllSteps)
-	approve("b", "canary")
-	if _, told := w.rows.told["u1"]; !told {
-		t.Error("it goes on without a policy though nobody said so")
+	for _, a := range [][2]string{{"a", v1alpha1.AllSteps}, {"b", "canary"}} {
+		approve(a[0], a[1])
+		if _, told := w.rows.told["u1"]; !told {
+			t.Errorf("approving %v lets it go on without a policy", a)
+		}
 	}
 	approve("b", v1alpha1.AllSteps)
 	if _, told := w.rows.told["u1"]; told {
