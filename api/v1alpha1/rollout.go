@@ -115,8 +115,8 @@ const (
 	RolloutComplete = "Complete"
 	// RolloutWaitingForApproval: the next step begins when somebody approves.
 	RolloutWaitingForApproval = "WaitingForApproval"
-	// RolloutPaused: somebody has stopped it, or the policy cannot be followed.
-	RolloutPaused = "Paused"
+	// RolloutWaiting: nothing new begins until somebody does something, or a window opens.
+	RolloutWaiting = "Waiting"
 	// RolloutFailed: the target has failed, and its nodes stay as they are or go back.
 	RolloutFailed = "Failed"
 )

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
@@ -27,17 +28,6 @@ type RolloutWriter interface {
 	UpdatePolicyStatus(ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error)
 }
 
-// The conditions of a rollout, for tools that wait.
-const (
-	// Complete is True when every node that can has the target, and has soaked.
-	Complete = "Complete"
-	// Failed is True when the target has failed: it is halted or rolled back.
-	Failed = "Failed"
-	// Waiting is True when nothing new begins until somebody does something, or a window
-	// opens.
-	Waiting = "Waiting"
-)
-
 // updateRollout writes where a rollout stands, over the newest object. It returns what
 // the API then holds, or nil if nothing was written.
 func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *matrix.UpdateRollout) (*v1alpha1.DaemonSetRollout, matrix.Outcome) {
@@ -46,8 +36,8 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 		if have, err = e.ownRollout(ctx, ds, have); err == nil {
 			next := have.DeepCopy()
 			next.Status = *a.Status.DeepCopy()
-			next.Status.Conditions = have.Status.Conditions
-			e.setConditions(&next.Status)
+			next.Status.Conditions = course.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
+			meta.RemoveStatusCondition(&next.Status.Conditions, rollouts.DaemonSetGone)
 			if next, err = e.rollouts.UpdateRolloutStatus(ctx, next); err == nil {
 				e.metrics.statusWrites.Inc()
 				return next, matrix.OK
@@ -91,23 +81,6 @@ func (e *executor) ownRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v
 		return nil, fmt.Errorf("take over rollout %s/%s: %w", ds.Namespace, ds.Name, err)
 	}
 	return updated, nil
-}
-
-func (e *executor) setConditions(s *v1alpha1.DaemonSetRolloutStatus) {
-	set := func(kind string, phases ...v1alpha1.Phase) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: string(s.Phase), Message: s.Message,
-			ObservedGeneration: s.ObservedGeneration, LastTransitionTime: metav1.NewTime(e.clock.Now())}
-		for _, p := range phases {
-			if s.Phase == p {
-				c.Status = metav1.ConditionTrue
-			}
-		}
-		meta.SetStatusCondition(&s.Conditions, c)
-	}
-	set(Complete, v1alpha1.PhaseComplete)
-	set(Failed, v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack)
-	set(Waiting, v1alpha1.PhaseWaitingForApproval, v1alpha1.PhaseOutsideWindow, v1alpha1.PhasePaused, v1alpha1.PhaseHalted)
-	meta.RemoveStatusCondition(&s.Conditions, rollouts.DaemonSetGone)
 }
 
 // carryOut does a job of the book of rollouts.

@@ -16,7 +16,9 @@ var conditions = []struct {
 }{
 	{v1alpha1.RolloutComplete, []v1alpha1.Phase{v1alpha1.PhaseComplete}},
 	{v1alpha1.RolloutWaitingForApproval, []v1alpha1.Phase{v1alpha1.PhaseWaitingForApproval}},
-	{v1alpha1.RolloutPaused, []v1alpha1.Phase{v1alpha1.PhasePaused}},
+	{v1alpha1.RolloutWaiting, []v1alpha1.Phase{
+		v1alpha1.PhaseWaitingForApproval, v1alpha1.PhaseOutsideWindow, v1alpha1.PhasePaused, v1alpha1.PhaseHalted,
+	}},
 	{v1alpha1.RolloutFailed, []v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}},
 }
 

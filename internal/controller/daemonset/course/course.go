@@ -19,6 +19,7 @@ type Course struct {
 	why    string // why the policy is not followed
 	spec   v1alpha1.DaemonSetRolloutSpec
 	abort  bool // spec.target is Stable, and was written about the present target
+	seen   bool // the status that it started with speaks of the spec
 
 	started bool
 	state   state
@@ -137,6 +138,10 @@ func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
 	c.settle()
 }
 
+// SpecSeen tells, before Start, that the status speaks of the spec: an abort in it that
+// the status does not show was about an earlier template.
+func (c *Course) SpecSeen() { c.seen = true }
+
 // Start begins to decide. All facts have been told by then; status is what the
 // rollout's object says, empty for one that is new.
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
@@ -158,7 +163,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.state.stable = c.mostRun()
 	}
 	known := c.state.target == c.ds.Newest && c.policy != nil && status.Step != ""
-	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest
+	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest && !c.seen
 	c.retarget()
 	if known {
 		c.reopen(status.Step)

@@ -220,6 +220,7 @@ func (w *world) again() {
 	for _, name := range w.names() {
 		w.tell(name)
 	}
+	w.course.SpecSeen()
 	w.course.Start(&status)
 }
 

@@ -70,6 +70,8 @@ func TestAbortAndWhatEndsIt(t *testing.T) {
 	w.update("v3") // the template's next change; nobody has taken the abort back
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 5 nodes soak")
+	w.again() // another process has not seen that the abort was about v2
+	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 5 nodes soak")
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{})
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
 	w.expect(t, v1alpha1.PhaseRolledBack, "revision v3")

@@ -214,6 +214,9 @@ func (r *row) takeTurns() {
 // start has the course decide from now on: all that is known has been told to it.
 func (g *guide) start() {
 	if g.info.Status != nil {
+		if g.info.Status.ObservedGeneration >= g.info.Generation {
+			g.course.SpecSeen()
+		}
 		g.course.Start(g.info.Status)
 		return
 	}
