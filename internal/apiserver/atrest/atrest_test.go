@@ -122,6 +122,8 @@ func store(t *testing.T, k *Keeper, m *memory, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.put(key, written)
 }
 
