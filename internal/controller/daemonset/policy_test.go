@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -158,6 +159,9 @@ func TestABadImageStopsAtTheCanaryAndGoesBack(t *testing.T) {
 	r := f.phase(v1alpha1.PhaseRolledBack, "cannot be pulled")
 	if failed := r.Status.FailedRevisions; len(failed) != 1 || failed[0].Revision != r.Status.TargetRevision || r.Status.StableRevision == r.Status.TargetRevision {
 		t.Errorf("the status is %+v", r.Status)
+	}
+	if !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.RolloutFailed) {
+		t.Errorf("the conditions are %+v", r.Status.Conditions)
 	}
 	f.Eventually("events tell the story", func(context.Context) error {
 		for _, reason := range []string{"RolloutStarted", "RolloutStepOpened", "RolloutRolledBack"} {
