@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/atrest"
@@ -124,7 +125,12 @@ func (s *Server) tellKeys(keeper *atrest.Keeper, cfg Config, client kubernetes.I
 	return s.generic.AddPreShutdownHook("everynode/keys", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), withdrawPatience)
 		defer cancel()
-		return announcer.Withdraw(ctx)
+		if err := announcer.Withdraw(ctx); err != nil {
+			// Not returned: the library would then leave the listener open, and panic when it
+			// is closed. A database that has ended is no reason for that.
+			klog.FromContext(ctx).V(2).Info("Could not take back the Lease of this server; it ends by itself", "err", err)
+		}
+		return nil
 	})
 }
 

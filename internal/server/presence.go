@@ -72,9 +72,13 @@ func (s *Server) bePresent(ctx context.Context, client kubernetes.Interface, see
 			LeaseDurationSeconds: ptr.To(int32(members.Patience / time.Second)),
 		},
 	}
-	_, err := leases.Update(ctx, wanted, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	current, err := leases.Get(ctx, wanted.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
 		_, err = leases.Create(ctx, wanted, metav1.CreateOptions{})
+	case err == nil:
+		wanted.ResourceVersion = current.ResourceVersion
+		_, err = leases.Update(ctx, wanted, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return err
