@@ -11,13 +11,18 @@ import (
 type view struct {
 	verdict Verdict
 	reason  string
-	// done: it has what it is to have, and has soaked; soaking: not yet. excused: it holds up no step.
-	done, soaking, excused bool
+	// done: it has what it is to have, and has soaked; soaking: not yet. excused: it is not
+	// waited for. passed: it is, but holds up no further step, since what fails on one
+	// node, within the limit, must not hold up all others for ever.
+	done, soaking, excused, passed bool
 	// given: it has the target revision, or had. failed: it counts as failed.
 	given, failed bool
 	// down: without an available daemon. busy: made so, or about to be, by the
 	// rollout. fault: out of order by itself.
 	down, busy, fault bool
+	// stays: down until somebody mends the node or the revision, so that who waits for it
+	// in its domain holds up no step.
+	stays bool
 	// sick: the node itself is, and counts against the limit of such nodes.
 	sick bool
 	// change: it may be taken. free: taking it makes nothing unavailable.
@@ -48,6 +53,8 @@ func (c *Course) judge(n *node) view {
 	}
 	c.find(n, want, &v)
 	c.change(n, want, &v)
+	v.passed = v.verdict == FailedRevision && !v.excused
+	v.stays = v.down && (v.fault || v.verdict == FailedRevision && !c.back())
 	return v
 }
 
@@ -58,6 +65,9 @@ func (c *Course) find(n *node, want string, v *view) {
 	switch {
 	case v.failed && !(has && c.back() && !d.Since.IsZero()):
 		v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
+		if ends := d.Since.Add(c.soak(n)); !d.Since.IsZero() && ends.After(c.now) {
+			v.wake = ends // when it has healed
+		}
 	case has && !d.Since.IsZero():
 		c.current(n, v)
 	case n.fact.Fault != "":

@@ -2,6 +2,7 @@ package course
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -208,8 +209,14 @@ func (c *Course) over() (over bool, ask string) {
 	case s.done+s.excused < s.nodes:
 		return false, ""
 	case s.done == 0 && wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open):
+		if s.failed > 0 {
+			return false, "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
+		}
 		return false, "no node of step " + name + " can take the change"
 	case wave.Manual && !c.approved(open):
+		if s.failed > 0 {
+			return false, "step " + name + " is complete, but the revision fails on " + c.failing3()
+		}
 		return false, "step " + name + " is complete"
 	}
 	return true, ""
@@ -297,7 +304,31 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	case c.isNew():
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals.done, nodes(c.totals.selected)), changes
 	}
-	return v1alpha1.PhaseProgressing, "step " + name, changes
+	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
+}
+
+// heldUp says what failed nodes hold up, if they are what the step waits for.
+func (c *Course) heldUp() string {
+	s, t, failing := c.steps[c.state.open], &c.totals, int(c.counts[FailedRevision])
+	switch {
+	case s == nil || failing == 0:
+		return ""
+	case t.done+t.excused+failing == t.selected:
+		return ": all that can be done is; within the limit, the revision fails on " + c.failing3()
+	case s.busy == s.failed && s.failed > 0 && !c.room(c.state.open, s):
+		return ": no more nodes may be unavailable while the revision fails on " + c.failing3()
+	}
+	return ""
+}
+
+// failing3 names the nodes on which the target fails, three at most.
+func (c *Course) failing3() string {
+	names := slices.Sorted(maps.Keys(c.state.failures))
+	text := nodes(max(len(names), c.state.most))
+	if len(names) == 0 {
+		return text
+	}
+	return text + " (" + strings.Join(names[:min(len(names), 3)], ", ") + ")"
 }
 
 func nodes(n int) string {

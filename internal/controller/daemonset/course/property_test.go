@@ -41,7 +41,7 @@ func recount(t *rapid.T, c *Course) {
 			}
 			places[p].nodes += one(now.selected)
 			places[p].down += one(now.down)
-			places[p].faults += one(now.fault && now.down)
+			places[p].staying += one(now.stays)
 		}
 		s := c.steps[n.step]
 		if now.change && (now.free != s.free.Has(n) || now.free == (s.waiting[n.group] != nil && s.waiting[n.group].Has(n))) {
@@ -66,7 +66,7 @@ func recount(t *rapid.T, c *Course) {
 	}
 	for p, want := range places {
 		have := c.places[p]
-		if have.nodes != want.nodes || have.down != want.down || have.faults != want.faults {
+		if have.nodes != want.nodes || have.down != want.down || have.staying != want.staying {
 			t.Fatalf("domain %v is %+v, want %+v", p, have, want)
 		}
 	}

@@ -30,10 +30,9 @@ type place struct {
 
 // domain is the sums of one place.
 type domain struct {
-	place               place
-	nodes, down, faults int
-	// full: no further node may go down. stuck: nodes that are out of order by
-	// themselves see to that alone.
+	place                place
+	nodes, down, staying int
+	// full: no further node may go down. stuck: nodes that stay down see to that alone.
 	full, stuck bool
 	groups      []*group
 }
@@ -83,7 +82,7 @@ func (c *Course) account(n *node, v view) {
 	for _, d := range n.group.domains {
 		d.nodes += one(v.selected) - one(old.selected)
 		d.down += one(v.down) - one(old.down)
-		d.faults += one(v.fault && v.down) - one(old.fault && old.down)
+		d.staying += one(v.stays) - one(old.stays)
 		c.measure(d)
 	}
 	s.offer(n)
@@ -114,7 +113,7 @@ func (t *totals) add(v *view, sign int) {
 func (s *step) add(v *view, sign int) {
 	s.nodes += sign * one(v.selected)
 	s.done += sign * one(v.done)
-	s.excused += sign * one(v.excused && !v.done)
+	s.excused += sign * one((v.excused || v.passed) && !v.done)
 	s.soaking += sign * one(v.soaking)
 	s.failed += sign * one(v.failed)
 	s.down += sign * one(v.down)
@@ -158,7 +157,7 @@ func (s *step) admit(g *group) {
 // but nodes out of order stands in their way.
 func (c *Course) measure(d *domain) {
 	limit := c.policy.Domains[d.place.domain].MaxUnavailable.Of(d.nodes)
-	full, stuck := d.down >= limit, d.faults >= limit && d.faults > 0
+	full, stuck := d.down >= limit, d.staying >= limit && d.staying > 0
 	if full != d.full {
 		d.full = full
 		for _, g := range d.groups {

@@ -1,0 +1,75 @@
+package course
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// What fails on some nodes, within the limit, holds up neither the other racks nor the
+// next steps, and is never called complete.
+func TestFailuresWithinTheLimitHoldUpNobody(t *testing.T) {
+	w := newWorld()
+	w.addFleet(3, 4, 10, "v1")
+	w.start(policy(t, fleetPolicy), daemonSet("v1"))
+	broken := "z1-r2-05"
+	w.bad = func(revision, node string) string {
+		if revision == "v2" && node == broken {
+			return "no such device"
+		}
+		return ""
+	}
+	w.update("v2")
+	w.pass(30 * time.Minute)
+	// Its rack is at its limit; whoever waits there keeps what it has.
+	held := 0
+	for _, name := range w.names() {
+		if name[:5] == broken[:5] && w.nodes[name].daemon.Revision == "v1" {
+			held++
+		}
+	}
+	if n := w.on("v2"); n != 120-held || held == 0 {
+		t.Fatalf("%d nodes have v2, %d of the rack wait", n, held)
+	}
+	w.expect(t, v1alpha1.PhaseProgressing, "within the limit, the revision fails on 1 node ("+broken+")")
+	if s := w.course.Status(); s.StableRevision != "v1" || s.Counts["FailedRevision"] != 1 {
+		t.Errorf("status %+v", s)
+	}
+	w.bad = func(string, string) string { return "" }
+	m := w.nodes[broken]
+	m.daemon.Available, m.daemon.Since, m.daemon.Restarts, m.daemon.Trouble = true, w.now, 0, ""
+	w.tell(broken)
+	w.pass(20 * time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "120 of 120 nodes have revision v2")
+}
+
+// What fails may use up what may be unavailable; then the message says so.
+func TestFailuresThatUseUpTheLimitAreNamed(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 40, "v1")
+	w.start(policy(t, "waves: [{name: zones, each: zone, maxUnavailable: 2}]\nfailure: {max: 50%, min: 10, restarts: 3}"), daemonSet("v1"))
+	w.bad = func(revision, node string) string {
+		if revision == "v2" && (node == "z0-r0-05" || node == "z0-r0-07") {
+			return "no such device"
+		}
+		return ""
+	}
+	w.update("v2")
+	w.pass(30 * time.Minute)
+	w.expect(t, v1alpha1.PhaseProgressing, "step zones/z0: no more nodes may be unavailable while the revision fails on 2 nodes (z0-r0-05, z0-r0-07)")
+}
+
+// A canary that works nowhere asks, whatever the limit is.
+func TestCanaryThatFailsWithinTheLimitAsks(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 40, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 1}]\nfailure: {max: 50%, min: 10, restarts: 3}"), daemonSet("v1"))
+	w.bad = func(revision, _ string) string { return map[string]string{"v2": "no such device"}[revision] }
+	w.update("v2")
+	w.pass(30 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary has no node on which the revision works; it fails on 1 node (")
+	if n := w.on("v2"); n != 1 {
+		t.Errorf("%d nodes have v2", n)
+	}
+}
