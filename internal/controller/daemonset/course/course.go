@@ -46,8 +46,10 @@ type state struct {
 	// open is the furthest step that has begun, since when.
 	open      rolloutpolicy.Step
 	openSince time.Time
-	failed    []v1alpha1.FailedRevision
-	failures  map[string]string // nodes on which the target fails, and why
+	// unread is where the steps were when the policy was read last, until it is again.
+	unread   *v1alpha1.DaemonSetRolloutStatus
+	failed   []v1alpha1.FailedRevision
+	failures map[string]string // nodes on which the target fails, and why
 	// most is how many failures were known when they were more than names are kept
 	// of; 0 before that. It only grows.
 	most int
@@ -105,10 +107,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 	}
 	c.why = why
 	if p != nil && p != c.policy {
-		name := ""
-		if c.policy != nil && c.started {
-			name = c.policy.StepName(c.state.open)
-		}
+		begun := c.begunSteps()
 		for _, n := range c.nodes {
 			c.ungroup(n)
 		}
@@ -123,8 +122,8 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 			n.step, _ = c.fleet.Step(n.name)
 			c.regroup(n)
 		}
-		if name != "" {
-			c.reopen(name)
+		if c.started {
+			c.reopen(begun)
 		}
 		c.refreshAll()
 	}
@@ -162,11 +161,14 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if c.state.target == "" {
 		c.state.stable = c.mostRun()
 	}
-	known := c.state.target == c.ds.Newest && c.policy != nil && status.Step != ""
+	known := c.state.target == c.ds.Newest && status.Step != ""
 	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest && !c.seen
 	c.retarget()
 	if known {
-		c.reopen(status.Step)
+		c.state.unread = stepsOf(status)
+	}
+	if known && c.policy != nil {
+		c.reopen(c.begunSteps())
 	}
 	c.recent.baseline(c)
 	c.refreshAll()
@@ -191,14 +193,45 @@ func (c *Course) mostRun() string {
 	return best
 }
 
-// reopen finds the step that had begun; if it is not in the policy any more, the
-// steps begin anew.
-func (c *Course) reopen(name string) {
-	if s, ok := c.policy.StepNamed(name); ok {
-		c.state.open = s
-		return
+// begunSteps names the step that is under way and those that began before it.
+func (c *Course) begunSteps() []string {
+	if u := c.state.unread; u != nil {
+		names := []string{u.Step}
+		for i := range u.Steps {
+			if u.Steps[i].Name == u.Step {
+				return names
+			}
+			names = append(names, u.Steps[i].Name)
+		}
+		return names[:1]
 	}
-	c.state.open, c.state.openSince = rolloutpolicy.Step{}, c.now
+	if c.policy == nil {
+		return nil
+	}
+	names := []string{c.policy.StepName(c.state.open)}
+	for _, s := range c.fleet.Steps() {
+		if s.Compare(c.state.open) < 0 {
+			names = append(names, c.policy.StepName(s))
+		}
+	}
+	return names
+}
+
+// reopen finds how far steps have begun that began under another policy, or before a
+// restart; the first of the names is the one under way. A step that comes behind one
+// that never began has to wait for it.
+func (c *Course) reopen(begun []string) {
+	open := rolloutpolicy.Step{}
+	for _, s := range c.fleet.Steps() {
+		if !slices.Contains(begun, c.policy.StepName(s)) {
+			break
+		}
+		open = s
+	}
+	if c.state.open = open; len(begun) == 0 || c.policy.StepName(open) != begun[0] {
+		c.state.openSince = c.now
+	}
+	c.state.unread = nil
 }
 
 // retarget follows the DaemonSet's newest revision: with another one the steps, and
@@ -208,7 +241,7 @@ func (c *Course) retarget() {
 		return
 	}
 	c.state.target = c.ds.Newest
-	c.state.open, c.state.openSince = rolloutpolicy.Step{}, c.now
+	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
 	clear(c.state.failures)
 	c.state.most = 0
 	c.abort = false
@@ -262,8 +295,7 @@ func (c *Course) DeleteNode(name string) {
 	c.ungroup(n)
 	c.timers.Stop(&n.timer)
 	c.recent.drop(n)
-	delete(c.nodes, name)
-	delete(c.state.failures, name)
+	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
 	c.counts[n.view.verdict]--
 	c.settle()
 }

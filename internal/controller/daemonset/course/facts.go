@@ -41,6 +41,8 @@ type Daemon struct {
 	// when the newest one is: the zero time while it is not.
 	Available bool
 	Since     time.Time
+	// Ended tells that the node has no newest pod, but one that ended or is about to.
+	Ended bool
 	// Two tells that an older pod is there beside the newest.
 	Two bool
 	// Bound is when the newest pod was bound to the node.

@@ -100,7 +100,7 @@ func (c *Course) change(n *node, want string, v *view) {
 
 // untouched: a new DaemonSet has done nothing on the node yet.
 func (c *Course) untouched(n *node) bool {
-	return c.isNew() && n.daemon.Revision == "" && n.begun == nil
+	return c.isNew() && n.daemon.Revision == "" && !n.daemon.Ended && n.begun == nil
 }
 
 // current: the pod that is to be there is available.

@@ -134,7 +134,7 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 	}
 	c.state.failed = slices.DeleteFunc(slices.Clone(c.state.failed), func(o v1alpha1.FailedRevision) bool { return o.Revision == r.Revision })
 	c.abort = false
-	c.state.open, c.state.openSince = rolloutpolicy.Step{}, c.now
+	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
 	clear(c.state.failures)
 	c.state.most = 0
 	for _, n := range c.nodes {
@@ -158,7 +158,13 @@ func (c *Course) hasFailed(revision string) bool { return c.failedRevision(revis
 // complete tells whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
-	return c.follow == Followed && t.done+t.excused == t.selected && (t.done > 0 || t.selected == 0)
+	if c.follow != Followed || t.done+t.excused != t.selected || t.done == 0 && t.selected > 0 {
+		return false
+	}
+	// The nodes of steps to come may all be out of order. When they are back, it must
+	// not be too late for steps, windows and approvals.
+	_, more := c.following()
+	return c.isNew() || !more
 }
 
 // nextStep begins the step after the present one, if that is over.
@@ -259,13 +265,32 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.follow != Followed:
 		return v1alpha1.PhasePaused, orElse(c.why, "no policy can be followed"), none
 	case c.changing() && failed != nil:
-		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why, none
+		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, "somebody paused it (spec.paused)", none
 	case !c.changing():
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t.pending), c.state.stable), none
 	}
 	return c.standInStep()
+}
+
+// notBack says which nodes have not gone back, and why they do not.
+func (c *Course) notBack() string {
+	switch n := c.totals.pending; {
+	case n == 0:
+		return ""
+	case c.spec.Paused:
+		return fmt.Sprintf("; %s not gone back, and will not while it is paused (spec.paused)", have(n))
+	default:
+		return fmt.Sprintf("; %s not gone back yet", have(n))
+	}
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
 }
 
 // completed says what has been reached, and what has not.
@@ -346,15 +371,8 @@ func (c *Course) waitsFor(n *node) string {
 	case !c.back() && !c.begun(n.step):
 		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
 	}
-	var full []string
-	for _, d := range n.group.domains {
-		if d.full {
-			full = append(full, fmt.Sprintf("%s=%s has %d unavailable, %s allowed", c.policy.Domains[d.place.domain].Key, d.place.value,
-				d.down, c.policy.Domains[d.place.domain].MaxUnavailable))
-		}
-	}
-	if len(full) > 0 {
-		return strings.Join(full, "; ")
+	if full := n.group.limits(c); full != "" {
+		return full
 	}
 	return "its turn"
 }

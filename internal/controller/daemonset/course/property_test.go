@@ -209,12 +209,15 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 }
 
 // again makes a new course from the facts and the old one's status.
-func (w *world) again() {
+func (w *world) again() { w.againWith(w.course.policy, w.course.follow, w.course.why) }
+
+// againWith has a new process go on, which finds that policy.
+func (w *world) againWith(p *rolloutpolicy.Policy, f Following, why string) {
 	old := w.course
 	status := old.Status()
 	w.course = New()
 	w.course.Tick(w.now)
-	w.course.SetPolicy(old.policy, old.follow, old.why)
+	w.course.SetPolicy(p, f, why)
 	w.course.SetSpec(old.spec)
 	w.course.SetDaemonSet(w.ds)
 	for _, name := range w.names() {

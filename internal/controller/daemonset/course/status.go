@@ -13,13 +13,19 @@ import (
 const keptNames = 200
 
 // Phase is what the rollout does, and why.
-func (c *Course) Phase() (v1alpha1.Phase, string) { return c.phase, c.message }
+func (c *Course) Phase() (v1alpha1.Phase, string) {
+	if c.phase == v1alpha1.PhaseProgressing && c.changing() && c.policy != nil {
+		return c.phase, c.message + c.progress()
+	}
+	return c.phase, c.message
+}
 
 // Status is where the rollout is, without conditions and observed generation. It is
 // all that Start needs to go on from there.
 func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
+	phase, message := c.Phase()
 	out := v1alpha1.DaemonSetRolloutStatus{
-		Phase: c.phase, Message: c.message, StableRevision: c.state.stable, TargetRevision: c.state.target,
+		Phase: phase, Message: message, StableRevision: c.state.stable, TargetRevision: c.state.target,
 		FailedRevisions: slices.Clone(c.state.failed), Counts: map[string]int32{},
 	}
 	for verdict, n := range c.counts {
@@ -32,6 +38,9 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		out.Failures = &v1alpha1.Failures{
 			Revision: c.state.target, Nodes: names[:kept], More: int32(c.failures() - kept),
 		}
+	}
+	if u := c.state.unread; u != nil && c.changing() {
+		out.Step, out.StepStarted, out.Steps = u.Step, u.StepStarted, slices.Clone(u.Steps)
 	}
 	if c.policy == nil {
 		return out
@@ -48,6 +57,11 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		})
 	}
 	return out
+}
+
+// stepsOf is what a status says of steps.
+func stepsOf(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
+	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, Steps: slices.Clone(s.Steps)}
 }
 
 // Verdict is where a node stands, and why.

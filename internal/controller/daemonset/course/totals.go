@@ -20,6 +20,8 @@ type step struct {
 	free    *btree.BTreeG[*node]
 	waiting map[*group]*btree.BTreeG[*node]
 	open    *btree.BTreeG[*group]
+	// changing are those on which something is under way that has not failed.
+	changing *btree.BTreeG[*node]
 }
 
 // place is one value of a domain's label.
@@ -57,7 +59,7 @@ func byKey(a, b *group) bool { return a.key < b.key }
 func (c *Course) step(s rolloutpolicy.Step) *step {
 	t := c.steps[s]
 	if t == nil {
-		t = &step{free: btree.NewG(8, byName), waiting: map[*group]*btree.BTreeG[*node]{}, open: btree.NewG(8, byKey)}
+		t = &step{free: btree.NewG(8, byName), waiting: map[*group]*btree.BTreeG[*node]{}, open: btree.NewG(8, byKey), changing: btree.NewG(8, byName)}
 		c.steps[s] = t
 	}
 	return t
@@ -86,7 +88,7 @@ func (c *Course) account(n *node, v view) {
 		c.measure(d)
 	}
 	s.offer(n)
-	if s.nodes == 0 && s.free.Len() == 0 && len(s.waiting) == 0 {
+	if s.nodes == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && len(s.waiting) == 0 {
 		delete(c.steps, n.step)
 	}
 }
@@ -122,6 +124,11 @@ func (s *step) add(v *view, sign int) {
 
 // offer puts the node among those that may be changed, or takes it out.
 func (s *step) offer(n *node) {
+	if n.view.busy && n.view.verdict == Changing {
+		s.changing.ReplaceOrInsert(n)
+	} else {
+		s.changing.Delete(n)
+	}
 	if n.view.change && n.view.free {
 		s.free.ReplaceOrInsert(n)
 	} else {

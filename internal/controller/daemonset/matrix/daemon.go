@@ -42,6 +42,10 @@ func (j *judgement) daemon() course.Daemon {
 	}
 	d.Restarts = int32(c.failures.count)
 	if newest == nil {
+		d.Ended = len(c.pods) > 0
+		if others > 0 && d.Trouble == "" {
+			d.Trouble = "its old pod has not ended yet"
+		}
 		return d
 	}
 	d.Two, d.Revision = others > 0, newest.info.Revision

@@ -1,0 +1,181 @@
+package course
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// When all nodes behind the canary are out of reach, the change is not complete: they
+// come back, and would get it without steps, windows or approvals.
+func TestNodesThatAreAwayApproveNothing(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 2, 5, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}]\nnodeFaults: {max: 100%}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")
+	var away []string
+	for _, name := range w.names() {
+		if w.nodes[name].daemon.Revision == "v1" {
+			w.fault(name, "node does not answer", false)
+			away = append(away, name)
+		}
+	}
+	w.pass(time.Minute)
+	for _, name := range away {
+		w.fault(name, "", false)
+	}
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")
+	if n := w.on("v2"); n != 2 {
+		t.Errorf("%d nodes have v2; nobody approved more than the canary's 2", n)
+	}
+}
+
+// A step that an edit puts before the one under way has not been looked at: it and
+// those after it have not begun.
+func TestStepsOfAnEditedPolicyThatNeverBegan(t *testing.T) {
+	const waves = "waves: [{name: canary, count: 2, soak: 1h}, {name: zones, each: zone, soak: 1h}]"
+	for name, test := range map[string]struct {
+		edited string
+		pass   time.Duration
+		step   string
+		begun  int // nodes with the target soon after the edit
+	}{
+		"another order":            {"waves: [{name: pilot, count: 3, soak: 1h}, {name: canary, count: 2, soak: 1h}]", time.Minute, "pilot", 5},
+		"a step between":           {"waves: [{name: canary, count: 2, soak: 1h}, {name: pilot, count: 3, soak: 1h}, {name: zones, each: zone, soak: 1h}]", 70 * time.Minute, "pilot", 0},
+		"the step is gone":         {"waves: [{name: zones, each: zone, soak: 1h}]", time.Minute, "zones/z0", 8},
+		"a step after it":          {"waves: [{name: canary, count: 2, soak: 1h}, {name: pilot, count: 3, soak: 1h}]", time.Minute, "canary", 2},
+		"a step before is gone":    {"waves: [{name: zones, each: zone, soak: 1h}]", 70 * time.Minute, "zones/z0", 8},
+		"only a length is another": {"waves: [{name: canary, count: 2, soak: 1h}, {name: zones, each: zone, soak: 2h}]", 70 * time.Minute, "zones/z0", 8},
+	} {
+		for _, restart := range []bool{false, true} {
+			w := newWorld()
+			w.addFleet(3, 1, 6, "v1")
+			w.start(policy(t, waves), daemonSet("v1"))
+			w.update("v2")
+			w.pass(test.pass)
+			if edited := policy(t, test.edited); restart {
+				w.againWith(edited, Followed, "") // while no controller was there to see it
+			} else {
+				w.course.SetPolicy(edited, Followed, "")
+			}
+			if got := w.course.Status().Step; got != test.step {
+				t.Errorf("%s, restart %t: step %s is under way, want %s", name, restart, got, test.step)
+			}
+			w.pass(5 * time.Minute)
+			if test.begun != 0 && w.on("v2") > test.begun {
+				t.Errorf("%s, restart %t: %d nodes have v2, want %d at most", name, restart, w.on("v2"), test.begun)
+			}
+		}
+	}
+}
+
+// A controller that starts while the policy cannot be read still knows which step had
+// begun when it can be read again.
+func TestStepOutlivesARestartWithoutPolicy(t *testing.T) {
+	w := newWorld()
+	w.addFleet(3, 1, 6, "v1")
+	p := policy(t, "waves: [{name: canary, count: 2}, {name: zones, each: zone, soak: 1h, approval: Manual}]")
+	w.start(p, daemonSet("v1"))
+	w.update("v2")
+	w.pass(10 * time.Minute)
+	before := w.course.Status()
+	if before.Step != "zones/z0" {
+		t.Fatalf("step %s", before.Step)
+	}
+	for range 2 {
+		w.againWith(nil, Lost, "nobody can read it")
+		w.pass(time.Minute)
+		got := w.course.Status()
+		if got.Step != before.Step || got.StepStarted == nil || !got.StepStarted.Equal(before.StepStarted) {
+			t.Fatalf("step %q since %v, was %q since %v", got.Step, got.StepStarted, before.Step, before.StepStarted)
+		}
+	}
+	w.course.SetPolicy(p, Followed, "")
+	if got := w.course.Status().Step; got != "zones/z0" {
+		t.Errorf("step %s is under way", got)
+	}
+}
+
+// What is taken away with its machine failed all the same.
+func TestEvidenceOutlivesItsNode(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 20, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 4, maxUnavailable: 1}]\nfailure: {max: 5%, min: 2, startDeadline: 1m, then: Rollback}"), daemonSet("v1"))
+	w.bad = func(revision, _ string) string { return map[string]string{"v2": "it restarts"}[revision] }
+	w.update("v2")
+	for range 4 {
+		w.pass(30 * time.Second)
+		for _, name := range w.names() {
+			if w.nodes[name].daemon.Revision == "v2" {
+				w.removeNode(name) // a repairer of machines takes it away
+			}
+		}
+	}
+	w.expect(t, v1alpha1.PhaseRolledBack, "failed on 2 of 2 nodes")
+	if n := len(w.given["v2"]); n != 2 {
+		t.Errorf("%d nodes were given it", n)
+	}
+}
+
+func TestMessageNamesWhatIsWaitedFor(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3, maxUnavailable: 1}]"), daemonSet("v1"))
+	w.update("v2")
+	p := w.course.Take(1)
+	w.nodes[p[0].Node].daemon = Daemon{Selected: true, Trouble: "the old pod does not end"}
+	w.tell(p[0].Node)
+	w.now = w.now.Add(time.Hour)
+	w.course.Tick(w.now)
+	_, message := w.course.Phase()
+	for _, word := range []string{"step canary: 0 of 3 nodes done", "1 under way", p[0].Node, "the old pod does not end"} {
+		if !strings.Contains(message, word) {
+			t.Errorf("%q does not say %q", message, word)
+		}
+	}
+}
+
+// A pause holds the way back as well, and says so.
+func TestPauseOfARollbackIsTold(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3, soak: 1h}]\nfailure: {then: Rollback}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(time.Minute)
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true, Target: v1alpha1.TargetStable})
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseRolledBack, "aborted")
+	w.expect(t, v1alpha1.PhaseRolledBack, "3 nodes have not gone back")
+	w.expect(t, v1alpha1.PhaseRolledBack, "paused")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	w.pass(time.Minute)
+	if _, message := w.course.Phase(); strings.Contains(message, "paused") || w.on("v1") != 10 {
+		t.Errorf("%s; %d nodes have v1", message, w.on("v1"))
+	}
+}
+
+// A node whose first daemon failed had one, and counts against its domain.
+func TestFailedFirstDaemonIsDown(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 2, "v1")
+	first, second := w.names()[0], w.names()[1]
+	w.nodes[second].daemon.Since, w.nodes[second].daemon.Available = time.Time{}, false
+	w.course.Tick(w.now)
+	for _, name := range w.names() {
+		w.tell(name)
+	}
+	w.course.SetPolicy(policy(t, "domains: [{key: rack, maxUnavailable: 1}]"), Followed, "")
+	w.course.SetDaemonSet(daemonSet("v2"))
+	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "v2"})
+	w.course.SetDaemon(second, Daemon{Selected: true, Ended: true, Held: true})
+	for _, p := range w.course.Take(2) {
+		if p.Node == first {
+			t.Error("the other node of the rack was changed while the first was down")
+		}
+	}
+}

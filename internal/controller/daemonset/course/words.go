@@ -1,0 +1,69 @@
+package course
+
+import (
+	"fmt"
+	"strings"
+)
+
+// progress says how far the step is, and what it waits for: of one that stands still
+// somebody must see why.
+func (c *Course) progress() string {
+	s := c.steps[c.state.open]
+	if c.isNew() {
+		s = c.firstChanging()
+	}
+	if s == nil {
+		return ""
+	}
+	text := ""
+	if !c.isNew() {
+		text = fmt.Sprintf(": %d of %s done", s.done, nodes(s.nodes))
+	}
+	if n, ok := s.changing.Min(); ok {
+		such := ": "
+		if s.changing.Len() > 1 {
+			such = ", such as "
+		}
+		return fmt.Sprintf("%s, %d under way%s%s (%s)", text, s.changing.Len(), such, n.name, n.view.reason)
+	}
+	if n := s.held(); n != nil {
+		return fmt.Sprintf("%s; %s waits: %s", text, n.name, n.group.limits(c))
+	}
+	return text
+}
+
+// firstChanging is the first step in which something is under way.
+func (c *Course) firstChanging() *step {
+	for _, at := range c.fleet.Steps() {
+		if s := c.steps[at]; s != nil && s.changing.Len() > 0 {
+			return s
+		}
+	}
+	return c.steps[c.state.open]
+}
+
+// held is a node that waits for its domains, if all do that wait.
+func (s *step) held() *node {
+	if s.open.Len() > 0 || s.free.Len() > 0 {
+		return nil
+	}
+	var first *node
+	for _, waiting := range s.waiting {
+		if n, ok := waiting.Min(); ok && (first == nil || n.name < first.name) {
+			first = n
+		}
+	}
+	return first
+}
+
+// limits says which of the group's domains let no further node go.
+func (g *group) limits(c *Course) string {
+	var full []string
+	for _, d := range g.domains {
+		if d.full {
+			full = append(full, fmt.Sprintf("%s=%s has %d unavailable, %s allowed", c.policy.Domains[d.place.domain].Key, d.place.value,
+				d.down, c.policy.Domains[d.place.domain].MaxUnavailable))
+		}
+	}
+	return strings.Join(full, "; ")
+}
