@@ -17,6 +17,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 )
 
@@ -36,12 +38,14 @@ type control struct {
 	manager manager.Manager
 	actors  actors
 	metrics prometheus.Registerer
+	// watches sees whether policies and rollouts can be read.
+	watches *daemonset.Watches
 }
 
 // runControllers runs every control loop until ctx ends.
 func (s *Server) runControllers(ctx context.Context, metrics prometheus.Registerer) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}, metrics: metrics}
+	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}, metrics: metrics, watches: daemonset.NewWatches(clock.RealClock{})}
 	defer c.actors.stop()
 	options := managerOptions(ctx)
 	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }
@@ -50,7 +54,7 @@ func (s *Server) runControllers(ctx context.Context, metrics prometheus.Register
 		if inside := s.api.ListWatch(of); inside != nil {
 			lw = inside
 		}
-		return toolscache.NewSharedIndexInformer(lw, of, resync, indexers)
+		return toolscache.NewSharedIndexInformer(c.watches.Of(lw, of), of, resync, indexers)
 	}
 	var err error
 	if c.manager, err = ctrl.NewManager(s.api.ConfigFor(bootstrap.ManagerAccount()), options); err != nil {

@@ -147,7 +147,7 @@ func (c *control) addDaemonSets(a *actor) error {
 		return err
 	}
 	run, err := daemonSets(daemonset.Config{
-		Rollouts:  daemonset.NewRolloutWriter(own),
+		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside}, Recorder: a.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.metrics,
 	}, c.options.RecordDecisions)

@@ -3,12 +3,15 @@ package server
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -70,6 +73,10 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	options := managerOptions(ctx)
 	// Nobody reads who wrote which field, so that is not kept.
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	watches := daemonset.NewWatches(clock.RealClock{})
+	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
+	}
 	options.LeaderElection = o.LeaderElection
 	options.LeaderElectionNamespace, options.LeaderElectionID = o.LeaseNamespace, o.LeaseName
 	mgr, err := ctrl.NewManager(o.Config, options)
@@ -84,7 +91,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 		return err
 	}
 	run, err := daemonSets(daemonset.Config{
-		Rollouts:  rollouts,
+		Rollouts: rollouts, Watches: watches,
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,

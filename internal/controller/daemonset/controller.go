@@ -66,6 +66,9 @@ type Config struct {
 	// Rollouts writes Everynode's own kinds. Nil where the API does not serve them:
 	// then no policy is read, and none followed.
 	Rollouts RolloutWriter
+	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
+	// Without it they are taken to be, and the controller waits for them at its start.
+	Watches *Watches
 	// Record takes a script of all that is decided and from what, for finding out
 	// why: see README.md. It grows with every event. Optional.
 	Record io.Writer
@@ -109,6 +112,7 @@ type Controller struct {
 	cfg     Config
 	buffer  *buffer
 	metrics *metrics
+	own     sight
 }
 
 // New returns a controller that does nothing until Run.
@@ -121,7 +125,7 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register DaemonSet controller metrics: %w", err)
 	}
-	return &Controller{cfg: cfg, buffer: newBuffer(), metrics: m}, nil
+	return &Controller{cfg: cfg, buffer: newBuffer(), metrics: m, own: sight{watches: cfg.Watches}}, nil
 }
 
 // Run works until ctx ends, then waits for calls under way and returns nil. It
@@ -134,7 +138,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 	defer remove()
-	if !toolscache.WaitFor(ctx, "", synced...) {
+	if !toolscache.WaitFor(ctx, "", synced...) || !c.own.wait(ctx, c.cfg.Clock) {
 		return nil
 	}
 	pods, rows, claims := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers), startLane(ctx, rowWorkers)
@@ -181,7 +185,11 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 			remove()
 			return nil, nil, fmt.Errorf("listen to %s: %w", s.kind, err)
 		}
-		synced = append(synced, registration.HasSyncedChecker())
+		if checker := registration.HasSyncedChecker(); s.kind == kindPolicy || s.kind == kindRollout {
+			c.own.kinds = append(c.own.kinds, ownKind{s.kind, s.obj, checker})
+		} else {
+			synced = append(synced, checker)
+		}
 		undo = append(undo, func() {
 			if err := informer.RemoveEventHandler(registration); err != nil {
 				klog.FromContext(ctx).Error(err, "Cannot stop listening", "kind", s.kind)

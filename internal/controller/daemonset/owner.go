@@ -32,6 +32,8 @@ type owner struct {
 	book      *belongings.Book
 	matrix    decisions
 	rollouts  *rollouts.Book
+	own       *sight
+	seen      rollouts.Sight
 	molds     map[types.UID]*podMold
 	// olds are the molds of older revisions, by DaemonSet and hash.
 	olds map[types.UID]map[string]*podMold
@@ -40,7 +42,7 @@ type owner struct {
 
 func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o := &owner{
-		cfg: c.cfg, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
+		cfg: c.cfg, own: &c.own, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
 		exec:  &executor{writer: c.cfg.Writer, rollouts: c.cfg.Rollouts, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
 		molds: map[types.UID]*podMold{}, olds: map[types.UID]map[string]*podMold{},
 	}
@@ -57,9 +59,15 @@ func (o *owner) run(ctx context.Context) {
 	o.log = klog.FromContext(ctx)
 	audit := o.cfg.Clock.NewTicker(o.cfg.AuditInterval)
 	defer audit.Stop()
+	var look <-chan time.Time
+	if o.cfg.Watches != nil {
+		ticker := o.cfg.Clock.NewTicker(lookEvery)
+		defer ticker.Stop()
+		look = ticker.C()
+	}
 	for ctx.Err() == nil {
 		o.turn()
-		o.wait(ctx, audit)
+		o.wait(ctx, audit, look)
 	}
 	if r, ok := o.matrix.(*recorder); ok && r.err != nil {
 		o.log.Error(r.err, "The recording of decisions is not complete")
@@ -67,7 +75,7 @@ func (o *owner) run(ctx context.Context) {
 }
 
 // wait returns when there is something to do.
-func (o *owner) wait(ctx context.Context, audit clock.Ticker) {
+func (o *owner) wait(ctx context.Context, audit clock.Ticker, look <-chan time.Time) {
 	var due <-chan time.Time
 	if at, ok := o.nextTurn(); ok {
 		timer := o.cfg.Clock.NewTimer(max(0, at.Sub(o.cfg.Clock.Now())))
@@ -78,6 +86,7 @@ func (o *owner) wait(ctx context.Context, audit clock.Ticker) {
 	case <-ctx.Done():
 	case <-o.buffer.wake:
 	case <-due:
+	case <-look:
 	case <-audit.C():
 		o.audit()
 	}
@@ -89,10 +98,12 @@ func (o *owner) turn() {
 	o.matrix.Step(matrix.Now{Time: o.now})
 	o.book.Step(belongings.Now{Time: o.now})
 	o.rollouts.Step(rollouts.Now{Time: o.now})
+	own := o.own.look() // before draining: what has been read by now is in the buffer
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
 		o.apply(kinds[i], c)
 	}
+	o.look(own)
 	for _, f := range results {
 		f(o)
 	}
@@ -114,6 +125,19 @@ func (o *owner) turn() {
 		o.dispatch(a)
 	}
 	o.metrics.turnSeconds.Observe(o.cfg.Clock.Since(start).Seconds())
+}
+
+// look takes in whether policies and rollouts can be read.
+func (o *owner) look(own rollouts.Sight) {
+	if own == o.seen {
+		return
+	}
+	if o.seen = own; own == (rollouts.Sight{}) {
+		o.log.Info("Policies and rollouts can be read again")
+	} else {
+		o.log.Info("Nothing new begins where a policy is followed", "policies", own.Policies, "rollouts", own.Rollouts)
+	}
+	o.rollouts.Step(own)
 }
 
 // nextTurn returns when there is something to do without any event.

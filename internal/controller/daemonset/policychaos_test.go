@@ -83,7 +83,12 @@ func (a policyAPI) UpdatePolicyStatus(_ context.Context, p *v1alpha1.RolloutPoli
 
 func startWithPolicies(t *testing.T, a policyAPI) (stop func()) {
 	t.Helper()
-	c, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(100000), Rollouts: a})
+	return startWatched(t, a, a, nil)
+}
+
+func startWatched(t *testing.T, a policyAPI, informers Informers, watches *Watches) (stop func()) {
+	t.Helper()
+	c, err := New(Config{Informers: informers, Writer: a, Recorder: record.NewFakeRecorder(100000), Rollouts: a, Watches: watches})
 	if err != nil {
 		t.Fatal(err)
 	}

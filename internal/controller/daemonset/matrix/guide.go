@@ -29,6 +29,8 @@ type RolloutInfo struct {
 	// Status is what the API holds, nil if the rollout is not stored. It matters when
 	// the rollout is new to the matrix: after that the matrix knows what it wrote.
 	Status *v1alpha1.DaemonSetRolloutStatus
+	// Unread tells that there may be a rollout that cannot be read: it is not written.
+	Unread bool `json:",omitempty"`
 }
 
 // RolloutGone says that the changes of a DaemonSet follow no policy any more.
@@ -197,7 +199,7 @@ func (j *judgement) mayCreate() bool {
 func (r *row) takeTurns() {
 	g := r.guide
 	if !g.course.Started() {
-		g.start()
+		g.start(r)
 	}
 	room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
 	if paced := g.pace.Allows(r.now); !g.course.Returns() {
@@ -212,7 +214,11 @@ func (r *row) takeTurns() {
 }
 
 // start has the course decide from now on: all that is known has been told to it.
-func (g *guide) start() {
+func (g *guide) start(r *row) {
+	if g.info.Unread {
+		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(), TargetRevision: r.info.Revision})
+		return
+	}
 	if g.info.Status != nil {
 		if g.info.Status.ObservedGeneration >= g.info.Generation {
 			g.course.SpecSeen()
@@ -221,6 +227,25 @@ func (g *guide) start() {
 		return
 	}
 	g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
+}
+
+// likelyStable is the revision for nodes without a pod while nobody can read which one
+// is stable: of the older ones that which most pods have. Without those the newest,
+// which then is everywhere.
+func (r *row) likelyStable() string {
+	best, most := "", 0
+	for revision, n := range r.revisions {
+		if revision == "" || revision == r.info.Revision {
+			continue
+		}
+		if n > most || n == most && revision < best {
+			best, most = revision, n
+		}
+	}
+	if best == "" && r.revisions[r.info.Revision] > 0 {
+		return r.info.Revision
+	}
+	return best
 }
 
 // nextTurn is when time alone may let a cell's change begin.
@@ -256,7 +281,7 @@ func (a *UpdateRollout) String() string {
 // the API holds, paced as the DaemonSet's own is.
 func (r *row) readyRollout(out []Action) []Action {
 	g := r.guide
-	if g == nil || !g.course.Started() || g.inFlight {
+	if g == nil || !g.course.Started() || g.inFlight || g.info.Unread {
 		return out
 	}
 	if g.stale = g.due(r.cfg).After(r.now); g.stale {

@@ -273,6 +273,7 @@ func (s *script) policy(t *testing.T, d *datadriven.TestData, a words) {
 	if a.has("gone") {
 		info.Following, info.Why, info.Policy = course.Gone, "the policy was deleted", nil
 	}
+	info.Unread = a.has("unread")
 	s.setRollout(info)
 }
 

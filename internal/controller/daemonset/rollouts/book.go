@@ -38,7 +38,11 @@ type Book struct {
 	// left the rollouts without a DaemonSet.
 	changed map[string]bool
 	left    map[types.NamespacedName]bool
-	tasks   map[types.UID]*task
+	// sight is what cannot be read. blind are DaemonSets whose rollout was not known when
+	// they were told to stand still for that.
+	sight Sight
+	blind map[types.UID]bool
+	tasks map[types.UID]*task
 }
 
 // policy is one RolloutPolicy, compiled.
@@ -58,6 +62,7 @@ func New(rows Rows, locate rolloutpolicy.Locate) *Book {
 		follows:  map[types.UID]*policy{},
 		changed:  map[string]bool{},
 		left:     map[types.NamespacedName]bool{},
+		blind:    map[types.UID]bool{},
 		tasks:    map[types.UID]*task{},
 	}
 }
@@ -87,6 +92,7 @@ type Rollout struct {
 type Now struct{ time.Time }
 
 func (DaemonSet) event() {}
+func (Sight) event()     {}
 func (Policy) event()    {}
 func (Rollout) event()   {}
 func (Now) event()       {}
@@ -101,6 +107,8 @@ func (b *Book) Step(e Event) {
 		b.onPolicy(e)
 	case Rollout:
 		b.onRollout(e)
+	case Sight:
+		b.onSight(e)
 	case Now:
 		b.now = e.Time
 	case Result:
@@ -125,6 +133,7 @@ func (b *Book) onDaemonSet(e DaemonSet) {
 		delete(b.follows, e.Object.UID)
 	case e.Gone:
 		delete(b.sets, name)
+		delete(b.blind, e.Object.UID)
 		delete(b.follows, e.Object.UID)
 		b.left[name] = true
 		b.changed[name.Namespace] = true
@@ -227,6 +236,8 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 		info.Generation, info.Spec, info.Status = r.Generation, r.Spec, statusFor(ds, r)
 	}
 	switch {
+	case b.sight.lost() && (found != nil || b.known(ds, had)):
+		b.standStill(ds, found, had, &info)
 	case found != nil && found.err != nil:
 		b.follows[ds.UID] = found
 		info.PolicyUID, info.Following = found.object.UID, course.Lost

@@ -23,6 +23,7 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 type rows struct {
 	told     map[types.UID]matrix.RolloutInfo
 	statuses map[types.UID]v1alpha1.DaemonSetRolloutStatus
+	gone     []types.UID
 }
 
 func (r *rows) Step(e matrix.Event) {
@@ -31,6 +32,7 @@ func (r *rows) Step(e matrix.Event) {
 		r.told[e.UID] = e
 	case matrix.RolloutGone:
 		delete(r.told, types.UID(e))
+		r.gone = append(r.gone, types.UID(e))
 	}
 }
 
@@ -47,7 +49,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	r := &rows{map[types.UID]matrix.RolloutInfo{}, map[types.UID]v1alpha1.DaemonSetRolloutStatus{}}
+	r := &rows{told: map[types.UID]matrix.RolloutInfo{}, statuses: map[types.UID]v1alpha1.DaemonSetRolloutStatus{}}
 	w := &world{Book: New(r, time.LoadLocation), rows: r, now: noon}
 	w.Step(Now{noon})
 	return w

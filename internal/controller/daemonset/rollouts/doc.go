@@ -18,6 +18,11 @@
 // another policy takes it over, or somebody approves all steps and so goes on without
 // one. After that, and when nothing was under way, the rollout's object goes too.
 //
+// # When nothing can be read
+//
+// What follows a policy, has a rollout, or says in its own condition that it follows one
+// stands still. Of all others nothing speaks for a policy.
+//
 // # After the DaemonSet
 //
 // A rollout is kept for a day after its DaemonSet, so that a DaemonSet that is deleted
