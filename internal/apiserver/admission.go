@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/builtinkinds"
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
+	"github.com/everynode/everynode/internal/apiserver/admission/fieldmanagers"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
@@ -81,6 +82,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
 	return []plugin{
+		{"FieldManagers", fieldmanagers.New()},
 		{"ServiceAccount", serviceaccount.New(s.getters)},
 		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},

@@ -14,6 +14,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/everynode/everynode/internal/apiserver/admission/fieldmanagers"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
 
@@ -42,6 +43,7 @@ func nonsense(info *request.RequestInfo, r *http.Request) error {
 			return apierrors.NewBadRequest(fmt.Sprintf("%s parameter invalid: %q: %s", p.what, p.value, strings.Join(problems, ";")))
 		}
 	}
+	shortenManager(r)
 	if info.Verb == "patch" {
 		return checkPatch(r)
 	}
@@ -53,4 +55,17 @@ func nonsense(info *request.RequestInfo, r *http.Request) error {
 		return apierrors.NewBadRequest(field.Invalid(field.NewPath("resourceVersion"), version, "is not a number").Error())
 	}
 	return nil
+}
+
+// shortenManager has a name of a field manager that nobody may have refused in few words.
+func shortenManager(r *http.Request) {
+	const parameter = "fieldManager"
+	if fieldmanagers.Shown(r.URL.RawQuery) == r.URL.RawQuery {
+		return // All of it is short, as nearly always.
+	}
+	query := r.URL.Query()
+	if name := query.Get(parameter); fieldmanagers.Shown(name) != name {
+		query.Set(parameter, fieldmanagers.Shown(name))
+		r.URL.RawQuery = query.Encode()
+	}
 }

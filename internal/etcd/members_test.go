@@ -90,17 +90,26 @@ func (c *crowd) start(m *one) {
 // join has one of the members let another in, and starts that.
 func (c *crowd) join(by, m *one) {
 	c.t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	c.change("let "+m.name+" join", func() error {
 		_, err := by.AddLearner(c.t.Context(), m.options.Peers.URL)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, ErrNotNow) || time.Now().After(deadline) {
-			c.t.Fatalf("let %s join: %v", m.name, err)
-		}
-	}
+		return err
+	})
 	m.options.Peers.Known = by.Members()
 	c.start(m)
+}
+
+// change changes who the members are, as soon as they let it.
+func (c *crowd) change(what string, do func() error) {
+	c.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, ErrNotNow) || time.Now().After(deadline) {
+			c.t.Fatalf("%s: %v", what, err)
+		}
+	}
 }
 
 func put(t *testing.T, m *one, key, value string) {
@@ -185,9 +194,7 @@ func TestOneBecomesThree(t *testing.T) {
 	// One that is gone for good is taken off the list, and may not come back.
 	gone := first.Self()
 	first.stop()
-	if err := second.Remove(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	c.change("take the first off the list", func() error { return second.Remove(t.Context(), gone) })
 	put(t, third, "one less", "1")
 	if len(third.Members()) > 2 {
 		t.Errorf("there are still the members %v", third.Members())

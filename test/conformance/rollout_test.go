@@ -34,7 +34,7 @@ func ownKind(kind, name, spec string) string {
 }
 
 func TestOwnKinds(t *testing.T) {
-	s := start(t)
+	s := startWith(t, func(o *controlplane.Options) { o.NoDaemonSetController = true }) // It writes both kinds, too.
 	t.Run("names and subresources", func(t *testing.T) {
 		var got metav1.APIResourceList
 		if err := json.Unmarshal(s.send(t, "GET", ownKinds, asJSON, "").want(t, 200).raw, &got); err != nil {
@@ -190,7 +190,7 @@ func printsRollouts(t *testing.T, s *server) {
 // TestOwnKindsAreLikeAllOthers: clients that ask for protobuf, watches, owners and
 // namespaces work with kinds that have no binary form.
 func TestOwnKindsAreLikeAllOthers(t *testing.T) {
-	s := start(t)
+	s := startWith(t, func(o *controlplane.Options) { o.NoDaemonSetController = true }) // It writes both kinds, too.
 	ctx := t.Context()
 	own, err := client.NewForConfig(s.Config)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -32,6 +33,18 @@ type kind struct {
 	subresources map[string]subresource
 	// seeds are valid objects.
 	seeds []any
+}
+
+// answered says that the API server itself writes a status into each object of the kind
+// as soon as it is there, so that two readings of it may differ.
+func (k *kind) answered() bool {
+	return k.Group == "apiextensions.k8s.io" || k.Group == "apiregistration.k8s.io"
+}
+
+// hasBinary says whether the kind can be written as protobuf.
+func (k *kind) hasBinary() bool {
+	known := goType(k.GroupVersionKind)
+	return known == nil || reflect.PointerTo(known).Implements(reflect.TypeFor[runtime.ProtobufMarshaller]())
 }
 
 type subresource struct {

@@ -107,7 +107,9 @@ func (c *course) create(obj any) {
 		}
 		return
 	}
-	c.examine(made)
+	if !c.kind.answered() {
+		c.examine(made)
+	}
 	c.write()
 }
 

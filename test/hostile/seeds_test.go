@@ -11,7 +11,13 @@ import (
 	"sync"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // `go test ./test/hostile -seeds 300 -random 7` is a quick search without the
@@ -30,6 +36,12 @@ func TestMain(m *testing.M) {
 	_ = flags.Set("stderrthreshold", "FATAL")
 	klog.SetOutput(io.Discard)
 	flag.Parse()
+	// client-go knows all other kinds.
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, apiextensionsv1.AddToScheme, apiregistrationv1.AddToScheme} {
+		if err := add(scheme.Scheme); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	stopServer()
 	os.Exit(code)
@@ -38,7 +50,7 @@ func TestMain(m *testing.M) {
 // scripts are the fuzzer's first inputs: each of the kinds as it is, and with
 // what some bytes make of it.
 func scripts() (out [][]byte) {
-	const kinds = 40 // a few more than there are
+	const kinds = 60 // a few more than there are
 	random := rand.New(rand.NewPCG(*chance, 2))
 	for k := range kinds {
 		out = append(out, []byte{byte(k)})
