@@ -158,6 +158,10 @@ func TestForecasts(t *testing.T) {
 	show("a revision that has failed before, paused", forecast(t, w, ds, new))
 	w.Objects.Rollouts[0].Spec.Paused, w.Objects.Rollouts[0].Status.StableRevision = false, ""
 	show("no revision is stable yet", forecast(t, w, ds, edited(new, func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.6" })))
+	w.Objects.Rollouts[0].Status.Counts = map[string]int32{"Current": 6, "FailedRevision": 3, "NotSelected": 2}
+	if f := forecast(t, w, ds, edited(new, func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.6" })); len(f.Steps) < 2 {
+		t.Errorf("most nodes run the first revision, and the next goes in %d steps", len(f.Steps))
+	}
 	show("a new DaemonSet with a policy", forecast(t, w, nil, fresh))
 	w.Objects.Rollouts[0].Spec.Paused, w.Objects.Rollouts[0].Status.StableRevision = true, "other"
 	w.Objects.Policies = nil

@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 	"github.com/everynode/everynode/internal/survey"
@@ -69,7 +71,20 @@ func (p *planner) step(name string, wave *rolloutpolicy.Wave, names []string, si
 
 // first tells whether there is no stable revision yet that nodes could stay with or go back to. Then all steps are open.
 func (p *planner) first() bool {
-	return p.old == nil || p.view.Rules != nil && p.view.Rollout != nil && p.view.Rollout.Status.StableRevision == ""
+	return p.old == nil || p.view.Rules != nil && p.view.Rollout != nil && p.view.Rollout.Status.StableRevision == "" &&
+		!mostHave(&p.view.Rollout.Status)
+}
+
+// mostHave tells whether the target of a rollout works on most nodes, so that it is the stable revision for the next.
+func mostHave(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	selected := int32(0)
+	for verdict, n := range s.Counts {
+		if verdict != string(course.NotSelected) {
+			selected += n
+		}
+	}
+	failed := slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
+	return !failed && 2*s.Counts[string(course.Current)] > selected
 }
 
 func (p *planner) longestSoak() (longest time.Duration) {

@@ -55,7 +55,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 			break
 		}
 	}
-	klog.FromContext(ctx).V(2).Info("Cannot write where a rollout stands", "daemonSet", klog.KObj(ds), "err", err)
+	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err", err)
 	e.metrics.writesFailed.Inc()
 	return nil, matrix.Failed
 }

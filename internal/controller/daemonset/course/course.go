@@ -240,12 +240,27 @@ func (c *Course) retarget() {
 	if !c.started || c.state.target == c.ds.Newest {
 		return
 	}
+	if c.isNew() && c.mostHave(c.state.target) {
+		c.state.stable = c.state.target
+	}
 	c.state.target = c.ds.Newest
 	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
 	clear(c.state.failures)
 	c.state.most = 0
 	c.abort = false
 	c.recent.baseline(c)
+}
+
+// mostHave tells whether the revision has not failed, and works on more than half of
+// the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
+// changes ask for no steps.
+func (c *Course) mostHave(revision string) bool {
+	selected, have := 0, 0
+	for _, n := range c.nodes {
+		selected += one(n.daemon.Selected)
+		have += one(n.daemon.Selected && n.daemon.Revision == revision && !n.daemon.Since.IsZero())
+	}
+	return revision != "" && !c.hasFailed(revision) && 2*have > selected
 }
 
 // SetNode tells of a node.

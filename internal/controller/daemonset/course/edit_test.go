@@ -179,3 +179,33 @@ func TestFailedFirstDaemonIsDown(t *testing.T) {
 		}
 	}
 }
+
+// A first revision that one node keeps from being complete is on most nodes: the next
+// one goes in steps. One that works on half of them only is nothing to go back to.
+func TestFirstRevisionThatMostNodesRunIsStable(t *testing.T) {
+	for works, want := range map[string]int{"z0-r1-09": 2, "z0-r1-00": 20} {
+		for _, restart := range []bool{false, true} {
+			w := newWorld()
+			w.addFleet(1, 2, 10, "")
+			w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}]\nfailure: {max: 50%, min: 11}"), daemonSet("v1"))
+			w.bad = func(revision, node string) string {
+				if revision == "v1" && node >= works {
+					return "no such device"
+				}
+				return ""
+			}
+			w.pass(20 * time.Minute)
+			if restart {
+				w.ds.Newest = "v2" // while no controller was there to see it
+				w.again()
+			} else {
+				w.update("v2")
+			}
+			w.pass(10 * time.Minute)
+			if n := w.on("v2"); n != want {
+				phase, message := w.course.Phase()
+				t.Errorf("%s, restart %t: %d nodes have v2, want %d; %s: %s", works, restart, n, want, phase, message)
+			}
+		}
+	}
+}

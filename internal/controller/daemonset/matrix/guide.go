@@ -305,6 +305,10 @@ func (g *guide) progressing(counts string) Condition {
 	case v1alpha1.PhaseComplete, v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking:
 		status = corev1.ConditionTrue
 	}
+	if !g.stored && g.failures > 0 {
+		return Condition{corev1.ConditionFalse, FollowsPolicy + string(v1alpha1.PhasePaused), counts +
+			"; nothing begins before the API takes the status of its DaemonSetRollout; the controller's log says why it does not"}
+	}
 	return Condition{status, FollowsPolicy + string(phase), counts + "; " + why}
 }
 

@@ -246,7 +246,11 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 		b.follows[ds.UID] = found
 		info.PolicyUID, info.Policy = found.object.UID, found.compiled
 	case b.inTheMiddle(ds, &info):
-		info.Following, info.Why = course.Gone, "its policy was deleted; approve step All to go on without one, or make another"
+		what := "its policy was deleted"
+		if len(b.policies[ds.Namespace]) > 0 {
+			what = "no policy selects it any more"
+		}
+		info.Following, info.Why = course.Gone, what+"; approve step All to go on without one, or make another"
 		if had != nil {
 			info.PolicyUID = had.object.UID
 		}

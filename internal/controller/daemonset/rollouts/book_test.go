@@ -160,9 +160,14 @@ func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
 	w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"}, v1alpha1.DaemonSetRolloutSpec{})
 	w.write(t)
 	w.Step(Policy{Object: p, Gone: true})
-	if got := w.rows.told["u1"]; got.Following != course.Gone {
+	if got := w.rows.told["u1"]; got.Following != course.Gone || !strings.HasPrefix(got.Why, "its policy was deleted; ") {
 		t.Errorf("it is told %+v", got)
 	}
+	w.policy(t, "other", "selector: {matchLabels: {tier: another}}")
+	if got := w.rows.told["u1"]; got.Following != course.Gone || !strings.HasPrefix(got.Why, "no policy selects it any more; ") {
+		t.Errorf("it is told %+v", got)
+	}
+	w.write(t)
 	approve := func(revision, step string) {
 		w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"},
 			v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: step}})
