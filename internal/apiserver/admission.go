@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
+	"github.com/everynode/everynode/internal/apiserver/admission/servertokens"
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
@@ -91,6 +92,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},
+		{"ServerTokens", servertokens.New(s.authorizer)},
 		{"BuiltInKinds", builtinkinds.New(ownVersions())},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
 	}, nil

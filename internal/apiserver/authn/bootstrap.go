@@ -85,17 +85,23 @@ func checkBootstrapSecret(secret *corev1.Secret, sent JoinToken, now time.Time) 
 	if string(secret.Data[keyUsageAuth]) != "true" {
 		return nil, errors.New("the token is not for authentication")
 	}
-	groups = []string{BootstrapGroup}
-	for group := range strings.SplitSeq(string(secret.Data[keyExtraGroups]), ",") {
-		if group = strings.TrimSpace(group); group == "" {
-			continue
-		}
+	groups = append([]string{BootstrapGroup}, ExtraGroups(secret)...)
+	for _, group := range groups[1:] {
 		if !extraGroupPattern.MatchString(group) {
 			return nil, fmt.Errorf("the extra group %q is not allowed", group)
 		}
-		groups = append(groups, group)
 	}
 	return groups, nil
+}
+
+// ExtraGroups are the groups that a bootstrap token's Secret names.
+func ExtraGroups(secret *corev1.Secret) (groups []string) {
+	for group := range strings.SplitSeq(string(secret.Data[keyExtraGroups]), ",") {
+		if group = strings.TrimSpace(group); group != "" {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }
 
 // bootstrapSecretExpired treats an end that cannot be read as passed.

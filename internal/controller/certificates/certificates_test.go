@@ -178,6 +178,9 @@ func TestDecide(t *testing.T) {
 		{"person wants to be master, approved", person, func() x509.CertificateRequest {
 			return x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane", Organization: []string{"dev", "system:masters"}}}
 		}, approve, Facts{}, Fail, "SignerValidationFailure"},
+		{"person wants to join as a server, approved", person, func() x509.CertificateRequest {
+			return x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane", Organization: []string{"dev", "system:bootstrappers:servers"}}}
+		}, approve, Facts{}, Fail, "SignerValidationFailure"},
 		{"denied", kubelet, goodClient, func(c *request) {
 			c.Status.Conditions = append(c.Status.Conditions, condition(certificatesv1.CertificateDenied, now))
 		}, Facts{MayRequest: true}, Wait, "Answered"},

@@ -17,6 +17,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -120,8 +121,10 @@ func (r *request) check(spec certificatesv1.CertificateSigningRequestSpec) error
 		}
 		return nil
 	case certificatesv1.KubeAPIServerClientSignerName:
-		if slices.Contains(r.template.Organizations, mastersGroup) {
-			return fmt.Errorf("certificates for group %s are not issued", mastersGroup)
+		for _, group := range []string{mastersGroup, members.Group} {
+			if slices.Contains(r.template.Organizations, group) {
+				return fmt.Errorf("certificates for group %s are not issued", group)
+			}
 		}
 		if r.template.CommonName == pki.KubeletClientUser {
 			return fmt.Errorf("certificates for %s, the API server itself, are not issued", pki.KubeletClientUser)

@@ -1,6 +1,7 @@
 // Package certificates checks what people do with certificate requests: nobody
-// asks for a certificate of system:masters, only who has the verb `approve` on a
-// signer approves or denies, and only who has the verb `sign` issues.
+// asks for a certificate of system:masters, or of those who may join as servers, only
+// who has the verb `approve` on a signer approves or denies, and only who has the verb
+// `sign` issues.
 package certificates
 
 import (
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/everynode/everynode/internal/members"
 )
 
 type plugin struct {
@@ -45,8 +48,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return apierrors.NewBadRequest(fmt.Sprintf("expected a CertificateSigningRequest but got a %T", a.GetObject()))
 	}
 	if a.GetOperation() == admission.Create {
-		if a.GetSubresource() == "" && asksForMasters(csr) {
-			return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, user.SystemPrivilegedGroup))
+		if group := asksToRule(csr); a.GetSubresource() == "" && group != "" {
+			return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, group))
 		}
 		return nil
 	}
@@ -86,16 +89,23 @@ func (p *plugin) need(ctx context.Context, a admission.Attributes, verb, signer 
 	return admission.NewForbidden(a, errors.New(text))
 }
 
-// asksForMasters looks only at the signer that serves people; the others have
-// stricter rules of their own. What cannot be read is for validation to refuse.
-func asksForMasters(csr *certificatesv1.CertificateSigningRequest) bool {
+// asksToRule returns the group for which nobody gets a certificate, if it is one that is
+// asked for: what its members may do is not for those who approve requests to give. It
+// looks only at the signer that serves people; the others have stricter rules of their
+// own. What cannot be read is for validation to refuse.
+func asksToRule(csr *certificatesv1.CertificateSigningRequest) string {
 	if csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
-		return false
+		return ""
 	}
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
-		return false
+		return ""
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
-	return err == nil && slices.Contains(request.Subject.Organization, user.SystemPrivilegedGroup)
+	for _, group := range []string{user.SystemPrivilegedGroup, members.Group} {
+		if err == nil && slices.Contains(request.Subject.Organization, group) {
+			return group
+		}
+	}
+	return ""
 }

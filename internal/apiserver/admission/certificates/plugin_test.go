@@ -70,6 +70,8 @@ func TestValidate(t *testing.T) {
 		{"request", "", "", old, nil, ""},
 		{"request for masters", "", "", csr(t, "kubernetes.io/kube-apiserver-client", "dev", "system:masters"), nil,
 			"use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed"},
+		{"request to join as a server", "", "", csr(t, "kubernetes.io/kube-apiserver-client", "system:bootstrappers:servers"), nil,
+			"use of kubernetes.io/kube-apiserver-client signer with system:bootstrappers:servers group is not allowed"},
 		{"masters elsewhere", "", "", csr(t, signer, "system:masters"), nil, ""},
 		{"approval", "approve example.com/mine", "approval", failed, old, ""},
 		{"approval by domain", "approve example.com/*", "approval", failed, old, ""},
