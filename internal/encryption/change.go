@@ -1,6 +1,7 @@
 package encryption
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,44 +93,46 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// next finds out how things are, and what is to be done.
+// next finds out how things are, and what is to be done. The servers are asked first
+// whether anything is under way with an older file, and only then what is stored is
+// counted: what was written in between would be missed otherwise, and its key removed.
 func (c *Change) next(ctx context.Context) (Keys, plan.Step, error) {
+	file := File(c.DataDir)
+	content, unread := Read(file)
+	hash := ""
+	if content != nil {
+		hash = Hash(content)
+	}
+	servers, unknown := c.Servers.Following(ctx, hash)
 	status, err := c.Servers.Status(ctx)
 	if err != nil {
 		return nil, plan.Step{}, err
 	}
-	file := File(c.DataDir)
 	if status.Own {
 		return nil, plan.Step{}, fmt.Errorf("the keys are in %s, which is named with --encryption-provider-config and yours to change: put the new key in as docs/encryption.md says, then run everynode secrets rewrite", status.File)
 	}
 	if !sameFile(status.File, file) {
 		return nil, plan.Step{}, fmt.Errorf("the server has its keys in %s, and not in %s; name its --data-dir", status.File, file)
 	}
-	content, err := Read(file)
-	if err != nil {
+	if err := cmp.Or(unread, unknown); err != nil {
 		return nil, plan.Step{}, err
 	}
 	var keys Keys
-	hash := ""
 	if content != nil {
 		if keys, err = Decode(content); err != nil {
 			return nil, plan.Step{}, fmt.Errorf("%s %w", file, err)
 		}
-		hash = Hash(content)
 	} else if status.Hash != "" {
 		return nil, plan.Step{}, fmt.Errorf("%s is gone, and the server still has its keys; restore it from a backup before the server ends", file)
 	}
 	if status.Problem != "" && status.Hash != hash {
 		return nil, plan.Step{}, fmt.Errorf("the server does not use %s as it is now: %s", file, status.Problem)
 	}
-	facts := plan.Facts{Rotate: c.Rotate, Keys: keys.Names(), Stored: map[string]int{}}
+	facts := plan.Facts{Rotate: c.Rotate, Keys: keys.Names(), Stored: map[string]int{}, Servers: servers}
 	for _, r := range status.Resources {
 		for key, n := range r.Stored {
 			facts.Stored[strings.TrimPrefix(key, SecretBox)] += n
 		}
-	}
-	if facts.Servers, err = c.Servers.Following(ctx, hash); err != nil {
-		return nil, plan.Step{}, err
 	}
 	step, err := plan.Next(facts)
 	return keys, step, err

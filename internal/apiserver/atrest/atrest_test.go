@@ -232,6 +232,8 @@ func TestFollowing(t *testing.T) {
 	for name, change := range map[string]func(){
 		"without its key":     func() { writeKeys(t, c.File, newKey(t, "key-2")) },
 		"with a changed key":  func() { writeKeys(t, c.File, newKey(t, "key-2"), encryption.Key{}) },
+		"another cluster's":   func() { writeKeys(t, c.File, newKey(t, "key-1")) },
+		"its key is another":  func() { writeKeys(t, c.File, newKey(t, "key-2"), newKey(t, "key-1")) },
 		"half a file":         func() { _ = os.WriteFile(c.File, []byte("apiVersion: apiser"), 0o600) },
 		"gone":                func() { _ = os.Remove(c.File) },
 		"readable for others": func() { writeKeys(t, c.File, keys...); _ = os.Chmod(c.File, 0o640) },

@@ -134,9 +134,13 @@ func (k *Keeper) makeWitness(ctx context.Context, c cipher, made bool) error {
 	return err
 }
 
-// readable makes sure that there is a key for each Secret that is stored.
+// readable makes sure that there is a key for each Secret that is stored, and that it is
+// the one that wrote it: two clusters' keys have the same names.
 func (k *Keeper) readable(ctx context.Context, c cipher) error {
 	stored, witness, err := k.count(ctx, secrets)
+	if err == nil {
+		err = k.tryEach(ctx, c)
+	}
 	if err != nil {
 		return err
 	}
@@ -156,4 +160,21 @@ func (k *Keeper) readable(ctx context.Context, c cipher) error {
 		}
 	}
 	return nil
+}
+
+// tryEach decrypts one stored value of each key.
+func (k *Keeper) tryEach(ctx context.Context, c cipher) error {
+	tried := map[string]bool{}
+	return k.each(ctx, secrets, func(key string, stored []byte, _ int64) error {
+		name := encryption.KeyOf(stored)
+		if tried[name] || name == encryption.Plain || !c.has(name) {
+			return nil
+		}
+		tried[name] = true
+		if _, _, err := c.TransformFromStorage(ctx, stored, value.DefaultContext(key)); err != nil {
+			return fmt.Errorf("%s has another %s than the one that Secrets in the database are encrypted with; restore the file from a backup, or copy it from another server of the cluster",
+				k.config.File, shortKey(name))
+		}
+		return nil
+	})
 }
