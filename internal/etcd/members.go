@@ -85,6 +85,11 @@ func (s *Server) AddLearner(ctx context.Context, address string) (Member, error)
 	ctx, cancel := context.WithTimeout(ctx, memberPatience)
 	defer cancel()
 	if _, err := s.etcd.Server.AddMember(ctx, *added); err != nil {
+		at := slices.IndexFunc(known, func(m Member) bool { return m.Learner })
+		if at >= 0 && errors.Is(err, membership.ErrTooManyLearners) {
+			return Member{}, fmt.Errorf("%w: another server is joining, at %s; if that one has given up, run \"everynode members remove %s\" on a server",
+				ErrNotNow, known[at].URL, cmp.Or(known[at].Name, known[at].ID))
+		}
 		return Member{}, fmt.Errorf("let a server join at %s: %w", address, reconfigured(err))
 	}
 	return memberOf(added), nil

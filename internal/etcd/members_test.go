@@ -239,6 +239,112 @@ func TestPeersOnlyTalkToPeers(t *testing.T) {
 	}
 }
 
+// Who shows no certificate is not kept waiting for: connections are not for strangers.
+func TestStrangersHoldNoConnection(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	m := c.newMember("first")
+	c.start(m)
+	conn, err := net.Dial("tcp", m.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(2 * peerHandshake)); err != nil {
+		t.Fatal(err)
+	}
+	var timeout net.Error
+	if _, err := conn.Read(make([]byte, 1)); errors.As(err, &timeout) && timeout.Timeout() {
+		t.Errorf("a connection on which nothing was said is open after %v", 2*peerHandshake)
+	}
+}
+
+// A server that was let in and never came holds up the others; they are told which it is.
+func TestUnfinishedJoinIsNamed(t *testing.T) {
+	c := newCrowd(t)
+	first := c.newMember("first")
+	c.start(first)
+	lost, err := first.AddLearner(t.Context(), "https://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = first.AddLearner(t.Context(), "https://127.0.0.1:2")
+	if !errors.Is(err, ErrNotNow) || !strings.Contains(err.Error(), "at https://127.0.0.1:1") || !strings.Contains(err.Error(), "everynode members remove "+lost.ID) {
+		t.Errorf("the next one is told %v", err)
+	}
+	if err := first.Remove(t.Context(), lost.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.AddLearner(t.Context(), "https://127.0.0.1:2"); err != nil {
+		t.Errorf("after that: %v", err)
+	}
+}
+
+// With a new authority, all go on, and who has a key of before is a stranger.
+func TestPeersAuthorityIsReplaced(t *testing.T) {
+	c, first, second, third := three(t)
+	put(t, first, "before", "2")
+	stolen, err := first.options.Peers.Keys.ClientTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stolen.InsecureSkipVerify = true
+	ask := func() error {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: stolen, DisableKeepAlives: true}}
+		response, err := client.Get(second.options.Peers.URL + statusPath)
+		if err == nil {
+			response.Body.Close()
+		}
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range c.all {
+		m.stop()
+		if err := os.RemoveAll(filepath.Join(c.shared, m.name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	firstDir := filepath.Join(c.shared, first.name)
+	started := make(chan error, len(c.all))
+	for _, m := range c.all {
+		dir := filepath.Join(c.shared, m.name)
+		if m != first {
+			keys, err := pki.ExportShared(c.shared, firstDir)
+			if err == nil {
+				err = keys.Import(t.TempDir(), dir)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.options.Peers.Keys, err = pki.OpenPeers(dir, "127.0.0.1", clock.RealClock{}); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var err error
+			m.Server, err = Start(ctx, m.options)
+			started <- err
+		}()
+	}
+	for range c.all {
+		if err := <-started; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range c.all {
+		wants(t, m, "before", "2")
+	}
+	put(t, third, "after", "3")
+	wants(t, second, "after", "3")
+	if ask() == nil {
+		t.Error("who has a key of before is still taken for a server")
+	}
+}
+
 // A copy of the disk of before would forget what the member has agreed to since.
 func TestOldDiskIsRefused(t *testing.T) {
 	c, _, second, third := three(t)

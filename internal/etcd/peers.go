@@ -60,6 +60,9 @@ const (
 	watermarkInterval = 5 * time.Second
 	// peerPatience is how long a question to another member may take.
 	peerPatience = 3 * time.Second
+	// peerHandshake is how long somebody may take who connects, until it has shown that
+	// it is a member and said what it wants.
+	peerHandshake = 10 * time.Second
 )
 
 // Status is how a member is.
@@ -161,7 +164,8 @@ func (s *Server) servePeers() error {
 		_ = json.NewEncoder(w).Encode(s.Status()) // who asked has gone if this fails
 	})
 	mux.HandleFunc(watermarkPath, s.tellWatermark)
-	s.listener = &http.Server{Handler: mux, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	// Whoever shows no certificate soon is no member, and holds no connection.
+	s.listener = &http.Server{Handler: mux, ReadHeaderTimeout: peerHandshake, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = s.listener.Serve(tls.NewListener(listener, s.peers.Keys.ServerTLS())) }() // it ends when it is closed
 	return nil
 }

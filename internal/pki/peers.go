@@ -2,6 +2,7 @@ package pki
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -61,6 +63,23 @@ func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
 	return &Peers{dir: dir}, nil
 }
 
+// KeepPeers issues the certificate anew before it ends, until ctx ends: a server may run
+// for longer than a year. Those who use it read the files for each connection.
+func KeepPeers(ctx context.Context, dir, host string, c clock.WithTicker) {
+	ticker := c.NewTicker(renewInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if _, err := OpenPeers(dir, host, c); err != nil {
+			klog.FromContext(ctx).Error(err, "The certificate for the servers' databases cannot be kept")
+		}
+	}
+}
+
 // Files are the paths of the authority, the certificate and its key.
 func (p *Peers) Files() (ca, cert, key string) {
 	return filepath.Join(p.dir, peerAuthority+".crt"), filepath.Join(p.dir, peerLeaf+".crt"), filepath.Join(p.dir, peerLeaf+".key")
@@ -109,6 +128,8 @@ var sharedFiles = []string{
 	ClusterAuthority + ".crt", ClusterAuthority + ".key", ClusterAuthority + "-previous.crt",
 	NodeAuthority + ".crt", NodeAuthority + ".key", NodeAuthority + "-previous.crt",
 	serviceAccountKey, serviceAccountPrevious,
+	// API servers of others are told of one authority, by all servers.
+	FrontAuthority + ".crt", FrontAuthority + ".key",
 }
 
 var sharedPeerFiles = []string{peerAuthority + ".crt", peerAuthority + ".key"}
@@ -147,7 +168,9 @@ func exportFiles(dir string, names []string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// Import writes them. The directories must hold none of another cluster.
+// Import writes them, and removes what an attempt before has left of them that is there
+// no more: an authority that is not trusted any longer. The directories must hold none
+// of another cluster.
 func (k SharedKeys) Import(dir, peersDir string) error {
 	if err := importFiles(dir, sharedFiles, k.Cluster); err != nil {
 		return err
@@ -165,11 +188,11 @@ func importFiles(dir string, names []string, files map[string][]byte) error {
 	}
 	defer unlock()
 	for _, name := range names {
-		data, ok := files[name]
-		if !ok {
-			continue
+		s := step{remove: name}
+		if data, ok := files[name]; ok {
+			s = step{write: name, data: data}
 		}
-		if err := writeFile(filepath.Join(dir, name), data); err != nil {
+		if err := s.apply(dir); err != nil {
 			return err
 		}
 	}
