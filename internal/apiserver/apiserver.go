@@ -72,6 +72,8 @@ type Config struct {
 	// not name a configuration for.
 	Stored  atrest.Database
 	KeyFile string
+	// Name is the server's among several; the same after each start.
+	Name string
 	// ServiceCIDR is where the addresses of Services come from.
 	ServiceCIDR *net.IPNet
 	// Members knows which servers belong to the cluster; nil where that is not ours to know.

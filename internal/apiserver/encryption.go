@@ -112,8 +112,7 @@ func (s *Server) tellKeys(keeper *atrest.Keeper, cfg Config, client kubernetes.I
 	if err != nil {
 		return fmt.Errorf("learn this machine's name: %w", err)
 	}
-	sum := sha256.Sum256([]byte(host + "\x00" + cfg.KeyFile))
-	announcer := &atrest.Announcer{Keeper: keeper, Client: client, Name: "everynode-apiserver-" + hex.EncodeToString(sum[:8]), Host: host}
+	announcer := &atrest.Announcer{Keeper: keeper, Client: client, Name: keysLease(host, cfg.KeyFile, cfg.Name), Host: host}
 	err = s.generic.AddPostStartHook("everynode/keys", func(c genericapiserver.PostStartHookContext) error {
 		go keeper.Run(c)
 		go announcer.Run(c)
@@ -132,6 +131,13 @@ func (s *Server) tellKeys(keeper *atrest.Keeper, cfg Config, client kubernetes.I
 		}
 		return nil
 	})
+}
+
+// keysLease names the Lease by which a server tells which keys it uses. Two machines
+// may have one host name and the same folders; their servers' names differ.
+func keysLease(host, file, server string) string {
+	sum := sha256.Sum256([]byte(host + "\x00" + file + "\x00" + server))
+	return "everynode-apiserver-" + hex.EncodeToString(sum[:8])
 }
 
 // withdrawPatience is how long a server that stops tries to say so.

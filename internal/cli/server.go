@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -67,11 +68,7 @@ Three can lose one, five can lose two, and go on.`,
 			if err != nil {
 				return err
 			}
-			err = s.Run(cmd.Context())
-			if errors.Is(err, server.ErrBeginAnew) {
-				return beginAnew()
-			}
-			return err
+			return endOr(cmd.Context(), s.Run(cmd.Context()), beginAnew)
 		},
 	}
 	cmd.AddCommand(newServerLeaveCommand())
@@ -94,6 +91,18 @@ Three can lose one, five can lose two, and go on.`,
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd
+}
+
+// endOr begins anew when that is why the server has ended. One that was told to stop
+// meanwhile ends: the program that followed would not know of that.
+func endOr(ctx context.Context, err error, beginAnew func() error) error {
+	switch {
+	case !errors.Is(err, server.ErrBeginAnew):
+		return err
+	case ctx.Err() != nil:
+		return nil
+	}
+	return beginAnew()
 }
 
 // beginAnew has this process be the same program again, with the same arguments.

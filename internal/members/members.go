@@ -61,6 +61,8 @@ type Known struct{ ID, Name, URL string }
 type Settings struct {
 	ServiceCIDR, ClusterCIDR string
 	NodeMaskSize             int
+	// Prefix begins all keys in the database.
+	Prefix string
 }
 
 // Server is one of the servers, as it says itself.

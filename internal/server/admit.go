@@ -127,9 +127,14 @@ func (s *Server) becomeSeveral() error {
 	}
 	m := &membership{Name: serverName(s.options.Name), URL: address, Settings: members.Settings{
 		ServiceCIDR: s.options.ServiceCIDR, ClusterCIDR: s.pods.Cluster.String(), NodeMaskSize: s.pods.NodeBits,
+		Prefix: s.settings.Etcd.StorageConfig.Prefix,
 	}}
 	if err := (members.Joining{Name: m.Name}).Validate(); err != nil {
 		return err
+	}
+	// What it cannot do would end it when it begins anew, and with it the API.
+	if err := canListen(address); err != nil {
+		return fmt.Errorf("the server that was asked cannot become one of several: %w", err)
 	}
 	if _, err := pki.OpenPeers(peersDir(s.options.DataDir), hostOf(address), clock.RealClock{}); err != nil {
 		return err

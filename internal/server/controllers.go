@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -63,10 +64,21 @@ func (s *Server) runControllers(ctx context.Context, metrics prometheus.Register
 	if err := c.addAll(); err != nil {
 		return err
 	}
-	if err := c.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the controllers: %w", err)
+	return ended(ctx, c.manager.Start(ctx))
+}
+
+// errStillAtWork says that control loops did not stop when they were told to.
+var errStillAtWork = errors.New("control loops are still at work, and only the end of the process stops them")
+
+// ended tells what the end of the manager means.
+func ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded): // the manager gives up waiting
+		return fmt.Errorf("%w: %w", errStillAtWork, err)
 	}
-	return nil
+	return fmt.Errorf("run the controllers: %w", err)
 }
 
 // managerOptions are those of every manager of control loops; who leads, and how

@@ -150,8 +150,12 @@ func verifyByHash(chain []*x509.Certificate, host, hash string) error {
 	return nil
 }
 
-// check asks whether this server may join, and whether it reaches the others.
+// check asks whether this server may join, and whether it reaches the others and can
+// be reached.
 func (j *joiner) check(ctx context.Context) error {
+	if err := canListen(j.peer); err != nil {
+		return err
+	}
 	var welcome members.Welcome
 	if err := j.ask(ctx, true, &welcome); err != nil {
 		return err

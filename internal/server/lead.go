@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -93,13 +94,19 @@ func (s *Server) lead(ctx context.Context, lock resourcelock.Interface) error {
 		term, stop := context.WithCancel(term)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		err := s.work(term)
-		if ctx.Err() == nil && term.Err() != nil {
-			logger.Info("The control loops of this server rest: it could not renew its lease in time; the API is served on")
-			return nil
-		}
+		return afterTerm(ctx, term, s.work(term))
+	}
+}
+
+// afterTerm tells what it means that the loops have ended. If the election was lost,
+// this server can stand for it again, unless some of them have not stopped: they would
+// work twice.
+func afterTerm(ctx, term context.Context, err error) error {
+	if ctx.Err() != nil || term.Err() == nil || errors.Is(err, errStillAtWork) {
 		return err
 	}
+	klog.FromContext(ctx).Info("The control loops of this server rest: it could not renew its lease in time; the API is served on")
+	return nil
 }
 
 // lent registers metrics until they are taken back.

@@ -44,6 +44,9 @@ type membership struct {
 	Known []members.Known
 	// Left is set when the server has left, Unfinished while it joins.
 	Left, Unfinished bool
+
+	// moved is set when URL is another than that in the file.
+	moved bool
 }
 
 func readMembership(dataDir string) (*membership, error) {
@@ -63,6 +66,15 @@ func readMembership(dataDir string) (*membership, error) {
 		return nil, fmt.Errorf("read which servers belong together from %s: %w; restore it from a backup, or remove this server on another and join it anew", path, err)
 	}
 	return m, nil
+}
+
+// keep writes what apply has changed. The data directory must be locked.
+func (m *membership) keep(dataDir string) error {
+	if m == nil || !m.moved {
+		return nil
+	}
+	m.moved = false
+	return m.write(dataDir)
 }
 
 func (m *membership) write(dataDir string) error {
@@ -120,6 +132,7 @@ func (m *membership) apply(o *Options) error {
 	}{
 		{"service-cidr", &o.ServiceCIDR, Defaults().ServiceCIDR, m.ServiceCIDR},
 		{"server-name", &o.Name, "", m.Name},
+		{"etcd-prefix", &o.API.Etcd.StorageConfig.Prefix, Defaults().API.Etcd.StorageConfig.Prefix, m.Prefix},
 	} {
 		if *s.value != s.usual && *s.value != s.wants && s.wants != "" {
 			return fmt.Errorf("--%s %s differs from %s, which this cluster's servers have; leave it out", s.flag, *s.value, s.wants)
@@ -128,10 +141,7 @@ func (m *membership) apply(o *Options) error {
 	}
 	o.ClusterCIDR = cmp.Or(o.ClusterCIDR, m.ClusterCIDR) // it can grow
 	if o.PeerAddress != "" && "https://"+o.PeerAddress != m.URL {
-		m.URL = "https://" + o.PeerAddress
-		if err := m.write(o.DataDir); err != nil {
-			return err
-		}
+		m.URL, m.moved = "https://"+o.PeerAddress, true
 	}
 	o.NodeMaskSize = cmp.Or(o.NodeMaskSize, m.NodeMaskSize)
 	return nil
@@ -167,6 +177,16 @@ func peerURL(given, advertised string) (string, error) {
 		return "", fmt.Errorf("the address %q for the other servers is not of the form HOST:PORT; give one at which they reach this machine with --peer-address", address)
 	}
 	return "https://" + address, nil
+}
+
+// canListen tells whether the port for the other servers can be opened here.
+func canListen(peer string) error {
+	address := strings.TrimPrefix(peer, "https://")
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen for the other servers on %s: %w; choose another --peer-address", address, err)
+	}
+	return listener.Close()
 }
 
 // name is this server's among others.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -153,7 +154,10 @@ func (s *Server) open() (err error) {
 	if s.unlock, forgetLock, err = lock(o.DataDir); err != nil {
 		return err
 	}
-	if s.listener, err = listen(o.Listen); err != nil {
+	if err = s.membership.keep(o.DataDir); err == nil {
+		s.listener, err = listen(o.Listen)
+	}
+	if err != nil {
 		forgetLock()
 		return err
 	}
@@ -272,6 +276,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
+	config.Name = s.name()
 	config.Presence, config.Servers = s.several(), s.serverAddresses
 	if err := s.openDatabase(ctx, &config); err != nil {
 		if ctx.Err() != nil {
@@ -295,6 +300,12 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		parts.run("membership", s.watchMembership)
 	}
 	parts.run("certificates", func(ctx context.Context) error { s.pki.Run(ctx); return nil })
+	if s.membership != nil {
+		parts.run("certificate for the other servers", func(ctx context.Context) error {
+			pki.KeepPeers(ctx, peersDir(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{})
+			return nil
+		})
+	}
 	parts.run("control loops", func(ctx context.Context) error {
 		defer stopServing()
 		return s.runControl(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -359,10 +360,30 @@ func TestRefusedToJoin(t *testing.T) {
 			t.Errorf("%s: a data directory was made", test.what)
 		}
 	}
+	portsTaken(t, first, good, newMachine(t, 6, port))
 	if exists(filepath.Join(first.options.DataDir, membershipFile)) {
 		t.Error("the first server has become one of several, and nobody has joined")
 	}
 	refusedByHandler(t, first, good)
+}
+
+// portsTaken has a server join when one of the two could not open its port for the other.
+func portsTaken(t *testing.T, first *machine, token string, joiner *machine) {
+	t.Helper()
+	for _, m := range []*machine{first, joiner} {
+		taken, err := net.Listen("tcp", m.options.PeerAddress)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Join(t.Context(), joiner.options, first.url(), token)
+		if err == nil || !strings.Contains(err.Error(), "listen for the other servers on "+m.options.PeerAddress) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the port of %s is taken: %v", m.options.Name, err)
+		}
+		taken.Close()
+		if exists(joiner.options.DataDir) {
+			t.Errorf("the port of %s is taken: a data directory was made", m.options.Name)
+		}
+	}
 }
 
 // refusedByHandler asks what Join would not ask.

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A second server on the folder of one that runs changes nothing in it.
+func TestPeerAddressIsKeptUnderTheLock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m := &membership{Name: "a", URL: "https://127.0.0.1:2380"}
+	if err := m.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	release, _, err := lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	o := Defaults()
+	o.DataDir, o.Listen, o.PeerAddress = dir, []string{"127.0.0.1:0"}, "127.0.0.1:2381"
+	if s, err := New(o); err == nil || !strings.Contains(err.Error(), "is in use by another") {
+		if err == nil {
+			s.release()
+		}
+		t.Fatalf("a second server: %v", err)
+	}
+	if now, err := readMembership(dir); err != nil || now.URL != m.URL {
+		t.Errorf("the address is %+v, %v", now, err)
+	}
+	release()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.release()
+	if now, err := readMembership(dir); err != nil || now.URL != "https://127.0.0.1:2381" {
+		t.Errorf("the address that it was given is not kept: %+v, %v", now, err)
+	}
+}
+
+// Servers with different prefixes would serve different clusters out of one database.
+func TestServersHaveOnePrefix(t *testing.T) {
+	m := &membership{Name: "a", URL: "https://127.0.0.1:2380"}
+	m.Prefix = "/mine"
+	o := Defaults()
+	if err := m.apply(&o); err != nil || o.API.Etcd.StorageConfig.Prefix != "/mine" {
+		t.Errorf("it reads below %q, %v", o.API.Etcd.StorageConfig.Prefix, err)
+	}
+	o = Defaults()
+	o.API.Etcd.StorageConfig.Prefix = "/other"
+	if err := m.apply(&o); err == nil || !strings.Contains(err.Error(), "--etcd-prefix /other differs from /mine") {
+		t.Errorf("another prefix: %v", err)
+	}
+}
