@@ -17,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -361,10 +362,45 @@ func TestRefusedToJoin(t *testing.T) {
 		}
 	}
 	portsTaken(t, first, good, newMachine(t, 6, port))
+	secretsAreNoWayIn(t, first)
 	if exists(filepath.Join(first.options.DataDir, membershipFile)) {
 		t.Error("the first server has become one of several, and nobody has joined")
 	}
 	refusedByHandler(t, first, good)
+}
+
+// secretsAreNoWayIn has somebody make a token for servers who may write Secrets only.
+func secretsAreNoWayIn(t *testing.T, first *machine) {
+	t.Helper()
+	roles := first.client().RbacV1()
+	writer := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}}}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: writer.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "writer"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "writer"}}}
+	_, err := roles.Roles("kube-system").Create(t.Context(), writer, metav1.CreateOptions{})
+	if err == nil {
+		_, err = roles.RoleBindings("kube-system").Create(t.Context(), binding, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := first.config()
+	config.Impersonate.UserName = "writer"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _, err := authn.NewBootstrapToken(time.Now(), time.Hour, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.eventually("the writer writes", func(ctx context.Context) error {
+		_, err := client.CoreV1().Secrets("kube-system").Create(ctx, secret, metav1.CreateOptions{})
+		return err
+	})
+	authn.AddGroup(secret, members.Group)
+	if _, err := client.CoreV1().Secrets("kube-system").Update(t.Context(), secret, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "gives all keys of the cluster") {
+		t.Errorf("who may write Secrets makes a token for servers: %v", err)
+	}
 }
 
 // portsTaken has a server join when one of the two could not open its port for the other.
