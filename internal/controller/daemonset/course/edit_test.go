@@ -209,3 +209,26 @@ func TestFirstRevisionThatMostNodesRunIsStable(t *testing.T) {
 		}
 	}
 }
+
+// Who goes back may have to wait for others of its domain too.
+func TestMessageOfTheWayBackNamesWhatIsWaitedFor(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 5, soak: 1h}]\ndomains: [{key: rack, maxUnavailable: 2}]"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(20 * time.Minute)
+	down := 0
+	for _, name := range w.names() {
+		if w.nodes[name].daemon.Revision == "v1" && down < 2 {
+			w.fault(name, "node does not answer", false)
+			down++
+		}
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseRolledBack, "aborted")
+	_, message := w.course.Phase()
+	if !strings.Contains(message, "rack=z0-r0 has 2 unavailable, 2 allowed") {
+		t.Error(message)
+	}
+}

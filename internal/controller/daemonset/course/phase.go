@@ -276,7 +276,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 
 // notBack says which nodes have not gone back, and why they do not.
 func (c *Course) notBack() string {
-	switch n := c.totals.pending; {
+	switch n := c.totals.pending + c.totals.held; {
 	case n == 0:
 		return ""
 	case c.spec.Paused:

@@ -14,7 +14,9 @@ const keptNames = 200
 
 // Phase is what the rollout does, and why.
 func (c *Course) Phase() (v1alpha1.Phase, string) {
-	if c.phase == v1alpha1.PhaseProgressing && c.changing() && c.policy != nil {
+	switch {
+	case c.policy == nil:
+	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack && c.totals.pending+c.totals.held > 0 && !c.spec.Paused:
 		return c.phase, c.message + c.progress()
 	}
 	return c.phase, c.message

@@ -10,7 +10,7 @@ import (
 )
 
 // totals are sums over the selected nodes.
-type totals struct{ selected, given, faults, sick, done, soaking, excused, busy, pending int }
+type totals struct{ selected, given, faults, sick, done, soaking, excused, busy, pending, held int }
 
 // step is the sums of one step, and its nodes that may be changed.
 type step struct {
@@ -110,6 +110,7 @@ func (t *totals) add(v *view, sign int) {
 	t.excused += sign * one(v.excused && !v.done)
 	t.busy += sign * one(v.busy)
 	t.pending += sign * one(v.change && !v.excused)
+	t.held += sign * one(v.change && v.excused)
 }
 
 func (s *step) add(v *view, sign int) {

@@ -8,16 +8,14 @@ import (
 // progress says how far the step is, and what it waits for: of one that stands still
 // somebody must see why.
 func (c *Course) progress() string {
-	s := c.steps[c.state.open]
-	if c.isNew() {
+	s, text := c.steps[c.state.open], ""
+	if c.isNew() || c.back() {
 		s = c.firstChanging()
+	} else if s != nil {
+		text = fmt.Sprintf(": %d of %s done", s.done, nodes(s.nodes))
 	}
 	if s == nil {
 		return ""
-	}
-	text := ""
-	if !c.isNew() {
-		text = fmt.Sprintf(": %d of %s done", s.done, nodes(s.nodes))
 	}
 	if n, ok := s.changing.Min(); ok {
 		such := ": "
@@ -32,14 +30,18 @@ func (c *Course) progress() string {
 	return text
 }
 
-// firstChanging is the first step in which something is under way.
-func (c *Course) firstChanging() *step {
+// firstChanging is the first step in which something is under way, or held up.
+func (c *Course) firstChanging() (held *step) {
 	for _, at := range c.fleet.Steps() {
-		if s := c.steps[at]; s != nil && s.changing.Len() > 0 {
+		switch s := c.steps[at]; {
+		case s == nil:
+		case s.changing.Len() > 0:
 			return s
+		case held == nil && s.held() != nil:
+			held = s
 		}
 	}
-	return c.steps[c.state.open]
+	return held
 }
 
 // held is a node that waits for its domains, if all do that wait.
