@@ -42,17 +42,22 @@ func (j *judgement) daemon() course.Daemon {
 	}
 	d.Restarts = int32(c.failures.count)
 	if newest == nil {
-		d.Ended = len(c.pods) > 0
-		if others > 0 && d.Trouble == "" {
-			d.Trouble = "its old pod has not ended yet"
-		}
-		return d
+		return c.without(d, others)
 	}
 	d.Two, d.Revision = others > 0, newest.info.Revision
 	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
 	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
 	if j.isUp(newest) {
 		d.Since = newest.since(j.spec.MinReadySeconds)
+	}
+	return d
+}
+
+// without adds why the node has no pod that stays.
+func (c *cell) without(d course.Daemon, leaving int) course.Daemon {
+	d.Ended = len(c.pods) > 0
+	if leaving > 0 && d.Trouble == "" {
+		d.Trouble = "its old pod has not ended yet"
 	}
 	return d
 }
