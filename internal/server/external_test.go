@@ -38,6 +38,7 @@ func demoDaemons() *appsv1.DaemonSet {
 // the leader is killed in the middle, watches go on, events end with their leases, and
 // Secrets cannot be read in the members' files.
 func TestExternalEtcd(t *testing.T) {
+	t.Parallel()
 	c := startMembers(t, 3)
 	env := testenv.Start(t, c.use, testenv.SimulatedNodes(20))
 	ctx := t.Context()
@@ -125,6 +126,7 @@ func waitFor(t *testing.T, w watch.Interface, name string) {
 // Without a majority nothing is written and the server stays; when the members are
 // back, everything goes on by itself, and a write that was acknowledged is there.
 func TestMajorityOfEtcdIsLostAndComesBack(t *testing.T) {
+	t.Parallel()
 	c := startMembers(t, 3)
 	env := testenv.Start(t, c.use, testenv.SimulatedNodes(3), func(o *server.Options) {
 		o.API.Run.RequestTimeout = 5 * time.Second

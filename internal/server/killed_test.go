@@ -135,6 +135,7 @@ func (o *oneOf) holder(t *testing.T, not string) (name string) {
 // Each of three servers is killed in turn. The others go on, and nothing that was
 // acknowledged is lost, also not on the one that comes back.
 func TestServersAreKilled(t *testing.T) {
+	t.Parallel()
 	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)

@@ -136,6 +136,7 @@ func apiService(s *Server, group, version string) *apiregistrationv1.APIService 
 }
 
 func TestServersOfOthers(t *testing.T) {
+	t.Parallel()
 	s, client := first(t, "10.96.0.0/24")
 	ctx := t.Context()
 	var used atomic.Int32

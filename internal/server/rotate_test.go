@@ -84,6 +84,7 @@ func publishedAuthorities(t *testing.T, env *testenv.Env, client kubernetes.Inte
 
 // The authority of a running control plane is replaced: everybody is let in beside each other until the end, and then only who has followed.
 func TestRotateOfARunningControlPlane(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	old, keys := env.Client, filepath.Join(env.DataDir(), "pki")
 	oldToken, err := run(t, env, "token", "create")

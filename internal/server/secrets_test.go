@@ -164,6 +164,7 @@ var errKilled = errors.New("killed")
 // A change of the key that is killed after any of its steps leaves a cluster that
 // works, also after a restart, and is finished by the next command.
 func TestRotationIsKilledAtEachStep(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, quick)
 	for i := range 30 {
 		makeSecret(t, env.Client, fmt.Sprintf("s-%d", i), "a-password-that-nobody-may-see")

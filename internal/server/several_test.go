@@ -268,6 +268,7 @@ func addressesOf(slice *discoveryv1.EndpointSlice) string {
 }
 
 func TestThreeServers(t *testing.T) {
+	t.Parallel()
 	all := threeServers(t)
 	written(t, "three", all[2], all...)
 	endpointsAre(t, all[1], "192.0.2.1", "192.0.2.2", "192.0.2.3")

@@ -45,6 +45,7 @@ func copyFile(t *testing.T, from, to string) {
 // Two servers on one etcd: the key is replaced only as fast as both have the file, and
 // each reads what the other writes at every moment.
 func TestKeyOfTwoServersIsReplaced(t *testing.T) {
+	t.Parallel()
 	c := startMembers(t, 1)
 	first := testenv.Start(t, c.use, quick)
 	folder := filepath.Join(t.TempDir(), "second")
