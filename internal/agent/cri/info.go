@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 )
 
 // Condition is one of the conditions that a runtime reports of itself.
@@ -51,7 +52,8 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 			info.NetworkReady = cond
 		}
 	}
-	driver, err := r.service.RuntimeConfig(ctx)
+	// Most runtimes do not know the question yet: its error is no news for the log.
+	driver, err := r.service.RuntimeConfig(klog.NewContext(ctx, klog.Logger{}))
 	switch {
 	case grpcstatus.Code(err) == codes.Unimplemented: // containerd before 2.0
 	case err != nil:

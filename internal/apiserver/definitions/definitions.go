@@ -20,7 +20,7 @@ import (
 
 // All returns the definitions.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	policies, err := define(rollout.PolicyKind(), policyRules(), []apiextensionsv1.CustomResourceColumnDefinition{
+	policies, err := define(rollout.Policies(), policyRules(), []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "Matches", Type: "integer", JSONPath: ".status.matchedCount", Description: "How many DaemonSets follow the policy."},
 		{Name: "Failure", Type: "string", JSONPath: ".spec.failure.then", Description: "What happens when a revision has failed."},
 		{Name: "Over", Type: "string", JSONPath: ".spec.failure.max", Description: "On how many nodes it may fail."},
@@ -29,7 +29,7 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	if err != nil {
 		return nil, err
 	}
-	rollouts, err := define(rollout.RolloutKind(), rolloutRules(), []apiextensionsv1.CustomResourceColumnDefinition{
+	rollouts, err := define(rollout.Rollouts(), rolloutRules(), []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "Phase", Type: "string", JSONPath: ".status.phase", Description: "What the rollout does."},
 		{Name: "Step", Type: "string", JSONPath: ".status.step", Description: "The furthest step that has begun."},
 		{Name: "Current", Type: "integer", JSONPath: ".status.counts.Current", Description: "Nodes that have the target, available."},

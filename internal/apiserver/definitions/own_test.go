@@ -57,10 +57,10 @@ func TestDefinitionsBesideTheBuiltInKinds(t *testing.T) {
 				return err
 			}
 			conditions, _, err := unstructured.NestedSlice(got.Object, "status", "conditions")
-			if len(conditions) < 2 {
-				return fmt.Errorf("its conditions are %v, %v", conditions, err)
+			if err == nil && len(conditions) < 2 {
+				err = fmt.Errorf("its conditions are %v", conditions)
 			}
-			return nil
+			return err
 		})
 	}
 	make("between")

@@ -14,16 +14,16 @@ import (
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// PolicyKind names RolloutPolicy.
-func PolicyKind() resource.Kind {
+// Policies names RolloutPolicy.
+func Policies() resource.Kind {
 	return resource.Kind{
 		GroupVersion: v1alpha1.GroupVersion, Kind: "RolloutPolicy",
 		Plural: "rolloutpolicies", Singular: "rolloutpolicy", ShortNames: []string{"rp"}, Categories: []string{"rollouts"},
 	}
 }
 
-// RolloutKind names DaemonSetRollout.
-func RolloutKind() resource.Kind {
+// Rollouts names DaemonSetRollout.
+func Rollouts() resource.Kind {
 	return resource.Kind{
 		GroupVersion: v1alpha1.GroupVersion, Kind: "DaemonSetRollout",
 		Plural: "daemonsetrollouts", Singular: "daemonsetrollout", ShortNames: []string{"dsr"}, Categories: []string{"rollouts"},
@@ -39,7 +39,7 @@ var (
 // elsewhere too.
 func Definitions() []resource.Definition {
 	return []resource.Definition{
-		resource.Of[v1alpha1.RolloutPolicy, v1alpha1.RolloutPolicyList](PolicyKind(), resource.Rules[v1alpha1.RolloutPolicy]{
+		resource.Of[v1alpha1.RolloutPolicy, v1alpha1.RolloutPolicyList](Policies(), resource.Rules[v1alpha1.RolloutPolicy]{
 			Default: func(p *v1alpha1.RolloutPolicy) { rolloutpolicy.SetDefaults(&p.Spec) },
 			Spec:    func(p *v1alpha1.RolloutPolicy) any { return &p.Spec },
 			Status:  func(p *v1alpha1.RolloutPolicy) any { return &p.Status },
@@ -53,7 +53,7 @@ func Definitions() []resource.Definition {
 			WarningsOnUpdate: func(_ context.Context, p, _ *v1alpha1.RolloutPolicy) []string { return warnings(p) },
 			Table:            policyTable,
 		}),
-		resource.Of[v1alpha1.DaemonSetRollout, v1alpha1.DaemonSetRolloutList](RolloutKind(), resource.Rules[v1alpha1.DaemonSetRollout]{
+		resource.Of[v1alpha1.DaemonSetRollout, v1alpha1.DaemonSetRolloutList](Rollouts(), resource.Rules[v1alpha1.DaemonSetRollout]{
 			Default: func(r *v1alpha1.DaemonSetRollout) { rolloutpolicy.SetRolloutDefaults(&r.Spec) },
 			Spec:    func(r *v1alpha1.DaemonSetRollout) any { return &r.Spec },
 			Status:  func(r *v1alpha1.DaemonSetRollout) any { return &r.Status },

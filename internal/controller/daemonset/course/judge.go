@@ -64,10 +64,7 @@ func (c *Course) find(n *node, want string, v *view) {
 	has := want != "" && d.Revision == want
 	switch {
 	case v.failed && !(has && c.back() && !d.Since.IsZero()):
-		v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
-		if ends := d.Since.Add(c.soak(n)); !d.Since.IsZero() && ends.After(c.now) {
-			v.wake = ends // when it has healed
-		}
+		c.failedOn(n, v)
 	case has && !d.Since.IsZero():
 		c.current(n, v)
 	case n.fact.Fault != "":
@@ -79,6 +76,15 @@ func (c *Course) find(n *node, want string, v *view) {
 		c.outdated(n, want, v)
 	default:
 		c.starting(n, v)
+	}
+}
+
+// failedOn: the target fails on the node, or did and has not been well for long enough.
+func (c *Course) failedOn(n *node, v *view) {
+	v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
+	since := n.daemon.Since
+	if ends := since.Add(c.soak(n)); !since.IsZero() && ends.After(c.now) {
+		v.wake = ends
 	}
 }
 

@@ -220,12 +220,17 @@ func (c *Course) over() (over bool, ask string) {
 		}
 		return false, "no node of step " + name + " can take the change"
 	case wave.Manual && !c.approved(open):
-		if s.failed > 0 {
-			return false, "step " + name + " is complete, but the revision fails on " + c.failing3()
-		}
-		return false, "step " + name + " is complete"
+		return false, "step " + name + " is complete" + c.exceptFor(s)
 	}
 	return true, ""
+}
+
+// exceptFor says on which nodes of a step the revision fails; "" if on none.
+func (c *Course) exceptFor(s *step) string {
+	if s.failed == 0 {
+		return ""
+	}
+	return ", but the revision fails on " + c.failing3()
 }
 
 // approved tells whether somebody approved the step, or a later one, for this target.
