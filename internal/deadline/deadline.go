@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// Sooner returns the earlier of two times; the zero time means never.
+func Sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // Timer is one timer of an Owner. Its zero value but for the Owner is ready to
 // be set. It must not be copied while it is armed.
 type Timer[T any] struct {

@@ -84,3 +84,15 @@ func TestTimersAgainstASortedMap(t *testing.T) {
 		})
 	})
 }
+
+func TestSooner(t *testing.T) {
+	never, early := time.Time{}, time.Unix(1, 0)
+	late := early.Add(time.Second)
+	for _, c := range []struct{ a, b, want time.Time }{
+		{early, late, early}, {late, early, early}, {never, late, late}, {late, never, late}, {never, never, never},
+	} {
+		if got := Sooner(c.a, c.b); !got.Equal(c.want) {
+			t.Errorf("of %v and %v the sooner is %v", c.a, c.b, got)
+		}
+	}
+}

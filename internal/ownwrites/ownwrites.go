@@ -10,8 +10,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/objectversion"
 )
 
 // forget is how long the cache may take to show a write. After that it never
@@ -193,14 +194,8 @@ func (e entry[T]) hidden(cached T) bool {
 	if e.deleted {
 		return cached.GetDeletionTimestamp() == nil
 	}
-	return older(cached, e.object)
+	// Versions that cannot be compared count as later, so that the cache wins.
+	return objectversion.Older(cached.GetResourceVersion(), e.object.GetResourceVersion())
 }
 
 func (l *Log[T]) late(e entry[T]) bool { return l.clock.Since(e.at) > forget }
-
-// older tells whether a is an earlier version of the object than b. Versions that
-// cannot be compared count as later, so that the cache wins.
-func older(a, b metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order < 0
-}

@@ -11,9 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/objectversion"
 )
 
 // How many pods are written at one time, and how long a failed write waits before the next try.
@@ -74,7 +75,7 @@ func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 	defer m.mu.Unlock()
 	r := m.record(pod)
 	meddled := r.meddled(pod)
-	if newer(pod.ResourceVersion, r.version) {
+	if objectversion.Older(r.version, pod.ResourceVersion) {
 		r.written, r.version = pod.Status, pod.ResourceVersion
 	}
 	if !meddled && equality.Semantic.DeepEqual(r.wanted, status) {
@@ -86,13 +87,7 @@ func (m *Manager) Set(pod *corev1.Pod, status corev1.PodStatus) {
 
 // meddled says whether pod is newer than what was written last and has another status.
 func (r *record) meddled(pod *corev1.Pod) bool {
-	return newer(pod.ResourceVersion, r.version) && !equality.Semantic.DeepEqual(pod.Status, r.written)
-}
-
-// newer says whether version a is known to come after b.
-func newer(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order > 0
+	return objectversion.Older(r.version, pod.ResourceVersion) && !equality.Semantic.DeepEqual(pod.Status, r.written)
 }
 
 // Get returns the pod's newest status, written or not.
@@ -215,7 +210,7 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 	switch {
 	case !ok:
 		return nil
-	case newer(r.version, got.ResourceVersion):
+	case objectversion.Older(got.ResourceVersion, r.version):
 		// Somebody changed the pod after this, and that was seen before the answer.
 		r.dirty = true
 		m.queue.Add(pod.UID)

@@ -3,7 +3,8 @@ package belongings
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/everynode/everynode/internal/objectversion"
 )
 
 // index finds objects by what controls them, and those that nothing controls by
@@ -66,6 +67,5 @@ func dropFrom[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID
 // outdated tells whether a is an earlier version of the object than b. Versions
 // that cannot be compared count as later, so that nothing is missed.
 func outdated(a, b metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order < 0
+	return objectversion.Older(a.GetResourceVersion(), b.GetResourceVersion())
 }

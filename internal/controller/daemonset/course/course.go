@@ -25,6 +25,8 @@ type Course struct {
 	state   state
 	phase   v1alpha1.Phase
 	message string
+	// named is what failing3 says, "" when a failure has come or gone since.
+	named string
 
 	nodes  map[string]*node
 	fleet  *rolloutpolicy.Fleet
@@ -245,8 +247,7 @@ func (c *Course) retarget() {
 	}
 	c.state.target = c.ds.Newest
 	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
-	clear(c.state.failures)
-	c.state.most = 0
+	c.forgetFailures()
 	c.abort = false
 	c.recent.baseline(c)
 }
@@ -376,13 +377,6 @@ func (c *Course) Tick(now time.Time) {
 func (c *Course) NextTick() (time.Time, bool) {
 	at, _ := c.timers.Next()
 	quiet, _ := c.recent.ends.Next()
-	at = sooner(sooner(at, quiet), c.wake)
+	at = deadline.Sooner(deadline.Sooner(at, quiet), c.wake)
 	return at, !at.IsZero()
-}
-
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -58,6 +58,11 @@ func TestFailuresThatUseUpTheLimitAreNamed(t *testing.T) {
 	w.update("v2")
 	w.pass(30 * time.Minute)
 	w.expect(t, v1alpha1.PhaseProgressing, "step zones/z0: no more nodes may be unavailable while the revision fails on 2 nodes (z0-r0-05, z0-r0-07)")
+	m := w.nodes["z0-r0-05"]
+	m.daemon.Available, m.daemon.Since, m.daemon.Restarts, m.daemon.Trouble = true, w.now, 0, ""
+	w.tell("z0-r0-05")
+	w.pass(30 * time.Minute)
+	w.expect(t, v1alpha1.PhaseProgressing, "the revision fails on 1 node (z0-r0-07)")
 }
 
 // A canary that works nowhere asks, whatever the limit is.

@@ -174,7 +174,7 @@ func (c *Course) weigh(n *node) {
 	available := has && !d.Since.IsZero()
 	switch soaked := available && n.fact.Fault == "" && !d.Since.Add(c.soak(n)).After(c.now); {
 	case failed && soaked && !c.hasFailed(c.state.target):
-		delete(c.state.failures, n.name)
+		c.acquit(n)
 	case failed:
 	case soaked:
 		n.badBefore, n.hadOld = false, false
@@ -217,10 +217,22 @@ func (c *Course) failing(n *node, available bool) string {
 
 // blame counts a node as failed by the target revision.
 func (c *Course) blame(n *node, why string) {
-	c.state.failures[n.name] = why
+	c.state.failures[n.name], c.named = why, ""
 	if known := len(c.state.failures); known > keptNames {
 		c.state.most = max(c.state.most, known)
 	}
+}
+
+// acquit takes a failure off: the node has healed before the limit was passed.
+func (c *Course) acquit(n *node) {
+	delete(c.state.failures, n.name)
+	c.named = ""
+}
+
+// forgetFailures begins without evidence: the target is another one, or is tried anew.
+func (c *Course) forgetFailures() {
+	clear(c.state.failures)
+	c.state.most, c.named = 0, ""
 }
 
 func (c *Course) tooManyRestarts(n *node) bool {

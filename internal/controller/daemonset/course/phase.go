@@ -56,8 +56,7 @@ func (c *Course) advance() bool {
 		c.fail(c.evidence(), c.action())
 	case c.complete():
 		c.state.stable = c.state.target
-		clear(c.state.failures)
-		c.state.most = 0
+		c.forgetFailures()
 	default:
 		return c.nextStep()
 	}
@@ -135,8 +134,7 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 	c.state.failed = slices.DeleteFunc(slices.Clone(c.state.failed), func(o v1alpha1.FailedRevision) bool { return o.Revision == r.Revision })
 	c.abort = false
 	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
-	clear(c.state.failures)
-	c.state.most = 0
+	c.forgetFailures()
 	for _, n := range c.nodes {
 		n.badBefore, n.hadOld = false, false
 	}
@@ -351,14 +349,18 @@ func (c *Course) heldUp() string {
 	return ""
 }
 
-// failing3 names the nodes on which the target fails, three at most.
+// failing3 names the nodes on which the target fails, three at most. It is asked for at
+// each event, so it is found out once for all events that change no failure.
 func (c *Course) failing3() string {
-	names := slices.Sorted(maps.Keys(c.state.failures))
-	text := nodes(max(len(names), c.state.most))
-	if len(names) == 0 {
-		return text
+	if c.named != "" {
+		return c.named
 	}
-	return text + " (" + strings.Join(names[:min(len(names), 3)], ", ") + ")"
+	names := slices.Sorted(maps.Keys(c.state.failures))
+	c.named = nodes(c.failures())
+	if len(names) > 0 {
+		c.named += " (" + strings.Join(names[:min(len(names), 3)], ", ") + ")"
+	}
+	return c.named
 }
 
 func nodes(n int) string {

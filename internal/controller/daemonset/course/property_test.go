@@ -54,6 +54,11 @@ func recount(t *rapid.T, c *Course) {
 			t.Fatalf("%s is in step %v, want %v", n.name, n.step, step)
 		}
 	}
+	if named := c.named; named != "" {
+		if c.named = ""; c.failing3() != named {
+			t.Fatalf("the target is said to fail on %q, and fails on %q", named, c.failing3())
+		}
+	}
 	if sums != c.totals {
 		t.Fatalf("totals %+v, want %+v", c.totals, sums)
 	}

@@ -240,9 +240,9 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 
 // expectation returns when the next expectation runs out; zero means none.
 func (c *cell) expectation() time.Time {
-	at := sooner(c.creating.until, c.unansweredUntil)
+	at := deadline.Sooner(c.creating.until, c.unansweredUntil)
 	for _, p := range c.pods {
-		at = sooner(sooner(at, p.doomedUntil), p.unsureUntil)
+		at = deadline.Sooner(deadline.Sooner(at, p.doomedUntil), p.unsureUntil)
 	}
 	return at
 }
@@ -265,12 +265,4 @@ func (c *cell) freeName() string {
 			return name
 		}
 	}
-}
-
-// sooner returns the earlier of two times; the zero time means never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
-		return b
-	}
-	return a
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -252,7 +253,7 @@ func (r *row) likelyStable() string {
 func (g *guide) nextTurn(now time.Time) time.Time {
 	at, _ := g.course.NextTick()
 	if g.course.Wants() && !g.course.Returns() && g.pace.Allows(now) == 0 {
-		at = sooner(at, g.pace.Next())
+		at = deadline.Sooner(at, g.pace.Next())
 	}
 	return at
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // tally is what a cell adds to its row's totals. The first seven fields are the
@@ -164,7 +165,7 @@ func judgeCell(c *cell, now time.Time) *judgement {
 	return j
 }
 
-func (j *judgement) wakeAt(t time.Time) { j.verdict.wake = sooner(j.verdict.wake, t) }
+func (j *judgement) wakeAt(t time.Time) { j.verdict.wake = deadline.Sooner(j.verdict.wake, t) }
 
 // isAvailable also arms the timer for the moment when the answer turns.
 func (j *judgement) isAvailable(p *trackedPod) bool {

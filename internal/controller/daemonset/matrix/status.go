@@ -1,6 +1,10 @@
 package matrix
 
-import "time"
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/deadline"
+)
 
 // readyStatus asks for a status write when the totals or the conditions differ
 // from what the API shows: at once when the row was quiet, acts on a generation
@@ -55,9 +59,9 @@ func (r *row) statusWritten(a *UpdateStatus, o Outcome) {
 func (r *row) next() time.Time {
 	at, _ := r.timers.Next()
 	if r.guide != nil {
-		at = sooner(at, r.guide.nextTurn(r.now))
+		at = deadline.Sooner(at, r.guide.nextTurn(r.now))
 	}
-	return sooner(at, r.due)
+	return deadline.Sooner(at, r.due)
 }
 
 // later returns when there will be more to do for the row itself.
@@ -68,14 +72,14 @@ func (r *row) later() (at time.Time) {
 	waiting := r.work[workCreate].Len()+r.work[workSurge].Len() > 0
 	for _, p := range []*pace{&r.fresh, &r.again} {
 		if next := p.next(); waiting && next.After(r.now) {
-			at = sooner(at, next)
+			at = deadline.Sooner(at, next)
 		}
 	}
 	if g := r.guide; g != nil && g.stale && !g.inFlight {
-		at = sooner(at, g.due(r.cfg))
+		at = deadline.Sooner(at, g.due(r.cfg))
 	}
 	if stall := r.standstill(); stall.After(r.now) {
-		at = sooner(at, stall)
+		at = deadline.Sooner(at, stall)
 	}
 	return at
 }

@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/objectversion"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -294,6 +294,5 @@ func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.Dae
 // older tells whether have is a later version of the object than obj. Versions that
 // cannot be compared are taken in the order in which they come.
 func older(obj, have metav1.Object) bool {
-	c, err := resourceversion.CompareResourceVersion(obj.GetResourceVersion(), have.GetResourceVersion())
-	return err == nil && c < 0
+	return objectversion.Older(obj.GetResourceVersion(), have.GetResourceVersion())
 }
