@@ -58,7 +58,7 @@ func clientWith(t *testing.T, env *testenv.Env, certPEM, keyPEM []byte) kubernet
 	return client
 }
 
-// newKey is a key of a node.
+// newKey is a key for a certificate.
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

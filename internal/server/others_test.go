@@ -101,8 +101,8 @@ func convert(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	answer(w, review)
 }
 
-// serviceInPod makes a Service of one pod at an address that only its node's agent leads to.
-func serviceInPod(t *testing.T, client kubernetes.Interface, name string, agent net.Addr) {
+// serviceOnNode makes a Service without endpoints, and the node whose agent leads to its pods.
+func serviceOnNode(t *testing.T, client kubernetes.Interface, name string, agent net.Addr) {
 	t.Helper()
 	ctx := t.Context()
 	n, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
@@ -118,12 +118,18 @@ func serviceInPod(t *testing.T, client kubernetes.Interface, name string, agent 
 	if _, err := client.CoreV1().Services("default").Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// serviceInPod makes a Service of one pod at an address that only its node's agent leads to.
+func serviceInPod(t *testing.T, client kubernetes.Interface, name string, agent net.Addr) {
+	t.Helper()
+	serviceOnNode(t, client, name, agent)
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: name}},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: ptr.To("https"), Port: ptr.To(int32(8443))}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.77.1.2"}, NodeName: ptr.To("n1"), Conditions: discoveryv1.EndpointConditions{Ready: ptr.To(true)}}},
 	}
-	if _, err := client.DiscoveryV1().EndpointSlices("default").Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+	if _, err := client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

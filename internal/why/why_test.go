@@ -3,9 +3,6 @@ package why
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,29 +16,10 @@ import (
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what the code says now into testdata")
-
-// golden compares with a file of testdata.
+// golden compares with a file of testdata. One word may be wide.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s: it says\n%s\nwant\n%s", name, got, want)
-	}
-	for _, line := range strings.Split(string(got), "\n") {
-		if len(line) > survey.Width && strings.Contains(strings.TrimSpace(line), " ") && filepath.Ext(name) == ".txt" {
-			t.Errorf("%s: a line is wider than %d: %q", name, survey.Width, line)
-		}
-	}
+	surveytest.Golden(t, name, got, func(line string) bool { return !strings.Contains(strings.TrimSpace(line), " ") })
 }
 
 const careful = `
