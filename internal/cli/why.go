@@ -72,7 +72,25 @@ type question struct {
 }
 
 func askedFor(args []string, output, verdict string) (question, error) {
-	var q question
+	q, err := askedAbout(args)
+	if err != nil {
+		return q, err
+	}
+	if output != "" && output != "json" {
+		return q, fmt.Errorf("--output %s is not known; use json, or leave it out", output)
+	}
+	q.verdict = course.Verdict(verdict)
+	if verdict != "" && !slices.Contains(why.Verdicts, q.verdict) {
+		return q, fmt.Errorf("--verdict %s is not known; use one of %s", verdict, verdictNames())
+	}
+	if verdict != "" && q.node != "" {
+		return q, fmt.Errorf("--verdict is about all nodes of a DaemonSet; leave out %s", q.node)
+	}
+	return q, nil
+}
+
+// askedAbout reads the names.
+func askedAbout(args []string) (q question, err error) {
 	for _, arg := range args {
 		kind, name, isSet := strings.Cut(arg, "/")
 		switch {
@@ -85,16 +103,6 @@ func askedFor(args []string, output, verdict string) (question, error) {
 		default:
 			q.node = arg
 		}
-	}
-	if output != "" && output != "json" {
-		return q, fmt.Errorf("--output %s is not known; use json, or leave it out", output)
-	}
-	q.verdict = course.Verdict(verdict)
-	if verdict != "" && !slices.Contains(why.Verdicts, q.verdict) {
-		return q, fmt.Errorf("--verdict %s is not known; use one of %s", verdict, verdictNames())
-	}
-	if verdict != "" && q.node != "" {
-		return q, fmt.Errorf("--verdict is about all nodes of a DaemonSet; leave out %s", q.node)
 	}
 	return q, nil
 }

@@ -54,13 +54,7 @@ func (d *differ) compare(path string, a, b any) {
 	y, areMaps := b.(map[string]any)
 	// A map that is not there at all is one without fields.
 	if (isMap || a == nil) && (areMaps || b == nil) && (isMap || areMaps) {
-		keys := slices.Sorted(maps.Keys(x))
-		for _, k := range slices.Sorted(maps.Keys(y)) {
-			if _, both := x[k]; !both {
-				keys = append(keys, k)
-			}
-		}
-		for _, k := range keys {
+		for _, k := range keysOf(x, y) {
 			d.compare(join(path, k), x[k], y[k])
 		}
 		return
@@ -72,6 +66,17 @@ func (d *differ) compare(path string, a, b any) {
 		return
 	}
 	d.out = append(d.out, Field{Path: shorten(path), From: text(a), To: text(b), ReplacesPods: strings.HasPrefix(path, inTemplate) && !d.onDelete})
+}
+
+// keysOf are the keys of x, and then those that only y has.
+func keysOf(x, y map[string]any) []string {
+	keys := slices.Sorted(maps.Keys(x))
+	for _, k := range slices.Sorted(maps.Keys(y)) {
+		if _, both := x[k]; !both {
+			keys = append(keys, k)
+		}
+	}
+	return keys
 }
 
 func join(path, key string) string {

@@ -239,41 +239,52 @@ func (p *planner) estimate() {
 	p.out.Estimate = e
 }
 
+// add adds a warning.
+func (p *planner) add(format string, args ...any) {
+	p.out.Warnings = append(p.out.Warnings, fmt.Sprintf(format, args...))
+}
+
 // warn says what somebody should think of before.
 func (p *planner) warn() {
-	add := func(format string, args ...any) {
-		p.out.Warnings = append(p.out.Warnings, fmt.Sprintf(format, args...))
+	p.warnOfHolds()
+	if p.out.Nodes.Change+p.out.Nodes.New > 0 {
+		p.warnOfChange()
 	}
+}
+
+// warnOfHolds says why nothing would begin.
+func (p *planner) warnOfHolds() {
 	if p.view.Broken != "" {
-		add("policy %s cannot be followed, so nothing would begin: %s", p.out.Policy, p.view.Broken)
+		p.add("policy %s cannot be followed, so nothing would begin: %s", p.out.Policy, p.view.Broken)
 	}
 	if r := p.view.Rollout; r != nil && p.view.Rules != nil {
 		for _, f := range r.Status.FailedRevisions {
 			if f.Revision == p.view.Revision {
-				add("this revision has failed before (%s); it is not tried again without \"everynode rollout retry\"", f.Why)
+				p.add("this revision has failed before (%s); it is not tried again without \"everynode rollout retry\"", f.Why)
 			}
 		}
 		if r.Spec.Paused {
-			add("the rollout is paused; nothing begins before \"everynode rollout resume\"")
+			p.add("the rollout is paused; nothing begins before \"everynode rollout resume\"")
 		}
 	}
 	total := p.out.Nodes.Change + p.out.Nodes.New + p.out.Nodes.Stay + p.out.Nodes.OutOfOrder
 	if limit := p.rules().MaxNodeFaults; p.view.Rules != nil && limit.Exceeded(p.out.Nodes.OutOfOrder, total) {
-		add("%d of %s are out of order, more than %s: nothing would begin", p.out.Nodes.OutOfOrder, survey.Count(total, "node"), limit)
+		p.add("%d of %s are out of order, more than %s: nothing would begin", p.out.Nodes.OutOfOrder, survey.Count(total, "node"), limit)
 	}
-	if p.out.Nodes.Change+p.out.Nodes.New == 0 {
-		return
-	}
+}
+
+// warnOfChange says what is dangerous in the change itself.
+func (p *planner) warnOfChange() {
 	if p.old != nil && p.first() {
-		add("no revision is stable yet, so there is none to go back to: all steps are open")
+		p.add("no revision is stable yet, so there is none to go back to: all steps are open")
 	}
 	for _, c := range p.new.Spec.Template.Spec.Containers {
 		if c.ReadinessProbe == nil && c.StartupProbe == nil {
-			add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)
+			p.add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)
 		}
 	}
 	if p.out.Nodes.NoRoom > 0 && !p.surges() && !p.onDelete() && p.old != nil {
-		add("nodes without room lose their old pod and get no new one")
+		p.add("nodes without room lose their old pod and get no new one")
 	}
 }
 

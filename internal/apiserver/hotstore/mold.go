@@ -86,32 +86,39 @@ func share(fresh, old reflect.Value) {
 			fresh.Set(old)
 		}
 	case reflect.Pointer:
-		if fresh.IsNil() || old.IsNil() {
-			return
-		}
-		if equal(fresh, old) {
-			fresh.Set(old)
-			return
-		}
-		share(fresh.Elem(), old.Elem())
+		sharePointer(fresh, old)
 	case reflect.Slice:
-		if fresh.Len() == 0 || old.Len() == 0 {
-			return
-		}
-		if fresh.Len() == old.Len() && equal(fresh, old) {
-			fresh.Set(old.Slice3(0, old.Len(), old.Len())) // Who appends, copies.
-			return
-		}
-		if k := fresh.Type().Elem().Kind(); k != reflect.Struct && k != reflect.Pointer && k != reflect.String {
-			return
-		}
-		for i := range min(fresh.Len(), old.Len()) {
-			share(fresh.Index(i), old.Index(i))
-		}
+		shareSlice(fresh, old)
 	case reflect.Map:
 		if fresh.Len() > 0 && fresh.Len() == old.Len() && equal(fresh, old) {
 			fresh.Set(old)
 		}
+	}
+}
+
+func sharePointer(fresh, old reflect.Value) {
+	switch {
+	case fresh.IsNil() || old.IsNil():
+	case equal(fresh, old):
+		fresh.Set(old)
+	default:
+		share(fresh.Elem(), old.Elem())
+	}
+}
+
+func shareSlice(fresh, old reflect.Value) {
+	if fresh.Len() == 0 || old.Len() == 0 {
+		return
+	}
+	if fresh.Len() == old.Len() && equal(fresh, old) {
+		fresh.Set(old.Slice3(0, old.Len(), old.Len())) // Who appends, copies.
+		return
+	}
+	if k := fresh.Type().Elem().Kind(); k != reflect.Struct && k != reflect.Pointer && k != reflect.String {
+		return
+	}
+	for i := range min(fresh.Len(), old.Len()) {
+		share(fresh.Index(i), old.Index(i))
 	}
 }
 

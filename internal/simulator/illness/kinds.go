@@ -49,21 +49,13 @@ func (f *Fault) checkKind() error {
 		}
 		return f.Pressure.check()
 	case f.Flaps != nil:
-		if f.Flaps.Up == (metav1.Duration{}) && f.Flaps.Down == (metav1.Duration{}) {
-			f.Flaps.Up, f.Flaps.Down = metav1.Duration{Duration: 2 * time.Minute}, metav1.Duration{Duration: time.Minute}
-		}
-		if f.Flaps.Up.Duration <= 0 || f.Flaps.Down.Duration <= 0 {
-			return errors.New("flaps needs both times, up and down, or none for 2m and 1m")
-		}
+		return f.Flaps.check()
 	case f.PowerLoss != nil:
 		return f.PowerLoss.check()
 	case f.Room != nil:
 		return f.Room.check()
 	case f.Crash != nil:
-		if f.Crash.ExitCode < 0 || f.Crash.ExitCode > 255 {
-			return fmt.Errorf("exitCode %d is not from 1 to 255", f.Crash.ExitCode)
-		}
-		return notNegative(given(f.Crash.After, 0))
+		return f.Crash.check()
 	case f.Memory != nil:
 		return notNegative(given(f.Memory.After, 0))
 	case f.SlowPull != nil:
@@ -81,6 +73,23 @@ func (f *Fault) checkKind() error {
 		orElse(&f.Unstarted.Message, "simulated fault: exec: no such file or directory")
 	}
 	return nil
+}
+
+func (f *Flaps) check() error {
+	if f.Up == (metav1.Duration{}) && f.Down == (metav1.Duration{}) {
+		f.Up, f.Down = metav1.Duration{Duration: 2 * time.Minute}, metav1.Duration{Duration: time.Minute}
+	}
+	if f.Up.Duration <= 0 || f.Down.Duration <= 0 {
+		return errors.New("flaps needs both times, up and down, or none for 2m and 1m")
+	}
+	return nil
+}
+
+func (c *Crash) check() error {
+	if c.ExitCode < 0 || c.ExitCode > 255 {
+		return fmt.Errorf("exitCode %d is not from 1 to 255", c.ExitCode)
+	}
+	return notNegative(given(c.After, 0))
 }
 
 func (s *Span) check() error { return notNegative(s.After.Duration, s.For.Duration) }

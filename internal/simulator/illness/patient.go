@@ -128,31 +128,8 @@ func (p *Patient) chance(f *Fault) float64 {
 func (p *Patient) Look(now time.Time) State {
 	var s State
 	p.each(func(f *Fault) {
-		since, concerned := p.since[f]
-		if !concerned {
-			return
-		}
-		switch {
-		case f.NotReady != nil:
-			if s.in(&f.NotReady.Span, since, now) && s.NotReady == "" {
-				s.NotReady = f.NotReady.Message
-			}
-		case f.Pressure != nil:
-			if s.in(&f.Pressure.Span, since, now) {
-				s.Pressure.Memory = s.Pressure.Memory || f.Pressure.Of == "memory"
-				s.Pressure.Disk = s.Pressure.Disk || f.Pressure.Of == "disk"
-				s.Pressure.PID = s.Pressure.PID || f.Pressure.Of == "pid"
-			}
-		case f.Flaps != nil:
-			period := f.Flaps.Up.Duration + f.Flaps.Down.Duration
-			offset := time.Duration(p.chance(f) * float64(f.Flaps.Up.Duration))
-			s.Silent = s.inTurn(since.Add(-offset), f.Flaps.Up.Duration, period, now) || s.Silent
-		case f.PowerLoss != nil:
-			if s.in(f.PowerLoss, since, now) {
-				s.Silent, s.Off = true, true
-			}
-		case f.Room != nil && s.Room == nil:
-			s.Room = f.Room
+		if since, concerned := p.since[f]; concerned {
+			p.suffer(&s, f, since, now)
 		}
 	})
 	if p.spared {
@@ -164,6 +141,32 @@ func (p *Patient) Look(now time.Time) State {
 		}
 	}
 	return s
+}
+
+// suffer adds what a fault does to the node.
+func (p *Patient) suffer(s *State, f *Fault, since, now time.Time) {
+	switch {
+	case f.NotReady != nil:
+		if s.in(&f.NotReady.Span, since, now) && s.NotReady == "" {
+			s.NotReady = f.NotReady.Message
+		}
+	case f.Pressure != nil:
+		if s.in(&f.Pressure.Span, since, now) {
+			s.Pressure.Memory = s.Pressure.Memory || f.Pressure.Of == "memory"
+			s.Pressure.Disk = s.Pressure.Disk || f.Pressure.Of == "disk"
+			s.Pressure.PID = s.Pressure.PID || f.Pressure.Of == "pid"
+		}
+	case f.Flaps != nil:
+		period := f.Flaps.Up.Duration + f.Flaps.Down.Duration
+		offset := time.Duration(p.chance(f) * float64(f.Flaps.Up.Duration))
+		s.Silent = s.inTurn(since.Add(-offset), f.Flaps.Up.Duration, period, now) || s.Silent
+	case f.PowerLoss != nil:
+		if s.in(f.PowerLoss, since, now) {
+			s.Silent, s.Off = true, true
+		}
+	case f.Room != nil && s.Room == nil:
+		s.Room = f.Room
+	}
 }
 
 // in reports whether now is in the span, and notes when that changes.

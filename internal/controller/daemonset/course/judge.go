@@ -166,8 +166,8 @@ func (c *Course) weigh(n *node) {
 	has := d.Revision == c.state.target
 	_, failed := c.state.failures[n.name]
 	if !has && d.Revision != "" {
-		if n.begun != nil && d.Refused != "" && !failed {
-			c.blame(n, d.Refused) // the pod that was to start beside the old one
+		if !failed {
+			c.refusedBeside(n)
 		}
 		return
 	}
@@ -183,6 +183,13 @@ func (c *Course) weigh(n *node) {
 		if why := c.failing(n, available); why != "" {
 			c.blame(n, why)
 		}
+	}
+}
+
+// refusedBeside: the pod that was to start beside the old one is refused.
+func (c *Course) refusedBeside(n *node) {
+	if n.begun != nil && n.daemon.Refused != "" {
+		c.blame(n, n.daemon.Refused)
 	}
 }
 

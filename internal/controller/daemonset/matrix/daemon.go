@@ -24,8 +24,24 @@ func (j *judgement) daemon() course.Daemon {
 	d := course.Daemon{Selected: true, Refused: c.refused, Unsure: c.unanswered != ""}
 	created, deleted := later(c.setback.until), later(c.deletions.until)
 	d.Held = created || deleted
-	newest, others := (*trackedPod)(nil), 0
-	for _, p := range c.pods {
+	newest, others := j.newest(&d)
+	d.Restarts = int32(c.failures.count)
+	if newest == nil {
+		return c.without(d, others)
+	}
+	d.Two, d.Revision = others > 0, newest.info.Revision
+	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
+	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
+	if j.isUp(newest) {
+		d.Since = newest.since(j.spec.MinReadySeconds)
+	}
+	return d
+}
+
+// newest is the newest live pod, and how many others occupy the cell. What all pods
+// together say is added.
+func (j *judgement) newest(d *course.Daemon) (newest *trackedPod, others int) {
+	for _, p := range j.cell.pods {
 		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
 		switch {
 		case p.live() && p.info.Phase == PodActive:
@@ -40,17 +56,7 @@ func (j *judgement) daemon() course.Daemon {
 			others++
 		}
 	}
-	d.Restarts = int32(c.failures.count)
-	if newest == nil {
-		return c.without(d, others)
-	}
-	d.Two, d.Revision = others > 0, newest.info.Revision
-	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
-	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
-	if j.isUp(newest) {
-		d.Since = newest.since(j.spec.MinReadySeconds)
-	}
-	return d
+	return newest, others
 }
 
 // without adds why the node has no pod that stays.

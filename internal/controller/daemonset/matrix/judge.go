@@ -347,12 +347,8 @@ func (j *judgement) tooMany(p *trackedPod) bool {
 func (j *judgement) rollout() {
 	switch {
 	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1:
-	case j.newLive == 1 && !j.surge:
-	case j.newLive == 1 && j.isUp(j.oldestNew):
-		j.remove(j.oldestOld, ReasonSurgeDone)
-	case j.newLive == 1 && j.lost():
-		j.sunset()
 	case j.newLive == 1:
+		j.succession()
 	case j.waitsForTurn():
 	case j.surge:
 		j.surgeRollout()
@@ -365,6 +361,17 @@ func (j *judgement) rollout() {
 		j.remove(j.oldestOld, ReasonOutdated)
 	default:
 		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
+	}
+}
+
+// succession decides about the old pod when its successor is there.
+func (j *judgement) succession() {
+	switch {
+	case !j.surge:
+	case j.isUp(j.oldestNew):
+		j.remove(j.oldestOld, ReasonSurgeDone)
+	case j.lost():
+		j.sunset()
 	}
 }
 

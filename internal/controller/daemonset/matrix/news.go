@@ -36,13 +36,18 @@ func (r *row) news(out []Action, is *v1alpha1.DaemonSetRolloutStatus) []Action {
 	if is.Step != was.Step && is.Step != "" {
 		say(false, "RolloutStepOpened", "step %s has begun: %s", is.Step, nodes(nodesOfStep(is)))
 	}
-	if is.Phase == was.Phase && is.TargetRevision == was.TargetRevision {
-		return out
+	if is.Phase != was.Phase || is.TargetRevision != was.TargetRevision {
+		r.phaseNews(say, is, was.Phase == "")
 	}
+	return out
+}
+
+// phaseNews tells what the rollout does now; begins says that it has just begun to do anything.
+func (r *row) phaseNews(say func(warning bool, event, format string, args ...any), is *v1alpha1.DaemonSetRolloutStatus, begins bool) {
 	how := "daemonset/" + r.info.Name
 	switch is.Phase {
 	case v1alpha1.PhaseComplete:
-		if was.Phase != "" {
+		if !begins {
 			say(false, "RolloutComplete", "%s", is.Message)
 		}
 	case v1alpha1.PhaseSoaking:
@@ -58,7 +63,6 @@ func (r *row) news(out []Action, is *v1alpha1.DaemonSetRolloutStatus) []Action {
 	case v1alpha1.PhaseRolledBack:
 		say(true, "RolloutRolledBack", "%s; all nodes go back to revision %s until the template changes, or everynode rollout retry %s", is.Message, is.StableRevision, how)
 	}
-	return out
 }
 
 func nodes(n int32) string {
