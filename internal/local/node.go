@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -301,10 +302,7 @@ func (c *cluster) loadImages(ctx context.Context, init Process, node string, con
 	ctx, cancel := context.WithTimeout(ctx, containerdPatience)
 	defer cancel()
 	socket := socketOf(init)
-	for {
-		if _, err := os.Stat(socket); err == nil {
-			break
-		}
+	for !listens(ctx, socket) {
 		select {
 		case err := <-containerd.ended:
 			return fmt.Errorf("containerd of %s ended (%w): %s; see %s", node, err, lastWords(c.plan.ContainerdLog(node)), c.plan.ContainerdLog(node))
@@ -326,6 +324,18 @@ func (c *cluster) loadImages(ctx context.Context, init Process, node string, con
 		return fmt.Errorf("give %s its images: %w", node, err)
 	}
 	return nil
+}
+
+// listens reports whether somebody takes connections at the unix socket. That
+// its file is there does not say so: it comes a moment before, and stays when
+// its process was killed.
+func listens(ctx context.Context, socket string) bool {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // socketOf is where the host finds the socket of a node's containerd.
