@@ -193,7 +193,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		Relisted: n.scraped.Relisted,
 		Service:  services.Runtime,
 		LogRoot:  filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
-		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot,
+		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot, Handler: newRuntimeClasses(client.NodeV1().RuntimeClasses().Get).handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs,
 	})
@@ -284,7 +284,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)
 			return nodestatus.Runtime{Name: info.Name, Version: info.Version,
-				StrictGroups: info.StrictGroups, Ready: nodestatus.Condition(info.Ready), NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
+				StrictGroups: info.StrictGroups, Handlers: info.Handlers, Ready: nodestatus.Condition(info.Ready), NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
 		},
 		Images: func(ctx context.Context) ([]corev1.ContainerImage, error) {
 			list, err := cri.ListImages(ctx, services.Images)

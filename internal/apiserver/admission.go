@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
+	"github.com/everynode/everynode/internal/apiserver/admission/runtimeclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/servertokens"
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
@@ -77,7 +78,7 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 }
 
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security) ([]plugin, error) {
-	classes := factory.Scheduling().V1().PriorityClasses()
+	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
 	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
@@ -89,6 +90,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
+		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},

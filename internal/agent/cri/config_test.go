@@ -158,8 +158,7 @@ func TestErrorText(t *testing.T) {
 // What nobody here can do is refused, not left out.
 func TestSandboxesThatCannotBe(t *testing.T) {
 	for want, change := range map[string]func(*corev1.PodSpec){
-		`runtime class "gvisor"`: func(s *corev1.PodSpec) { s.RuntimeClassName = ptr("gvisor") },
-		`resource claim "gpu"`:   func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
+		`resource claim "gpu"`: func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
 	} {
 		pod := testPod()
 		change(&pod.Spec)

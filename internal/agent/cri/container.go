@@ -77,8 +77,14 @@ func (e *ConfigError) Error() string { return e.message }
 // CreateContainer makes the container, not yet running, and returns its ID. What is wrong with the pod's own
 // wishes is a *ConfigError.
 func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (string, error) {
-	if err := r.checkUsers(ctx, spec.Pod); err != nil {
-		return "", err
+	if OwnUsers(spec.Pod) {
+		handler, err := r.handlerOf(ctx, spec.Pod)
+		if err == nil {
+			err = r.checkUsers(ctx, spec.Pod, handler)
+		}
+		if err != nil {
+			return "", err
+		}
 	}
 	config, err := r.containerConfig(&spec)
 	if err != nil {

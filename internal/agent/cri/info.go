@@ -1,17 +1,20 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,6 +33,8 @@ type Info struct {
 	Ready, NetworkReady Condition
 	// StrictGroups says that it can keep the image's groups from a container.
 	StrictGroups bool
+	// Handlers are the ways in which it can run pods; an old runtime does not tell.
+	Handlers []corev1.NodeRuntimeHandler
 }
 
 // Info asks the runtime how it is.
@@ -42,7 +47,8 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("ask the container runtime how it is: %w", err)
 	}
-	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion, StrictGroups: resp.GetFeatures().GetSupplementalGroupsPolicy()}
+	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion, StrictGroups: resp.GetFeatures().GetSupplementalGroupsPolicy(),
+		Handlers: handlersOf(resp.GetRuntimeHandlers())}
 	for _, c := range resp.GetStatus().GetConditions() {
 		cond := Condition{OK: c.Status, Reason: c.Reason, Message: c.Message}
 		switch c.Type {
@@ -62,6 +68,16 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 		info.Ready = Condition{Reason: "CgroupDriver", Message: systemdDriver}
 	}
 	return info, nil
+}
+
+func handlersOf(list []*runtimeapi.RuntimeHandler) []corev1.NodeRuntimeHandler {
+	var out []corev1.NodeRuntimeHandler
+	for _, h := range list {
+		readOnly, users := h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()
+		out = append(out, corev1.NodeRuntimeHandler{Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &readOnly, UserNamespaces: &users}})
+	}
+	slices.SortFunc(out, func(a, b corev1.NodeRuntimeHandler) int { return cmp.Compare(a.Name, b.Name) })
+	return out
 }
 
 // systemdDriver is what is wrong when the runtime leaves cgroups to systemd: it would refuse those that are made here.

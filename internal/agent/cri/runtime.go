@@ -63,6 +63,8 @@ type Config struct {
 	CgroupMount string
 	// DNS says how pods resolve names.
 	DNS DNS
+	// Handler finds out how the runtime calls a runtime class.
+	Handler func(ctx context.Context, class string) (string, error)
 	// Hostname is the node's name, as pods on its network see it.
 	Hostname string
 	// MemoryCapacity is the node's memory in bytes, against which OOM scores are reckoned.

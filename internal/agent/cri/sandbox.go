@@ -22,13 +22,14 @@ func (r *Runtime) LogDirectory(pod *corev1.Pod) string {
 
 // CreateSandbox makes and starts the pod's sandbox with that attempt number, and its cgroup.
 func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (string, error) {
-	if pod.Spec.RuntimeClassName != nil && *pod.Spec.RuntimeClassName != "" {
-		return "", fmt.Errorf("pod asks for runtime class %q, and runtime classes are not served", *pod.Spec.RuntimeClassName)
-	}
 	if len(pod.Spec.ResourceClaims) > 0 {
 		return "", fmt.Errorf("pod asks for the resource claim %q, and resource claims are not served", pod.Spec.ResourceClaims[0].Name)
 	}
-	if err := r.checkUsers(ctx, pod); err != nil {
+	handler, err := r.handlerOf(ctx, pod)
+	if err != nil {
+		return "", err
+	}
+	if err := r.checkUsers(ctx, pod, handler); err != nil {
 		return "", err
 	}
 	config, err := r.sandboxConfig(pod, attempt)
@@ -41,7 +42,16 @@ func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt ui
 	if err := r.cgroups.ensurePod(pod); err != nil {
 		return "", err
 	}
-	return r.service.RunPodSandbox(ctx, config, "")
+	return r.service.RunPodSandbox(ctx, config, handler)
+}
+
+// handlerOf is how the runtime calls the way in which the pod wants to be run, empty for the usual one.
+func (r *Runtime) handlerOf(ctx context.Context, pod *corev1.Pod) (string, error) {
+	class := pod.Spec.RuntimeClassName
+	if class == nil || *class == "" {
+		return "", nil
+	}
+	return r.cfg.Handler(ctx, *class)
 }
 
 func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {

@@ -41,7 +41,7 @@ func OwnUsers(pod *corev1.Pod) bool { return pod.Spec.HostUsers != nil && !*pod.
 
 // checkUsers says why the pod cannot have users of its own here. Without them it would have more rights than it was
 // admitted with.
-func (r *Runtime) checkUsers(ctx context.Context, pod *corev1.Pod) error {
+func (r *Runtime) checkUsers(ctx context.Context, pod *corev1.Pod, handler string) error {
 	if !OwnUsers(pod) {
 		return nil
 	}
@@ -50,7 +50,7 @@ func (r *Runtime) checkUsers(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("ask the container runtime for user namespaces: %w", err)
 	}
 	able := slices.ContainsFunc(resp.GetRuntimeHandlers(), func(h *runtimeapi.RuntimeHandler) bool {
-		return h.GetName() == "" && h.GetFeatures().GetUserNamespaces()
+		return h.GetName() == handler && h.GetFeatures().GetUserNamespaces()
 	})
 	if !able {
 		return errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces (containerd 2.0 with runc 1.2 or newer does)")

@@ -21,14 +21,15 @@ type handlers struct {
 	err       error
 	sandbox   *runtimeapi.PodSandboxConfig
 	container *runtimeapi.ContainerConfig
+	handler   string
 }
 
 func (h *handlers) Status(context.Context, bool) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{RuntimeHandlers: h.list}, h.err
 }
 
-func (h *handlers) RunPodSandbox(_ context.Context, c *runtimeapi.PodSandboxConfig, _ string) (string, error) {
-	h.sandbox = c
+func (h *handlers) RunPodSandbox(_ context.Context, c *runtimeapi.PodSandboxConfig, handler string) (string, error) {
+	h.sandbox, h.handler = c, handler
 	return "sandbox", nil
 }
 
@@ -137,5 +138,39 @@ func TestUsersAreKept(t *testing.T) {
 	pod.UID, pod.Spec.HostUsers = "e", ptr(false)
 	if _, err := last.CreateSandbox(t.Context(), pod, 0); err == nil || !strings.Contains(err.Error(), again.users.file("b")) {
 		t.Errorf("with a broken file: %v", err)
+	}
+}
+
+// A pod is run in the way that its class names, and not at all if nobody knows the class.
+func TestRuntimeClass(t *testing.T) {
+	r := testRuntime(t)
+	r.cfg.Handler = func(_ context.Context, class string) (string, error) {
+		if class != "vm" {
+			return "", errors.New("no such class")
+		}
+		return "kata", nil
+	}
+	h := &handlers{list: []*runtimeapi.RuntimeHandler{handler("", false), handler("kata", true)}}
+	r.service = h
+	pod := testPod()
+	pod.Spec.RuntimeClassName, pod.Spec.HostUsers = ptr("vm"), ptr(false)
+	if _, err := r.CreateSandbox(t.Context(), pod, 0); err != nil || h.handler != "kata" {
+		t.Errorf("the handler is %q, %v", h.handler, err)
+	}
+	if _, err := r.CreateContainer(t.Context(), ContainerSpec{Pod: pod, Container: &pod.Spec.Containers[0]}); err != nil {
+		t.Error(err)
+	}
+	pod.Spec.RuntimeClassName = ptr("unknown")
+	h.sandbox = nil
+	if _, err := r.CreateSandbox(t.Context(), pod, 0); err == nil || h.sandbox != nil {
+		t.Errorf("a pod of an unknown class: %v, %v", h.sandbox, err)
+	}
+	pod.Spec.RuntimeClassName, pod.Spec.HostUsers = nil, nil
+	if _, err := r.CreateSandbox(t.Context(), pod, 0); err != nil || h.handler != "" {
+		t.Errorf("the handler of a pod without a class is %q, %v", h.handler, err)
+	}
+	got := handlersOf(h.list)
+	if len(got) != 2 || got[0].Name != "" || got[1].Name != "kata" || *got[0].Features.UserNamespaces || !*got[1].Features.UserNamespaces {
+		t.Errorf("the node says %v", got)
 	}
 }

@@ -53,6 +53,7 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 	if f.runtime.Name != "" {
 		status.NodeInfo.ContainerRuntimeVersion = f.runtime.Name + "://" + f.runtime.Version
 		status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: &f.runtime.StrictGroups}
+		status.RuntimeHandlers = f.runtime.Handlers
 	} else {
 		status.NodeInfo.ContainerRuntimeVersion = old.NodeInfo.ContainerRuntimeVersion
 	}

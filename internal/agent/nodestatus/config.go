@@ -77,6 +77,8 @@ type Runtime struct {
 	Ready, NetworkReady Condition
 	// StrictGroups says that it can keep the image's groups from a container.
 	StrictGroups bool
+	// Handlers are the ways in which it can run pods, as it tells.
+	Handlers []corev1.NodeRuntimeHandler
 }
 
 // Condition is one condition of a container runtime, with the runtime's own reason and message.

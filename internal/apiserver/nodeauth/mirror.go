@@ -47,10 +47,6 @@ func (r *Restriction) checkMirror(ctx context.Context, node string, pod *corev1.
 	if what := referredTo(&pod.Spec); what != "" {
 		return fmt.Errorf("node %q can not create pods that reference %s", node, what)
 	}
-	if class := pod.Spec.RuntimeClassName; class != nil {
-		// There are none, and what a node alone knows is no reason to believe in one.
-		return fmt.Errorf("pod rejected: RuntimeClass %q not found", *class)
-	}
 	return nil
 }
 

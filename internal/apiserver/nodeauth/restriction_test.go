@@ -156,7 +156,6 @@ func TestRestrictionOfMirrorPods(t *testing.T) {
 		"account":          {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }, reference + "serviceaccounts"},
 		"pull secret":      {func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "x"}} }, reference + "secrets"},
 		"device claim":     {func(p *corev1.Pod) { p.Spec.ResourceClaims = []corev1.PodResourceClaim{{}} }, reference + "resourceclaims"},
-		"runtime class":    {func(p *corev1.Pod) { p.Spec.RuntimeClassName = new("x") }, `RuntimeClass "x" not found`},
 		"config map":       {volume(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}), reference + "configmaps"},
 		"secret":           {volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}}), reference + "secrets"},
 		"CSI":              {volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}), reference + "csidrivers (via CSI volumes)"},

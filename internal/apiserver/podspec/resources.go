@@ -128,8 +128,8 @@ func Amount(path *field.Path, name corev1.ResourceName, amount resource.Quantity
 	return nil
 }
 
-// validateOverhead checks what a pod's runtime itself uses.
-func validateOverhead(overhead corev1.ResourceList, path *field.Path) field.ErrorList {
+// ValidateOverhead checks what a pod's runtime itself uses.
+func ValidateOverhead(overhead corev1.ResourceList, path *field.Path) field.ErrorList {
 	return requirements(&corev1.ResourceRequirements{Limits: overhead}, path, containerResourceName)
 }
 

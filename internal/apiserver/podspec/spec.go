@@ -105,7 +105,7 @@ func validateClasses(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, chosen(path.Child("preemptionPolicy"), *v, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 	}
 	if spec.Overhead != nil {
-		errs = append(errs, validateOverhead(spec.Overhead, path.Child("overhead"))...)
+		errs = append(errs, ValidateOverhead(spec.Overhead, path.Child("overhead"))...)
 	}
 	if spec.OS != nil {
 		errs = append(errs, chosen(path.Child("os", "name"), spec.OS.Name, corev1.Linux, corev1.Windows)...)

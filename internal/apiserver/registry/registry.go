@@ -19,10 +19,12 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/registry/poddisruptionbudget"
+	"github.com/everynode/everynode/internal/apiserver/registry/podtemplate"
 	"github.com/everynode/everynode/internal/apiserver/registry/priorityclass"
 	"github.com/everynode/everynode/internal/apiserver/registry/rbac"
 	"github.com/everynode/everynode/internal/apiserver/registry/replicaset"
 	"github.com/everynode/everynode/internal/apiserver/registry/rollout"
+	"github.com/everynode/everynode/internal/apiserver/registry/runtimeclass"
 	"github.com/everynode/everynode/internal/apiserver/registry/secret"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/registry/serviceaccount"
@@ -38,6 +40,7 @@ func Kinds() []resource.Definition {
 		namespace.Definition(),
 		node.Definition(),
 		pod.Definition(),
+		podtemplate.Definition(),
 		secret.Definition(),
 		service.Definition(),
 		serviceaccount.Definition(),
@@ -50,6 +53,7 @@ func Kinds() []resource.Definition {
 		endpointslice.Definition(),
 		poddisruptionbudget.Definition(),
 		priorityclass.Definition(),
+		runtimeclass.Definition(),
 	}
 	kinds = append(kinds, csi.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)

@@ -69,6 +69,9 @@ var rules = []what{
 	{path: "/apis/storage.k8s.io/v1/csinodes/yard-2"},
 	{path: "/apis/storage.k8s.io/v1/csinodes"},
 	{path: "/apis/storage.k8s.io/v1/csidrivers/yard.example.com", node1: "get"},
+	// How pods can be run.
+	{path: "/apis/node.k8s.io/v1/runtimeclasses", node1: "list watch"},
+	{path: "/apis/node.k8s.io/v1/runtimeclasses/yard-vm", node1: "get"},
 	// What a service proxy and a name server need.
 	{path: "/api/v1/services", node1: "list watch"},
 	{path: "/api/v1/namespaces/yard-a/services/svc", node1: "get"},
@@ -97,6 +100,8 @@ var rules = []what{
 	{path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"},
 	{path: "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/x"},
 	{path: "/apis/scheduling.k8s.io/v1/priorityclasses"},
+	{path: "/api/v1/podtemplates"},
+	{path: "/api/v1/namespaces/yard-a/podtemplates/x"},
 	{path: "/apis/metrics.k8s.io/v1beta1/nodes"},
 	{path: "/apis/metrics.k8s.io/v1beta1/namespaces/yard-a/pods/own"},
 }
@@ -177,7 +182,7 @@ func TestWhoMayWhat(t *testing.T) {
 // ghostMay is what a node may that has no object and no pods: what needs no relation.
 func ghostMay(w what, verb string, at target) bool {
 	switch at.resource {
-	case "services", "endpoints", "namespaces", "endpointslices", "csidrivers", "certificatesigningrequests":
+	case "services", "endpoints", "namespaces", "endpointslices", "csidrivers", "runtimeclasses", "certificatesigningrequests":
 		return w.has("node1", verb)
 	case "nodes":
 		return at.name == "" && w.has("node1", verb)

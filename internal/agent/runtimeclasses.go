@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// classPatience is how long a pod waits for what the API says of its runtime class.
+const classPatience = 10 * time.Second
+
+// getClass reads a RuntimeClass.
+type getClass func(ctx context.Context, name string, options metav1.GetOptions) (*nodev1.RuntimeClass, error)
+
+// runtimeClasses finds out how the container runtime calls the classes that pods name. Few pods name one, so they are read one by
+// one when a sandbox is made.
+type runtimeClasses struct {
+	get getClass
+
+	mu sync.Mutex
+	// known are the handlers of classes that were read. A class keeps its handler, so they are good while the API does not answer.
+	known map[string]string
+}
+
+func newRuntimeClasses(get getClass) *runtimeClasses {
+	return &runtimeClasses{get: get, known: map[string]string{}}
+}
+
+// handler is how the runtime calls a class.
+func (r *runtimeClasses) handler(ctx context.Context, name string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, classPatience)
+	defer cancel()
+	class, err := r.get(ctx, name, metav1.GetOptions{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.known[name] = class.Handler
+		return class.Handler, nil
+	case apierrors.IsNotFound(err):
+		delete(r.known, name)
+		return "", err
+	}
+	if handler, ok := r.known[name]; ok && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown { // nobody answered
+		return handler, nil
+	}
+	return "", fmt.Errorf("failed to lookup RuntimeClass %s: %w", name, err)
+}
