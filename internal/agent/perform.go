@@ -20,15 +20,20 @@ type task struct {
 	*pods
 	action podworker.Action
 	pod    *corev1.Pod
-	w      *worker
-	ips    []string
-	image  images.Image
+	// recorded is what the runtime keeps of the container's spec, of a pod that the API never showed.
+	recorded *corev1.Container
+	w        *worker
+	ips      []string
+	image    images.Image
 	// sandboxAttempt is the attempt of the sandbox that the action is about.
 	sandboxAttempt uint32
 }
 
 func (w *worker) task(a podworker.Action) task {
 	t := task{pods: w.pods, action: a, pod: w.in.Pod, w: w, image: w.present[a.Container], ips: w.podIPs()}
+	if t.pod == nil {
+		t.recorded = w.in.Runtime.Recorded(a.ContainerID)
+	}
 	for _, s := range w.in.Runtime.Sandboxes {
 		if s.ID == a.SandboxID {
 			t.sandboxAttempt = s.Attempt
@@ -121,7 +126,13 @@ func (t task) pullImage(ctx context.Context) (podworker.Outcome, images.Image) {
 	}
 }
 
-func (t task) container() *corev1.Container { return specOf(t.pod, t.action.Container) }
+// container is the container's spec, as far as it is known; nil if it is not.
+func (t task) container() *corev1.Container {
+	if t.pod == nil {
+		return t.recorded
+	}
+	return specOf(t.pod, t.action.Container)
+}
 
 // startContainer makes and starts the container and runs its postStart hook, each told to the user.
 func (t task) startContainer(ctx, setUp context.Context) podworker.Outcome {
@@ -219,11 +230,9 @@ func (t task) kill(ctx context.Context) podworker.Outcome {
 	grace := time.Duration(a.Grace) * time.Second
 	t.events.container(t.pod, a.Container, corev1.EventTypeNormal, "Killing", a.Message)
 	began := t.clock.Now()
-	if t.pod != nil {
-		if c := t.container(); c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && a.Reason != podworker.KillUnknownState {
-			t.preStop(ctx, c, grace)
-			grace = max(grace-t.clock.Since(began), min(minKill, grace))
-		}
+	if c := t.container(); c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && a.Reason != podworker.KillUnknownState {
+		t.preStop(ctx, c, grace)
+		grace = max(grace-t.clock.Since(began), min(minKill, grace))
 	}
 	if err := t.runtime.StopContainer(ctx, a.ContainerID, grace); err != nil {
 		if ctx.Err() == nil {

@@ -2,17 +2,23 @@ package agent
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -395,13 +401,28 @@ func TestMissingVolume(t *testing.T) {
 	s.end(t, pod, 1)
 }
 
-// An agent that is killed and started again finds its containers, and starts none; what went away meanwhile is cleared away.
+// An agent that is killed and started again finds its containers, and starts none; what went away meanwhile is cleared away, with
+// its preStop hook.
 func TestAgentRestart(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/bye" {
+			asked.Add(1)
+		}
+	}))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	must(t, err)
+	port, err := strconv.Atoi(at.Port())
+	must(t, err)
 	m := newMachine(t)
 	s := stories{machine: m, api: newAPI()}
 	s.node = startNode(t, m, s.api)
 	stays, goes, leaves := boxPod("stays", "sleep"), boxPod("goes", "sleep"), boxPod("leaves", "sleep")
 	stays.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
+	goes.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "bye", ContainerPort: int32(port)}}
+	goes.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+		HTTPGet: &corev1.HTTPGetAction{Host: at.Hostname(), Port: intstr.FromString("bye"), Path: "/bye"}}}
 	for _, pod := range []*corev1.Pod{stays, goes, leaves} {
 		s.create(pod)
 	}
@@ -421,6 +442,9 @@ func TestAgentRestart(t *testing.T) {
 	s.await(t, leaves.UID, "to be gone", isGone)
 	awaitNothing(t, m, goes.UID)
 	awaitNothing(t, m, leaves.UID)
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the preStop hook of the pod that was deleted meanwhile ran %d times, want once", n)
+	}
 	after := s.get(stays.UID)
 	if !reflect.DeepEqual(before.Status, after.Status) {
 		t.Errorf("the status changed from\n%+v\nto\n%+v", before.Status, after.Status)

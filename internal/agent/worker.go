@@ -365,10 +365,14 @@ func (w *worker) podIPs() []string {
 			newest = s
 		}
 	}
-	if newest == nil {
+	switch {
+	case newest == nil:
 		return nil
+	case newest.HostNetwork:
+		return w.hostIPs
+	default:
+		return newest.IPs
 	}
-	return newest.IPs
 }
 
 // announce tells the user about a back-off.

@@ -88,6 +88,21 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, attempt 
 	return out
 }
 
+// recordedSpec reads what containerAnnotations keeps of the container's spec. What cannot be read is missing.
+func recordedSpec(name string, annotations map[string]string) *corev1.Container {
+	out := &corev1.Container{Name: name}
+	if raw, ok := annotations[annotationPreStop]; ok {
+		hook := &corev1.LifecycleHandler{}
+		if json.Unmarshal([]byte(raw), hook) == nil {
+			out.Lifecycle = &corev1.Lifecycle{PreStop: hook}
+		}
+	}
+	if raw, ok := annotations[annotationPorts]; ok && json.Unmarshal([]byte(raw), &out.Ports) != nil {
+		out.Ports = nil
+	}
+	return out
+}
+
 // graceOf reads the termination grace period in seconds from a container's annotations, 0 if it has none.
 func graceOf(annotations map[string]string) int64 {
 	n, err := strconv.ParseInt(annotations[annotationGrace], 10, 64)

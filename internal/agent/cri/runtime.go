@@ -223,6 +223,7 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 		ImageID:   st.ImageRef,
 		CreatedAt: unixNano(st.CreatedAt),
 		StartedAt: unixNano(st.StartedAt),
+		Recorded:  recordedSpec(st.Labels[labelContainerName], st.Annotations),
 	}
 	if given := st.GetImage().GetUserSpecifiedImage(); given != "" {
 		out.Image = given

@@ -1,6 +1,10 @@
 package podworker
 
-import "time"
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Runtime is what the container runtime holds for one pod UID. Slices may be in any order.
 type Runtime struct {
@@ -59,6 +63,9 @@ type Container struct {
 	State   ContainerState
 	// SpecHash is ContainerHash of the spec that it was made from; 0 when not recorded.
 	SpecHash uint64
+	// Recorded is what is kept with the container of its spec, for pods whose API object was never seen: its name, ports and
+	// preStop hook.
+	Recorded *corev1.Container
 	// Image is the image's name, ImageID the runtime's reference to it.
 	Image, ImageID                   string
 	CreatedAt, StartedAt, FinishedAt time.Time
@@ -80,6 +87,16 @@ func (r *Runtime) newest(name string) *Container {
 		}
 	}
 	return found
+}
+
+// Recorded returns what is kept of the spec of the container with that ID; nil if nothing is.
+func (r *Runtime) Recorded(containerID string) *corev1.Container {
+	for i := range r.Containers {
+		if r.Containers[i].ID == containerID {
+			return r.Containers[i].Recorded
+		}
+	}
+	return nil
 }
 
 // lastExited returns the newest exited container of that name other than not, nil if none.
