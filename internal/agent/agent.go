@@ -72,6 +72,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
 	}
+	if err := csi.Share(a.cfg.KubeletDir); err != nil {
+		return err
+	}
 	services, err := a.connect(ctx)
 	if err != nil {
 		return unlessEnded(ctx, err)
