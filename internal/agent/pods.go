@@ -56,7 +56,9 @@ type pods struct {
 	// desired holds the API's pods that came before the start.
 	desired map[types.UID]*corev1.Pod
 	// admitted holds the pods that take room on the node.
-	admitted              map[types.UID]*corev1.Pod
+	admitted map[types.UID]*corev1.Pod
+	// roomFor are those that wait for the end of others, by these.
+	roomFor               map[types.UID][]types.UID
 	apiRead, runtimeRead  bool
 	runtimeErr            error
 	started, shuttingDown bool
@@ -76,7 +78,7 @@ type pods struct {
 func newPods(ctx context.Context, p parts) *pods {
 	return &pods{
 		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
-		admitted: map[types.UID]*corev1.Pod{}, lookedAt: p.clock.Now(), startedC: make(chan struct{}),
+		admitted: map[types.UID]*corev1.Pod{}, roomFor: map[types.UID][]types.UID{}, lookedAt: p.clock.Now(), startedC: make(chan struct{}),
 		statics: statics{wanted: map[types.UID]*corev1.Pod{}, leaving: map[types.UID]*corev1.Pod{}},
 	}
 }
@@ -232,7 +234,7 @@ func (p *pods) retire(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.workers, uid)
-	delete(p.admitted, uid)
+	p.leaves(uid)
 	if _, ok := p.statics.leaving[uid]; ok {
 		delete(p.statics.leaving, uid)
 		p.startStatics()
@@ -245,7 +247,7 @@ func (p *pods) release(uid types.UID) {
 	p.unfollow(uid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.admitted, uid)
+	p.leaves(uid)
 }
 
 func (p *pods) unfollow(uid types.UID) {
@@ -296,36 +298,36 @@ func (p *pods) close(why *refusal) {
 	p.closed = why
 }
 
-// admit gives the pod room on the node, or says why there is none.
-func (p *pods) admit(pod *corev1.Pod) *refusal {
+// admit gives the pod room on the node, or says why there is none. The room is free once the victims have ended.
+func (p *pods) admit(pod *corev1.Pod) (victims []types.UID, why *refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.admitted[pod.UID]; ok {
-		return nil
+		return nil, nil
 	}
 	if p.closed != nil {
-		return p.closed
+		return nil, p.closed
 	}
 	if p.pressures != nil {
 		if why := eviction.Refuse(pod, staticpods.IsUID(pod.UID), p.pressures(), podfacts.QOS(pod)); why != "" {
-			return &refusal{eviction.Reason, "Pod was rejected: " + why}
+			return nil, &refusal{eviction.Reason, "Pod was rejected: " + why}
 		}
 	}
 	if r := incapable(pod, p.node(), p.appArmor); r != nil {
-		return r
+		return nil, r
 	}
 	if r := sysctls(pod, p.sysctls); r != nil {
-		return r
+		return nil, r
 	}
-	others := make([]*corev1.Pod, 0, len(p.admitted))
-	for _, other := range p.admitted {
-		others = append(others, other)
-	}
-	if r := fits(pod, withoutDevices(p.node(), p.devices.Provides), others); r != nil {
-		return r
+	node := withoutDevices(p.node(), p.devices.Provides)
+	others := slices.Collect(maps.Values(p.admitted))
+	if r := fits(pod, node, others); r != nil {
+		if victims = p.preempt(pod, node, others); len(victims) == 0 {
+			return nil, r
+		}
 	}
 	p.admitted[pod.UID] = pod
-	return nil
+	return victims, nil
 }
 
 // wait returns once ctx has ended and no worker runs. What runs in containers runs on.

@@ -32,10 +32,12 @@ type worker struct {
 	ending   *podworker.Termination
 	discards bool
 
-	memory   podworker.Memory
-	in       podworker.Input
-	status   corev1.PodStatus
-	checked  bool
+	memory  podworker.Memory
+	in      podworker.Input
+	status  corev1.PodStatus
+	checked bool
+	// victims are pods that make room for this one, and must have ended before anything of it starts.
+	victims  []types.UID
 	released bool
 	// present are the images made present for the containers' next starts.
 	present map[string]images.Image
@@ -169,7 +171,9 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	if w.in.Pod == nil && !w.in.Gone {
 		return -1, true
 	}
-	w.checkIn(ctx)
+	if w.checkIn(ctx); w.awaitsRoom() {
+		return -1, true
+	}
 	w.in.Now = w.clock.Now()
 	w.in.Probes = w.prober.Results(w.uid)
 	plan := podworker.Decide(w.in)
@@ -274,7 +278,8 @@ func (w *worker) checkIn(ctx context.Context) {
 		return
 	}
 	fresh := !w.active(pod.UID)
-	r := w.admit(pod)
+	victims, r := w.admit(pod)
+	w.victims = victims
 	if r == nil && fresh {
 		r = w.giveDevices(ctx, pod)
 	}
