@@ -21,7 +21,8 @@ type Members interface {
 	List(ctx context.Context) members.List
 	Admit(ctx context.Context, joining members.Joining) (members.Welcome, error)
 	Remove(ctx context.Context, name string) error
-	Leave(ctx context.Context) error
+	// Leave has the server that is asked leave, if it has that name; an empty one is anybody's.
+	Leave(ctx context.Context, name string) error
 }
 
 // maxJoining bounds what a server that wants to join may say, in bytes.
@@ -57,7 +58,9 @@ func membersHandler(m Members) http.Handler {
 	mux.HandleFunc("DELETE "+members.Path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, struct{}{}, m.Remove(r.Context(), r.PathValue("name")))
 	})
-	mux.HandleFunc("POST "+members.LeavePath, func(w http.ResponseWriter, r *http.Request) { answer(w, struct{}{}, m.Leave(r.Context())) })
+	mux.HandleFunc("POST "+members.LeavePath, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, struct{}{}, m.Leave(r.Context(), r.URL.Query().Get("name")))
+	})
 	return mux
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -53,7 +54,10 @@ more. It cannot come back with the data that it has. Run this where another serv
 runs. A server that has never started has no name; its ID is good, too.`,
 		Args: oneArg("the name of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := askServer(cmd.Context(), dataDir, http.MethodDelete, members.Path+"/"+args[0]); err != nil {
+			if err := insistently.ask(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context) error {
+				_, err := askServer(ctx, dataDir, http.MethodDelete, members.Path+"/"+url.PathEscape(args[0]))
+				return err
+			}); err != nil {
 				return fmt.Errorf("remove the server %s: %w", args[0], err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "The server %s is not one of the cluster's any more.\n", args[0])
@@ -93,7 +97,14 @@ func newServerLeaveCommand() *cobra.Command {
 		Short: "Have this machine's server leave the others, and end",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := askServer(cmd.Context(), dataDir, http.MethodPost, members.LeavePath); err != nil {
+			name, err := server.NameIn(dataDir)
+			if err == nil {
+				err = insistently.ask(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context) error {
+					_, err := askServer(ctx, dataDir, http.MethodPost, members.LeavePath+"?name="+url.QueryEscape(name))
+					return err
+				})
+			}
+			if err != nil {
 				return fmt.Errorf("leave the other servers: %w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "This server has left and ends. Remove %s when its data is not needed any more.\n", dataDir)
@@ -128,10 +139,50 @@ func askServer(ctx context.Context, dataDir, method, path string) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(strings.TrimSpace(string(answer)))
+	switch text := strings.TrimSpace(string(answer)); response.StatusCode {
+	case http.StatusOK:
+		return answer, nil
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout:
+		return nil, notNow{errors.New(text)}
+	default:
+		return nil, errors.New(text)
 	}
-	return answer, nil
+}
+
+// notNow is an answer that may soon be another.
+type notNow struct{ error }
+
+// Unwrap implements errors.Is.
+func (e notNow) Unwrap() error { return e.error }
+
+// persistence is how long a question is asked anew that cannot be answered now.
+type persistence struct{ patience, pause time.Duration }
+
+// insistently is longer than it takes the servers to see who answers.
+var insistently = persistence{time.Minute, time.Second}
+
+// ask asks until there is an answer, and says once why it waits.
+func (p persistence) ask(ctx context.Context, tell io.Writer, question func(context.Context) error) error {
+	end := time.Now().Add(p.patience)
+	for told := ""; ; {
+		err := question(ctx)
+		var busy notNow
+		if err == nil || !errors.As(err, &busy) {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%w; that did not change in %v: see \"everynode members\", and try again when the servers that count are Ready", err, p.patience)
+		}
+		if told != err.Error() {
+			told = err.Error()
+			fmt.Fprintf(tell, "Not yet: %s. Trying again for %v.\n", told, p.patience)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(p.pause):
+		}
+	}
 }
 
 func adminConfig(dataDir string) (*rest.Config, error) {

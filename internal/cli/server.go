@@ -80,6 +80,7 @@ Three can lose one, five can lose two, and go on.`,
 	f.StringVar(&token, "token", "", "token for servers, with which it joins; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&o.Name, "server-name", "", "name of this server among others (default: the host name)")
 	f.StringVar(&o.PeerAddress, "peer-address", "", "host:port at which other servers reach this one's database; opened once there are others (default: port 2380 of the address at which nodes reach the API)")
+	f.StringSliceVar(&o.Balancers, "balancer", nil, "host:port at which something passes connections on to the servers, so that the certificate is for it, too; may be given more than once. The first one is written to the kubeconfig")
 	addEtcdFlags(cmd, o.API)
 	addAPIFlags(cmd, o.API)
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")

@@ -64,6 +64,7 @@ in the background until "everynode down".`,
 	addDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
 	f.IntVar(&o.Nodes, "nodes", local.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
+	f.IntVar(&o.ControlPlanes, "control-planes", 1, "number of servers, 1, 3 or 5: of three one may be lost, of five two (default for a cluster that exists: as many as it had)")
 	f.StringVar((*string)(&o.Runtime), "runtime", string(local.RuntimeAuto), "what nodes are made of: containerd, simulated, or auto for containerd where this machine can")
 	f.IntVar(&o.APIPort, "api-port", local.DefaultAPIPort, "port of the API on 127.0.0.1")
 	f.StringVar(&o.PodNetwork, "pod-network", local.DefaultPodNetwork, "how the nodes connect their pods: auto, host-gw, vxlan, or none (a network daemon of yours)")
@@ -110,12 +111,14 @@ func given(cmd *cobra.Command, names []string) (args []string) {
 func completeUp(cmd *cobra.Command, o *local.Options) error {
 	for flag, reset := range map[string]func(){
 		"nodes": func() { o.Nodes = 0 }, "runtime": func() { o.Runtime = "" }, "api-port": func() { o.APIPort = 0 },
-		"pod-network": func() { o.PodNetwork = "" },
+		"pod-network": func() { o.PodNetwork = "" }, "control-planes": func() { o.ControlPlanes = 0 },
 	} {
 		if !cmd.Flags().Changed(flag) {
 			reset()
 		} else if flag == "nodes" && o.Nodes < 1 {
 			return fmt.Errorf("--nodes %d: a cluster needs at least one node", o.Nodes)
+		} else if flag == "control-planes" && o.ControlPlanes < 1 {
+			return fmt.Errorf("--control-planes %d: a cluster needs a server; use 1, 3 or 5", o.ControlPlanes)
 		}
 	}
 	dir, err := filepath.Abs(o.DataDir)

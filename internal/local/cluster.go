@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +34,6 @@ type cluster struct {
 	// serverReady is closed when the API answers and token is set.
 	serverReady chan struct{}
 	token       atomic.Value // string; a new one when nodes are added
-	serverEnded chan error
 	agentEnded  map[string]chan error
 }
 
@@ -58,25 +56,24 @@ func (c *cluster) run(ctx context.Context) error {
 	serverLife, endServer := context.WithCancel(context.WithoutCancel(ctx))
 	nodesLife, endNodes := context.WithCancel(ctx)
 	nodes := &fleet{cluster: c, stops: map[string]func(){}}
-	var server sync.WaitGroup
+	servers := newServers(c)
 	defer func() {
 		// Nodes go first: their agents still tell the API.
 		endNodes()
 		nodes.group.Wait()
 		endServer()
-		server.Wait()
+		servers.group.Wait()
 	}()
-	server.Go(func() {
-		if err := c.serverChild().run(serverLife); err != nil {
-			logger.Error(err, "The server was not stopped in order")
-		}
-	})
+	if err := servers.begin(serverLife); err != nil {
+		return err
+	}
 	go boundLogs(serverLife, c.plan.DataDir)
 	booted := make([]<-chan error, len(c.plan.Nodes))
 	for i, node := range c.plan.Nodes {
 		booted[i] = nodes.start(nodesLife, node)
 	}
-	if err := c.becomeReady(ctx, booted); err != nil {
+	openDoor := func(ctx context.Context) (string, error) { return c.openDoor(ctx, serverLife, servers) }
+	if err := c.becomeReady(ctx, openDoor, booted); err != nil {
 		return err
 	}
 	for {
@@ -106,7 +103,6 @@ func (c *cluster) begin() error {
 	}}
 	c.begun = time.Now()
 	c.serverReady = make(chan struct{})
-	c.serverEnded = make(chan error, 1)
 	c.agentEnded = map[string]chan error{}
 	for _, n := range c.plan.Nodes {
 		c.agentEnded[n.Name] = make(chan error, 1)
@@ -159,20 +155,19 @@ func (c *cluster) makeNetwork(ctx context.Context) (string, error) {
 	if err := makeSwitch(c.plan); err != nil {
 		return "", err
 	}
+	for _, server := range c.plan.Servers {
+		if err := connectNode(c.plan, server); err != nil {
+			return "", err
+		}
+	}
 	text := fmt.Sprintf("%s, this machine is %s", c.plan.Subnet, c.plan.Gateway)
 	return text, openOutside(ctx, c.plan, c.machine.Nft)
 }
 
-// serverChild is the control plane's process.
-func (c *cluster) serverChild() *child {
-	args := []string{"server", "--data-dir", c.plan.DataDir, "--listen", "127.0.0.1:" + strconv.Itoa(c.plan.APIPort)}
-	if c.plan.Gateway.IsValid() {
-		args = append(args, "--listen", fmt.Sprintf("%s:%d", c.plan.Gateway, c.plan.APIPort))
-	}
-	if c.plan.Simulate > 0 {
-		args = append(args, "--simulated-nodes", strconv.Itoa(c.plan.Simulate))
-	}
-	args = append(args, c.options.ServerFlags...)
+// serverChild is the process of a control plane that is alone; ended gets why it has
+// ended by itself.
+func (c *cluster) serverChild(ended chan error) *child {
+	args := c.serverArgs(c.plan.DataDir, c.plan.gateAddresses()...)
 	return &child{
 		name: "server",
 		start: func() (*exec.Cmd, error) {
@@ -182,15 +177,27 @@ func (c *cluster) serverChild() *child {
 			return c.ledger.update(func(s *State) { s.Server = p })
 		},
 		patience: serverPatience,
-		ended:    c.serverEnded,
+		ended:    ended,
 	}
 }
 
+// serverArgs is what each server is told.
+func (c *cluster) serverArgs(dataDir string, listen ...string) []string {
+	args := []string{"server", "--data-dir", dataDir}
+	for _, address := range listen {
+		args = append(args, "--listen", address)
+	}
+	if c.plan.Simulate > 0 {
+		args = append(args, "--simulated-nodes", strconv.Itoa(c.plan.Simulate))
+	}
+	return append(args, c.options.ServerFlags...)
+}
+
 // becomeReady waits for the control plane and for the nodes, and reports each.
-func (c *cluster) becomeReady(ctx context.Context, booted []<-chan error) error {
+func (c *cluster) becomeReady(ctx context.Context, openDoor func(context.Context) (string, error), booted []<-chan error) error {
 	group, waiting := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return c.report.step("control plane", func() (string, error) { return c.plan.LocalURL(), c.openDoor(waiting) })
+		return c.report.step("control plane", func() (string, error) { return openDoor(waiting) })
 	})
 	for i, node := range c.plan.Nodes {
 		group.Go(func() error {
@@ -230,31 +237,44 @@ func (c *cluster) becomeReady(ctx context.Context, booted []<-chan error) error 
 	return nil
 }
 
-// openDoor waits for the API and gets the token with which nodes join.
-func (c *cluster) openDoor(ctx context.Context) error {
-	if err := c.waitServer(ctx); err != nil {
-		return err
+// openDoor waits for the servers, which run until their life ends, and gets the token with
+// which nodes join.
+func (c *cluster) openDoor(ctx, life context.Context, servers *servers) (string, error) {
+	ready, err := servers.becomeReady(ctx, life, c.report)
+	if err != nil {
+		return "", err
 	}
 	if len(c.plan.Nodes) > 0 {
 		if err := c.makeToken(ctx); err != nil {
-			return err
+			return "", err
 		}
 	}
 	close(c.serverReady)
-	return nil
+	if all := c.plan.controlPlanes(); all > 1 {
+		return fmt.Sprintf("%s, %d of %d servers ready", c.plan.LocalURL(), ready, all), nil
+	}
+	return c.plan.LocalURL(), nil
 }
 
 // makeToken gets a token with which nodes can join from now on for a while.
 func (c *cluster) makeToken(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, c.options.Executable, "token", "create", "--data-dir", c.plan.DataDir)
+	token, err := c.createToken(ctx)
+	if err == nil {
+		c.token.Store(token)
+	}
+	return err
+}
+
+// createToken makes a join token as a user would.
+func (c *cluster) createToken(ctx context.Context, flags ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.options.Executable, append([]string{"token", "create", "--data-dir", c.plan.DataDir}, flags...)...)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("create a token for the nodes: %w: %s", err, strings.TrimSpace(complaint.String()))
+		return "", fmt.Errorf("create a join token: %w: %s", err, strings.TrimSpace(complaint.String()))
 	}
-	c.token.Store(strings.TrimSpace(string(out)))
-	return nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // cleanUp removes what the cluster still has on the machine and writes down

@@ -12,6 +12,11 @@
 //	        pause (process 1)  containerd  everynode agent  the pods
 //	        /run: a tmpfs;  /var/log, /var/lib, /etc/cni: DATA/nodes/node-1/...
 //
+// Several servers are in namespaces of their own, everynode-ID-server-1 and so on, plugged
+// into the bridge too. The supervisor listens where one alone would, and passes each
+// connection on to a server that is ready. Where nodes are simulated nothing needs root,
+// and the servers are at addresses of the loopback interface.
+//
 // DATA/registries is in every node too, read-only: containerd reads a registry's
 // HOST/hosts.toml there at each pull, so users change it without restarting.
 //
@@ -28,6 +33,7 @@
 //
 // The files: options, plan, subnet, machine, containerdconf and leftovers
 // decide; network, nat, enter, nodeinit, process, host and remove act on the
-// kernel; cluster, node, child and resize keep the processes running; ready and
+// kernel; cluster, servers, node, child and resize keep the processes running, gate leads
+// to the servers; ready and
 // progress say how far it is; up, down and image are the verbs.
 package local

@@ -20,7 +20,8 @@ const supervisorPatience = 90 * time.Second
 // Nothing else is removed by a purge: a user may have named a folder that holds
 // more than the cluster.
 var dataEntries = []string{
-	"kubeconfig", "pki", "etcd", "encryption.yaml", "logs", "nodes", "examples", "registries", "server.lock", "up.log", "nodes.wanted", "local.json", "local.lock",
+	"kubeconfig", "pki", "etcd", "encryption.yaml", "logs", "nodes", "examples", "registries", "server.lock", "members.json", "peers", "encryption-config.yaml", "servers",
+	"up.log", "nodes.wanted", "local.json", "local.lock",
 }
 
 // Down stops the cluster of a data dir, whoever started it, and removes

@@ -90,6 +90,11 @@ func planEnds(s State, o Observed) []Removal {
 		if o.Alive[s.Server] {
 			end(RemoveServer, "server", s.Server)
 		}
+		for _, name := range slices.Sorted(maps.Keys(s.Others)) {
+			if server := s.Others[name]; o.Alive[server] {
+				end(RemoveServer, name, server)
+			}
+		}
 	}
 	for _, stray := range o.Strays {
 		end(RemoveProcess, "stray", stray)

@@ -44,6 +44,8 @@ func boundLogs(ctx context.Context, dataDir string) {
 func clusterLogs(dataDir string) []string {
 	p := Plan{DataDir: dataDir}
 	out := []string{SupervisorLog(dataDir), p.ServerLog()}
+	others, _ := filepath.Glob(filepath.Join(filepath.Dir(p.ServerLog()), "server-*.log"))
+	out = append(out, others...)
 	nodes, err := os.ReadDir(filepath.Dir(p.NodeDir("any")))
 	if err != nil {
 		return out // simulated nodes have no folders

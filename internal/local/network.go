@@ -220,13 +220,13 @@ func address(h *netlink.Handle, name string, ip netip.Addr, bits int) error {
 	return nil
 }
 
-// connectNode makes a node's network namespace and plugs it into the bridge.
+// connectNode makes a node's or server's network namespace and plugs it into the bridge.
 func connectNode(p Plan, node Node) error {
 	if err := makeNetns(p.NodeNetns(node.Name)); err != nil {
 		return err
 	}
 	return inNetns(p.NodeNetns(node.Name), func(inside *netlink.Handle, ns netns.NsHandle) error {
-		port := portName(node.IP)
+		port := portName(node)
 		err := inNetns(p.SwitchNetns(), func(h *netlink.Handle, _ netns.NsHandle) error {
 			veth := &netlink.Veth{
 				LinkAttrs: netlink.LinkAttrs{Name: port}, PeerName: "eth0", PeerNamespace: netlink.NsFd(int(ns)),
@@ -257,16 +257,13 @@ func connectNode(p Plan, node Node) error {
 	})
 }
 
-// portName is the bridge's end of the link of the node with an address.
-func portName(ip netip.Addr) string {
-	bytes := ip.As4()
-	return fmt.Sprintf("node%d", bytes[3])
-}
+// portName is the bridge's end of the link of a node or server.
+func portName(node Node) string { return strings.ReplaceAll(node.Name, "-", "") }
 
 // disconnectNode removes a node's network namespace and so both ends of its link.
 func disconnectNode(p Plan, node Node) error {
 	err := inNetns(p.SwitchNetns(), func(h *netlink.Handle, _ netns.NsHandle) error {
-		return removeLink(h, portName(node.IP))
+		return removeLink(h, portName(node))
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

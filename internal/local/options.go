@@ -36,8 +36,11 @@ const (
 var podNetworks = []string{DefaultPodNetwork, "host-gw", "vxlan", foreignPodNetwork}
 
 // maxNodes is what one /24 holds besides the gateway, the network and the
-// broadcast address.
-const maxNodes = 253
+// broadcast address. Several servers take the last of these addresses.
+const (
+	maxNodes         = 253
+	maxControlPlanes = 5
+)
 
 // Options are what a user can choose about a local cluster. Zero values mean
 // what the cluster had when it last ran, or the default for a new one.
@@ -46,7 +49,9 @@ type Options struct {
 	DataDir string
 	// Nodes is how many nodes there are.
 	Nodes int
-	// Runtime says what they are made of.
+	// ControlPlanes is how many servers there are: 1, 3 or 5.
+	ControlPlanes int
+	// Runtime says what the nodes are made of.
 	Runtime Runtime
 	// APIPort is the port of the API on 127.0.0.1.
 	APIPort int
@@ -71,6 +76,9 @@ func (o Options) complete(last *State) (Options, error) {
 		if o.Nodes == 0 {
 			o.Nodes = last.Plan.nodeCount()
 		}
+		if o.ControlPlanes == 0 {
+			o.ControlPlanes = last.Plan.controlPlanes()
+		}
 		if o.Runtime == "" {
 			o.Runtime = last.Plan.Runtime
 		}
@@ -87,11 +95,16 @@ func (o Options) complete(last *State) (Options, error) {
 	if o.Nodes == 0 {
 		o.Nodes = DefaultNodes
 	}
+	o.ControlPlanes = max(o.ControlPlanes, 1)
 	if o.Runtime == "" {
 		o.Runtime = RuntimeAuto
 	}
 	if o.APIPort == 0 {
 		o.APIPort = DefaultAPIPort
+	}
+	if last != nil && o.ControlPlanes < last.Plan.controlPlanes() {
+		return o, fmt.Errorf("this cluster has %d control planes, and the database of each counts in a majority; use --control-planes %[1]d or more, or start afresh with everynode down --purge",
+			last.Plan.controlPlanes())
 	}
 	return o, o.validate()
 }
@@ -102,6 +115,8 @@ func (o Options) validate() error {
 		return fmt.Errorf("data dir %q is not an absolute path", o.DataDir)
 	case o.Nodes < 1:
 		return fmt.Errorf("%d nodes: a cluster needs at least one; use --nodes 1 or more", o.Nodes)
+	case o.ControlPlanes%2 == 0 || o.ControlPlanes < 1 || o.ControlPlanes > maxControlPlanes:
+		return fmt.Errorf("%d control planes: one more than an odd number can lose no more of them; use --control-planes 1, 3 or %d", o.ControlPlanes, maxControlPlanes)
 	case o.APIPort < 1 || o.APIPort > 65535:
 		return fmt.Errorf("port %d does not exist; use --api-port 1 to 65535", o.APIPort)
 	}
@@ -118,8 +133,12 @@ func (o Options) validate() error {
 
 // validateFor checks what depends on the runtime that was chosen in the end.
 func (o Options) validateFor(runtime Runtime) error {
-	if runtime == RuntimeContainerd && o.Nodes > maxNodes {
-		return fmt.Errorf("%d nodes: one machine holds at most %d nodes of containers; use fewer, or --runtime simulated", o.Nodes, maxNodes)
+	most := maxNodes
+	if o.ControlPlanes > 1 {
+		most -= maxControlPlanes
+	}
+	if runtime == RuntimeContainerd && o.Nodes > most {
+		return fmt.Errorf("%d nodes: one machine holds at most %d nodes of containers; use fewer, or --runtime simulated", o.Nodes, most)
 	}
 	return nil
 }

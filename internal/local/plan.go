@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 )
 
 // Plan is everything about a cluster that is decided before anything is made:
@@ -18,6 +19,9 @@ type Plan struct {
 	APIPort  int     `json:"apiPort"`
 	Nodes    []Node  `json:"nodes,omitempty"`
 	Simulate int     `json:"simulate,omitempty"`
+	// Servers are the control planes if there are several. One alone has no name, and runs
+	// in the host's own network.
+	Servers []Node `json:"servers,omitempty"`
 	// PodNetwork is given to the agents.
 	PodNetwork string `json:"podNetwork,omitempty"`
 	// Subnet holds the nodes and, as its last host, the gateway: the host's
@@ -26,7 +30,7 @@ type Plan struct {
 	Gateway netip.Addr   `json:"gateway,omitzero"`
 }
 
-// Node is the plan of one node.
+// Node is the plan of one node, or of one of several servers.
 type Node struct {
 	Name string     `json:"name"`
 	IP   netip.Addr `json:"ip"`
@@ -43,15 +47,35 @@ func newPlan(o Options, runtime Runtime, subnet netip.Prefix) Plan {
 	p := Plan{ID: clusterID(o.DataDir), DataDir: o.DataDir, Runtime: runtime, APIPort: o.APIPort, PodNetwork: o.PodNetwork}
 	if runtime == RuntimeSimulated {
 		p.Simulate = o.Nodes
+		p.Servers = p.servers(o.ControlPlanes, loopbackOf(p.ID))
 		return p
 	}
 	p.Subnet = subnet
 	p.Gateway = hostOf(subnet, maxNodes+1)
+	p.Servers = p.servers(o.ControlPlanes, func(n int) netip.Addr { return hostOf(subnet, maxNodes+1-n) })
 	for i := 1; i <= o.Nodes; i++ {
 		p.Nodes = append(p.Nodes, Node{Name: fmt.Sprintf("node-%d", i), IP: hostOf(subnet, i)})
 	}
 	return p
 }
+
+// servers are the control planes, none for one alone.
+func (p Plan) servers(count int, at func(n int) netip.Addr) (out []Node) {
+	for n := 1; n <= count && count > 1; n++ {
+		out = append(out, Node{Name: fmt.Sprintf("server-%d", n), IP: at(n)})
+	}
+	return out
+}
+
+// loopbackOf gives servers that have no network of their own an address each. It depends
+// on the cluster, so that two clusters can have the same ports.
+func loopbackOf(id string) func(n int) netip.Addr {
+	sum, _ := hex.DecodeString(id)
+	return func(n int) netip.Addr { return netip.AddrFrom4([4]byte{127, 1 + sum[0]%250, sum[1], byte(n)}) }
+}
+
+// controlPlanes is how many there are.
+func (p Plan) controlPlanes() int { return max(len(p.Servers), 1) }
 
 // hostOf is the n-th address of a /24.
 func hostOf(subnet netip.Prefix, n int) netip.Addr {
@@ -94,6 +118,38 @@ func (p Plan) NodeCgroup(node string) string { return p.CgroupRoot() + "/" + nod
 
 // NodeDir holds the folders that a node has for itself.
 func (p Plan) NodeDir(node string) string { return filepath.Join(p.DataDir, "nodes", node) }
+
+// ServerDir holds the data of a server. The first of several has what was the data of one
+// alone: the cluster's own folder.
+func (p Plan) ServerDir(number int) string {
+	if number == 0 {
+		return p.DataDir
+	}
+	return filepath.Join(p.DataDir, "servers", p.Servers[number].Name)
+}
+
+// ServerLogOf is the log of one of several servers.
+func (p Plan) ServerLogOf(number int) string {
+	if number == 0 {
+		return p.ServerLog()
+	}
+	return filepath.Join(p.DataDir, "logs", p.Servers[number].Name+".log")
+}
+
+// ServerAddress is where the API of one of several servers is.
+func (p Plan) ServerAddress(number int) netip.AddrPort {
+	return netip.AddrPortFrom(p.Servers[number].IP, uint16(p.APIPort)) //nolint:gosec // A port.
+}
+
+// gateAddresses are where clients of this machine, and its nodes, reach the API, whichever
+// server answers.
+func (p Plan) gateAddresses() []string {
+	out := []string{strings.TrimPrefix(p.LocalURL(), "https://")}
+	if p.Gateway.IsValid() {
+		out = append(out, strings.TrimPrefix(p.NodesURL(), "https://"))
+	}
+	return out
+}
 
 // Kubeconfig is the file with the administrator's access.
 func (p Plan) Kubeconfig() string { return filepath.Join(p.DataDir, "kubeconfig") }

@@ -42,6 +42,33 @@ func TestNewPlanNamesAndAddresses(t *testing.T) {
 	}
 }
 
+func TestPlanOfSeveralServers(t *testing.T) {
+	o := Options{DataDir: "/d", Nodes: 2, ControlPlanes: 3, APIPort: 6443}
+	p := newPlan(o, RuntimeContainerd, netip.MustParsePrefix("10.9.8.0/24"))
+	if len(p.Servers) != 3 || p.Servers[0] != (Node{"server-1", netip.MustParseAddr("10.9.8.253")}) || p.ServerAddress(2).String() != "10.9.8.251:6443" {
+		t.Errorf("servers are %v", p.Servers)
+	}
+	if p.ServerDir(0) != "/d" || p.ServerDir(1) != "/d/servers/server-2" || p.ServerLogOf(0) != "/d/logs/server.log" || p.ServerLogOf(2) != "/d/logs/server-3.log" {
+		t.Errorf("they have %s, %s, %s and %s", p.ServerDir(0), p.ServerDir(1), p.ServerLogOf(0), p.ServerLogOf(2))
+	}
+	if got := strings.Join(p.gateAddresses(), " "); got != "127.0.0.1:6443 10.9.8.254:6443" {
+		t.Errorf("they are reached at %s", got)
+	}
+	s := newPlan(o, RuntimeSimulated, netip.Prefix{})
+	other := newPlan(Options{DataDir: "/e", Nodes: 2, ControlPlanes: 3, APIPort: 6443}, RuntimeSimulated, netip.Prefix{})
+	for n := range s.Servers {
+		if ip := s.Servers[n].IP; !ip.IsLoopback() || ip == netip.MustParseAddr("127.0.0.1") || ip == other.Servers[n].IP {
+			t.Errorf("without networks of their own a server is at %s, of another cluster at %s", ip, other.Servers[n].IP)
+		}
+	}
+	if one := newPlan(Options{DataDir: "/d", Nodes: 2, ControlPlanes: 1}, RuntimeSimulated, netip.Prefix{}); one.Servers != nil || one.controlPlanes() != 1 {
+		t.Errorf("one server alone is planned as %v", one.Servers)
+	}
+	if o.Nodes = 250; o.validateFor(RuntimeContainerd) == nil {
+		t.Error("nodes have the addresses of servers")
+	}
+}
+
 func TestPickSubnet(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -67,6 +94,7 @@ func TestPickSubnet(t *testing.T) {
 }
 
 func TestOptionsComplete(t *testing.T) {
+	three := &State{Plan: newPlan(Options{DataDir: "/d", Nodes: 5, ControlPlanes: 3, APIPort: 7000, PodNetwork: "vxlan"}, RuntimeSimulated, netip.Prefix{})}
 	last := &State{Plan: newPlan(Options{DataDir: "/d", Nodes: 5, APIPort: 7000, PodNetwork: "vxlan"}, RuntimeSimulated, netip.Prefix{})}
 	for _, tc := range []struct {
 		name string
@@ -75,9 +103,14 @@ func TestOptionsComplete(t *testing.T) {
 		want Options
 		err  string
 	}{
-		{"a new cluster", Options{DataDir: "/d"}, nil, Options{DataDir: "/d", Nodes: 3, Runtime: RuntimeAuto, APIPort: 6443, PodNetwork: "auto"}, ""},
-		{"as it was", Options{DataDir: "/d"}, last, Options{DataDir: "/d", Nodes: 5, Runtime: RuntimeSimulated, APIPort: 7000, PodNetwork: "vxlan"}, ""},
-		{"changed", Options{DataDir: "/d", Nodes: 2, APIPort: 1, PodNetwork: "none"}, last, Options{DataDir: "/d", Nodes: 2, Runtime: RuntimeSimulated, APIPort: 1, PodNetwork: "none"}, ""},
+		{"a new cluster", Options{DataDir: "/d"}, nil, Options{DataDir: "/d", Nodes: 3, ControlPlanes: 1, Runtime: RuntimeAuto, APIPort: 6443, PodNetwork: "auto"}, ""},
+		{"as it was", Options{DataDir: "/d"}, last, Options{DataDir: "/d", Nodes: 5, ControlPlanes: 1, Runtime: RuntimeSimulated, APIPort: 7000, PodNetwork: "vxlan"}, ""},
+		{"changed", Options{DataDir: "/d", Nodes: 2, APIPort: 1, PodNetwork: "none"}, last, Options{DataDir: "/d", Nodes: 2, ControlPlanes: 1, Runtime: RuntimeSimulated, APIPort: 1, PodNetwork: "none"}, ""},
+		{"three servers as before", Options{DataDir: "/d"}, three, Options{DataDir: "/d", Nodes: 5, ControlPlanes: 3, Runtime: RuntimeSimulated, APIPort: 7000, PodNetwork: "vxlan"}, ""},
+		{"one becomes three", Options{DataDir: "/d", ControlPlanes: 3}, last, Options{DataDir: "/d", Nodes: 5, ControlPlanes: 3, Runtime: RuntimeSimulated, APIPort: 7000, PodNetwork: "vxlan"}, ""},
+		{"fewer servers", Options{DataDir: "/d", ControlPlanes: 1}, three, Options{}, "--control-planes 3 or more"},
+		{"two servers", Options{DataDir: "/d", ControlPlanes: 2}, nil, Options{}, "--control-planes 1, 3 or 5"},
+		{"seven servers", Options{DataDir: "/d", ControlPlanes: 7}, nil, Options{}, "--control-planes 1, 3 or 5"},
 		{"relative data dir", Options{DataDir: "d"}, nil, Options{}, "not an absolute path"},
 		{"negative nodes", Options{DataDir: "/d", Nodes: -1}, nil, Options{}, "at least one"},
 		{"unknown runtime", Options{DataDir: "/d", Runtime: "docker"}, nil, Options{}, "--runtime auto, containerd or simulated"},

@@ -26,7 +26,7 @@ const (
 )
 
 // waitServer waits until the API says that it is ready.
-func (c *cluster) waitServer(ctx context.Context) error {
+func (c *cluster) waitServer(ctx context.Context, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
 	last := errors.New("it has not written its kubeconfig")
@@ -37,7 +37,7 @@ func (c *cluster) waitServer(ctx context.Context) error {
 			last = err
 		}
 		select {
-		case err := <-c.serverEnded:
+		case err := <-ended:
 			return fmt.Errorf("the server ended (%w): %s; see %s", err, lastWords(c.plan.ServerLog()), c.plan.ServerLog())
 		case <-ctx.Done():
 			return fmt.Errorf("the server did not become ready: %w (%w); see %s", ctx.Err(), last, c.plan.ServerLog())

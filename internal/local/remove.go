@@ -27,6 +27,9 @@ func observe(s State) (Observed, error) {
 		return o, err
 	}
 	known := []Process{s.Server}
+	for _, server := range s.Others {
+		known = append(known, server)
+	}
 	for _, n := range s.Nodes {
 		known = append(known, n.Init)
 	}

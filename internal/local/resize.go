@@ -111,10 +111,11 @@ func askResize(ctx context.Context, o Options, s *State, report Report) error {
 	case os.Geteuid() != 0:
 		return errors.New("the nodes belong to root; run it with sudo")
 	}
+	o.ControlPlanes = s.Plan.controlPlanes()
 	if err := o.validateFor(s.Plan.Runtime); err != nil {
 		return err
 	}
-	after := newPlan(Options{DataDir: o.DataDir, Nodes: o.Nodes, APIPort: s.Plan.APIPort, PodNetwork: s.Plan.PodNetwork}, s.Plan.Runtime, s.Plan.Subnet)
+	after := newPlan(Options{DataDir: o.DataDir, Nodes: o.Nodes, ControlPlanes: o.ControlPlanes, APIPort: s.Plan.APIPort, PodNetwork: s.Plan.PodNetwork}, s.Plan.Runtime, s.Plan.Subnet)
 	if err := writeFile(wantedFile(o.DataDir), []byte(strconv.Itoa(o.Nodes)+"\n"), 0o600); err != nil {
 		return err
 	}

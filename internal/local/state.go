@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,13 +35,15 @@ const stateVersion = 1
 // written before a step names things that may or may not exist; nothing exists
 // that was not written before.
 type State struct {
-	Version    int                  `json:"version"`
-	Phase      Phase                `json:"phase"`
-	Plan       Plan                 `json:"plan"`
-	BootID     string               `json:"bootID"`
-	Supervisor Process              `json:"supervisor,omitzero"`
-	Server     Process              `json:"server,omitzero"`
-	Nodes      map[string]NodeState `json:"nodes,omitempty"`
+	Version    int     `json:"version"`
+	Phase      Phase   `json:"phase"`
+	Plan       Plan    `json:"plan"`
+	BootID     string  `json:"bootID"`
+	Supervisor Process `json:"supervisor,omitzero"`
+	// Server is the control plane, or the first of several; Others are the others of these.
+	Server Process              `json:"server,omitzero"`
+	Others map[string]Process   `json:"others,omitempty"`
+	Nodes  map[string]NodeState `json:"nodes,omitempty"`
 }
 
 // NodeState is what runs of one node. Init is process 1 of its namespaces; the
@@ -150,6 +153,7 @@ func (l *ledger) read() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.state
+	s.Others = maps.Clone(l.state.Others)
 	s.Nodes = make(map[string]NodeState, len(l.state.Nodes))
 	for name, node := range l.state.Nodes {
 		s.Nodes[name] = node

@@ -114,6 +114,9 @@ func running(ctx context.Context, o Options, report Report) error {
 	if s == nil {
 		return &RunningError{Phase: PhaseStarting}
 	}
+	if s.Phase == PhaseReady && o.ControlPlanes != 0 && o.ControlPlanes != s.Plan.controlPlanes() {
+		return errors.New("the number of control planes changes with a restart; run everynode down first")
+	}
 	if s.Phase == PhaseReady && o.Nodes != 0 && o.Nodes != s.Plan.nodeCount() {
 		return askResize(ctx, o, s, report)
 	}
@@ -137,7 +140,7 @@ func cleanAfterCrash(ctx context.Context, last *State, report Report) error {
 
 // stopped forgets everything that ran.
 func (s *State) stopped() {
-	s.Phase, s.Supervisor, s.Server, s.Nodes = PhaseStopped, Process{}, Process{}, nil
+	s.Phase, s.Supervisor, s.Server, s.Others, s.Nodes = PhaseStopped, Process{}, Process{}, nil, nil
 }
 
 // prepare decides everything about the cluster and checks what can be checked

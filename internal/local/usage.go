@@ -52,10 +52,15 @@ Try:
   %[2]s apply -f %[3]s
   %[2]s get pods -A -o wide
 `, p.Kubeconfig(), kubectl, filepath.Join(p.examplesDir(), "log-agent.yaml"))
+	logs := p.ServerLog()
+	if len(p.Servers) > 0 {
+		logs = filepath.Dir(logs)
+		fmt.Fprintf(&b, "Servers: %s\n", o.Program+" members"+o.DirFlag)
+	}
 	if p.Runtime == RuntimeContainerd {
-		fmt.Fprintf(&b, "Logs: %s, and each node's own %s\n", p.ServerLog(), filepath.Join(p.NodeDir("NODE"), "log"))
+		fmt.Fprintf(&b, "Logs: %s, and each node's own %s\n", logs, filepath.Join(p.NodeDir("NODE"), "log"))
 	} else {
-		fmt.Fprintf(&b, "Log: %s\n", p.ServerLog())
+		fmt.Fprintf(&b, "Log: %s\n", logs)
 	}
 	fmt.Fprintf(&b, "Stop it with: %s   (with --purge its data goes too)", down)
 	return b.String()

@@ -220,9 +220,12 @@ func (s *Server) remove(ctx context.Context, k members.Known) error {
 }
 
 // Leave implements apiserver.Members. The server ends when the others know.
-func (a admission) Leave(ctx context.Context) error {
+func (a admission) Leave(ctx context.Context, name string) error {
 	a.changing.Lock()
 	defer a.changing.Unlock()
+	if name != "" && name != a.name() {
+		return fmt.Errorf("the server that answered is %s, not %s: something in front of them leads to another one; run \"everynode members remove %[2]s\" instead, and stop that one", a.name(), name)
+	}
 	all := a.known()
 	if a.membership == nil || len(all) < 2 {
 		return errors.New("this is the only server; stop it instead")

@@ -68,6 +68,15 @@ func readMembership(dataDir string) (*membership, error) {
 	return m, nil
 }
 
+// NameIn is the name, among others, of the server of a data directory; empty if it is alone.
+func NameIn(dataDir string) (string, error) {
+	m, err := readMembership(dataDir)
+	if err != nil || m == nil {
+		return "", err
+	}
+	return m.Name, nil
+}
+
 // keep writes what apply has changed. The data directory must be locked.
 func (m *membership) keep(dataDir string) error {
 	if m == nil || !m.moved {

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,10 @@ type Options struct {
 	// port 2380 of the address at which nodes reach the API. It is used when there are
 	// other servers.
 	PeerAddress string
+	// Balancers are where the API is reached, too, host:port: what passes connections on to
+	// one of several servers. The certificate is for them, and the first is written to the
+	// kubeconfig in place of the first listen address.
+	Balancers []string
 	// NoFsync makes the embedded database faster and loses data on power failure.
 	NoFsync bool
 }
@@ -138,6 +143,9 @@ func (s *Server) open() (err error) {
 	if len(o.Listen) == 0 {
 		return errors.New("no listen address is given")
 	}
+	if err := checkBalancers(o.Balancers); err != nil {
+		return err
+	}
 	if s.settings, err = o.API.Complete(); err != nil {
 		return err
 	}
@@ -171,7 +179,7 @@ func (s *Server) open() (err error) {
 // addresses are the names and addresses that the serving certificate must hold.
 func (s *Server) addresses() (names []string, ips []net.IP) {
 	ips = append(ips, nextIP(s.service.IP))
-	for _, address := range append([]string{s.options.AdvertiseAddress}, s.options.Listen...) {
+	for _, address := range slices.Concat([]string{s.options.AdvertiseAddress}, s.options.Balancers, s.options.Listen) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			host = address
@@ -190,6 +198,17 @@ func (s *Server) addresses() (names []string, ips []net.IP) {
 		names = append(names, host)
 	}
 	return names, ips
+}
+
+// checkBalancers refuses what nobody could connect to.
+func checkBalancers(addresses []string) error {
+	for _, address := range addresses {
+		host, port, err := net.SplitHostPort(address)
+		if ip := net.ParseIP(host); err != nil || host == "" || port == "" || port == "0" || ip != nil && ip.IsUnspecified() {
+			return fmt.Errorf("the address %q of a balancer is not of the form HOST:PORT; give one at which it is reached with --balancer", address)
+		}
+	}
+	return nil
 }
 
 func localIPs() (out []net.IP) {
@@ -248,6 +267,9 @@ func (o *Options) advertised() net.IP {
 
 // URL is the API's address as it is written to the kubeconfig.
 func (s *Server) URL() string {
+	if len(s.options.Balancers) > 0 {
+		return "https://" + s.options.Balancers[0]
+	}
 	host, port, _ := net.SplitHostPort(s.listener.Addr().String())
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "127.0.0.1"

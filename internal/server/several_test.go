@@ -319,7 +319,10 @@ func TestThreeServers(t *testing.T) {
 	leaver.mu.Lock()
 	s := leaver.running
 	leaver.mu.Unlock()
-	first.eventually("a server leaves", func(ctx context.Context) error { return admission{s}.Leave(ctx) })
+	if err := (admission{s}).Leave(t.Context(), first.options.Name); err == nil || !strings.Contains(err.Error(), "not "+first.options.Name) {
+		t.Errorf("a server leaves when another is meant: %v", err)
+	}
+	first.eventually("a server leaves", func(ctx context.Context) error { return admission{s}.Leave(ctx, leaver.options.Name) })
 	leaver.stop()
 	if _, err := New(leaver.options); err == nil || !strings.Contains(err.Error(), "has left its cluster") {
 		t.Errorf("a server that has left starts: %v", err)

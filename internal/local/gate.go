@@ -1,0 +1,233 @@
+package local
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// How often the gate asks each server whether it is ready, how long it waits for the
+// answer, and how long a connection to one may take.
+const (
+	gateInterval = time.Second
+	gatePatience = 2 * time.Second
+	gateDial     = 2 * time.Second
+)
+
+// gate is where several servers are reached at one address, that of the kubeconfig: it
+// passes connections on, and those of a server that is not ready any more end. It knows
+// nothing of what is said on them.
+type gate struct {
+	servers []netip.AddrPort
+	client  *http.Client
+
+	mu        sync.Mutex
+	standings standings
+	open      map[net.Conn]int // the connections to servers
+}
+
+func newGate(servers []netip.AddrPort) *gate {
+	return &gate{
+		servers: servers, standings: make(standings, len(servers)), open: map[net.Conn]int{},
+		client: &http.Client{Timeout: gatePatience, Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // Nothing is told and nothing believed: clients see themselves with whom they speak.
+		}},
+	}
+}
+
+// run serves the listeners until ctx ends, and closes them.
+func (g *gate) run(ctx context.Context, listeners []net.Listener) {
+	var group sync.WaitGroup
+	for number := range g.servers {
+		group.Go(func() { g.watch(ctx, number) })
+	}
+	for _, l := range listeners {
+		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+		group.Go(func() {
+			defer stop()
+			g.accept(ctx, l)
+		})
+	}
+	<-ctx.Done()
+	g.end(func(int) bool { return true })
+	group.Wait()
+}
+
+func (g *gate) accept(ctx context.Context, l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "A connection to the servers was not taken")
+			time.Sleep(gateInterval) // of files, there may be too few
+		default:
+			go g.pass(ctx, conn)
+		}
+	}
+}
+
+// watch asks one server again and again whether it is ready.
+func (g *gate) watch(ctx context.Context, number int) {
+	for {
+		err := g.ask(ctx, number)
+		if ctx.Err() != nil {
+			return
+		}
+		g.mu.Lock()
+		turned := g.standings.asked(number, err == nil, errors.Is(err, syscall.ECONNREFUSED))
+		elsewhere := len(g.standings.ready()) > 0
+		g.mu.Unlock()
+		if turned {
+			klog.FromContext(ctx).Info("Whether a server is ready has changed", "server", g.servers[number], "ready", err == nil, "err", err)
+		}
+		if turned && err != nil && elsewhere {
+			g.end(func(of int) bool { return of == number })
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gateInterval):
+		}
+	}
+}
+
+func (g *gate) ask(ctx context.Context, number int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/readyz", g.servers[number]), nil)
+	if err != nil {
+		return err
+	}
+	response, err := g.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", response.Status)
+	}
+	return nil
+}
+
+// end closes the connections to some servers.
+func (g *gate) end(of func(number int) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for conn, number := range g.open {
+		if of(number) {
+			_ = conn.Close()
+		}
+	}
+}
+
+// pass connects a client to the first server that takes it.
+func (g *gate) pass(ctx context.Context, client net.Conn) {
+	defer func() { _ = client.Close() }()
+	server := g.connect(ctx)
+	if server == nil {
+		return
+	}
+	defer g.forget(server)
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = io.Copy(server, client) // both ends see themselves what is cut off
+		_ = server.Close()
+	}()
+	_, _ = io.Copy(client, server)
+	_ = client.Close()
+	<-sent
+}
+
+func (g *gate) connect(ctx context.Context) net.Conn {
+	g.mu.Lock()
+	order := g.standings.order()
+	g.mu.Unlock()
+	for _, number := range order {
+		conn, err := (&net.Dialer{Timeout: gateDial}).DialContext(ctx, "tcp", g.servers[number].String())
+		if err != nil {
+			continue
+		}
+		g.mu.Lock()
+		g.open[conn] = number
+		g.mu.Unlock()
+		return conn
+	}
+	return nil
+}
+
+func (g *gate) forget(conn net.Conn) {
+	_ = conn.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.open, conn)
+}
+
+// isReady tells whether a server was ready when it was last asked.
+func (g *gate) isReady(number int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.standings.ready(), number)
+}
+
+// best is a server that is ready, if there is one.
+func (g *gate) best() netip.AddrPort {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.servers[g.standings.order()[0]]
+}
+
+// standings are what is known of servers, by their numbers.
+type standings []standing
+
+type standing struct {
+	ready  bool
+	failed int // in a row
+}
+
+// asked notes an answer and tells whether the server has turned: to ready at once, to not
+// ready when it refuses connections, or fails twice, since a busy machine may be slow once.
+func (s standings) asked(number int, ok, refused bool) (turned bool) {
+	now := &s[number]
+	before := now.ready
+	if ok {
+		now.ready, now.failed = true, 0
+		return !before
+	}
+	now.failed++
+	now.ready = before && !refused && now.failed < 2
+	return before && !now.ready
+}
+
+func (s standings) ready() (out []int) {
+	for number, one := range s {
+		if one.ready {
+			out = append(out, number)
+		}
+	}
+	return out
+}
+
+// order is in which servers are tried: the ready ones first. The others have something to
+// say, too: why nothing can be changed.
+func (s standings) order() []int {
+	out := s.ready()
+	for number, one := range s {
+		if !one.ready {
+			out = append(out, number)
+		}
+	}
+	return out
+}
