@@ -30,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
+	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 )
@@ -43,29 +44,29 @@ type plugin struct {
 // admit sets up admission: ours first, then policies and webhooks, so that
 // those see objects as they will be stored.
 func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
-	options := genericoptions.NewAdmissionOptions()
-	own, err := plugins(client, factory, s)
+	generic := genericoptions.NewAdmissionOptions()
+	own, err := plugins(client, factory, s, cfg.Options.Objects)
 	if err != nil {
 		return err
 	}
 	names := make([]string, 0, len(own))
 	for _, p := range own {
-		options.Plugins.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.impl, nil })
+		generic.Plugins.Register(p.name, func(io.Reader) (admission.Interface, error) { return p.impl, nil })
 		names = append(names, p.name)
 	}
 	// NamespaceLifecycle, the first of the library's, stays in front.
-	order := options.RecommendedPluginOrder
-	options.RecommendedPluginOrder = append(append([]string{order[0]}, names...), order[1:]...)
-	options.EnablePlugins, options.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
-	if err := utilerrors.NewAggregate(options.Validate()); err != nil {
-		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(options.RecommendedPluginOrder, ", "))
+	order := generic.RecommendedPluginOrder
+	generic.RecommendedPluginOrder = append(append([]string{order[0]}, names...), order[1:]...)
+	generic.EnablePlugins, generic.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
+	if err := utilerrors.NewAggregate(generic.Validate()); err != nil {
+		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(generic.RecommendedPluginOrder, ", "))
 	}
 	dynamicClient, err := dynamic.NewForConfig(restclient.CopyConfig(loopback))
 	if err != nil {
 		return fmt.Errorf("make the client for admission: %w", err)
 	}
 	webhooks := webhookinit.NewPluginInitializer(webhookCalls(c, pods), podaccess.NewServices(client))
-	if err := options.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion, webhooks); err != nil {
+	if err := generic.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion, webhooks); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
 	}
 	return nil
@@ -77,7 +78,7 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 	return webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.Dial}, nil, c.LoopbackClientConfig, c.TracerProvider)
 }
 
-func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security) ([]plugin, error) {
+func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
 	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
 	if err != nil {
@@ -89,7 +90,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
-		{"DefaultTolerationSeconds", defaulttolerationseconds.New()},
+		{"DefaultTolerationSeconds", defaulttolerationseconds.New(defaults.NotReadySeconds, defaults.UnreachableSeconds)},
 		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -104,7 +105,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
-	kinds := registry.Kinds()
+	kinds := ownKinds(cfg.Options.Objects)
 	types := scheme.New(kinds)
 	s := &Server{transport: newInProcess(), kinds: kinds}
 	generic, keeper, err := genericConfig(cfg, types, kinds)
@@ -122,7 +123,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Options.Features.ApplyTo(generic, client, s.informers); err != nil {
 		return nil, fmt.Errorf("apply the options of features: %w", err)
 	}
-	security, err := newSecurity(cfg, client, s.informers)
+	security, err := newSecurity(wait.ContextForChannel(generic.DrainedNotify()), cfg, client, s.informers)
 	if err != nil {
 		return nil, err
 	}
@@ -196,9 +197,11 @@ func (c *Config) complete() (err error) {
 		return errors.New("an API server needs certificates and a listener")
 	}
 	if c.Options == (options.Completed{}) {
-		c.Options, err = options.New().Complete()
+		if c.Options, err = options.New().Complete(); err != nil {
+			return err
+		}
 	}
-	return err
+	return checkRuntimeConfig(c.Options.RuntimeConfig, ownVersions())
 }
 
 func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (*genericapiserver.Config, *atrest.Keeper, error) {
@@ -251,7 +254,11 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 
 // discoverIssuer serves who signs service account tokens, for those who check them.
 func (s *Server) discoverIssuer(cfg Config, security *security) error {
-	discovery, err := security.issuer.Discovery("https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)))
+	keys := cfg.Options.ServiceAccounts.KeysURI
+	if keys == "" {
+		keys = "https://" + net.JoinHostPort(cfg.AdvertiseAddress.String(), strconv.Itoa(cfg.AdvertisePort)) + authn.KeysPath
+	}
+	discovery, err := security.issuer.Discovery(keys)
 	if err != nil {
 		return fmt.Errorf("set up the issuer's discovery: %w", err)
 	}

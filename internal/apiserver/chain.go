@@ -3,6 +3,7 @@ package apiserver
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,8 +15,10 @@ import (
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
 	"github.com/everynode/everynode/internal/apiserver/extensions"
+	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry"
+	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/node/peer"
 	"github.com/everynode/everynode/internal/pki"
@@ -30,6 +33,17 @@ func (s *Server) chain(c *genericapiserver.Config, types *scheme.Set, storages *
 		},
 		Services: podaccess.NewServices(client), Webhooks: webhookCalls(c, pods),
 	}
+}
+
+// ownKinds are the kinds that this server itself serves, as the operator wants them.
+func ownKinds(o *options.Objects) []resource.Definition {
+	kinds := registry.Kinds()
+	for i, k := range kinds {
+		if k.GroupVersionResource() == corev1.SchemeGroupVersion.WithResource("events") {
+			kinds[i] = k.KeptFor(o.EventLifetime)
+		}
+	}
+	return kinds
 }
 
 // ownVersions are the groups and versions that this server answers for, whatever

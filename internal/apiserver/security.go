@@ -42,18 +42,28 @@ type security struct {
 	nodes *resource.REST
 }
 
-func newSecurity(cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
+func newSecurity(served context.Context, cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
 	getters := &authn.Stored{}
-	issuer, err := authn.NewTokens(authn.TokensConfig{Keys: cfg.PKI, Getters: getters})
+	accounts := cfg.Options.ServiceAccounts
+	issuer, err := authn.NewTokens(authn.TokensConfig{
+		Keys: cfg.PKI, Getters: getters, Issuers: accounts.Issuers, Audiences: accounts.Audiences, Longest: accounts.MaxExpiration,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("set up service account tokens: %w", err)
 	}
 	revoked := revocation.New(client)
-	authenticators, err := authn.New(authn.Config{ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer, BootstrapSecrets: getters})
+	known := cfg.Options.Authentication.Known()
+	others, err := authn.OtherIssuers(served, known.JWT, known.SigningAlgorithms, accounts.Issuers)
+	if err != nil {
+		return nil, err
+	}
+	authenticators, err := authn.New(authn.Config{
+		ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer, BootstrapSecrets: getters, ExtraTokens: others, Anonymous: &known.Anonymous,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, audiences: authenticator.Audiences{authn.DefaultIssuer}}
+	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, audiences: issuer.Audiences()}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}

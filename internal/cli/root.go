@@ -73,7 +73,12 @@ Start with "everynode up": a cluster of three nodes on this machine.`,
 func prepare(root *cobra.Command) {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	group(root)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return fmt.Errorf("%w; %s", err, seeHelp(cmd)) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if said := refusal(err); said != err { //nolint:errorlint // the very same one
+			return said
+		}
+		return fmt.Errorf("%w; %s", err, seeHelp(cmd))
+	})
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		var level klog.Level

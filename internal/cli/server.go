@@ -9,11 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/server"
 )
@@ -116,49 +113,4 @@ func beginAnew() error {
 		return fmt.Errorf("begin anew: %w; start the server again", err)
 	}
 	return nil
-}
-
-// addEtcdFlags binds where the API server keeps its objects, under kube-apiserver's names.
-func addEtcdFlags(cmd *cobra.Command, o *options.Options) {
-	f, etcd := cmd.Flags(), &o.Etcd.StorageConfig.Transport
-	f.StringSliceVar(&etcd.ServerList, "etcd-servers", nil, "URLs of an etcd cluster to use instead of the embedded one")
-	f.StringSliceVar(&etcd.ServerList, "etcd-endpoints", nil, "the old name of --etcd-servers")
-	_ = f.MarkDeprecated("etcd-endpoints", "use --etcd-servers") // It fails for flags that do not exist only.
-	f.StringVar(&etcd.TrustedCAFile, "etcd-cafile", "", "file with the certificate authority of the etcd servers")
-	f.StringVar(&etcd.CertFile, "etcd-certfile", "", "file with the certificate that is shown to the etcd servers")
-	f.StringVar(&etcd.KeyFile, "etcd-keyfile", "", "file with that certificate's key")
-	f.StringVar(&o.Etcd.StorageConfig.Prefix, "etcd-prefix", o.Etcd.StorageConfig.Prefix, "what all keys in etcd begin with")
-}
-
-// addAPIFlags binds what else may be set about the API server, under kube-apiserver's
-// names, and returns these.
-func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
-	before := map[string]bool{}
-	each := cmd.Flags().VisitAll
-	each(func(f *pflag.Flag) { before[f.Name] = true })
-	f, run := cmd.Flags(), o.Run
-	f.IntVar(&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight, "how many reading requests are served at a time; with priority and fairness, its sum with the next is shared out. The default is 40 for each core, up to 400")
-	f.IntVar(&run.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", run.MaxMutatingRequestsInFlight, "how many writing requests are served at a time")
-	f.BoolVar(&o.Features.EnablePriorityAndFairness, "enable-priority-and-fairness", o.Features.EnablePriorityAndFairness, "queue requests by priority and flow, so that a greedy client slows down nobody else; false only limits how many are served")
-	f.IntVar(&o.Serving.HTTP2MaxStreamsPerConnection, "http2-max-streams-per-connection", o.Serving.HTTP2MaxStreamsPerConnection, "how many requests a client may have open on one connection")
-	f.DurationVar(&run.RequestTimeout, "request-timeout", run.RequestTimeout, "how long a request may take, unless it is a watch or a stream")
-	f.IntVar(&run.MinRequestTimeout, "min-request-timeout", run.MinRequestTimeout, "seconds that a watch is held open at least; each gets a random time from this to twice as much")
-	f.Float64Var(&run.GoawayChance, "goaway-chance", run.GoawayChance, "the chance, up to 0.02, that a request makes its client connect anew, so that clients spread over several servers")
-	f.DurationVar(&run.ShutdownDelayDuration, "shutdown-delay-duration", run.ShutdownDelayDuration, "how long a server that stops goes on serving, while /readyz says that it will not; for balancers of load")
-	f.BoolVar(&o.Features.EnableProfiling, "profiling", o.Features.EnableProfiling, "serve profiles of this process at /debug/pprof/, to administrators")
-	f.StringVar(&o.Serving.MinTLSVersion, "tls-min-version", "", "the oldest version of TLS that is spoken: VersionTLS12, which is the default, or VersionTLS13")
-	f.StringSliceVar(&o.Serving.CipherSuites, "tls-cipher-suites", nil, "names of the cipher suites for TLS 1.2, as Go has them (default: Go's own choice)")
-	f.StringSliceVar(&o.EnablePlugins, "enable-admission-plugins", nil, "plugins of admission that are on; all are, unless disabled")
-	f.StringSliceVar(&o.DisablePlugins, "disable-admission-plugins", nil, "plugins of admission that are off")
-	f.Var(cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates", "features of the API server's library to switch, as NAME=true or NAME=false")
-	f.StringVar(&o.Etcd.EncryptionProviderConfigFilepath, "encryption-provider-config", "", "file that says how Secrets and other objects are encrypted before they are stored, as Kubernetes' EncryptionConfiguration; nobody else may read it")
-	f.BoolVar(&o.Etcd.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false, "follow changes of that file without a restart")
-	f.BoolVar(&o.NodesReadAllNodes, "nodes-read-all-nodes", false, "let nodes read all Nodes in full, as agents need that were built before there was the group network.everynode.io; only while such agents are updated")
-	o.Audit.AddFlags(f)
-	each(func(f *pflag.Flag) {
-		if !before[f.Name] {
-			names = append(names, f.Name)
-		}
-	})
-	return names
 }

@@ -97,11 +97,17 @@ func given(cmd *cobra.Command, names []string) (args []string) {
 		if !f.Changed {
 			continue
 		}
-		value := f.Value.String()
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
+		list, several := f.Value.(pflag.SliceValue)
+		switch {
+		case several && f.Value.Type() == "stringArray":
+			for _, one := range list.GetSlice() {
+				args = append(args, "--"+name+"="+one)
+			}
+		case several:
+			args = append(args, "--"+name+"="+strings.Join(list.GetSlice(), ","))
+		default:
+			args = append(args, "--"+name+"="+f.Value.String())
 		}
-		args = append(args, "--"+name+"="+value)
 	}
 	return args
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
@@ -31,16 +32,18 @@ type Config struct {
 	Tokens *Tokens
 	// BootstrapSecrets reads the Secrets of bootstrap tokens; nil accepts none.
 	BootstrapSecrets SecretGetter
-	// ExtraTokens are further token authenticators, asked first.
+	// ExtraTokens are further token authenticators, asked last.
 	ExtraTokens []authenticator.Token
+	// Anonymous says where those are let in who show nothing; nil for nowhere.
+	Anonymous *apiserver.AnonymousAuthConfig
 	// Clock is the real clock unless set.
 	Clock clock.PassiveClock
 }
 
 // Authenticators are the ways to find out who somebody is.
 type Authenticators struct {
-	// Request looks at a whole request; who shows nothing is system:anonymous, who
-	// shows something wrong is refused.
+	// Request looks at a whole request; who shows nothing is system:anonymous where that
+	// is let in, who shows something wrong is refused.
 	Request authenticator.Request
 	// Token looks at a token alone, for TokenReviews.
 	Token authenticator.Token
@@ -54,20 +57,20 @@ func New(config Config) (Authenticators, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	tokens := append([]authenticator.Token{}, config.ExtraTokens...)
-	tokens = append(tokens, config.Tokens)
+	tokens := []authenticator.Token{config.Tokens}
 	if config.BootstrapSecrets != nil {
 		tokens = append(tokens, NewBootstrapTokens(config.BootstrapSecrets, config.Clock))
 	}
+	tokens = append(tokens, config.ExtraTokens...)
 	token := cache.New(tokenunion.New(tokens...), false, tokenCacheTime, 0)
 
-	known := group.NewAuthenticatedGroupAdder(union.New(
+	request := group.NewAuthenticatedGroupAdder(union.New(
 		x509request.NewDynamic(config.ClientCAs, userOfCertificate(config.Refuse)),
 		bearertoken.New(token),
 		websocket.NewProtocolAuthenticator(token),
 	))
-	return Authenticators{
-		Request: union.NewFailOnError(known, anonymous.NewAuthenticator(nil)),
-		Token:   token,
-	}, nil
+	if config.Anonymous != nil && config.Anonymous.Enabled {
+		request = union.NewFailOnError(request, anonymous.NewAuthenticator(config.Anonymous.Conditions))
+	}
+	return Authenticators{Request: request, Token: token}, nil
 }

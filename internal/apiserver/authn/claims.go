@@ -3,6 +3,7 @@ package authn
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -79,8 +80,8 @@ func newClaims(issuer, id string, account *corev1.ServiceAccount, bound Binding,
 }
 
 // check looks at everything that the token says about itself.
-func (c *claims) check(issuer string, now time.Time) error {
-	if c.Issuer != issuer {
+func (c *claims) check(issuers []string, now time.Time) error {
+	if !slices.Contains(issuers, c.Issuer) {
 		return errForeignToken
 	}
 	if c.Expiry == nil || c.NotBefore == nil {

@@ -14,12 +14,12 @@ const (
 	KeysPath      = "/openid/v1/jwks"
 )
 
-// Discovery gives the handlers of DiscoveryPath and KeysPath; serverURL is where
-// clients reach this API server.
-func (t *Tokens) Discovery(serverURL string) (map[string]http.Handler, error) {
+// Discovery gives the handlers of DiscoveryPath and KeysPath; keysURI is where
+// others find the keys.
+func (t *Tokens) Discovery(keysURI string) (map[string]http.Handler, error) {
 	configuration, err := json.Marshal(map[string]any{
-		"issuer":                                t.issuer,
-		"jwks_uri":                              serverURL + KeysPath,
+		"issuer":                                t.issuers[0],
+		"jwks_uri":                              keysURI,
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},
 		"id_token_signing_alg_values_supported": []string{string(jose.ES256)},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 )
 
 const (
@@ -83,6 +84,10 @@ func (r *TokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 	bound, err := r.bind(ctx, account, request.Spec.BoundObjectRef)
 	if err != nil {
 		return nil, err
+	}
+	if longest := int64(r.tokens.longest / time.Second); longest > 0 && *request.Spec.ExpirationSeconds > longest {
+		warning.AddWarning(ctx, "", fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", *request.Spec.ExpirationSeconds, longest))
+		request.Spec.ExpirationSeconds = &longest
 	}
 	ttl := time.Duration(*request.Spec.ExpirationSeconds) * time.Second
 	issued, err := r.tokens.Generate(account, bound, request.Spec.Audiences, ttl)

@@ -11,6 +11,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/apis/apiserver"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -103,7 +104,7 @@ func TestRequestAuthenticator(t *testing.T) {
 	}
 	a, err := New(Config{ClientCAs: func() (x509.VerifyOptions, bool) {
 		return x509.VerifyOptions{Roots: bundle.CAPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
-	}, Tokens: w.Tokens, BootstrapSecrets: ofClient{w.api}, Clock: clock})
+	}, Tokens: w.Tokens, BootstrapSecrets: ofClient{w.api}, Clock: clock, Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

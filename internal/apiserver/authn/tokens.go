@@ -21,17 +21,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultIssuer is the issuer and the only audience of the API server itself.
-const DefaultIssuer = "https://kubernetes.default.svc"
-
 // maxTokenLength is above any token that is issued here and keeps a hostile
 // header from costing much.
 const maxTokenLength = 16 << 10
 
 // Tokens issues and accepts service account tokens.
 type Tokens struct {
-	issuer    string
+	issuers   []string // the first one issues
 	audiences authenticator.Audiences
+	longest   time.Duration
 	keys      Keys
 	getters   Getters
 	clock     clock.PassiveClock
@@ -50,10 +48,12 @@ type Keys interface {
 // TokensConfig says how tokens are made.
 type TokensConfig struct {
 	Keys Keys
-	// Issuer is DefaultIssuer unless set.
-	Issuer string
-	// Audiences are those of this API server; the issuer unless set.
+	// Issuers may have issued a token; the first one issues new ones.
+	Issuers []string
+	// Audiences are those of this API server; the issuers unless set.
 	Audiences []string
+	// Longest is how long a token is good for at most; 0 for as long as is asked for.
+	Longest time.Duration
 	// Getters reads the bound objects.
 	Getters Getters
 	// Clock is the real clock unless set.
@@ -65,16 +65,16 @@ func NewTokens(config TokensConfig) (*Tokens, error) {
 	if config.Keys == nil || config.Getters == nil {
 		return nil, errors.New("service account tokens need a key and a way to read objects")
 	}
-	if config.Issuer == "" {
-		config.Issuer = DefaultIssuer
+	if len(config.Issuers) == 0 {
+		return nil, errors.New("service account tokens need an issuer")
 	}
 	if len(config.Audiences) == 0 {
-		config.Audiences = []string{config.Issuer}
+		config.Audiences = config.Issuers
 	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	t := &Tokens{issuer: config.Issuer, audiences: config.Audiences, keys: config.Keys, getters: config.Getters, clock: config.Clock}
+	t := &Tokens{issuers: config.Issuers, audiences: config.Audiences, longest: config.Longest, keys: config.Keys, getters: config.Getters, clock: config.Clock}
 	_, err := t.signer()
 	return t, err
 }
@@ -126,7 +126,7 @@ func (t *Tokens) Generate(account *corev1.ServiceAccount, bound Binding, audienc
 	if err != nil {
 		return Issued{}, err
 	}
-	c := newClaims(t.issuer, uuid.NewString(), account, bound, audiences, t.clock.Now(), ttl)
+	c := newClaims(t.issuers[0], uuid.NewString(), account, bound, audiences, t.clock.Now(), ttl)
 	token, err := jwt.Signed(signer).Claims(c).Serialize()
 	if err != nil {
 		return Issued{}, fmt.Errorf("sign a token for service account %s/%s: %w", account.Namespace, account.Name, err)
@@ -145,14 +145,14 @@ func (t *Tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 		return nil, false, nil //nolint:nilerr // not a token of this kind
 	}
 	var c claims
-	if err := parsed.UnsafeClaimsWithoutVerification(&c); err != nil || c.Issuer != t.issuer {
+	if err := parsed.UnsafeClaimsWithoutVerification(&c); err != nil || !slices.Contains(t.issuers, c.Issuer) {
 		return nil, false, nil //nolint:nilerr // not a token of this issuer
 	}
 	if c, err = t.verify(parsed); err != nil {
 		return nil, false, err
 	}
 	now := t.clock.Now()
-	if err := c.check(t.issuer, now); err != nil {
+	if err := c.check(t.issuers, now); err != nil {
 		return nil, false, err
 	}
 	wanted, ok := authenticator.AudiencesFrom(ctx)

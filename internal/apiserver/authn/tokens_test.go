@@ -24,6 +24,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+const ownIssuer = "https://kubernetes.default.svc"
+
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func meta(namespace, name string, uid types.UID) metav1.ObjectMeta {
@@ -68,7 +70,7 @@ func newWorld(t *testing.T) *world {
 		secret: &corev1.Secret{ObjectMeta: meta("ns", "secret", "secret-uid")},
 	}
 	w.api = fake.NewClientset(w.account, w.pod, w.node, w.secret)
-	w.Tokens, err = NewTokens(TokensConfig{Keys: &oneKey{key: key}, Getters: ofClient{w.api}, Clock: w.clock})
+	w.Tokens, err = NewTokens(TokensConfig{Issuers: []string{ownIssuer}, Keys: &oneKey{key: key}, Getters: ofClient{w.api}, Clock: w.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func TestTokenTellsWhoItIs(t *testing.T) {
 	if id := who.GetExtra()["authentication.kubernetes.io/credential-id"]; len(id) != 1 || !strings.HasPrefix(id[0], "JTI=") {
 		t.Errorf("credential id %v", id)
 	}
-	if len(response.Audiences) != 1 || response.Audiences[0] != DefaultIssuer {
+	if len(response.Audiences) != 1 || response.Audiences[0] != ownIssuer {
 		t.Errorf("audiences %v", response.Audiences)
 	}
 }
@@ -226,7 +228,7 @@ func TestHostileTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	valid := newClaims(DefaultIssuer, "id", w.account, Binding{}, []string{DefaultIssuer}, start, time.Hour)
+	valid := newClaims(ownIssuer, "id", w.account, Binding{}, []string{ownIssuer}, start, time.Hour)
 	with := func(change func(*claims)) claims {
 		c := valid
 		change(&c)
@@ -240,7 +242,7 @@ func TestHostileTokens(t *testing.T) {
 		"not base64":                     "a.b.c",
 		"no algorithm":                   encode(`{"alg":"none","typ":"JWT"}`) + "." + payload + ".",
 		"signature dropped":              strings.Join(strings.Split(good, ".")[:2], ".") + ".",
-		"payload changed":                strings.Replace(good, payload, encode(`{"iss":"`+DefaultIssuer+`"}`), 1),
+		"payload changed":                strings.Replace(good, payload, encode(`{"iss":"`+ownIssuer+`"}`), 1),
 		"signed by another key":          forge(t, jose.ES256, otherKey, nil, valid),
 		"signed by its own header's key": forge(t, jose.ES256, jose.JSONWebKey{Key: otherKey}, map[jose.HeaderKey]any{"jwk": jose.JSONWebKey{Key: &otherKey.PublicKey}}, valid),
 		"another algorithm":              forge(t, jose.RS256, rsaKey, nil, valid),
@@ -253,7 +255,7 @@ func TestHostileTokens(t *testing.T) {
 		"no account":                     forge(t, jose.ES256, w.key, nil, with(func(c *claims) { c.Kubernetes.ServiceAccount = reference{} })),
 		"no account uid":                 forge(t, jose.ES256, w.key, nil, with(func(c *claims) { c.Kubernetes.ServiceAccount.UID = "" })),
 		"another issuer":                 forge(t, jose.ES256, w.key, nil, with(func(c *claims) { c.Issuer = "https://evil" })),
-		"claims of the wrong type":       forge(t, jose.ES256, w.key, nil, map[string]any{"iss": DefaultIssuer, "kubernetes.io": "x"}),
+		"claims of the wrong type":       forge(t, jose.ES256, w.key, nil, map[string]any{"iss": ownIssuer, "kubernetes.io": "x"}),
 		"very long":                      good + strings.Repeat("A", maxTokenLength),
 	}
 	if _, ok, err := w.AuthenticateToken(t.Context(), good); !ok || err != nil {
@@ -271,7 +273,7 @@ func TestHostileTokens(t *testing.T) {
 
 func TestDiscoveryLetsOthersVerify(t *testing.T) {
 	w := newWorld(t)
-	handlers, err := w.Discovery("https://example.com:6443")
+	handlers, err := w.Discovery("https://example.com:6443" + KeysPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +286,7 @@ func TestDiscoveryLetsOthersVerify(t *testing.T) {
 	if err := json.Unmarshal(get(http.MethodGet, DiscoveryPath).Body.Bytes(), &configuration); err != nil {
 		t.Fatal(err)
 	}
-	if configuration["issuer"] != DefaultIssuer || configuration["jwks_uri"] != "https://example.com:6443"+KeysPath {
+	if configuration["issuer"] != ownIssuer || configuration["jwks_uri"] != "https://example.com:6443"+KeysPath {
 		t.Errorf("configuration %v", configuration)
 	}
 	var keys jose.JSONWebKeySet

@@ -54,6 +54,14 @@ type Options struct {
 	// NodesReadAllNodes lets nodes list and watch all Nodes, as agents did that knew no
 	// other way to learn of each other's networks.
 	NodesReadAllNodes bool
+	// Authentication is who else is let in than the cluster itself knows.
+	Authentication *Authentication
+	// ServiceAccounts is how their tokens are made.
+	ServiceAccounts *ServiceAccounts
+	// Objects are defaults of objects.
+	Objects *Objects
+	// RuntimeConfig says of versions of the API, by their names, whether they are served.
+	RuntimeConfig map[string]string
 }
 
 // New returns the defaults.
@@ -64,6 +72,8 @@ func New() *Options {
 		Features: genericoptions.NewFeatureOptions(),
 		Etcd:     genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(storagePrefix, nil)),
 		Audit:    genericoptions.NewAuditOptions(),
+
+		Authentication: newAuthentication(), ServiceAccounts: &ServiceAccounts{Issuers: []string{DefaultIssuer}}, Objects: newObjects(), RuntimeConfig: map[string]string{},
 	}
 	o.Run.MaxRequestsInFlight, o.Run.MaxMutatingRequestsInFlight = inFlight(runtime.GOMAXPROCS(0))
 	o.Run.ShutdownWatchTerminationGracePeriod = watchGrace
@@ -111,6 +121,10 @@ func (o *Options) Complete() (Completed, error) {
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(o.FeatureGates); err != nil {
 		return Completed{}, fmt.Errorf("--feature-gates: %w", err)
 	}
+	o.ServiceAccounts.complete()
+	if err := o.Authentication.complete(o.ServiceAccounts.Issuers); err != nil {
+		return Completed{}, err
+	}
 	return Completed{&completed{Options: *o}}, nil
 }
 
@@ -127,6 +141,8 @@ func (o *Options) validate() (errs []error) {
 	errs = append(errs, etcd.Validate()...)
 	errs = append(errs, o.validateKeys()...)
 	errs = append(errs, o.validateGates()...)
+	errs = append(errs, o.ServiceAccounts.validate()...)
+	errs = append(errs, o.Objects.validate()...)
 	return append(errs, o.validateAudit()...)
 }
 

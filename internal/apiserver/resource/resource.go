@@ -10,6 +10,7 @@ package resource
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,6 +118,12 @@ type Definition struct {
 	rules   untyped
 	indexed []string
 	table   rest.TableConvertor
+}
+
+// KeptFor returns the kind with another time to live, whatever its rules say.
+func (d Definition) KeptFor(lifetime time.Duration) Definition {
+	d.rules.ttl = func(runtime.Object) uint64 { return uint64(lifetime / time.Second) }
+	return d
 }
 
 // GroupVersionResource returns the kind's resource.

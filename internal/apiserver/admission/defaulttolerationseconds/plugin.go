@@ -1,4 +1,4 @@
-// Package defaulttolerationseconds lets every pod stay for five minutes on a node
+// Package defaulttolerationseconds lets every pod stay for some minutes on a node
 // that is not ready or cannot be reached, unless the pod itself says otherwise.
 // Daemon pods say so: they tolerate both without end.
 package defaulttolerationseconds
@@ -12,20 +12,22 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 )
 
-// Seconds that a pod stays on a node with one of the two taints.
-const Seconds int64 = 300
+type plugin struct {
+	*admission.Handler
 
-type plugin struct{ *admission.Handler }
+	notReady, unreachable int64
+}
 
 var _ admission.MutationInterface = plugin{}
 
-// New makes the plugin.
-func New() admission.MutationInterface {
-	return plugin{admission.NewHandler(admission.Create, admission.Update)}
+// New makes the plugin. The numbers are for how many seconds a pod stays on a node with
+// one of the two taints.
+func New(notReady, unreachable int64) admission.MutationInterface {
+	return plugin{admission.NewHandler(admission.Create, admission.Update), notReady, unreachable}
 }
 
 // Admit implements admission.MutationInterface.
-func (plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (p plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != corev1.Resource("pods") || a.GetSubresource() != "" {
 		return nil
 	}
@@ -33,18 +35,21 @@ func (plugin) Admit(_ context.Context, a admission.Attributes, _ admission.Objec
 	if !ok {
 		return apierrors.NewBadRequest(fmt.Sprintf("expected a Pod but got a %T", a.GetObject()))
 	}
-	pod.Spec.Tolerations = withDefaults(pod.Spec.Tolerations)
+	pod.Spec.Tolerations = p.withDefaults(pod.Spec.Tolerations)
 	return nil
 }
 
-func withDefaults(tolerations []corev1.Toleration) []corev1.Toleration {
-	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-		if !tolerates(tolerations, key) {
+func (p plugin) withDefaults(tolerations []corev1.Toleration) []corev1.Toleration {
+	for _, taint := range []struct {
+		key     string
+		seconds int64
+	}{{corev1.TaintNodeNotReady, p.notReady}, {corev1.TaintNodeUnreachable, p.unreachable}} {
+		if !tolerates(tolerations, taint.key) {
 			tolerations = append(tolerations, corev1.Toleration{
-				Key:               key,
+				Key:               taint.key,
 				Operator:          corev1.TolerationOpExists,
 				Effect:            corev1.TaintEffectNoExecute,
-				TolerationSeconds: new(Seconds),
+				TolerationSeconds: new(taint.seconds),
 			})
 		}
 	}

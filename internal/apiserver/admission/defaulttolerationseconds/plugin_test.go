@@ -27,7 +27,7 @@ func TestAdmit(t *testing.T) {
 	for _, c := range cases {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: c.has}}
 		for range 2 { // a second time changes nothing
-			if err := New().Admit(t.Context(), attributes(pod, "pods", ""), nil); err != nil {
+			if err := New(300, 300).Admit(t.Context(), attributes(pod, "pods", ""), nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -44,7 +44,7 @@ func TestAdmit(t *testing.T) {
 		}
 	}
 	status := &corev1.Pod{}
-	if err := New().Admit(t.Context(), attributes(status, "pods", "status"), nil); err != nil || len(status.Spec.Tolerations) > 0 {
+	if err := New(300, 300).Admit(t.Context(), attributes(status, "pods", "status"), nil); err != nil || len(status.Spec.Tolerations) > 0 {
 		t.Errorf("a status write was changed: %v %v", status.Spec.Tolerations, err)
 	}
 }

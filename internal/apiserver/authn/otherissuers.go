@@ -1,0 +1,36 @@
+package authn
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
+	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
+)
+
+// OtherIssuers accept tokens that others have issued, OpenID Connect's. Until ctx ends
+// they ask each issuer for its keys; while one does not answer, its tokens are refused
+// and all others work. None may call itself one of our own.
+func OtherIssuers(ctx context.Context, issuers []apiserver.JWTAuthenticator, algorithms, own []string) (out []authenticator.Token, err error) {
+	compiler := authenticationcel.NewDefaultCompiler()
+	for _, issuer := range issuers {
+		o := oidc.Options{JWTAuthenticator: issuer, SupportedSigningAlgs: algorithms, DisallowedIssuers: own, Compiler: compiler}
+		if issuer.Issuer.CertificateAuthority != "" {
+			o.CAContentProvider = authority(issuer.Issuer.CertificateAuthority)
+		}
+		accepts, err := oidc.New(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("accept tokens of %s: %w", issuer.Issuer.URL, err)
+		}
+		out = append(out, accepts)
+	}
+	return out, nil
+}
+
+// authority is a certificate authority that does not change.
+type authority string
+
+// CurrentCABundleContent implements oidc.CAContentProvider.
+func (a authority) CurrentCABundleContent() []byte { return []byte(a) }
