@@ -29,7 +29,7 @@ type nodes struct {
 	byName map[string]*node
 }
 
-// node is one simulated node. Its fields are guarded by nodes.mu, but lease and renewAt by busy, which is held while the
+// node is one simulated node. Its fields are guarded by nodes.mu, but those below busy by that, which is held while the
 // node acts.
 type node struct {
 	name   string
@@ -56,6 +56,9 @@ type node struct {
 	busy    sync.Mutex
 	lease   *coordinationv1.Lease
 	renewAt time.Time
+	// said is the object whose status was seen to be right, and saidState how the node was then.
+	said      *corev1.Node
+	saidState illness.State
 }
 
 func newNodes(config *Config) *nodes {
@@ -250,9 +253,13 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 
 // report writes the node's status if it is not what it should be.
 func (n *nodes) report(ctx context.Context, known *node, object *corev1.Node) (*corev1.Node, error) {
-	changed := object.DeepCopy()
 	state := n.condition(known)
+	if known.said == object && known.saidState == state {
+		return object, nil // as at nearly every heartbeat
+	}
+	changed := object.DeepCopy()
 	if !correct(n.config, changed, known.number, state, n.config.Clock.Now()) {
+		known.said, known.saidState = object, state
 		return object, nil
 	}
 	updated, err := n.config.Writer.UpdateNodeStatus(ctx, changed)
