@@ -3,7 +3,9 @@ package apiserver
 import (
 	"fmt"
 	"reflect"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/hotstore"
+	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/apiserver/watchhistory"
@@ -139,6 +142,20 @@ var hot = map[schema.GroupResource]int{
 	{Group: "coordination.k8s.io", Resource: "leases"}: 1000,
 }
 
+// renewals are the hot kinds that change most often only to say that somebody is alive. It
+// is too much for a database to be told of each heartbeat of each node.
+var renewals = map[schema.GroupResource]*hotstore.Renewal{
+	{Group: "coordination.k8s.io", Resource: "leases"}: {
+		Renewed: func(now, next runtime.Object) runtime.Object {
+			if renewed := lease.Renewed(now.(*coordinationv1.Lease), next.(*coordinationv1.Lease)); renewed != nil {
+				return renewed
+			}
+			return nil
+		},
+		Keep: 5 * time.Minute,
+	},
+}
+
 // decorator is where it is decided how a kind is kept. Hot kinds are kept in our own way if
 // the database is embedded and they neither are nor can become encrypted in it; all else
 // is kept the library's way.
@@ -213,6 +230,7 @@ func (o *storageOptions) openedHot(history int) generic.StorageDecorator {
 		opened, err := hotstore.New(hotstore.Config{
 			GroupResource: c.GroupResource, ResourcePrefix: prefix, Storage: raw, Decoder: decoder, Database: database,
 			New: newObject, NewList: newList, Attributes: attrs, Triggers: triggers, Indexers: indexers, History: history, Clock: clock.RealClock{},
+			Renewal: renewals[c.GroupResource],
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the cache of %s: %w", c.GroupResource, err)

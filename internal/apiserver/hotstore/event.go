@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,10 @@ type entry struct {
 	runtime.Object
 	// size is how many bytes the database holds of it.
 	size int
+	// stored is when the database told of it, and base the revision there of an object that
+	// was renewed in memory since; 0 for one that was not.
+	stored time.Time
+	base   uint64
 }
 
 // entryOf is the entry of an element of the index.
@@ -31,14 +36,16 @@ type event struct {
 	revision uint64
 	// object is nil when it was deleted, previous when it was created.
 	object, previous *entry
-	// position counts the events since the cache was made.
-	position uint64
+	// renewed marks a renewal in memory, which no history keeps.
+	renewed bool
 }
 
 // delivery is an event on its way to those who watch. What it finds out on the way, it
 // finds out once.
 type delivery struct {
 	*event
+	// order counts what was told since the cache was made.
+	order        uint64
 	attributesOf storage.AttrFunc
 	versioner    storage.Versioner
 

@@ -50,7 +50,7 @@ func (c *Cache) load(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("decode %s: %w", key, err)
 		}
-		elements = append(elements, &store.Element{Key: key, Object: &entry{Object: object, size: len(value)}})
+		elements = append(elements, &store.Element{Key: key, Object: &entry{Object: object, size: len(value), stored: start}})
 		bytes += int64(len(value))
 		return nil
 	})
@@ -66,6 +66,9 @@ func (c *Cache) load(ctx context.Context) error {
 	c.history.begin(uint64(revision))
 	c.revision = 0
 	c.reach(uint64(revision))
+	for key := range c.writes {
+		c.settled(key, uint64(revision))
+	}
 	c.ready, c.since, c.failure = true, c.Clock.Now(), nil
 	metrics.WatchCacheInitializations.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Inc()
 	metrics.WatchCacheInitializationDuration.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Observe(c.Clock.Since(start).Seconds())
@@ -140,7 +143,7 @@ func (c *Cache) read(key string, value []byte, revision uint64) (*event, error) 
 	if err != nil {
 		return nil, &unreadable{key, err}
 	}
-	e.object = &entry{Object: object, size: len(value)}
+	e.object = &entry{Object: object, size: len(value), stored: c.Clock.Now()}
 	return e, nil
 }
 
@@ -149,6 +152,7 @@ func (c *Cache) apply(batch []*event, revision uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range batch {
+		c.settled(e.key, revision)
 		if !c.take(e) {
 			continue
 		}

@@ -31,7 +31,6 @@ func (h *history) add(e *event) {
 		h.first++
 		h.complete = false
 	}
-	e.position = h.next
 	h.ring[h.next%size] = e
 	h.next++
 }

@@ -55,7 +55,10 @@ type Config struct {
 	// Slack is by how many events a watch may be behind before it is ended; four times
 	// the history, and 10000 at least, when 0.
 	Slack int
-	Clock clock.WithTicker
+	// Renewal is how writes are found that need not go to the database; nil for none. It is
+	// for a database that no other process writes to or reads.
+	Renewal *Renewal
+	Clock   clock.WithTicker
 }
 
 // Cache is a storage of one kind that answers from memory what it can.
@@ -75,7 +78,11 @@ type Cache struct {
 	revision uint64
 	history  *history
 	watchers watchers
-	waiting  map[*waiter]struct{}
+	// told counts the events that watchers were told of.
+	told uint64
+	// writes are those under way, or not told by the database yet, where there are renewals.
+	writes  map[string]*writes
+	waiting map[*waiter]struct{}
 	// ready is set once all is loaded; since is when that changed, failure why it is not.
 	ready   bool
 	since   time.Time
@@ -106,7 +113,7 @@ func New(c Config) (*Cache, error) {
 	}
 	out := &Cache{
 		Config: c, versioner: c.Storage.Versioner(), ask: make(chan struct{}, 1),
-		objects: store.NewIndexer(unwrapped(c.Indexers)), history: newHistory(c.History), waiting: map[*waiter]struct{}{},
+		objects: store.NewIndexer(unwrapped(c.Indexers)), history: newHistory(c.History), waiting: map[*waiter]struct{}{}, writes: map[string]*writes{},
 		watchers: newWatchers(), since: c.Clock.Now(),
 	}
 	for field, f := range c.Triggers {
@@ -119,7 +126,7 @@ func New(c Config) (*Cache, error) {
 	out.running.Go(func() { out.askForProgress(ctx) })
 	out.running.Go(func() { c.Decoder.detector.Run(ctx.Done()) })
 	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
-		checker := consistency.NewChecker(c.ResourcePrefix, c.GroupResource, c.NewList, out, c.Storage)
+		checker := consistency.NewChecker(c.ResourcePrefix, c.GroupResource, c.NewList, asStored{out}, c.Storage)
 		out.running.Go(func() { checker.Run(ctx.Done()) })
 	}
 	return out, nil
@@ -131,15 +138,20 @@ func (c *Cache) namesake(of runtime.Object) runtime.Object {
 	if !ok {
 		return nil
 	}
-	key := strings.TrimSuffix(c.ResourcePrefix, "/") + "/"
-	if namespace := m.GetNamespace(); namespace != "" {
-		key += namespace + "/"
-	}
-	element, ok, err := c.objects.GetByKey(key + m.GetName())
+	element, ok, err := c.objects.GetByKey(c.keyOf(m))
 	if err != nil || !ok {
 		return nil
 	}
 	return entryOf(element).Object
+}
+
+// keyOf is where an object is kept.
+func (c *Cache) keyOf(m metav1.Object) string {
+	key := strings.TrimSuffix(c.ResourcePrefix, "/") + "/"
+	if namespace := m.GetNamespace(); namespace != "" {
+		key += namespace + "/"
+	}
+	return key + m.GetName()
 }
 
 // unwrapped lets index functions see the objects and not the cache's entries.

@@ -22,7 +22,10 @@ import (
 // Get implements storage.Interface. Without a version it asks the database.
 func (c *Cache) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	if options.ResourceVersion == "" || !c.Ready() {
-		return c.Storage.Get(ctx, key, options, out) //nolint:wrapcheck // The registry knows these errors.
+		if err := c.Storage.Get(ctx, key, options, out); err != nil {
+			return err //nolint:wrapcheck // The registry knows these errors.
+		}
+		return c.freshen(out)
 	}
 	key, err := storage.PrepareKey(c.ResourcePrefix, key, false)
 	if err != nil {

@@ -191,7 +191,8 @@ func (ws watchers) each(f func(*watcher)) {
 
 // tell gives an event to those whom it may concern. The cache's lock is held.
 func (ws watchers) tell(c *Cache, e *event) {
-	d := &delivery{event: e, attributesOf: c.Attributes, versioner: c.versioner}
+	c.told++
+	d := &delivery{event: e, order: c.told, attributesOf: c.Attributes, versioner: c.versioner}
 	hand := func(set map[*watcher]struct{}) {
 		for w := range set {
 			w.hand(d, uint64(c.Slack))

@@ -102,7 +102,7 @@ func (w *watcher) hand(d *delivery, slack uint64) {
 	if w.ended {
 		return
 	}
-	if len(w.pending) > 0 && d.position-w.pending[0].position > slack {
+	if len(w.pending) > 0 && d.order-w.pending[0].order > slack {
 		metrics.TerminatedWatchersCounter.WithLabelValues(w.cache.GroupResource.Group, w.cache.GroupResource.Resource).Inc()
 		klog.V(1).InfoS("Slow watch is ended", "resource", w.cache.GroupResource, "key", w.key, "fields", w.predicate.Field, "labels", w.predicate.Label)
 		w.ended, w.pending = true, nil
@@ -152,7 +152,8 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		added, at := w.take()
 		for _, d := range added {
-			if d.revision > w.after && !w.send(ctx, w.convert(d)) {
+			isNew := d.revision > w.after || d.renewed && d.revision == w.after
+			if isNew && !w.send(ctx, w.convert(d)) {
 				return
 			}
 		}

@@ -28,29 +28,35 @@ func isCareful(ctx context.Context) bool { return ctx.Value(carefulKey{}) != nil
 // Create implements storage.Interface.
 func (c *Cache) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	defer c.Decoder.answer(ctx, out)()
+	defer c.writing(key, out)()
 	return c.Storage.Create(ctx, key, obj, out, ttl) //nolint:wrapcheck // The registry knows these errors.
 }
 
 // Delete implements storage.Interface. It looks at the object in memory first.
 func (c *Cache) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, _ runtime.Object, options storage.DeleteOptions) error {
+	defer c.writing(key, out)()
+	known := c.known(key)
 	if options.ExpectTransformOrDecodeError {
-		return c.Storage.Delete(ctx, key, out, preconditions, validate, c.known(key), options) //nolint:wrapcheck // The registry knows these errors.
+		return c.Storage.Delete(ctx, key, out, preconditions, validate, known.object, options) //nolint:wrapcheck // The registry knows these errors.
 	}
 	v, err := conversion.EnforcePtr(out)
 	if err != nil {
 		return fmt.Errorf("unable to convert output object to pointer: %w", err)
 	}
+	if preconditions, err = known.translate(key, preconditions); err != nil {
+		return err
+	}
 	// What is deleted is what was looked at last, so it need not be decoded for the answer.
 	var last runtime.Object
 	looked := func(ctx context.Context, object runtime.Object) error {
-		last = object
-		return validate(ctx, object)
+		last = known.renewed(object)
+		return validate(ctx, last)
 	}
 	done := &answer{removal: true}
 	c.Decoder.answers.Store(out, done)
 	defer c.Decoder.answers.Delete(out)
-	if err := c.Storage.Delete(ctx, key, out, preconditions, looked, c.known(key), options); err != nil {
+	if err := c.Storage.Delete(ctx, key, out, preconditions, looked, known.object, options); err != nil {
 		return err //nolint:wrapcheck // The registry knows these errors.
 	}
 	if !isCareful(ctx) {
@@ -63,28 +69,28 @@ func (c *Cache) Delete(ctx context.Context, key string, out runtime.Object, prec
 // GuaranteedUpdate implements storage.Interface. It begins with the object in memory.
 func (c *Cache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, _ runtime.Object) error {
-	known, try := c.known(key), update
-	if known != nil && !isCareful(ctx) {
-		// The one in memory is shared; one that is read after a conflict is not.
-		try = func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-			if input == known {
-				input = input.DeepCopyObject()
-			}
-			return update(input, meta)
-		}
-	}
-	defer c.Decoder.answer(ctx, out)()
-	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, try, known) //nolint:wrapcheck // The registry knows these errors.
-}
-
-// known returns the object in memory, or nil. Its outermost fields are the caller's: the
-// storage takes the version away for the time of encoding.
-func (c *Cache) known(key string) runtime.Object {
-	element, ok, err := c.objects.GetByKey(key)
-	if err != nil || !ok {
+	if c.renew(ctx, key, out, preconditions, update) {
 		return nil
 	}
-	return shallow(entryOf(element).Object)
+	defer c.writing(key, out)()
+	known := c.known(key)
+	preconditions, err := known.translate(key, preconditions)
+	if err != nil {
+		return err
+	}
+	try := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		current := known.renewed(input)
+		if current != input {
+			meta.ResourceVersion = known.revision
+		}
+		// The one in memory is shared; one that is read after a conflict is not.
+		if known.object != nil && (current != input || input == known.object) && !isCareful(ctx) {
+			current = current.DeepCopyObject()
+		}
+		return update(current, meta)
+	}
+	defer c.Decoder.answer(ctx, out)()
+	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, try, known.object) //nolint:wrapcheck // The registry knows these errors.
 }
 
 // Stats implements storage.Interface.

@@ -1,0 +1,258 @@
+package hotstore
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"reflect"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/ptr"
+)
+
+// Renewal is how writes are found that say only that somebody is alive. They are kept in
+// memory, and each object goes to the database again after a while.
+type Renewal struct {
+	// Renewed returns what is held after a write that turns now into next; nil if it changes
+	// anything but the time of the renewal, and now itself if it changes nothing. What it
+	// returns shares nothing with next.
+	Renewed func(now, next runtime.Object) runtime.Object
+	// Keep is how old what the database holds of a renewed object may become.
+	Keep time.Duration
+}
+
+// writes are those of one object that the cache does not show yet.
+type writes struct {
+	underWay int
+	// until is the revision of the last one that ended.
+	until uint64
+}
+
+// writing marks a write to the database as under way until what it returns is called, and
+// then as not to be seen before the cache has reached the revision of its answer.
+func (c *Cache) writing(key string, answer runtime.Object) (done func()) {
+	if c.Renewal == nil {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.writes[key]
+	if w == nil {
+		w = &writes{}
+		c.writes[key] = w
+	}
+	w.underWay++
+	return func() {
+		// A write that failed may still come to be. It is as if it came after what is renewed meanwhile.
+		revision, err := c.versioner.ObjectResourceVersion(answer)
+		if err != nil {
+			revision = 0
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w.underWay--
+		w.until = max(w.until, revision)
+		c.settled(key, c.revision)
+	}
+}
+
+// settled forgets the writes of an object that the cache shows. The lock is held.
+func (c *Cache) settled(key string, revision uint64) {
+	if w := c.writes[key]; w != nil && w.underWay == 0 && w.until <= revision {
+		delete(c.writes, key)
+	}
+}
+
+// renewable returns what is held of an object if it is the newest there is of it, and what
+// the database holds is not too old; else nil. The lock is held.
+func (c *Cache) renewable(key string) *entry {
+	if w := c.writes[key]; !c.ready || w != nil && (w.underWay > 0 || w.until > c.revision) {
+		return nil
+	}
+	element, ok, err := c.objects.GetByKey(key)
+	if err != nil || !ok {
+		return nil
+	}
+	e := entryOf(element)
+	if c.Clock.Since(e.stored) >= c.Renewal.keep(key) {
+		return nil
+	}
+	return e
+}
+
+// keep is between half and all of the time that a renewed object is kept from the database:
+// what begins at once, such as all nodes of a cluster, is not written at once.
+func (r *Renewal) keep(key string) time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key))
+	return r.Keep/2 + time.Duration(h.Sum32()%1024)*r.Keep/2048
+}
+
+// renew carries a write out in memory, and says whether it could. What it cannot, or what
+// is to be answered with an error, goes to the database.
+func (c *Cache) renew(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, update storage.UpdateFunc) bool {
+	if c.Renewal == nil {
+		return false
+	}
+	v, err := conversion.EnforcePtr(out)
+	if err != nil {
+		return false
+	}
+	c.mu.RLock()
+	e := c.renewable(key)
+	c.mu.RUnlock()
+	if e == nil || preconditions.Check(key, e.Object) != nil {
+		return false
+	}
+	revision, err := c.versioner.ObjectResourceVersion(e.Object)
+	if err != nil {
+		return false
+	}
+	input := shallow(e.Object)
+	if !isCareful(ctx) {
+		input = input.DeepCopyObject()
+	}
+	next, ttl, err := update(input, storage.ResponseMeta{ResourceVersion: revision})
+	if err != nil || ptr.Deref(ttl, 0) != 0 {
+		return false
+	}
+	renewed := c.Renewal.Renewed(e.Object, next)
+	if renewed == nil || renewed != e.Object && !c.hold(key, e, renewed) {
+		return false
+	}
+	answer := renewed
+	if !isCareful(ctx) {
+		answer = answer.DeepCopyObject()
+	}
+	v.Set(reflect.ValueOf(answer).Elem())
+	return true
+}
+
+// hold puts a renewed object in the place of the one that it was made of, and says whether
+// that was still there. It gets the version that the cache has reached.
+func (c *Cache) hold(key string, from *entry, renewed runtime.Object) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.renewable(key) != from {
+		return false
+	}
+	e := *from
+	if e.base == 0 {
+		// It has a version, or it would not be among the objects.
+		e.base, _ = c.versioner.ObjectResourceVersion(from.Object)
+	}
+	e.Object = renewed
+	if err := c.versioner.UpdateObject(renewed, c.revision); err != nil {
+		return false
+	}
+	change := &event{key: key, revision: c.revision, object: &e, previous: from, renewed: true}
+	if !c.take(change) {
+		return false
+	}
+	c.watchers.tell(c, change)
+	return true
+}
+
+// known is an object as a write to the database finds it in memory.
+type known struct {
+	// object has the version that the database holds; nil if there is none.
+	object runtime.Object
+	// memory is what is held of it, of that revision, if it was renewed since; base is the
+	// revision of the database.
+	memory         runtime.Object
+	revision, base uint64
+	versioner      storage.Versioner
+}
+
+// known returns the object in memory. Its outermost fields are the caller's: the storage
+// takes the version away for the time of encoding.
+func (c *Cache) known(key string) known {
+	element, ok, err := c.objects.GetByKey(key)
+	if err != nil || !ok {
+		return known{}
+	}
+	e := entryOf(element)
+	k := known{object: shallow(e.Object), versioner: c.versioner}
+	if e.base == 0 {
+		return k
+	}
+	k.memory, k.base = e.Object, e.base
+	// Neither fails for objects that were decoded.
+	k.revision, _ = c.versioner.ObjectResourceVersion(e.Object)
+	_ = c.versioner.UpdateObject(k.object, e.base)
+	return k
+}
+
+// renewed returns what a writer is to see of an object that the database has, or that
+// stands for it: the renewed one if that was made of it.
+func (k known) renewed(object runtime.Object) runtime.Object {
+	if k.memory == nil {
+		return object
+	}
+	if revision, err := k.versioner.ObjectResourceVersion(object); err != nil || revision != k.base {
+		return object
+	}
+	return shallow(k.memory)
+}
+
+// translate makes conditions on a renewed object into ones on what the database holds.
+func (k known) translate(key string, p *storage.Preconditions) (*storage.Preconditions, error) {
+	if k.memory == nil || p == nil || p.ResourceVersion == nil {
+		return p, nil
+	}
+	if err := p.Check(key, k.memory); err != nil {
+		return nil, err //nolint:wrapcheck // The registry knows these errors.
+	}
+	translated := *p
+	translated.ResourceVersion = ptr.To(strconv.FormatUint(k.base, 10))
+	return &translated, nil
+}
+
+// freshen puts what was renewed since in place of an object that was read from the database.
+func (c *Cache) freshen(object runtime.Object) error {
+	if c.Renewal == nil {
+		return nil
+	}
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return fmt.Errorf("look whether it was renewed: %w", err)
+	}
+	element, ok, err := c.objects.GetByKey(c.keyOf(m))
+	if err != nil || !ok {
+		return nil //nolint:nilerr // Then it was not renewed.
+	}
+	if e := entryOf(element); e.base != 0 && m.GetResourceVersion() == strconv.FormatUint(e.base, 10) {
+		reflect.ValueOf(object).Elem().Set(reflect.ValueOf(e.Object).Elem())
+	}
+	return nil
+}
+
+// asStored lists a cache's objects with the versions that the database holds, for the
+// check that compares both.
+type asStored struct{ *Cache }
+
+// GetList implements what the check asks for.
+func (a asStored) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+	if err := a.Cache.GetList(ctx, key, options, list); err != nil || a.Renewal == nil {
+		return err
+	}
+	return meta.EachListItem(list, func(object runtime.Object) error { //nolint:wrapcheck // It says what it is.
+		m, err := meta.Accessor(object)
+		if err != nil {
+			return fmt.Errorf("compare with the database: %w", err)
+		}
+		element, ok, err := a.objects.GetByKey(a.keyOf(m))
+		if err != nil || !ok {
+			return nil //nolint:nilerr // It is gone meanwhile; so the check will see.
+		}
+		if e := entryOf(element); e.base != 0 {
+			m.SetResourceVersion(strconv.FormatUint(e.base, 10))
+		}
+		return nil
+	})
+}
