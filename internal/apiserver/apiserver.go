@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 	"k8s.io/client-go/informers"
@@ -43,6 +44,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/node/trust"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -79,6 +81,8 @@ type Config struct {
 	ServiceCIDR *net.IPNet
 	// Members knows which servers belong to the cluster; nil where that is not ours to know.
 	Members Members
+	// Backups makes backups; nil where the database is not ours.
+	Backups Backups
 	// Presence, if it is set, keeps the endpoints of the API, among which are those of
 	// other servers. Otherwise this server is the only one.
 	Presence bool
@@ -188,6 +192,7 @@ func (s *Server) serveBesides(cfg Config, security *security, keeper *atrest.Kee
 	metricsapi.Install(s.generic, client, agents)
 	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI, cfg.Servers))
 	serveMembers(s.generic.Handler.NonGoRestfulMux, cfg.Members)
+	serveBackups(s.generic.Handler.NonGoRestfulMux, cfg.Backups)
 	return networkapi.Install(s.generic), s.tellKeys(keeper, cfg, client)
 }
 
@@ -218,8 +223,7 @@ func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (
 		return nil, nil, err
 	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
-	c.LongRunningFunc = genericfilters.BasicLongRunningRequestCheck(
-		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	c.LongRunningFunc = longRunning
 	refuseNonsense(c, types)
 	takeTurns(c, types, goruntime.GOMAXPROCS(0))
 	namer := extensions.Namer(types.Public)
@@ -228,6 +232,14 @@ func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (
 	c.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIV3Config.Info.Title = "Everynode"
 	return c, keeper, nil
+}
+
+var basicLongRunning = genericfilters.BasicLongRunningRequestCheck(
+	sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+
+// longRunning tells which requests may take as long as they do.
+func longRunning(r *http.Request, info *request.RequestInfo) bool {
+	return basicLongRunning(r, info) || !info.IsResourceRequest && info.Path == backup.Path
 }
 
 // secure sets up TLS for the network and the in-process way for ourselves.

@@ -63,7 +63,7 @@ this job, so existing manifests and kubectl work unchanged.
 Start with "everynode up": a cluster of three nodes on this machine.`,
 	}
 	prepare(root)
-	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newMembersCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
+	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newMembersCommand(), newBackupCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
 		newKubectlCommand(), newVersionCommand())
 	root.AddCommand(clientCommands(false)...)
 	return root

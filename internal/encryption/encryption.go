@@ -94,7 +94,7 @@ func Write(path string, keys Keys) ([]byte, error) {
 	if err := wholefile.Write(path, 0o600, wholefile.Bytes(content)); err != nil {
 		return nil, fmt.Errorf("write the keys of stored Secrets: %w", err)
 	}
-	return content, syncFolder(filepath.Dir(path))
+	return content, wholefile.SyncFolder(filepath.Dir(path))
 }
 
 // RemoveUnfinished removes what a process left that was killed while it wrote the
@@ -110,14 +110,6 @@ func RemoveUnfinished(path string) error {
 		}
 	}
 	return nil
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // Hash tells one content of the file from another.

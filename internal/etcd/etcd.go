@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -40,6 +41,8 @@ type Options struct {
 	StartTimeout time.Duration
 	// Peers makes the database one of several; nil is one that is alone.
 	Peers *Peers
+	// forgetOthers opens a copy of the database of one of several as one that is alone.
+	forgetOthers bool
 }
 
 // Server is a running embedded etcd: alone and without a listener, or one of several.
@@ -225,6 +228,7 @@ func membersOf(cfg *embed.Config, o Options) error {
 	}
 	cfg.AdvertisePeerUrls, cfg.AdvertiseClientUrls = []url.URL{*name}, []url.URL{*name}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.ForceNewCluster = o.forgetOthers
 	if o.Peers == nil {
 		return nil
 	}
@@ -252,6 +256,14 @@ func (s *Server) newClient() *etcdkube.Client {
 	defer s.mu.Unlock()
 	s.clients = append(s.clients, client.Client)
 	return client
+}
+
+// drop closes a client before the database is closed.
+func (s *Server) drop(client *clientv3.Client) {
+	s.mu.Lock()
+	s.clients = slices.DeleteFunc(s.clients, func(c *clientv3.Client) bool { return c == client })
+	s.mu.Unlock()
+	_ = client.Close()
 }
 
 // Open returns the storage of one resource.

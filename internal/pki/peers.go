@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -166,6 +167,17 @@ func exportFiles(dir string, names []string) (map[string][]byte, error) {
 		out[name] = data
 	}
 	return out, nil
+}
+
+// ClusterFile tells whether a file of that name is among those that every server has.
+func ClusterFile(name string) bool { return slices.Contains(sharedFiles, name) }
+
+// ExportCluster reads the files that every server of a cluster has, by name.
+func ExportCluster(dir string) (map[string][]byte, error) { return exportFiles(dir, sharedFiles) }
+
+// ImportCluster writes them.
+func ImportCluster(dir string, files map[string][]byte) error {
+	return importFiles(dir, sharedFiles, files)
 }
 
 // Import writes them, and removes what an attempt before has left of them that is there

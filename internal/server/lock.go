@@ -11,6 +11,8 @@ import (
 	"syscall"
 )
 
+var errInUse = errors.New("is in use by another everynode server")
+
 // lock makes sure that one server at a time uses a data directory. The kernel
 // gives it up when the process ends, however it ends. forget removes the file
 // if it was made here, for a data directory that stays unused.
@@ -30,7 +32,7 @@ func lock(dataDir string) (release, forget func(), err error) {
 		if pid, err := os.ReadFile(path); err == nil && len(pid) > 0 {
 			owner = "process " + strings.TrimSpace(string(pid))
 		}
-		return nil, nil, fmt.Errorf("the data directory %s is in use by another everynode server (%s); stop that one first, or choose another --data-dir", dataDir, owner)
+		return nil, nil, fmt.Errorf("the data directory %s %w (%s); stop that one first, or choose another --data-dir", dataDir, errInUse, owner)
 	}
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)

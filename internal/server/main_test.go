@@ -27,6 +27,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, runOneOf(one))
 		os.Exit(1)
 	}
+	if to := os.Getenv(restoreVariable); to != "" {
+		if err := restoreStdin(to); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	dir := os.Getenv(serveVariable)
 	if dir == "" {
 		os.Exit(m.Run())

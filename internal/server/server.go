@@ -104,6 +104,8 @@ type Server struct {
 
 	// membership is nil for a server that is alone, and what it holds does not change.
 	membership *membership
+	// copying is held while a backup is made of the database.
+	copying sync.Mutex
 	// changing is held while it changes who belongs to the cluster.
 	changing   sync.Mutex
 	remembered string
@@ -162,7 +164,10 @@ func (s *Server) open() (err error) {
 	if s.unlock, forgetLock, err = lock(o.DataDir); err != nil {
 		return err
 	}
-	if err = s.membership.keep(o.DataDir); err == nil {
+	if err = errors.Join(refuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, thisProgram())); err == nil {
+		err = s.membership.keep(o.DataDir)
+	}
+	if err == nil {
 		s.listener, err = listen(o.Listen)
 	}
 	if err != nil {
@@ -173,7 +178,7 @@ func (s *Server) open() (err error) {
 	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"), pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
-	return nil
+	return datadir.Sign(o.DataDir, thisProgram())
 }
 
 // addresses are the names and addresses that the serving certificate must hold.
@@ -390,7 +395,8 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		return err
 	}
 	s.etcd = database
-	config.OpenStorage, config.OpenReserving, config.Stored, config.Members = database.Open, database.OpenReserving, database.Stored(), admission{s}
+	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
+	config.Members, config.Backups = admission{s}, backups{s}
 	if !s.several() {
 		config.OpenHot = apiserver.Hot(database.OpenHot) // among several, the library's way
 	}

@@ -1,0 +1,185 @@
+package etcd
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.uber.org/zap"
+)
+
+const (
+	// snapshotPatience is how long a majority may take to agree on what is to be in a snapshot.
+	snapshotPatience = 15 * time.Second
+	// leap is how many revisions a restored database is at least ahead of its snapshot.
+	leap = 1_000_000_000
+	// touchedAtOnce is how many values are written at a time when all are.
+	touchedAtOnce = 1000
+)
+
+// SnapshotSize is about how large a snapshot would be, in bytes.
+func (s *Server) SnapshotSize() int64 { return s.etcd.Server.Backend().Size() }
+
+// Snapshot writes the database as it is at one moment, in the format of etcdutl: all that
+// was acknowledged before the call is in it.
+func (s *Server) Snapshot(ctx context.Context, w io.Writer) error {
+	asked, cancel := context.WithTimeout(ctx, snapshotPatience)
+	defer cancel()
+	client := s.newClient().Client
+	defer s.drop(client)
+	if _, err := client.Get(asked, "/", clientv3.WithCountOnly()); err != nil {
+		return fmt.Errorf("find out what a majority of the servers has agreed to: %w", oneLine(err))
+	}
+	view := s.etcd.Server.Backend().Snapshot()
+	sum := sha256.New()
+	_, err := view.WriteTo(io.MultiWriter(stopping{ctx, w}, sum))
+	if err = errors.Join(err, view.Close()); err == nil {
+		_, err = w.Write(sum.Sum(nil))
+	}
+	if err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	return nil
+}
+
+// stopping is a writer that takes nothing once ctx has ended.
+type stopping struct {
+	ctx context.Context //nolint:containedctx // It lives as long as one copy.
+	io.Writer
+}
+
+func (s stopping) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.Writer.Write(p)
+}
+
+// SnapshotRevision walks through a snapshot, so that one that cannot be read is known
+// now, and returns the revision of its last change.
+func SnapshotRevision(path string) (revision int64, err error) {
+	if _, err := checkFile(path); err != nil {
+		return 0, err
+	}
+	defer recoverInto(&err)
+	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.View(func(tx *bolt.Tx) error {
+		keys := tx.Bucket(schema.Key.Name())
+		if keys == nil {
+			return errors.New("it is no database of etcd")
+		}
+		last, _ := keys.Cursor().Last()
+		if last == nil {
+			return errors.New("there is nothing in it")
+		}
+		revision = mvcc.BytesToRev(last).Main
+		return nil
+	})
+	return revision, err
+}
+
+// Restore makes a database of one member in dir, which must not exist, from a snapshot.
+//
+// Clients of the database that was lost have seen revisions that the snapshot does not
+// have. For them time must not go backwards: the new revisions begin above all that can
+// have been, and every value is written once more, so that no client takes the object
+// that it knows for the newer one. Several restores of one snapshot are in order among
+// each other by the clock.
+func Restore(ctx context.Context, from, dir string, now time.Time) (revision int64, err error) {
+	defer recoverInto(&err)
+	last, err := SnapshotRevision(from)
+	if err != nil {
+		return 0, fmt.Errorf("read the snapshot: %w", err)
+	}
+	cfg, err := config(Options{Dir: dir}, &fatal{failed: make(chan error, 1)})
+	if err != nil {
+		return 0, err
+	}
+	begin := max(last+leap, now.UnixMicro())
+	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: from, OutputDataDir: dir, Name: cfg.Name, PeerURLs: []string{cfg.AdvertisePeerUrls[0].String()},
+		InitialCluster: cfg.InitialCluster,
+		// Another token makes it another cluster for members of before.
+		InitialClusterToken: "everynode-" + strconv.FormatInt(now.UnixNano(), 36),
+		RevisionBump:        uint64(begin - last), MarkCompacted: true, //nolint:gosec // It is larger.
+	})
+	if err != nil {
+		return 0, fmt.Errorf("make a database of the snapshot: %w", err)
+	}
+	return touchAll(ctx, dir)
+}
+
+// touchAll writes every value of a database once more.
+func touchAll(ctx context.Context, dir string) (revision int64, err error) {
+	s, err := Start(ctx, Options{Dir: dir})
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	client := s.newClient().Client
+	for next := "\x00"; ; {
+		page, err := client.Get(ctx, next, clientv3.WithFromKey(), clientv3.WithLimit(touchedAtOnce), clientv3.WithKeysOnly())
+		if err != nil {
+			return 0, fmt.Errorf("read the restored database: %w", oneLine(err))
+		}
+		var ops []clientv3.Op
+		for _, kv := range page.Kvs {
+			ops = append(ops, clientv3.OpPut(string(kv.Key), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease()))
+			next = string(kv.Key) + "\x00"
+		}
+		if revision = page.Header.Revision; len(ops) == 0 {
+			return revision, nil
+		}
+		if _, err := client.Txn(ctx).Then(ops...).Commit(); err != nil {
+			return 0, fmt.Errorf("write what is restored: %w", oneLine(err))
+		}
+	}
+}
+
+// Copy makes a snapshot of the database of a server that does not run. It works on a
+// copy, in the folder scratch: nothing of the database changes. One of several is taken
+// by itself, speaks to no other, and has what it knew to be agreed.
+func Copy(ctx context.Context, dir, scratch string, w io.Writer) error {
+	copied := filepath.Join(scratch, "etcd")
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	if err := ownOnly(copied); err != nil {
+		return err
+	}
+	s, err := Start(ctx, Options{Dir: copied, forgetOthers: true})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Snapshot(ctx, w)
+}
+
+// ownOnly makes a copied database one that nobody else can read.
+func ownOnly(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		mode := os.FileMode(0o600)
+		if entry.IsDir() {
+			mode = 0o700
+		}
+		return os.Chmod(path, mode)
+	})
+}

@@ -1,0 +1,151 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func startAt(t *testing.T, dir string) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), Options{Dir: dir, NoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func write(t *testing.T, s *Server, key, value string) int64 {
+	t.Helper()
+	answer, err := s.newClient().Put(t.Context(), key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Header.Revision
+}
+
+// A client that knew more than the backup has sees time go on, and every object as newer.
+func TestRestoreNeverGoesBackwards(t *testing.T) {
+	base := t.TempDir()
+	s := startAt(t, filepath.Join(base, "first"))
+	for i := range 2500 {
+		write(t, s, fmt.Sprintf("/registry/things/%04d", i), "kept")
+	}
+	lease, err := s.newClient().Grant(t.Context(), 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.newClient().Put(t.Context(), "/registry/events/e", "leased", clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(base, "snapshot")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Snapshot(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seen := write(t, s, "/registry/things/0000", "lost")
+	s.Close()
+
+	for round, now := range []time.Time{time.Now(), time.Now().Add(time.Minute)} {
+		dir := filepath.Join(base, fmt.Sprint("restored", round))
+		if _, err := Restore(t.Context(), path, dir, now); err != nil {
+			t.Fatal(err)
+		}
+		r := startAt(t, dir)
+		client := r.newClient().Client
+		all, err := client.Get(t.Context(), "/registry/", clientv3.WithPrefix())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all.Kvs) != 2501 {
+			t.Errorf("%d values are there, want 2501", len(all.Kvs))
+		}
+		for _, kv := range all.Kvs {
+			if kv.ModRevision <= seen {
+				t.Fatalf("%s has the revision %d, and a client has seen %d", kv.Key, kv.ModRevision, seen)
+			}
+			if want := map[bool]string{true: "leased", false: "kept"}[kv.Lease != 0]; string(kv.Value) != want {
+				t.Fatalf("%s is %q, want %q", kv.Key, kv.Value, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		got := <-client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
+		cancel()
+		if got.CompactRevision <= seen {
+			t.Errorf("a watch that goes on at %d is not told that it must begin anew: %+v", seen+1, got)
+		}
+		seen = write(t, r, "/registry/things/0000", "after")
+		r.Close()
+	}
+}
+
+// What is not acknowledged as a snapshot cannot be restored, and nothing stays of it.
+func TestRestoreRefusesWhatIsNoSnapshot(t *testing.T) {
+	s := startAt(t, filepath.Join(t.TempDir(), "d"))
+	var whole bytes.Buffer
+	if err := s.Snapshot(t.Context(), &whole); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	changed := bytes.Clone(whole.Bytes())
+	for i := len(changed) / 2; i < len(changed)/2+4096; i++ {
+		changed[i] ^= 0x55
+	}
+	for name, content := range map[string][]byte{"empty": nil, "text": []byte("hello"), "half": whole.Bytes()[:whole.Len()/2], "changed": changed} {
+		base := t.TempDir()
+		path := filepath.Join(base, "snapshot")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Restore(t.Context(), path, filepath.Join(base, "out"), time.Now()); err == nil {
+			t.Errorf("%s: it was restored", name)
+		}
+	}
+}
+
+func TestCopyLeavesTheDatabaseAsItIs(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "d")
+	s := startAt(t, dir)
+	write(t, s, "/registry/a", "1")
+	s.Close()
+	before := listing(t, dir)
+	var out bytes.Buffer
+	if err := Copy(t.Context(), dir, t.TempDir(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if after := listing(t, dir); after != before {
+		t.Errorf("the folder was\n%s\nand is\n%s", before, after)
+	}
+	path := filepath.Join(base, "snapshot")
+	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), path, filepath.Join(base, "out"), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func listing(t *testing.T, dir string) (out string) {
+	t.Helper()
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		out += fmt.Sprintln(path, info.Size(), info.ModTime(), info.Mode())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
