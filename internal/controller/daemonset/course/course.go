@@ -289,6 +289,7 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 		return
 	}
 	n.daemon = d
+	c.refusedBeside(n)
 	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
 		n.begun = nil
 	}

@@ -232,3 +232,29 @@ func TestMessageOfTheWayBackNamesWhatIsWaitedFor(t *testing.T) {
 		t.Error(message)
 	}
 }
+
+// Without a policy that can be followed nobody says which nodes may have the target, not
+// even of the first step: what must be made is stable. What has the target keeps it.
+func TestWithoutAPolicyOnlyTheStableRevisionIsMade(t *testing.T) {
+	for _, follow := range []Following{Lost, Gone} {
+		w := newWorld()
+		w.addFleet(1, 1, 4, "v1")
+		w.start(policy(t, "{}"), daemonSet("v1"))
+		w.update("v2")
+		w.pass(3 * time.Second)
+		had := w.on("v2")
+		w.course.SetPolicy(nil, follow, "for a test")
+		w.pass(10 * time.Second)
+		w.addNode("late", map[string]string{}, "")
+		w.pass(time.Minute)
+		if got := w.nodes["late"].daemon.Revision; got != "v1" || had == 0 || w.on("v2") != had {
+			t.Errorf("a node that came later has %q; %d nodes have v2, and had before %d", got, w.on("v2"), had)
+		}
+		w.update("v3")
+		w.addNode("later", map[string]string{}, "")
+		w.pass(time.Minute)
+		if got := w.nodes["later"].daemon.Revision; got != "v1" || w.on("v3") > 0 {
+			t.Errorf("after the next edit a node that came later has %q, want v1", got)
+		}
+	}
+}

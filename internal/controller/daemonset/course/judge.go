@@ -166,9 +166,6 @@ func (c *Course) weigh(n *node) {
 	has := d.Revision == c.state.target
 	_, failed := c.state.failures[n.name]
 	if !has && d.Revision != "" {
-		if !failed {
-			c.refusedBeside(n)
-		}
 		return
 	}
 	available := has && !d.Since.IsZero()
@@ -186,10 +183,13 @@ func (c *Course) weigh(n *node) {
 	}
 }
 
-// refusedBeside: the pod that was to start beside the old one is refused.
+// refusedBeside: the pod that was to start beside the old one was refused, by the try
+// that has just ended.
 func (c *Course) refusedBeside(n *node) {
-	if n.begun != nil && n.daemon.Refused != "" {
-		c.blame(n, n.daemon.Refused)
+	d := &n.daemon
+	_, failed := c.state.failures[n.name]
+	if n.begun != nil && d.Revision == *n.begun && d.Revision != "" && d.Held && d.Refused != "" && !failed && c.changing() && c.target(n) == c.state.target {
+		c.blame(n, d.Refused)
 	}
 }
 
@@ -274,7 +274,7 @@ func (c *Course) target(n *node) string {
 	switch {
 	case !c.changing():
 		return c.state.stable
-	case c.hasFailed(c.state.target), c.follow != Followed && c.isNew():
+	case c.hasFailed(c.state.target), c.follow != Followed:
 		if f := c.failedRevision(c.state.target); f != nil && rollsBack(f) && c.state.stable != "" {
 			return c.state.stable
 		}

@@ -24,9 +24,7 @@ func (r *row) update(info DaemonSetInfo, columns map[string]*column) {
 	r.info, r.surge = info, allowsSurge(info.Strategy)
 	if info.Generation != old.Generation {
 		r.fresh.until, r.again.until = time.Time{}, time.Time{}
-		for _, c := range r.cells {
-			c.setback = setback{}
-		}
+		r.tryAnew()
 		r.statusFailures, r.statusRetryAt = 0, time.Time{}
 	}
 	if r.guide != nil {
@@ -39,6 +37,17 @@ func (r *row) update(info DaemonSetInfo, columns map[string]*column) {
 	case info.Revision != old.Revision || info.Generation != old.Generation ||
 		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds:
 		r.refreshAll()
+	}
+}
+
+// tryAnew has nothing wait that failed, and forgets what the API refused: it was about
+// something else. A rollout must not count that against what is to come.
+func (r *row) tryAnew() {
+	for _, c := range r.cells {
+		refused := c.refused != ""
+		if c.setback, c.refused = (setback{}), ""; refused {
+			r.rejudge(c)
+		}
 	}
 }
 

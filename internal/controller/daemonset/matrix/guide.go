@@ -103,6 +103,9 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 	} else if g.info.Status != nil && info.Status == nil {
 		g.written = v1alpha1.DaemonSetRolloutStatus{} // somebody deleted it
 	}
+	if was := g.info.Spec.Retry; r.guide != nil && info.Spec.Retry != nil && (was == nil || *was != *info.Spec.Retry) {
+		r.tryAnew()
+	}
 	g.info, g.pace = info, m.pace(info.PolicyUID)
 	if info.Policy != nil {
 		g.pace.Set(info.Policy.NodesPerMinute, m.now)

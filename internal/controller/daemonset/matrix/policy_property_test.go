@@ -86,7 +86,7 @@ func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus)
 	switch {
 	case stable == target:
 		return []string{stable}
-	case failed:
+	case failed, w.rollouts[guided].Following != course.Followed && len(w.podsOf(guided, node)) == 0:
 		return []string{stable}
 	case stable == "":
 		return []string{target}

@@ -32,7 +32,7 @@ import (
 //	          why=REASON (the scheduler finds no room) pending bound image restarts ready ahead unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
 //	ready                                  prints the actions and takes them in flight
-//	done [ok|failed|unknown|gone|taken] [unseen] [on=NODE]   answers all that is in
+//	done [ok|failed|unknown|gone|taken|refused=WHY] [unseen] [on=NODE]   answers all that is in
 //	                                       flight, or what is about a node; the API's
 //	                                       events come along unless unseen, and anyway
 //	                                       for what has no answer, or late
@@ -391,6 +391,9 @@ func (s *script) done(a words) {
 		o = Gone
 	case a.has("taken"):
 		o = NameTaken
+	case a.or("refused", "") != "":
+		o, s.refused = Failed, strings.ReplaceAll(a.or("refused", ""), "_", " ")
+		defer func() { s.refused = "" }()
 	}
 	for i := 0; i < len(s.inFlight); {
 		if on, only := a.value["on"]; only && nodeOf(s.inFlight[i]) != on {

@@ -26,6 +26,7 @@ type world struct {
 	nodes map[string]NodeInfo
 	pods  map[types.UID]PodInfo
 
+	refused  string // what the API says to creations that fail, if it refuses them for good
 	inFlight []Action
 	// doomed and creating mirror, from the outside, what is in flight or not
 	// yet seen: until when.
@@ -236,7 +237,7 @@ func (w *world) finish(i int, o Outcome, seen bool) {
 	case *DeletePod:
 		w.deleted(a, o)
 	}
-	w.m.Step(Answer{Action: a, Outcome: o})
+	w.m.Step(Answer{Action: a, Outcome: o, Refused: w.refused})
 }
 
 func (w *world) deleted(a *DeletePod, o Outcome) {

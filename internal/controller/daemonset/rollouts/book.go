@@ -256,7 +256,7 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 		}
 	default:
 		b.rows.Step(matrix.RolloutGone(ds.UID))
-		if r := b.rollouts[nameOf(ds)]; r != nil && r.Labels[OwnerLabel] == string(ds.UID) {
+		if b.rollouts[nameOf(ds)] != nil {
 			b.left[nameOf(ds)] = true
 		}
 		return

@@ -255,3 +255,32 @@ func TestAStatusThatIsRefusedIsTriedAgain(t *testing.T) {
 		t.Errorf("jobs are %+v", again)
 	}
 }
+
+// A rollout that is kept for what failed goes after its day also when the DaemonSet that
+// has the name now follows no policy.
+func TestWhatIsRememberedGoesAlsoWithoutAPolicy(t *testing.T) {
+	w := newWorld()
+	p := w.policy(t, "first", "")
+	ds := w.daemonSet("logs", "u1")
+	w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"}, v1alpha1.DaemonSetRolloutSpec{})
+	w.Step(DaemonSet{Object: ds, Gone: true})
+	w.Step(Policy{Object: p, Gone: true})
+	w.daemonSet("logs", "u2")
+	for _, j := range w.Jobs() {
+		if j.Delete != nil {
+			t.Error("it is deleted at once")
+		}
+		if j.Left != nil {
+			j.Left.ResourceVersion = "100"
+			w.Step(Result{Job: j, Rollout: j.Left})
+		}
+	}
+	w.Step(Now{noon.Add(24 * time.Hour)})
+	deleted := false
+	for _, j := range w.Jobs() {
+		deleted = deleted || j.Delete != nil
+	}
+	if !deleted {
+		t.Error("it is kept for more than a day")
+	}
+}

@@ -172,7 +172,7 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 	case r == nil || r.DeletionTimestamp != nil:
 		delete(b.left, name)
 		return nil
-	case ds != nil:
+	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID):
 		return &Job{Delete: r} // it follows no policy any more
 	}
 	c := meta.FindStatusCondition(r.Status.Conditions, DaemonSetGone)
