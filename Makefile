@@ -53,10 +53,12 @@ bench: build ## Measure with simulated nodes and print a table (NODES=1000,5000)
 SEED   ?= 1
 ROUNDS ?= 20
 JOBS   ?= 2
+# mixed: every other round has RolloutPolicies; all or none of them otherwise.
+POLICIES ?= mixed
 
 .PHONY: chaos
-chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200).
-	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS)
+chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200 POLICIES=all).
+	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES)
 
 .PHONY: package
 package: build ## Make a Debian package of bin/everynode in bin/.

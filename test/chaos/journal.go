@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/test/chaos/history"
 )
@@ -26,11 +28,40 @@ type journal struct {
 
 	mu      sync.Mutex
 	newest  int64 // the newest revision that was seen
+	stamps  []stamp
 	record  history.Record
 	lines   []string
 	seen    map[int64]time.Duration // when a revision was seen, if it was at once
 	trouble []error
 	faults  int
+}
+
+// stamp is when a revision was the newest that was seen.
+type stamp struct {
+	at       time.Duration
+	revision int64
+}
+
+// underWay is the longest time from a decision of the DaemonSet controller's to its
+// request that counts: its workers are more than it has to do in a round.
+const underWay = 500 * time.Millisecond
+
+// learn takes in that there is a revision; mu is held.
+func (j *journal) learn(revision int64) {
+	if revision > j.newest {
+		j.newest = revision
+		j.stamps = append(j.stamps, stamp{time.Since(j.start), revision})
+	}
+}
+
+// before is the newest revision that was seen some time ago; mu is held.
+func (j *journal) before(ago time.Duration) int64 {
+	then := time.Since(j.start) - ago
+	i, _ := slices.BinarySearchFunc(j.stamps, then, func(s stamp, at time.Duration) int { return cmp.Compare(s.at, at) })
+	if i == 0 {
+		return 0
+	}
+	return j.stamps[i-1].revision
 }
 
 func newJournal() *journal {
@@ -72,7 +103,7 @@ func (j *journal) wrote(w history.Write) {
 func (j *journal) happened(e history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.newest = max(j.newest, e.Revision)
+	j.learn(e.Revision)
 	j.seen[e.Revision] = time.Since(j.start)
 }
 
@@ -97,7 +128,7 @@ func (j *journal) read(ctx context.Context, db *etcd.Server) error {
 func (j *journal) called(pod string, remove bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.Calls = append(j.record.Calls, history.Call{Pod: pod, Delete: remove, Since: j.newest})
+	j.record.Calls = append(j.record.Calls, history.Call{Pod: pod, Delete: remove, Since: j.newest, Early: j.before(underWay)})
 }
 
 // delivered notes that the DaemonSet controller is about to learn of an object.
@@ -116,7 +147,7 @@ func (j *journal) delivered(obj any) {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.newest = max(j.newest, version)
+	j.learn(version)
 	j.record.Sights = append(j.record.Sights, history.Sight{UID: object.GetUID(), At: j.newest, Version: version})
 }
 
@@ -161,6 +192,11 @@ func describe(e history.Event) string {
 	case *appsv1.DaemonSet:
 		text = append(text, "DaemonSet "+o.Name, "template "+o.Spec.Template.Annotations[history.TemplateMark],
 			fmt.Sprintf("generation %d, observed %d", o.Generation, o.Status.ObservedGeneration), strategy(o))
+	case *v1alpha1.RolloutPolicy:
+		text = append(text, "policy "+o.Name, history.Wish(o))
+	case *v1alpha1.DaemonSetRollout:
+		text = append(text, "rollout "+o.Name, history.Wish(o), fmt.Sprintf("%s stable=%s target=%s step=%q failed=%v: %s",
+			o.Status.Phase, o.Status.StableRevision, o.Status.TargetRevision, o.Status.Step, failedOf(o), o.Status.Message))
 	case *appsv1.ControllerRevision:
 		text = append(text, "revision "+o.Name, fmt.Sprintf("number %d", o.Revision))
 	default:
@@ -173,6 +209,13 @@ func describe(e history.Event) string {
 		text = append(text, "GONE")
 	}
 	return strings.Join(text, ", ")
+}
+
+func failedOf(r *v1alpha1.DaemonSetRollout) (out []string) {
+	for _, f := range r.Status.FailedRevisions {
+		out = append(out, f.Revision)
+	}
+	return out
 }
 
 func strategy(d *appsv1.DaemonSet) string {

@@ -8,13 +8,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/daemonset"
@@ -51,8 +54,10 @@ type fittings struct {
 	ctx     context.Context //nolint:containedctx // The loop's own; it ends with the loop.
 	manager manager.Manager
 	client  kubernetes.Interface
+	ours    *everynode.Client
 	objects metadata.Interface
 	view    *faults.View
+	watches *daemonset.Watches
 	parts   *parts
 }
 
@@ -69,6 +74,7 @@ var loopsByName = map[string]func(fittings) error{
 		f.view.Delivered = f.parts.journal.delivered
 		c, err := daemonset.New(daemonset.Config{
 			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal}, Recorder: &record.FakeRecorder{},
+			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: podspec.SetTemplateDefaults,
 		})
 		if err != nil {
@@ -84,7 +90,7 @@ var loopsByName = map[string]func(fittings) error{
 		return f.run(s.Run)
 	},
 	"simulator": func(f fittings) error {
-		s, err := simulator.New(simulator.Config{Informers: f.view, Writer: simulator.NewWriter(f.client), Heartbeat: heartbeat, Images: images})
+		s, err := simulator.New(simulator.Config{Informers: f.view, Writer: simulator.NewWriter(f.client), Heartbeat: heartbeat, Images: images, Faults: f.parts.ills})
 		if err != nil {
 			return err
 		}
@@ -147,14 +153,19 @@ func (l *loop) start(p *parts) error {
 	if err != nil {
 		return err
 	}
+	ours, err := everynode.NewForConfig(config)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(p.ctx)
-	mgr, err := ctrl.NewManager(config, managerOptions(ctx, p.mapper))
+	watches := daemonset.NewWatches(clock.RealClock{})
+	mgr, err := ctrl.NewManager(config, managerOptions(ctx, p.mapper, watches))
 	if err != nil {
 		cancel()
 		return fmt.Errorf("make the manager of %s: %w", l.name, err)
 	}
 	view := &faults.View{Informers: mgr.GetCache(), Line: l.line, Context: ctx}
-	if err := loopsByName[l.name](fittings{ctx: ctx, manager: mgr, client: client, objects: objects, view: view, parts: p}); err != nil {
+	if err := loopsByName[l.name](fittings{ctx: ctx, manager: mgr, client: client, ours: ours, objects: objects, view: view, watches: watches, parts: p}); err != nil {
 		cancel()
 		return fmt.Errorf("set up %s: %w", l.name, err)
 	}
@@ -171,10 +182,15 @@ func (l *loop) start(p *parts) error {
 	return nil
 }
 
-func managerOptions(ctx context.Context, mapper meta.RESTMapper) manager.Options {
+func managerOptions(ctx context.Context, mapper meta.RESTMapper, watches *daemonset.Watches) manager.Options {
 	return manager.Options{
-		Scheme: scheme.Scheme, Logger: klog.FromContext(ctx), MapperProvider: known(mapper),
-		Cache:      cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
+		Scheme: kinds, Logger: klog.FromContext(ctx), MapperProvider: known(mapper),
+		Cache: cache.Options{
+			DefaultUnsafeDisableDeepCopy: ptr.To(true),
+			NewInformer: func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+				return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
+			},
+		},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}

@@ -28,12 +28,19 @@ import (
 func main() {
 	seed := flag.Uint64("seed", 1, "the seed of the first round; the next ones have the next numbers")
 	rounds := flag.Int("rounds", 20, "how many rounds")
+	policies := flag.String("policies", string(mixed), "in which rounds changes follow RolloutPolicies: mixed (every other one), all or none")
 	jobs := flag.Int("jobs", 1, "how many rounds at a time")
 	var o options
 	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program for the rounds that kill a process")
 	flag.DurationVar(&o.length, "length", 2500*time.Millisecond, "for how long things happen in a round")
+	flag.BoolVar(&o.all, "v", false, "tell what happened in good rounds too")
 	flag.StringVar(&o.keep, "logs", os.TempDir(), "the folder for the logs of rounds with a violation")
 	flag.Parse()
+	o.policies = which(*policies)
+	if o.policies != mixed && o.policies != all && o.policies != none {
+		fmt.Fprintf(os.Stderr, "-policies is %q, must be mixed, all or none\n", *policies)
+		os.Exit(2)
+	}
 	quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -91,13 +98,16 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 }
 
 func tell(out io.Writer, number, rounds int, r outcome) {
-	verdict := "ok"
+	verdict, kind := "ok", string(r.kind)
+	if r.policies {
+		kind += "+policies"
+	}
 	if r.bad() {
 		verdict = "VIOLATION"
 	}
-	fmt.Fprintf(out, "round %3d/%d  seed %-6d %-8s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
-		number, rounds, r.seed, r.kind, r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict)
-	if r.bad() {
+	fmt.Fprintf(out, "round %3d/%d  seed %-6d %-16s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
+		number, rounds, r.seed, kind, r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict)
+	if r.report != "" {
 		fmt.Fprintf(out, "\n%s\n", r.report)
 	}
 }

@@ -20,10 +20,12 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/faults"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -35,9 +37,11 @@ type parts struct {
 	seed    uint64
 	journal *journal
 	fleet   *fleet
+	ills    *illness.Plan // the labels of nodes; nil without policies
 	db      *etcd.Server
 	config  *restclient.Config
 	client  kubernetes.Interface
+	ours    *everynode.Client
 	mapper  meta.RESTMapper
 	kinds   []resource.Definition
 	loops   map[string]*loop
@@ -45,11 +49,15 @@ type parts struct {
 	end     func()
 }
 
-// startParts starts everything in a folder.
-func startParts(ctx context.Context, dir string, j *journal, seed uint64) (*parts, error) {
+// startParts starts everything in the round's folder.
+func startParts(ctx context.Context, r *round) (*parts, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &parts{ctx: ctx, seed: seed, journal: j, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
-	if err := p.serve(dir); err != nil {
+	seed := r.seed
+	p := &parts{ctx: ctx, seed: seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
+	if r.plan.Policies {
+		p.ills = places
+	}
+	if err := p.serve(r.dir); err != nil {
 		p.abandon()
 		return nil, err
 	}
@@ -105,6 +113,9 @@ func (p *parts) serve(dir string) error {
 	if p.client, err = kubernetes.NewForConfig(p.config); err != nil {
 		return err
 	}
+	if p.ours, err = everynode.NewForConfig(p.config); err != nil {
+		return err
+	}
 	if err := until(p.ctx, "the API server", func(ctx context.Context) error {
 		return p.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}); err != nil {
@@ -157,6 +168,8 @@ func (p *parts) finish(ctx context.Context) error {
 }
 
 func (p *parts) api() kubernetes.Interface { return p.client }
+
+func (p *parts) own() *everynode.Client { return p.ours }
 
 func (p *parts) addNode(back string) string { return p.fleet.add(back) }
 

@@ -16,7 +16,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
+	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -25,12 +27,14 @@ import (
 type process struct {
 	binary, dir string
 	nodes       int
+	faulty      string // the file with the labels of nodes; "" without policies
 	log         io.Writer
 	journal     *journal
 
 	mu      sync.Mutex // held while the process is started or ended
 	client  kubernetes.Interface
-	current sync.Mutex // guards client
+	ours    *everynode.Client
+	current sync.Mutex // guards client and ours
 	server  *exec.Cmd
 	ended   chan error
 	apart   *apart // nil if the DaemonSet controller is the server's own
@@ -41,6 +45,16 @@ func startProcess(ctx context.Context, r *round) (*process, error) {
 	p := &process{binary: r.binary, dir: r.dir, nodes: r.plan.Nodes, journal: r.journal, log: r.log}
 	if r.plan.Apart {
 		p.apart = newApart(p, r.seed)
+	}
+	if r.plan.Policies {
+		p.faulty = filepath.Join(r.dir, "nodes.yaml")
+		text, err := yaml.Marshal(places)
+		if err != nil {
+			return nil, fmt.Errorf("write the labels of nodes: %w", err)
+		}
+		if err := os.WriteFile(p.faulty, text, 0o600); err != nil {
+			return nil, err
+		}
 	}
 	err := p.start(ctx)
 	if err == nil && p.apart != nil {
@@ -69,6 +83,9 @@ func (p *process) start(ctx context.Context) error {
 		return err
 	}
 	args := []string{"server", "--data-dir", p.data(), "--listen", "127.0.0.1:" + port, "--simulated-nodes", strconv.Itoa(p.nodes)}
+	if p.faulty != "" {
+		args = append(args, "--faults", p.faulty)
+	}
 	if p.apart != nil {
 		args = append(args, "--daemonset-controller=false")
 	} else {
@@ -102,6 +119,10 @@ func (p *process) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		ours, err := everynode.NewForConfig(config)
+		if err != nil {
+			return err
+		}
 		if p.apart != nil {
 			if err := p.apart.connect(config); err != nil {
 				return err
@@ -109,7 +130,7 @@ func (p *process) start(ctx context.Context) error {
 		}
 		p.current.Lock()
 		defer p.current.Unlock()
-		p.client = client
+		p.client, p.ours = client, ours
 		return nil
 	})
 }
@@ -125,6 +146,12 @@ func (p *process) api() kubernetes.Interface {
 	p.current.Lock()
 	defer p.current.Unlock()
 	return p.client
+}
+
+func (p *process) own() *everynode.Client {
+	p.current.Lock()
+	defer p.current.Unlock()
+	return p.ours
 }
 
 // addNode does nothing: the program starts its nodes itself.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
+	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -29,8 +30,10 @@ const processEvery = 4
 
 // cluster is a control plane that things are done to.
 type cluster interface {
-	// api returns a client; it is another one after a restart.
+	// api and own return clients, of Kubernetes' kinds and of Everynode's own; they are
+	// others after a restart.
 	api() kubernetes.Interface
+	own() *everynode.Client
 	// addNode and removeNode start and stop the machine of a node; the node's
 	// object is a matter of the API.
 	addNode(back string) string
@@ -49,15 +52,37 @@ type cluster interface {
 
 // options say how rounds are played.
 type options struct {
-	binary string
-	length time.Duration
-	keep   string // where logs of bad rounds go
+	binary   string
+	policies which
+	length   time.Duration
+	keep     string // where logs of bad rounds go
+	all      bool   // report of good rounds too
+}
+
+// which says in which rounds changes follow RolloutPolicies.
+type which string
+
+// The choices: in every other round, in all, in none.
+const (
+	mixed which = "mixed"
+	all   which = "all"
+	none  which = "none"
+)
+
+// in tells whether they do in the round of a seed. Of two rounds on the real process
+// one is with policies.
+func (w which) in(seed uint64) bool {
+	if seed%processEvery == 0 {
+		seed /= processEvery
+	}
+	return w == all || w == mixed && seed%2 == 1
 }
 
 // outcome is what became of a round.
 type outcome struct {
 	seed           uint64
 	kind           plan.Kind
+	policies       bool
 	faults, writes int
 	events         int
 	took, settling time.Duration
@@ -78,7 +103,7 @@ func kindOf(seed uint64) plan.Kind {
 // play plays the round of a seed.
 func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	begin := time.Now()
-	out = outcome{seed: seed, kind: kindOf(seed)}
+	out = outcome{seed: seed, kind: kindOf(seed), policies: o.policies.in(seed)}
 	defer func() { out.took = time.Since(begin) }()
 	dir, err := os.MkdirTemp("", "everynode-chaos-")
 	if err != nil {
@@ -88,7 +113,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	defer os.RemoveAll(dir)
 	log := &syncBuffer{}
 	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
-	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, o.length), journal: newJournal()}
+	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, out.policies, o.length), journal: newJournal()}
 	out.err = r.run(ctx)
 	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
 	if r.cluster != nil {
@@ -100,7 +125,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
 		}
 	}
-	if out.bad() {
+	if out.bad() || o.all && r.cluster != nil {
 		out.report = r.report(out)
 	}
 	return out
@@ -126,7 +151,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	if r.plan.Kind == plan.Process {
 		r.cluster, err = startProcess(ctx, r)
 	} else {
-		r.cluster, err = startParts(ctx, r.dir, r.journal, r.seed)
+		r.cluster, err = startParts(ctx, r)
 	}
 	if err != nil {
 		r.cluster = nil
@@ -145,12 +170,20 @@ func (r *round) run(ctx context.Context) (err error) {
 	if err := r.user.prepare(ctx); err != nil {
 		return err
 	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
 	r.act(ctx)
 	if err := r.cluster.heal(ctx); err != nil {
 		return err
 	}
 	healed := time.Now()
 	r.journal.note("all faults end")
+	if r.plan.Policies {
+		if err := r.user.say(ctx); err != nil {
+			return err
+		}
+	}
 	if err := r.user.mend(ctx); err != nil {
 		return err
 	}
@@ -168,6 +201,21 @@ func (r *round) run(ctx context.Context) (err error) {
 	if settled != nil && len(history.Unsettled(r.journal.record.Last(), r.settledAt)) == 0 {
 		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
 	}
+	return nil
+}
+
+// begin takes the first steps and waits until what they ask for is there.
+func (r *round) begin(ctx context.Context) error {
+	for _, s := range r.plan.First {
+		r.user.do(ctx, s)
+	}
+	if len(r.plan.First) == 0 {
+		return nil
+	}
+	if err := r.user.allComplete(ctx); err != nil {
+		return err
+	}
+	r.journal.note("all rollouts are complete")
 	return nil
 }
 
@@ -217,7 +265,11 @@ func (r *round) report(o outcome) string {
 			fmt.Fprintf(&b, "what the DaemonSet controller decided since its last start: %s\n", kept)
 		}
 	}
-	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1\n", o.seed)
+	again := ""
+	if r.policies != mixed {
+		again = " POLICIES=" + string(r.policies)
+	}
+	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1%s\n", o.seed, again)
 	return b.String()
 }
 
@@ -249,10 +301,16 @@ func (f final) Unwrap() error { return f.error }
 func until(ctx context.Context, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	var last error
 	for {
 		err := try(ctx)
 		if err == nil {
 			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		} else {
+			err = last
 		}
 		if end := (final{}); errors.As(err, &end) || ctx.Err() != nil {
 			return fmt.Errorf("wait for %s: %w", what, err)

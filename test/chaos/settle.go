@@ -9,11 +9,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/history"
 )
 
-// mend undoes what users broke: images that cannot be pulled.
+// mend undoes what users broke: images that cannot be pulled, and all that is ill.
 func (u *user) mend(ctx context.Context) error {
+	if err := u.healNodes(ctx); err != nil {
+		return err
+	}
 	return until(ctx, "the templates to be mended", func(ctx context.Context) error {
 		sets, err := u.sets(ctx)
 		if err != nil {
@@ -21,7 +25,7 @@ func (u *user) mend(ctx context.Context) error {
 		}
 		for i := range sets {
 			d := sets[i].DeepCopy()
-			if d.Spec.Template.Spec.Containers[0].Image != badImage {
+			if d.Spec.Template.Spec.Containers[0].Image != badImage && d.Spec.Template.Annotations[illness.Annotation] == "" {
 				continue
 			}
 			u.setImage(d, goodImage)
@@ -49,6 +53,9 @@ func (u *user) settle(ctx context.Context) error {
 		if err := u.replaceBroken(ctx); err != nil {
 			return err
 		}
+		if err := u.letGoOn(ctx); err != nil {
+			return err
+		}
 		state, err := u.state(ctx)
 		if err != nil {
 			return err
@@ -73,7 +80,7 @@ func (u *user) settle(ctx context.Context) error {
 // OnDelete nobody else does.
 func (u *user) replaceBroken(ctx context.Context) error {
 	broken, err := u.pods(ctx, func(p *corev1.Pod) bool {
-		return p.Spec.Containers[0].Image == badImage || p.Spec.NodeName == ""
+		return p.Spec.Containers[0].Image == badImage || p.Annotations[illness.Annotation] != "" || p.Spec.NodeName == ""
 	})
 	if err != nil {
 		return err
@@ -118,7 +125,18 @@ func (u *user) state(ctx context.Context) (s history.State, err error) {
 	if err != nil {
 		return s, err
 	}
-	return history.State{Sets: pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items)}, nil
+	policies, err := u.cluster.own().RolloutPolicies(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	rollouts, err := u.cluster.own().DaemonSetRollouts(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	return history.State{
+		Sets: pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
+		Policies: pointers(policies.Items), Rollouts: pointers(rollouts.Items),
+	}, nil
 }
 
 func pointers[T any](list []T) []*T {

@@ -10,11 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/test/chaos/history"
 )
@@ -30,7 +33,20 @@ var kept = []struct {
 	{corev1.SchemeGroupVersion, "nodes", func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} }, "/nodes"},
 	{appsv1.SchemeGroupVersion, "daemonsets", func() runtime.Object { return &appsv1.DaemonSet{} }, func() runtime.Object { return &appsv1.DaemonSetList{} }, "/apps/daemonsets"},
 	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} }, func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
+	{v1alpha1.GroupVersion, "rolloutpolicies", func() runtime.Object { return &v1alpha1.RolloutPolicy{} }, func() runtime.Object { return &v1alpha1.RolloutPolicyList{} }, "/everynode.io/rolloutpolicies"},
+	{v1alpha1.GroupVersion, "daemonsetrollouts", func() runtime.Object { return &v1alpha1.DaemonSetRollout{} }, func() runtime.Object { return &v1alpha1.DaemonSetRolloutList{} }, "/everynode.io/daemonsetrollouts"},
 }
+
+// kinds are Kubernetes' kinds and Everynode's own, codecs reads and writes them.
+var (
+	kinds = func() *runtime.Scheme {
+		s := runtime.NewScheme()
+		utilruntime.Must(scheme.AddToScheme(s))
+		utilruntime.Must(v1alpha1.AddToScheme(s))
+		return s
+	}()
+	codecs = serializer.NewCodecFactory(kinds)
+)
 
 // endOfHistory is the object that is written when all else has been.
 const endOfHistory = "end-of-history"
@@ -40,8 +56,12 @@ const endOfHistory = "end-of-history"
 // when all is read.
 func watchStore(ctx context.Context, db *etcd.Server, i int, follow bool, see func(history.Event)) error {
 	k := kept[i]
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	codec := scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(), k.version, k.version)
+	format := runtime.ContentTypeProtobuf
+	if k.version == v1alpha1.GroupVersion {
+		format = runtime.ContentTypeJSON
+	}
+	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), format)
+	codec := codecs.CodecForVersions(info.Serializer, codecs.UniversalDeserializer(), k.version, k.version)
 	config := storagebackend.NewDefaultConfig("/registry", codec).ForResource(schema.GroupResource{Group: k.version.Group, Resource: k.resource})
 	store, err := db.Open(config, k.object, k.list, k.prefix)
 	if err != nil {

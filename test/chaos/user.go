@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -93,7 +94,7 @@ func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 	switch s.Op {
 	case plan.CreateSet:
 		return u.create(ctx, s)
-	case plan.EditTemplate, plan.BreakTemplate, plan.EditPlacement, plan.EditStrategy, plan.Rollback:
+	case plan.EditTemplate, plan.BreakTemplate, plan.CrashTemplate, plan.StallTemplate, plan.EditPlacement, plan.EditStrategy, plan.Rollback:
 		return u.edit(ctx, s)
 	case plan.DeleteSet:
 		return u.deleteSet(ctx, s, metav1.DeletePropagationBackground)
@@ -103,8 +104,11 @@ func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 		return u.deleteSet(ctx, s, metav1.DeletePropagationForeground)
 	case plan.ReplaceSet:
 		return u.replaceSet(ctx, s)
-	case plan.TaintNode, plan.UntaintNode, plan.CordonNode, plan.LabelNode, plan.RemoveNode, plan.AddNode:
+	case plan.TaintNode, plan.UntaintNode, plan.SickNode, plan.WellNode, plan.CordonNode, plan.LabelNode, plan.RemoveNode, plan.AddNode:
 		return u.node(ctx, s)
+	}
+	if policed(s.Op) {
+		return u.policed(ctx, s)
 	}
 	return u.pod(ctx, s)
 }
@@ -121,6 +125,7 @@ func (u *user) mark() string {
 func (u *user) create(ctx context.Context, s plan.Step) (string, error) {
 	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: setName(s.Pick), Namespace: namespace}, Spec: *u.base.Spec.DeepCopy()}
 	labels := map[string]string{appLabel: d.Name}
+	d.Labels = labels
 	d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = labels, labels
 	d.Spec.Template.Annotations = map[string]string{history.TemplateMark: u.mark()}
 	setStrategy(&d.Spec, s.Other)
@@ -178,6 +183,10 @@ func (u *user) edit(ctx context.Context, s plan.Step) (string, error) {
 	case plan.BreakTemplate:
 		u.setImage(d, badImage)
 		what += ", template " + d.Spec.Template.Annotations[history.TemplateMark]
+	case plan.CrashTemplate, plan.StallTemplate:
+		u.setImage(d, goodImage)
+		d.Spec.Template.Annotations[illness.Annotation] = map[plan.Op]string{plan.CrashTemplate: crash, plan.StallTemplate: "neverReady"}[s.Op]
+		what += ", template " + d.Spec.Template.Annotations[history.TemplateMark]
 	case plan.EditPlacement:
 		d.Spec.Template.Spec.NodeSelector, d.Spec.Template.Spec.Tolerations = nil, nil
 		if s.Other%2 == 0 {
@@ -206,6 +215,7 @@ func (u *user) edit(ctx context.Context, s plan.Step) (string, error) {
 
 func (u *user) setImage(d *appsv1.DaemonSet, image string) {
 	d.Spec.Template.Spec.Containers[0].Image = image
+	delete(d.Spec.Template.Annotations, illness.Annotation)
 	d.Spec.Template.Annotations[history.TemplateMark] = u.mark()
 }
 
@@ -285,7 +295,7 @@ func (u *user) replaceSet(ctx context.Context, s plan.Step) (string, error) {
 	if err != nil {
 		return old.Name, err
 	}
-	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Namespace: namespace}, Spec: *old.Spec.DeepCopy()}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: old.Name, Namespace: namespace, Labels: old.Labels}, Spec: *old.Spec.DeepCopy()}
 	created, err := u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, d, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return old.Name, nil // a finalizer keeps it
@@ -405,6 +415,10 @@ func (u *user) node(ctx context.Context, s plan.Step) (string, error) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: offTaint, Effect: effect})
 			what += " " + string(effect)
 		}
+	case plan.SickNode:
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, illness.Annotation, "notReady")
+	case plan.WellNode:
+		delete(n.Annotations, illness.Annotation)
 	case plan.CordonNode:
 		n.Spec.Unschedulable = !n.Spec.Unschedulable
 	case plan.LabelNode:

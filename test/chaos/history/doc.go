@@ -12,10 +12,16 @@
 //     update, and that nothing available has replaced yet, are never on more
 //     nodes than maxUnavailable allows; likewise second pods and maxSurge.
 //   - Reason: no pod is deleted that nothing was wrong with.
+//   - Policies (policies.go, stages.go, limits.go): where changes follow a
+//     RolloutPolicy, a pod has the stable template unless its node's step has begun;
+//     a failed template is not made again unless somebody wants that; nothing is taken
+//     down while the rollout is paused or halted, or its policy is gone or cannot be
+//     followed; no step and no domain has more nodes down by the rollout's doing than
+//     it allows; no step begins that somebody has to approve first and did not.
 //   - Writes: what was acknowledged to a user is in the history as it was
 //     answered, and nobody but users changes what users write.
-//   - Settled (settled.go): in the end the fleet and the status are as the
-//     DaemonSets say.
+//   - Settled (settled.go): in the end the fleet, the statuses and the rollouts are as
+//     the DaemonSets say.
 //
 // A controller works on what it has been told so far. So a rule holds where it
 // holds for any state that the controller can have known when it decided: from

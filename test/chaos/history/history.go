@@ -20,8 +20,8 @@ const TemplateMark = "everynode.io/template"
 // Event is one change of one object, in the database's order.
 type Event struct {
 	Revision int64
-	// Object is a DaemonSet, Pod, Node or ControllerRevision as it was after the
-	// change, or before its deletion.
+	// Object is a DaemonSet, Pod, Node, ControllerRevision, RolloutPolicy or
+	// DaemonSetRollout as it was after the change, or before its deletion.
 	Object  metav1.Object
 	Deleted bool
 }
@@ -45,8 +45,9 @@ type Call struct {
 	Delete bool
 	// Pod is the name.
 	Pod string
-	// Since is the newest revision there was when the request was made.
-	Since int64
+	// Since is the newest revision there was when the request was made, Early that some
+	// time before: it had been decided on by then at the earliest.
+	Since, Early int64
 }
 
 // Sight is a version of an object that was delivered to the DaemonSet controller.

@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // The rules that Check knows.
@@ -51,7 +53,12 @@ type judge struct {
 	ended   map[types.UID]bool // deletion judged
 	most    int                // nodes at once, so far
 	present map[types.UID]bool
-	found   []Violation
+	// policies are the tracks of all policies, rollouts those of the rollouts of a name,
+	// markOfHash the template of each revision that there was.
+	policies   []*track
+	rollouts   map[string][]*track
+	markOfHash map[string]string
+	found      []Violation
 }
 
 func newJudge(r Record) *judge {
@@ -59,6 +66,7 @@ func newJudge(r Record) *judge {
 		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, lives: map[string][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
 		doubled: map[place]pair{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
+		rollouts: map[string][]*track{}, markOfHash: map[string]string{},
 	}
 	for _, c := range r.Calls {
 		j.calls[c.Pod] = append(j.calls[c.Pod], c)
@@ -85,6 +93,8 @@ func (j *judge) sort(t *track) {
 	switch o := t.first().(type) {
 	case *corev1.Node:
 		j.nodes[o.Name] = append(j.nodes[o.Name], t)
+	default:
+		j.sortPolicies(t)
 	case *corev1.Pod:
 		j.lives[o.Name] = append(j.lives[o.Name], t)
 		seen := map[place]bool{}
@@ -113,6 +123,10 @@ func (j *judge) event(e *Event) {
 			j.present[uid] = true
 		}
 		j.most = max(j.most, len(j.present))
+	case *v1alpha1.DaemonSetRollout:
+		if !e.Deleted {
+			j.stepped(e, o)
+		}
 	case *corev1.Pod:
 		switch {
 		case !j.present[uid] && !e.Deleted:
@@ -134,6 +148,7 @@ type decision struct {
 	at    place
 	event int64 // the revision of what it did
 	since int64 // the revision at which it asked for that, at the earliest
+	early int64 // the revision at which it decided, at the earliest
 	// specs are those of the DaemonSet that it can have worked on.
 	specs []*appsv1.DaemonSet
 }
@@ -141,14 +156,14 @@ type decision struct {
 // decide finds that out; ok is false if the DaemonSet is being deleted, and so
 // others do things to its pods too.
 func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
-	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag}
+	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	remove := e.Deleted || p.DeletionTimestamp != nil
 	if j.Told {
 		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool { return c.Delete == remove && c.Since >= j.earliest(p, remove) })
 		if i < 0 {
 			return d, false
 		}
-		d.since = j.calls[p.Name][i].Since
+		d.since, d.early = j.calls[p.Name][i].Since, j.calls[p.Name][i].Early
 	}
 	set := j.tracks[d.at.set]
 	if set == nil {

@@ -34,6 +34,9 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 	if !ok || d.at.node == "" {
 		return
 	}
+	if len(j.policies) > 0 {
+		j.givenOne(d, p)
+	}
 	others := slices.DeleteFunc(j.others(d.at, p.UID, e.Revision), func(o *corev1.Pod) bool { return j.notOurs(d, o) })
 	if !d.any(surges) {
 		others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return !occupies(o) })
@@ -80,7 +83,11 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 	if len(others) != 1 || d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }) {
 		return
 	}
+	g := j.guidanceOf(d)
 	from, outdated := j.outdatedFrom(d, others[0])
+	if g != nil {
+		from, outdated = d.early, true
+	}
 	if !outdated || !j.surelyAvailable(d, others[0], from) {
 		return
 	}
@@ -96,6 +103,10 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 		default:
 			count++
 		}
+	}
+	if g != nil {
+		j.takenUnderPolicy(d, g, others[0], true, p.CreationTimestamp.Time)
+		return
 	}
 	if b := j.budget(d); count > b.surge {
 		j.report(Budget, d.event, uids(d, p), "pod %s is the second on node %s; that makes %d nodes, and maxSurge allows %d", p.Name, d.at.node, count, b.surge)
@@ -128,7 +139,11 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
 		return
 	}
+	g := j.guidanceOf(d)
 	from, outdated := j.outdatedFrom(d, p)
+	if g != nil {
+		from, outdated = d.early, outdated || g.mixed() || j.mayLose(d, g, p)
+	}
 	switch {
 	case !outdated:
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though its template was the newest, its node fit and it had not ended", p.Name, d.at.node)
@@ -137,7 +152,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	}):
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though the strategy is OnDelete", p.Name, d.at.node)
 	case j.surelyAvailable(d, p, from):
-		j.takenDown(d, p, worst == mayStay)
+		j.takenDown(d, g, p, worst == mayStay)
 	}
 }
 
@@ -161,7 +176,7 @@ func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 
 // takenDown judges the end of an available pod of an old template. With surge one
 // that only may stay needs no successor.
-func (j *judge) takenDown(d decision, p *corev1.Pod, mayOnlyStay bool) {
+func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bool) {
 	now := deletedAt(p)
 	switch {
 	case mayOnlyStay && d.any(surges):
@@ -179,6 +194,10 @@ func (j *judge) takenDown(d decision, p *corev1.Pod, mayOnlyStay bool) {
 		return
 	case d.any(surges):
 		return // the strategy was just changing
+	}
+	if g != nil {
+		j.takenUnderPolicy(d, g, p, false, now)
+		return
 	}
 	count := 1
 	for at, revision := range j.taken {

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // State is everything that exists at one moment.
@@ -22,6 +24,8 @@ type State struct {
 	Nodes     []*corev1.Node
 	Pods      []*corev1.Pod
 	Revisions []*appsv1.ControllerRevision
+	Policies  []*v1alpha1.RolloutPolicy
+	Rollouts  []*v1alpha1.DaemonSetRollout
 }
 
 // Last is what exists at the end of a record.
@@ -39,6 +43,10 @@ func (r Record) Last() (s State) {
 			s.Pods = append(s.Pods, o)
 		case *appsv1.ControllerRevision:
 			s.Revisions = append(s.Revisions, o)
+		case *v1alpha1.RolloutPolicy:
+			s.Policies = append(s.Policies, o)
+		case *v1alpha1.DaemonSetRollout:
+			s.Rollouts = append(s.Rollouts, o)
 		}
 	}
 	return s
@@ -49,6 +57,7 @@ func (r Record) Last() (s State) {
 func Unsettled(s State, now time.Time) (out []string) {
 	out = append(out, s.nodes()...)
 	out = append(out, s.leaks()...)
+	out = append(out, s.rollouts()...)
 	for _, d := range s.Sets {
 		for _, text := range s.set(d, now) {
 			out = append(out, "DaemonSet "+d.Name+": "+text)
@@ -137,7 +146,9 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 		}
 		placed += len(here)
 		f := judgeFit(d, n)
-		out = append(out, judgePods(d, n.Name, f, here, current, now)...)
+		if f != mayStay || s.policyOf(d) == nil {
+			out = append(out, judgePods(d, n.Name, f, here, current, now)...)
+		}
 		count(&want, d, f, here, current, now)
 	}
 	for _, p := range s.Pods {

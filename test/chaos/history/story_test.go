@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // story makes up a history. Between two things that happen so much time passes
@@ -73,6 +75,10 @@ func copied(o metav1.Object) metav1.Object {
 	case *corev1.Node:
 		return o.DeepCopy()
 	case *appsv1.ControllerRevision:
+		return o.DeepCopy()
+	case *v1alpha1.RolloutPolicy:
+		return o.DeepCopy()
+	case *v1alpha1.DaemonSetRollout:
 		return o.DeepCopy()
 	}
 	return o.(*corev1.Pod).DeepCopy()

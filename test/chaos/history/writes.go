@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // UserKey begins the keys of the labels and taints that users put on nodes and
@@ -33,6 +35,10 @@ func Wish(o metav1.Object) string {
 		wish = []any{own(o.Labels), taints, o.Spec.Unschedulable}
 	case *corev1.Pod:
 		wish = own(o.Labels)
+	case *v1alpha1.RolloutPolicy:
+		wish = o.Spec
+	case *v1alpha1.DaemonSetRollout:
+		wish = o.Spec
 	default:
 		return ""
 	}

@@ -124,6 +124,10 @@ type Plan struct {
 	Nodes int
 	// Apart says that the DaemonSet controller is a process beside the server.
 	Apart bool
+	// Policies says that changes follow RolloutPolicies.
+	Policies bool
+	// First are steps that are taken, and waited for, before anything goes wrong.
+	First []Step
 	Steps []Step
 }
 
@@ -154,7 +158,10 @@ var processFaults = []chance{{KillServer, 5}, {StopServer, 2}, {PauseServer, 3}}
 var apartFaults = []chance{{KillController, 8}, {DropWatches, 2}, {Relist, 3}, {SlowWatches, 4}, {FlakyWrites, 6}, {RefuseNode, 3}}
 
 // Make makes a plan. It lasts at most length; the faults end with it.
-func Make(dice Dice, kind Kind, length time.Duration) Plan {
+func Make(dice Dice, kind Kind, policies bool, length time.Duration) Plan {
+	if policies {
+		return makePoliced(dice, kind, length)
+	}
 	p := Plan{Kind: kind, Nodes: 4 + dice.IntN(5)}
 	for i := range 1 + dice.IntN(Sets) {
 		p.Steps = append(p.Steps, Step{At: time.Duration(i) * time.Millisecond, Op: CreateSet, Pick: i, Other: dice.IntN(1 << 20), Third: dice.IntN(1 << 20)})
@@ -162,7 +169,13 @@ func Make(dice Dice, kind Kind, length time.Duration) Plan {
 	for range 14 + dice.IntN(14) {
 		p.Steps = append(p.Steps, step(dice, users, length))
 	}
-	if kind == Process {
+	p.addFaults(dice, length)
+	return p
+}
+
+// addFaults adds what goes wrong, and brings all steps in order.
+func (p *Plan) addFaults(dice Dice, length time.Duration) {
+	if p.Kind == Process {
 		for range 1 + dice.IntN(serverFaults) {
 			s := step(dice, processFaults, length)
 			s.For = part(dice, 300*time.Millisecond, 1200*time.Millisecond)
@@ -181,7 +194,6 @@ func Make(dice Dice, kind Kind, length time.Duration) Plan {
 		}
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	return p
 }
 
 func step(dice Dice, from []chance, length time.Duration) Step {

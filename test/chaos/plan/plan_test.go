@@ -11,7 +11,13 @@ import (
 
 const length = 2 * time.Second
 
-func made(seed uint64, kind Kind) Plan { return Make(rand.New(rand.NewPCG(seed, 0)), kind, length) }
+func made(seed uint64, kind Kind) Plan {
+	return Make(rand.New(rand.NewPCG(seed, 0)), kind, false, length)
+}
+
+func policed(seed uint64, kind Kind) Plan {
+	return Make(rand.New(rand.NewPCG(seed, 0)), kind, true, length)
+}
 
 func TestTheSameSeedMakesTheSamePlan(t *testing.T) {
 	for _, kind := range []Kind{Parts, Process} {
@@ -20,6 +26,9 @@ func TestTheSameSeedMakesTheSamePlan(t *testing.T) {
 		}
 		if cmp.Equal(made(7, kind), made(8, kind)) {
 			t.Errorf("the plans of seeds 7 and 8 on %s are the same", kind)
+		}
+		if diff := cmp.Diff(policed(7, kind), policed(7, kind)); diff != "" {
+			t.Errorf("two plans of seed 7 on %s with policies differ:\n%s", kind, diff)
 		}
 	}
 }
@@ -34,11 +43,21 @@ func TestPlansAreInOrderAndEndInTime(t *testing.T) {
 			if !slices.IsSortedFunc(p.Steps, func(a, b Step) int { return int(a.At - b.At) }) {
 				t.Errorf("seed %d: the steps are not in the order of time", seed)
 			}
-			for _, s := range p.Steps {
-				if s.At > length || s.At+s.For > 2*length {
-					t.Errorf("seed %d: step %q ends after the round", seed, s)
-				}
+			inTime(t, p, length)
+			p = policed(seed, kind)
+			if p.First[0].Op != MakePolicy || p.First[1].Op != CreateSet {
+				t.Errorf("seed %d: with policies the first steps are %v, want a policy and a DaemonSet", seed, p.First)
 			}
+			inTime(t, p, policedLength*length)
+		}
+	}
+}
+
+func inTime(t *testing.T, p Plan, length time.Duration) {
+	t.Helper()
+	for _, s := range p.Steps {
+		if s.At > length || s.At+s.For > 2*length {
+			t.Errorf("step %q ends after the round", s)
 		}
 	}
 }
@@ -56,6 +75,17 @@ func TestEverythingComesUp(t *testing.T) {
 					t.Fatalf("%q is taken for a fault, or is one and is not", s.Op)
 				}
 			}
+		}
+	}
+	with := map[Op]bool{}
+	for seed := range uint64(300) {
+		for _, s := range policed(seed, Parts).Steps {
+			with[s.Op] = true
+		}
+	}
+	for _, c := range policedUsers {
+		if !with[c.op] {
+			t.Errorf("%q never comes up with policies", c.op)
 		}
 	}
 	for kind, faults := range map[Kind][]chance{Parts: partFaults, Process: slices.Concat(processFaults, apartFaults)} {

@@ -1,0 +1,249 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// guidance is what the controller can have gone by when it did something to a
+// DaemonSet's pods: each policy that can have counted, and what the rollout said.
+type guidance struct {
+	low, high int64
+	policies  []*v1alpha1.RolloutPolicy
+	// rollouts are the versions that it can have known, written those that it wrote
+	// first after it decided: what it had in mind may be in them.
+	rollouts, written []*v1alpha1.DaemonSetRollout
+	// absent tells that it can have known of no rollout, free that it can have taken the
+	// DaemonSet for one that follows no policy, ruled that it can have known of one that
+	// counts.
+	absent, free, ruled bool
+	// marks are those of the templates that it can have taken for the newest.
+	marks []string
+}
+
+// guide finds the guidance of a decision.
+func (j *judge) guide(d decision) *guidance {
+	g := &guidance{low: d.early, high: d.event}
+	name := j.tracks[d.at.set].first().GetName()
+	g.low = j.knownSince(g.low, slices.Concat(j.policies, j.rollouts[name]))
+	for _, m := range moments(g.low, g.high, slices.Concat(j.policies, j.rollouts[name])) {
+		j.look(g, d, name, m)
+	}
+	g.written = j.afterwards(name, g.high)
+	observed := int64(0)
+	if then, _ := j.tracks[d.at.set].at(d.early).(*appsv1.DaemonSet); then != nil {
+		observed = then.Status.ObservedGeneration
+	}
+	for _, o := range j.tracks[d.at.set].between(0, d.event) {
+		if set := o.(*appsv1.DaemonSet); set.Generation >= observed {
+			g.marks = append(g.marks, markOfSet(set))
+		}
+	}
+	return g
+}
+
+// look adds what was so at a moment.
+func (j *judge) look(g *guidance, d decision, name string, m int64) {
+	set, _ := j.tracks[d.at.set].at(min(m, g.high)).(*appsv1.DaemonSet)
+	if set == nil {
+		set = d.specs[0]
+	}
+	r := j.rolloutAt(name, m)
+	if r != nil && r.Labels[OwnerLabel] != string(d.at.set) {
+		r = nil // of one that had the name before
+	}
+	if r == nil {
+		g.absent = true
+	} else if !slices.Contains(g.rollouts, r) {
+		g.rollouts = append(g.rollouts, r)
+	}
+	p := j.policyAt(set, m)
+	switch {
+	case p != nil:
+		g.ruled = true
+		if !slices.Contains(g.policies, p) {
+			g.policies = append(g.policies, p)
+		}
+	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, approves(r, v1alpha1.AllSteps):
+		g.free = true
+	}
+	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		g.free = true
+	}
+}
+
+// approves tells whether somebody approved the step of the rollout's target, or all.
+func approves(r *v1alpha1.DaemonSetRollout, step string) bool {
+	a := r.Spec.Approved
+	return a != nil && a.Revision == r.Status.TargetRevision && (a.Step == v1alpha1.AllSteps || a.Step == step)
+}
+
+// knownSince is since when what the controller knew of some objects at a revision was
+// so: it may have heard of older versions only, or of none.
+func (j *judge) knownSince(revision int64, tracks []*track) int64 {
+	if !j.Told {
+		return revision
+	}
+	since := revision
+	for _, t := range tracks {
+		from := t.versions[0].from
+		if from > revision {
+			continue
+		}
+		heard := from - 1 // of nothing
+		for _, s := range j.sees[t.first().GetUID()] {
+			if s.At <= revision {
+				heard = max(heard, s.Version)
+			}
+		}
+		if newest := t.newestChange(revision); heard < newest {
+			since = min(since, heard)
+		}
+	}
+	return since
+}
+
+// newestChange is the last revision at or before another at which the object changed.
+func (t *track) newestChange(revision int64) int64 {
+	if t.gone != 0 && t.gone <= revision {
+		return t.gone
+	}
+	newest := t.versions[0].from
+	for _, v := range t.versions {
+		if v.from <= revision {
+			newest = v.from
+		}
+	}
+	return newest
+}
+
+// moments are the revisions from low to high at which any of the objects changed.
+func moments(low, high int64, tracks []*track) []int64 {
+	out := []int64{low}
+	for _, t := range tracks {
+		for _, v := range t.versions {
+			out = append(out, v.from)
+		}
+		out = append(out, t.gone)
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(m int64) bool { return m < low || m > high })
+}
+
+// policyAt is the policy that counts for the DaemonSet at a revision: of those that
+// select it the oldest.
+func (j *judge) policyAt(set *appsv1.DaemonSet, revision int64) *v1alpha1.RolloutPolicy {
+	var list []*v1alpha1.RolloutPolicy
+	for _, t := range j.policies {
+		if p, _ := t.at(revision).(*v1alpha1.RolloutPolicy); p != nil {
+			list = append(list, p)
+		}
+	}
+	return counting(list, set)
+}
+
+func counting(list []*v1alpha1.RolloutPolicy, set *appsv1.DaemonSet) (oldest *v1alpha1.RolloutPolicy) {
+	for _, p := range list {
+		if s := p.Spec.Selector; s != nil && !labels.SelectorFromSet(s.MatchLabels).Matches(labels.Set(set.Labels)) {
+			continue
+		}
+		if oldest == nil || cmp.Or(p.CreationTimestamp.Compare(oldest.CreationTimestamp.Time), cmp.Compare(p.Name, oldest.Name)) < 0 {
+			oldest = p
+		}
+	}
+	return oldest
+}
+
+func (j *judge) rolloutAt(name string, revision int64) *v1alpha1.DaemonSetRollout {
+	for _, t := range j.rollouts[name] {
+		if r, _ := t.at(revision).(*v1alpha1.DaemonSetRollout); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// afterwards are the versions of the rollout after a revision, up to the first that the
+// controller wrote.
+func (j *judge) afterwards(name string, revision int64) (out []*v1alpha1.DaemonSetRollout) {
+	before := j.rolloutAt(name, revision)
+	for _, t := range j.rollouts[name] {
+		for _, v := range t.versions {
+			if v.from <= revision {
+				continue
+			}
+			r := v.object.(*v1alpha1.DaemonSetRollout)
+			out = append(out, r)
+			if r.Status.TargetRevision != "" && (before == nil || !sameStatus(&before.Status, &r.Status)) {
+				return out
+			}
+		}
+	}
+	return out
+}
+
+func sameStatus(a, b *v1alpha1.DaemonSetRolloutStatus) bool {
+	return a.StableRevision == b.StableRevision && a.TargetRevision == b.TargetRevision && a.Step == b.Step && a.Phase == b.Phase && a.Message == b.Message
+}
+
+// sortPolicies keeps the tracks of a policy or a rollout.
+func (j *judge) sortPolicies(t *track) {
+	switch o := t.first().(type) {
+	case *v1alpha1.RolloutPolicy:
+		j.policies = append(j.policies, t)
+	case *v1alpha1.DaemonSetRollout:
+		j.rollouts[o.Name] = append(j.rollouts[o.Name], t)
+	case *appsv1.ControllerRevision:
+		j.markOfHash[hashOf(o)] = markOfRevision(o)
+	}
+}
+
+// concerned are the UIDs of what the guidance is about.
+func (g *guidance) concerned(d decision, more ...types.UID) []types.UID {
+	out := append([]types.UID{d.at.set}, more...)
+	add := func(o metav1.Object) {
+		if !slices.Contains(out, o.GetUID()) {
+			out = append(out, o.GetUID())
+		}
+	}
+	for _, p := range g.policies {
+		add(p)
+	}
+	for _, r := range slices.Concat(g.rollouts, g.written) {
+		add(r)
+	}
+	return out
+}
+
+// guidanceOf is nil where the decision surely followed no policy.
+func (j *judge) guidanceOf(d decision) *guidance {
+	if len(j.policies) == 0 {
+		return nil
+	}
+	g := j.guide(d)
+	if !g.ruled && (g.absent || g.free) {
+		return nil
+	}
+	return g
+}
+
+// mixed tells whether the decision can have followed none.
+func (g *guidance) mixed() bool { return g.free || g.absent }
+
+// mayLose tells whether the pod can have been of another template than its node is to
+// have: it follows from none of what was known that it is the only one.
+func (j *judge) mayLose(d decision, g *guidance, p *corev1.Pod) bool {
+	marks := slices.Clone(g.marks)
+	for _, r := range slices.Concat(g.rollouts, g.written) {
+		marks = append(marks, j.markOfHash[r.Status.StableRevision], j.markOfHash[r.Status.TargetRevision])
+	}
+	return slices.ContainsFunc(marks, func(m string) bool { return m != markOf(p) && m != "" && j.mayHave(d, g, m) })
+}

@@ -1,0 +1,141 @@
+package history
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// count compares how many nodes are without an available pod by the rollout's doing
+// with what the policy, or the DaemonSet, allows.
+func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge bool, now time.Time) {
+	out := j.outOf(d, now, surge)
+	labelsOf := func(name, key string) string {
+		for _, n := range j.nodeOf(decision{at: place{node: name}, event: d.event}, g.low) {
+			if n.Labels[key] != "" {
+				return n.Labels[key]
+			}
+		}
+		return ""
+	}
+	if !surge {
+		j.countDomains(d, g, p, out, labelsOf)
+	}
+	var step, all int
+	names := map[string]bool{}
+	for _, policy := range g.policies {
+		for _, n := range j.nodeOf(d, g.low) {
+			for _, at := range stagesOf(policy, n) {
+				names[at.name(policy)] = true
+			}
+		}
+	}
+	for _, name := range out {
+		if name != d.at.node && j.faulty(name, d) {
+			continue // it is not our doing that it is still down
+		}
+		all++
+		for _, policy := range g.policies {
+			n := j.nodeOf(decision{at: place{node: name}, event: d.event}, g.low)
+			if name == d.at.node || len(n) > 0 && names[stagesOf(policy, n[len(n)-1])[0].name(policy)] {
+				step++
+				break
+			}
+		}
+	}
+	own, total := j.allowed(d, g, surge)
+	if own > 0 && (step <= own || !forward && all <= total) || own == 0 && all <= total {
+		return
+	}
+	j.report(Limits, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
+		d.at.node, p.Name, step, all, strings.Join(out, ", "), own, total)
+}
+
+func (j *judge) countDomains(d decision, g *guidance, p *corev1.Pod, out []string, labelOf func(node, key string) string) {
+	for _, domain := range g.policies[0].Spec.Domains {
+		most, everywhere := 0, true
+		for _, policy := range g.policies {
+			i := slices.IndexFunc(policy.Spec.Domains, func(o v1alpha1.Domain) bool { return o.Key == domain.Key })
+			if everywhere = everywhere && i >= 0; i >= 0 {
+				most = max(most, policy.Spec.Domains[i].MaxUnavailable.IntValue())
+			}
+		}
+		value, n := labelOf(d.at.node, domain.Key), 0
+		for _, name := range out {
+			if labelOf(name, domain.Key) == value {
+				n++
+			}
+		}
+		if everywhere && value != "" && n > most {
+			j.report(Limits, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s); that makes %d nodes of %s=%s by our own doing (%s), and %d are allowed",
+				d.at.node, p.Name, n, domain.Key, value, strings.Join(out, ", "), most)
+		}
+	}
+}
+
+// outOf are the nodes that the rollout took down, or gave a second pod, and that have
+// nothing available yet; the decision's own too.
+func (j *judge) outOf(d decision, now time.Time, surge bool) (out []string) {
+	out = append(out, d.at.node)
+	if surge {
+		for at := range j.doubled {
+			if at.set == d.at.set && at != d.at {
+				out = append(out, at.node)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	for at, revision := range j.taken {
+		if at.set != d.at.set || at == d.at {
+			continue
+		}
+		if j.recovered(d, at, revision, now) {
+			delete(j.taken, at)
+			continue
+		}
+		out = append(out, at.node)
+	}
+	j.taken[d.at] = d.event
+	slices.Sort(out)
+	return out
+}
+
+// faulty tells whether the node was out of order at some time of late.
+func (j *judge) faulty(name string, d decision) bool {
+	for _, t := range j.nodes[name] {
+		for _, o := range t.between(d.early-lag, d.event) {
+			n := o.(*corev1.Node)
+			if n.Spec.Unschedulable || n.DeletionTimestamp != nil || !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// allowed is the most that a step of the node allows, 0 if one can have none of its own,
+// and the most that the DaemonSet does.
+func (j *judge) allowed(d decision, g *guidance, surge bool) (own, total int) {
+	b := j.budget(d)
+	if total = b.unavailable; surge {
+		total = b.surge
+	}
+	for _, p := range g.policies {
+		for _, n := range j.nodeOf(d, g.low) {
+			for _, at := range stagesOf(p, n) {
+				if at.wave == len(p.Spec.Waves) || p.Spec.Waves[at.wave].MaxUnavailable == nil {
+					return 0, max(total, own)
+				}
+				own = max(own, scaled(p.Spec.Waves[at.wave].MaxUnavailable, j.most))
+			}
+		}
+	}
+	return own, total
+}

@@ -1,0 +1,242 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// The rules for DaemonSets whose changes follow a policy.
+const (
+	Assigned = "a revision that was not the node's"
+	Failed   = "a failed revision was tried again"
+	Still    = "changed while nothing may"
+	Limits   = "more taken down than the policy allows"
+	Early    = "a step began too early"
+)
+
+// nodeOf are the versions of the decision's node that can have been known.
+func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
+	for _, t := range j.nodes[d.at.node] {
+		for _, o := range t.between(low, d.event) {
+			out = append(out, o.(*corev1.Node))
+		}
+	}
+	return out
+}
+
+// mayHave tells whether the template can have been what the node was to have.
+func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
+	if g.free || g.absent {
+		if slices.Contains(g.marks, mark) {
+			return true
+		}
+	}
+	for _, r := range slices.Concat(g.rollouts, g.written) {
+		s := &r.Status
+		target := slices.Contains(g.marks, mark) || j.markOfHash[s.TargetRevision] == mark
+		switch {
+		case s.TargetRevision == "", s.StableRevision != "" && j.markOfHash[s.StableRevision] == mark:
+			return true
+		case !target:
+		case s.StableRevision == "":
+			return true
+		case j.opened(d, g, s) || j.earned(d, g, mark):
+			return true
+		}
+	}
+	return false
+}
+
+// earned tells whether the steps before one of the node's can be over: the template was
+// available on each of their nodes that is well, and who has to approve did. Several
+// steps may begin between two writes of the status.
+func (j *judge) earned(d decision, g *guidance, mark string) bool {
+	for _, p := range g.policies {
+		for _, n := range j.nodeOf(d, g.low) {
+			if slices.ContainsFunc(stagesOf(p, n), func(at stage) bool { return j.allBefore(d, p, at, mark) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at stage, mark string) bool {
+	before := map[string]bool{}
+	for name := range j.nodes {
+		n := j.steady(name, d)
+		if n == nil {
+			continue
+		}
+		stages := stagesOf(p, n)
+		if len(stages) != 1 || !stages[0].before(at) {
+			continue
+		}
+		before[stages[0].name(p)] = true
+		if !j.hadAvailable(place{d.at.set, name}, mark, d.event) && !j.faulty(name, d) {
+			return false
+		}
+	}
+	for step := range before {
+		if asks(p, step) && !j.everApproved(d, mark) {
+			return false
+		}
+	}
+	return true
+}
+
+func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
+	for _, t := range j.pods[at] {
+		for _, p := range pods(t.between(0, revision)) {
+			if _, ready := readySince(p); ready && markOf(p) == mark {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// everApproved tells whether somebody approved a step of the template.
+func (j *judge) everApproved(d decision, mark string) bool {
+	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
+		for _, o := range t.between(0, d.event) {
+			if a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved; a != nil && j.markOfHash[a.Revision] == mark {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// opened tells whether a step of the node can have begun.
+func (j *judge) opened(d decision, g *guidance, s *v1alpha1.DaemonSetRolloutStatus) bool {
+	for _, p := range g.policies {
+		for _, n := range j.nodeOf(d, g.low) {
+			if slices.ContainsFunc(stagesOf(p, n), func(at stage) bool { return j.began(s, p, at, d) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// givenOne judges a pod that was made for a DaemonSet with a policy.
+func (j *judge) givenOne(d decision, p *corev1.Pod) {
+	g := j.guide(d)
+	if !g.ruled && g.absent {
+		return
+	}
+	mark := markOf(p)
+	if !j.mayHave(d, g, mark) {
+		j.report(Assigned, d.event, g.concerned(d, p.UID), "pod %s on node %s was made of template %q, which was not the node's: %s", p.Name, d.at.node, mark, j.tell(g))
+		return
+	}
+	if g.free || g.absent || len(g.rollouts) == 0 {
+		return
+	}
+	for _, r := range g.rollouts {
+		if !hasFailed(r, hashOf(p)) || j.retried(r, hashOf(p), d) {
+			return
+		}
+	}
+	j.report(Failed, d.event, g.concerned(d, p.UID), "pod %s on node %s was made of template %q, which had failed: %s", p.Name, d.at.node, mark, j.tell(g))
+}
+
+func hasFailed(r *v1alpha1.DaemonSetRollout, hash string) bool {
+	return slices.ContainsFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == hash })
+}
+
+// retried tells whether somebody had asked for another try by the time of the decision.
+func (j *judge) retried(r *v1alpha1.DaemonSetRollout, hash string, d decision) bool {
+	for _, f := range r.Status.FailedRevisions {
+		if f.Revision != hash {
+			continue
+		}
+		for _, t := range j.rollouts[r.Name] {
+			for _, o := range t.between(0, d.event) {
+				if try := o.(*v1alpha1.DaemonSetRollout).Spec.Retry; try != nil && try.Revision == hash && try.Count > f.Retries {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// tell says what the guidance was, for people.
+func (j *judge) tell(g *guidance) string {
+	var out []string
+	for _, r := range slices.Concat(g.rollouts, g.written) {
+		s := &r.Status
+		text := fmt.Sprintf("%s, stable %q, target %q, step %q", s.Phase, j.markOfHash[s.StableRevision], j.markOfHash[s.TargetRevision], s.Step)
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return fmt.Sprintf("the newest is one of %q, the rollout was %s", g.marks, strings.Join(out, "; "))
+}
+
+// takenUnderPolicy judges the end of a pod, or the beginning of a second one, on a node
+// that was well until then.
+func (j *judge) takenUnderPolicy(d decision, g *guidance, p *corev1.Pod, surge bool, now time.Time) {
+	if g.free || g.absent {
+		return
+	}
+	if why := j.standsStill(g); why != "" {
+		j.report(Still, d.event, g.concerned(d, p.UID), "node %s was changed though %s: pod %s", d.at.node, why, p.Name)
+	}
+	if len(g.policies) == 0 {
+		return
+	}
+	forward := !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool {
+		s := &r.Status
+		return s.StableRevision == "" || s.StableRevision == s.TargetRevision || j.markOfHash[s.StableRevision] != markOf(p) || hasFailed(r, s.TargetRevision)
+	})
+	if forward && !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool { return j.opened(d, g, &r.Status) }) &&
+		!slices.ContainsFunc(g.marks, func(mark string) bool { return j.earned(d, g, mark) }) {
+		j.report(Assigned, d.event, g.concerned(d, p.UID), "node %s lost pod %s of the stable template before its step began: %s", d.at.node, p.Name, j.tell(g))
+	}
+	j.count(d, g, p, forward, surge, now)
+}
+
+// standsStill says why nothing may begin, whatever of its guidance the controller went by.
+func (j *judge) standsStill(g *guidance) string {
+	every := func(why string, is func(*v1alpha1.DaemonSetRollout) bool) string {
+		if len(g.rollouts) == 0 || slices.ContainsFunc(g.rollouts, func(r *v1alpha1.DaemonSetRollout) bool { return !is(r) }) {
+			return ""
+		}
+		return why
+	}
+	spoilt := func(p *v1alpha1.RolloutPolicy) bool {
+		return slices.ContainsFunc(p.Spec.Windows, func(w v1alpha1.Window) bool { return w.TimeZone != "" && w.TimeZone != "UTC" })
+	}
+	lost := ""
+	switch {
+	case !g.ruled:
+		lost = "the policy was gone in the middle"
+	case !slices.ContainsFunc(g.policies, func(p *v1alpha1.RolloutPolicy) bool { return !spoilt(p) }):
+		lost = "the policy cannot be followed"
+	}
+	return cmp.Or(lost,
+		every("the rollout is paused", func(r *v1alpha1.DaemonSetRollout) bool { return r.Spec.Paused }),
+		every("the rollout is halted", func(r *v1alpha1.DaemonSetRollout) bool {
+			return r.Status.Phase == v1alpha1.PhaseHalted && !j.retriedSince(r)
+		}),
+	)
+}
+
+// retriedSince tells whether somebody asked for another try of the target in the
+// version itself.
+func (j *judge) retriedSince(r *v1alpha1.DaemonSetRollout) bool {
+	try := r.Spec.Retry
+	return try != nil && slices.ContainsFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
+		return f.Revision == try.Revision && try.Count > f.Retries
+	})
+}

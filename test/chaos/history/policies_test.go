@@ -1,0 +1,227 @@
+package history
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// guidedStory is one in which a policy with a canary, n1, and the rest holds. n2 and n3
+// are of one rack.
+type guidedStory struct {
+	*story
+	policy  *v1alpha1.RolloutPolicy
+	rollout *v1alpha1.DaemonSetRollout
+	pods    []*corev1.Pod
+}
+
+// guidedFleet has a fleet of t1, and a rollout to t2 whose canary has begun.
+func guidedFleet(change ...func(*v1alpha1.RolloutPolicy)) *guidedStory {
+	s := &guidedStory{story: began(unavailable(2))}
+	for i, labels := range []map[string]string{{"fleet": "canary"}, {"rack": "r"}, {"rack": "r"}, {}} {
+		name := fmt.Sprintf("n%d", i+1)
+		s.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: labels}, Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		}})
+	}
+	s.policy = &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy", UID: "policy"}, Spec: v1alpha1.RolloutPolicySpec{
+		Waves:   []v1alpha1.Wave{{Name: "canary", Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": "canary"}}, Approval: v1alpha1.ApprovalManual}},
+		Domains: []v1alpha1.Domain{{Key: "rack", MaxUnavailable: intstr.FromInt32(1)}},
+	}}
+	for _, c := range change {
+		c(s.policy)
+	}
+	s.put(s.policy)
+	s.put(s.revision(1))
+	s.pods = s.fleet()
+	s.rollout = &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "rollout", Labels: map[string]string{OwnerLabel: "agent"}}}
+	s.status(v1alpha1.PhaseComplete, "t1", "t1", "")
+	s.edit(template("t2"))
+	s.put(s.revision(2))
+	s.status(v1alpha1.PhaseProgressing, "t1", "t2", "canary")
+	return s
+}
+
+func (s *guidedStory) status(phase v1alpha1.Phase, stable, target, step string) {
+	st := &s.rollout.Status
+	st.Phase, st.StableRevision, st.TargetRevision, st.Step = phase, "hash-"+stable, "hash-"+target, step
+	st.Steps = []v1alpha1.StepStatus{{Name: "canary", Nodes: 1}, {Name: "rest", Nodes: 3}}
+	s.put(s.rollout)
+}
+
+func (s *guidedStory) says(change func(*v1alpha1.DaemonSetRollout)) {
+	change(s.rollout)
+	s.put(s.rollout)
+	s.record.Writes = append(s.record.Writes, Write{
+		Kind: "DaemonSetRollout", Name: "agent", UID: "rollout", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: Wish(s.rollout),
+	})
+}
+
+func (s *guidedStory) approves() {
+	s.says(func(r *v1alpha1.DaemonSetRollout) {
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t2", Step: "canary"}
+	})
+}
+
+// changes replaces the pod of a node by one of the newest template, as far as it comes up.
+func (s *guidedStory) changes(node int, up bool) {
+	s.takes(node)
+	if p := s.pod(fmt.Sprintf("new-%d", node), fmt.Sprintf("n%d", node)); up {
+		s.put(p)
+		s.ready(p)
+	}
+}
+
+func (s *guidedStory) takes(node int) {
+	s.deleted(s.pods[node-1])
+	s.gone(s.pods[node-1])
+}
+
+// failed says that t2 has failed, and that its nodes go back or stay.
+func (s *guidedStory) failed(phase v1alpha1.Phase) {
+	s.rollout.Status.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "hash-t2"}}
+	s.status(phase, "t1", "t2", "canary")
+}
+
+// rest has the canary changed, approved, and the rest begun.
+func (s *guidedStory) rest() *guidedStory {
+	s.changes(1, true)
+	s.approves()
+	s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+	return s
+}
+
+// TestHistoriesWithAPolicy tells short histories, good and bad. Each bad one breaks one
+// rule.
+func TestHistoriesWithAPolicy(t *testing.T) {
+	own := func(p *v1alpha1.RolloutPolicy) { p.Spec.Waves[0].MaxUnavailable = ptr.To(intstr.FromInt32(1)) }
+	everywhere := func(p *v1alpha1.RolloutPolicy) {
+		p.Spec.Waves, p.Spec.Domains = []v1alpha1.Wave{{Name: "all", Each: "none", MaxUnavailable: ptr.To(intstr.FromInt32(1))}}, nil
+	}
+	retry := func(r *v1alpha1.DaemonSetRollout) { r.Spec.Retry = &v1alpha1.Retry{Revision: "hash-t2", Count: 1} }
+	for _, c := range []struct {
+		name string
+		tell func() *guidedStory
+		want string
+	}{
+		{"step by step", func() *guidedStory {
+			s := guidedFleet(own).rest()
+			s.changes(2, true)
+			s.changes(3, true)
+			s.changes(4, true)
+			return s
+		}, ""},
+		{"a pod before the node's step", func() *guidedStory {
+			s := guidedFleet()
+			s.deleted(s.pods[1]) // by a user
+			s.record.Writes = append(s.record.Writes, Write{Kind: "Pod", Name: "old-2", UID: "old-2", Delete: true})
+			s.gone(s.pods[1])
+			s.put(s.pod("new", "n2"))
+			return s
+		}, Assigned + `: pod new on node n2 was made of template "t2", which was not the node's`},
+		{"a pod taken before the node's step", func() *guidedStory { s := guidedFleet(); s.takes(2); return s }, Assigned + ": node n2 lost pod old-2 of the stable template before its step began"},
+		{"a step that the status does not tell of yet", func() *guidedStory {
+			s := guidedFleet()
+			s.changes(1, true)
+			s.approves()
+			s.changes(2, true)
+			return s
+		}, ""},
+		{"a step that nobody approved", func() *guidedStory {
+			s := guidedFleet()
+			s.changes(1, true)
+			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+			return s
+		}, Early + ": rollout agent went from step canary to rest, and nobody had approved step canary"},
+		{"a failed template again", func() *guidedStory {
+			s := guidedFleet()
+			s.takes(1)
+			s.failed(v1alpha1.PhaseRolledBack)
+			s.put(s.pod("new", "n1"))
+			return s
+		}, Failed},
+		{"a failed template that somebody wants tried again", func() *guidedStory {
+			s := guidedFleet()
+			s.takes(1)
+			s.failed(v1alpha1.PhaseRolledBack)
+			s.says(retry)
+			s.put(s.pod("new", "n1"))
+			return s
+		}, ""},
+		{"a pod taken while it is paused", func() *guidedStory {
+			s := guidedFleet()
+			s.says(func(r *v1alpha1.DaemonSetRollout) { r.Spec.Paused = true })
+			s.takes(1)
+			return s
+		}, Still + ": node n1 was changed though the rollout is paused"},
+		{"a pod taken while it is halted", func() *guidedStory {
+			s := guidedFleet()
+			s.failed(v1alpha1.PhaseHalted)
+			s.takes(1)
+			return s
+		}, Still + ": node n1 was changed though the rollout is halted"},
+		{"a pod taken when the policy is gone", func() *guidedStory { s := guidedFleet(); s.gone(s.policy); s.takes(1); return s }, Still + ": node n1 was changed though the policy was gone"},
+		{"a pod taken when the policy cannot be followed", func() *guidedStory {
+			s := guidedFleet()
+			s.policy.Spec.Windows = []v1alpha1.Window{{From: "00:00", To: "24:00", TimeZone: "Atlantis"}}
+			s.put(s.policy)
+			s.record.Writes = append(s.record.Writes, Write{Kind: "RolloutPolicy", Name: "policy", UID: "policy", Wish: Wish(s.policy)})
+			s.takes(1)
+			return s
+		}, Still + ": node n1 was changed though the policy cannot be followed"},
+		{"two of a rack", func() *guidedStory { s := guidedFleet().rest(); s.takes(2); s.takes(3); return s }, Limits + ": node n3 was changed (pod old-3); that makes 2 nodes of rack=r"},
+		{"three at once", func() *guidedStory {
+			s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
+			s.takes(2)
+			s.takes(3)
+			s.takes(4)
+			return s
+		}, Limits + ": node n4 was changed (pod old-4); that makes 3 nodes of its step and 3 in all"},
+		{"two at once in a step that allows one", func() *guidedStory {
+			s := guidedFleet(everywhere)
+			s.rollout.Status.Step = "all/(none)"
+			s.rollout.Status.Steps = []v1alpha1.StepStatus{{Name: "all/(none)", Nodes: 4}}
+			s.put(s.rollout)
+			s.takes(2)
+			s.takes(4)
+			return s
+		}, Limits + ": node n4 was changed (pod old-4); that makes 2 nodes of its step and 2 in all by our own doing (n2, n4), the step allows 1"},
+		{"a node that dies is not our doing", func() *guidedStory {
+			s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
+			s.takes(2)
+			dead := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n2", Labels: map[string]string{"rack": "r"}}}
+			s.takes(3)
+			s.put(dead)
+			s.takes(4)
+			return s
+		}, ""},
+		{"a pod of the node's own template taken", func() *guidedStory {
+			s := guidedFleet()
+			s.takes(1)
+			p := s.runs("new", "n1")
+			s.status(v1alpha1.PhaseComplete, "t2", "t2", "")
+			s.deleted(p)
+			return s
+		}, Reason + ": pod new on node n1 was deleted, though its template was the newest"},
+		{"nobody else changes what people want", func() *guidedStory { s := guidedFleet(); s.rollout.Spec.Paused = true; s.put(s.rollout); return s }, Writes + ": agent was changed by nobody's wish"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, v := range Check(c.tell().record) {
+				got = append(got, v.Rule+": "+v.Message)
+			}
+			text := strings.Join(got, "\n")
+			if c.want == "" && text != "" || !strings.HasPrefix(text, c.want) || len(got) > 1 {
+				t.Errorf("the judge says\n%s\nwant\n%s", text, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package history
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// OwnerLabel is the label of a rollout with the UID of its DaemonSet.
+const OwnerLabel = "everynode.io/daemonset-uid"
+
+// policyOf is the policy that the DaemonSet's changes follow; nil if they follow none.
+func (s State) policyOf(d *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
+	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		return nil
+	}
+	return counting(s.Policies, d)
+}
+
+// rollouts judges where the rollouts say that they are.
+func (s State) rollouts() (out []string) {
+	sets := map[string]*appsv1.DaemonSet{}
+	for _, d := range s.Sets {
+		sets[d.Name] = d
+	}
+	have := map[string]bool{}
+	for _, r := range s.Rollouts {
+		d := sets[r.Name]
+		have[r.Name] = d != nil && r.Labels[OwnerLabel] == string(d.UID)
+		if d == nil || r.Labels[OwnerLabel] != string(d.UID) {
+			if !gone(r) {
+				out = append(out, "rollout "+r.Name+" does not say that its DaemonSet is gone")
+			}
+			continue
+		}
+		for _, text := range s.rollout(d, r) {
+			out = append(out, "rollout "+r.Name+": "+text)
+		}
+	}
+	for name, d := range sets {
+		if s.policyOf(d) != nil && !have[name] {
+			out = append(out, "DaemonSet "+name+" follows a policy and has no rollout")
+		}
+	}
+	return out
+}
+
+func gone(r *v1alpha1.DaemonSetRollout) bool {
+	for _, c := range r.Status.Conditions {
+		if c.Type == "DaemonSetGone" && c.Status == metav1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// rollout judges one that has its DaemonSet.
+func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out []string) {
+	switch {
+	case d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
+		return nil
+	case s.policyOf(d) == nil:
+		return []string{"is there, and its DaemonSet follows no policy"}
+	case r.Status.DaemonSetGeneration != d.Generation || r.Status.ObservedGeneration != r.Generation:
+		return []string{"does not speak of what is written now"}
+	case r.Status.Phase != v1alpha1.PhaseComplete:
+		return []string{fmt.Sprintf("is %s: %s", r.Status.Phase, r.Status.Message)}
+	}
+	current, _ := s.revisions(d)
+	if r.Status.StableRevision != current || r.Status.TargetRevision != current {
+		out = append(out, fmt.Sprintf("is complete with stable revision %s and target %s, the newest is %s", r.Status.StableRevision, r.Status.TargetRevision, current))
+	}
+	sum := 0
+	for _, n := range r.Status.Counts {
+		sum += int(n)
+	}
+	if sum != len(s.Nodes) {
+		out = append(out, fmt.Sprintf("counts %d nodes, there are %d", sum, len(s.Nodes)))
+	}
+	wanted := 0
+	for _, n := range s.Nodes {
+		if judgeFit(d, n) == shouldRun {
+			wanted++
+		}
+	}
+	in, done := 0, 0
+	for _, step := range r.Status.Steps {
+		in, done = in+int(step.Nodes), done+int(step.Done)
+	}
+	if in != wanted || done != wanted {
+		out = append(out, fmt.Sprintf("its steps have %d nodes, %d of them done, and it is for %d", in, done, wanted))
+	}
+	return out
+}

@@ -1,0 +1,146 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// stage is a step of a policy: a wave, and in a wave with each a value. It is comparable.
+type stage struct {
+	wave  int
+	value string
+	none  bool
+}
+
+func (s stage) before(o stage) bool {
+	none := map[bool]int{true: 1}
+	return cmp.Or(cmp.Compare(s.wave, o.wave), cmp.Compare(none[s.none], none[o.none]), cmp.Compare(s.value, o.value)) < 0
+}
+
+func (s stage) name(p *v1alpha1.RolloutPolicy) string {
+	switch {
+	case s.wave == len(p.Spec.Waves):
+		return "rest"
+	case p.Spec.Waves[s.wave].Each == "":
+		return p.Spec.Waves[s.wave].Name
+	case s.none:
+		return p.Spec.Waves[s.wave].Name + "/(none)"
+	}
+	return p.Spec.Waves[s.wave].Name + "/" + s.value
+}
+
+// stagesOf are the steps that a node can belong to. A wave that takes a number of nodes
+// may take it or not, as far as this judge knows.
+func stagesOf(p *v1alpha1.RolloutPolicy, n *corev1.Node) (out []stage) {
+	for i := range p.Spec.Waves {
+		w := &p.Spec.Waves[i]
+		switch {
+		case w.Count != nil || w.Percent != nil:
+			out = append(out, stage{wave: i})
+		case w.Each != "":
+			value, has := n.Labels[w.Each]
+			return append(out, stage{wave: i, value: value, none: !has})
+		case labels.SelectorFromSet(w.Nodes.MatchLabels).Matches(labels.Set(n.Labels)):
+			return append(out, stage{wave: i})
+		}
+	}
+	return append(out, stage{wave: len(p.Spec.Waves)})
+}
+
+// began tells whether a rollout's status says that the step has begun, with all those
+// before it that surely have nodes.
+func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPolicy, at stage, d decision) bool {
+	if first := (stage{}); at == first && len(p.Spec.Waves) == 0 || at == first && p.Spec.Waves[0].Each == "" {
+		return true
+	}
+	var begun []string
+	for i := range s.Steps {
+		if begun = append(begun, s.Steps[i].Name); s.Steps[i].Name == s.Step {
+			break
+		}
+	}
+	if s.Step == "" || !slices.Contains(begun, s.Step) || !slices.Contains(begun, at.name(p)) {
+		return false
+	}
+	for name := range j.nodes {
+		n := j.steady(name, d)
+		if n == nil {
+			continue
+		}
+		if stages := stagesOf(p, n); len(stages) == 1 && stages[0].before(at) && !slices.Contains(begun, stages[0].name(p)) && stages[0] != (stage{}) {
+			return false
+		}
+	}
+	return true
+}
+
+// steady is the node of a name, if it was there and for the DaemonSet all the while.
+func (j *judge) steady(name string, d decision) *corev1.Node {
+	at := d
+	at.at.node = name
+	if worst, _ := j.fits(at, d.early-lag); worst != shouldRun {
+		return nil
+	}
+	for _, t := range j.nodes[name] {
+		if n, _ := t.at(d.event).(*corev1.Node); n != nil && t.at(d.early-lag) != nil {
+			return n
+		}
+	}
+	return nil
+}
+
+// stepped judges a status that says that a step has begun.
+func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
+	before, _ := j.tracks[r.UID].at(e.Revision - 1).(*v1alpha1.DaemonSetRollout)
+	if before == nil || before.Status.Step == r.Status.Step || before.Status.TargetRevision != r.Status.TargetRevision || r.Status.Step == "" || before.Status.Step == "" {
+		return
+	}
+	low := e.Revision - lag
+	var found []*v1alpha1.RolloutPolicy
+	for _, m := range moments(low, e.Revision, j.policies) {
+		for _, t := range j.policies {
+			if p, _ := t.at(m).(*v1alpha1.RolloutPolicy); p != nil && !slices.Contains(found, p) {
+				found = append(found, p)
+			}
+		}
+	}
+	names := []string{}
+	for i := range r.Status.Steps {
+		names = append(names, r.Status.Steps[i].Name)
+	}
+	from, to := slices.Index(names, before.Status.Step), slices.Index(names, r.Status.Step)
+	if from < 0 || to <= from {
+		return // another policy
+	}
+	for _, name := range names[from:to] {
+		if !slices.ContainsFunc(found, func(p *v1alpha1.RolloutPolicy) bool { return !asks(p, name) }) && !j.wasApproved(r, name, names, e.Revision) {
+			j.report(Early, e.Revision, []types.UID{r.UID}, "rollout %s went from step %s to %s, and nobody had approved step %s", r.Name, before.Status.Step, r.Status.Step, name)
+		}
+	}
+}
+
+// asks tells whether a step of that name needs to be approved.
+func asks(p *v1alpha1.RolloutPolicy, step string) bool {
+	wave, _, _ := strings.Cut(step, "/")
+	return slices.ContainsFunc(p.Spec.Waves, func(w v1alpha1.Wave) bool { return w.Name == wave && w.Approval == v1alpha1.ApprovalManual })
+}
+
+// wasApproved tells whether somebody approved the step, or one that comes after it.
+func (j *judge) wasApproved(r *v1alpha1.DaemonSetRollout, step string, names []string, revision int64) bool {
+	for _, t := range j.rollouts[r.Name] {
+		for _, o := range t.between(0, revision) {
+			a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved
+			if a != nil && a.Revision == r.Status.TargetRevision && (a.Step == v1alpha1.AllSteps || slices.Index(names, a.Step) >= slices.Index(names, step)) {
+				return true
+			}
+		}
+	}
+	return false
+}
