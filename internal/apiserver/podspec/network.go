@@ -22,6 +22,38 @@ func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.Err
 	return errs
 }
 
+// unambiguous refuses addresses that some programs read in another way than others, such
+// as those with leading zeros. Those that were there before stay as they were written;
+// what is no address at all is refused by others.
+func unambiguous(spec *corev1.PodSpec, before []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	check := func(at *field.Path, ip string) {
+		if len(utilvalidation.IsValidIPForLegacyField(at, ip, false, nil)) == 0 {
+			errs = append(errs, utilvalidation.IsValidIPForLegacyField(at, ip, true, before)...)
+		}
+	}
+	if spec.DNSConfig != nil {
+		for i, ip := range spec.DNSConfig.Nameservers {
+			check(path.Child("dnsConfig", "nameservers").Index(i), ip)
+		}
+	}
+	for i, a := range spec.HostAliases {
+		check(path.Child("hostAliases").Index(i).Child("ip"), a.IP)
+	}
+	return errs
+}
+
+// addressesOf lists the addresses in a specification.
+func addressesOf(spec *corev1.PodSpec) (out []string) {
+	if spec.DNSConfig != nil {
+		out = append(out, spec.DNSConfig.Nameservers...)
+	}
+	for _, a := range spec.HostAliases {
+		out = append(out, a.IP)
+	}
+	return out
+}
+
 // What a resolver in a container can be told at most.
 const (
 	maxNameservers = 3

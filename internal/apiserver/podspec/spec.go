@@ -10,8 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateTemplate checks a pod template at path.
+// ValidateTemplate checks a new pod template at path.
 func ValidateTemplate(template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+	return ValidateTemplateUpdate(template, nil, path)
+}
+
+// ValidateTemplateUpdate checks a pod template at path that was old before, which is nil
+// for a new one.
+func ValidateTemplateUpdate(template, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(template.Labels, path.Child("labels"))
 	errs = append(errs, validation.ValidateAnnotations(template.Annotations, path.Child("annotations"))...)
 	errs = append(errs, ValidateAnnotations(template.Annotations, &template.Spec, path.Child("annotations"))...)
@@ -19,7 +25,11 @@ func ValidateTemplate(template *corev1.PodTemplateSpec, path *field.Path) field.
 	if len(template.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
-	return errs
+	var before []string
+	if old != nil {
+		before = addressesOf(&old.Spec)
+	}
+	return append(errs, unambiguous(&template.Spec, before, path.Child("spec"))...)
 }
 
 // ValidateNewPod checks the specification of a pod that is being created.
@@ -31,7 +41,7 @@ func ValidateNewPod(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.NodeName != "" && len(spec.SchedulingGates) != 0 {
 		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
 	}
-	return errs
+	return append(errs, unambiguous(spec, nil, path)...)
 }
 
 // ValidatePod checks the specification of a pod, new or not.

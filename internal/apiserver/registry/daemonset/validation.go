@@ -16,16 +16,18 @@ import (
 
 // Validate checks a new DaemonSet, metadata aside.
 func Validate(d *appsv1.DaemonSet) field.ErrorList {
-	return validateSpec(&d.Spec, field.NewPath("spec"))
+	return validateSpec(&d.Spec, nil, field.NewPath("spec"))
 }
 
 // ValidateUpdate checks a changed DaemonSet, metadata aside. Its selector stays.
 func ValidateUpdate(d, old *appsv1.DaemonSet) field.ErrorList {
 	errs := validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
-	return append(errs, validateSpec(&d.Spec, field.NewPath("spec"))...)
+	return append(errs, validateSpec(&d.Spec, &old.Spec.Template, field.NewPath("spec"))...)
 }
 
-func validateSpec(spec *appsv1.DaemonSetSpec, path *field.Path) field.ErrorList {
+// validateSpec checks a specification whose template was old before, which is nil for a
+// new one.
+func validateSpec(spec *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(spec.Template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels,
@@ -35,7 +37,7 @@ func validateSpec(spec *appsv1.DaemonSetSpec, path *field.Path) field.ErrorList 
 		errs = append(errs, field.Invalid(path.Child("selector"), s, "empty selector is invalid for daemonset"))
 	}
 	template := path.Child("template")
-	errs = append(errs, podspec.ValidateTemplate(&spec.Template, template)...)
+	errs = append(errs, podspec.ValidateTemplateUpdate(&spec.Template, old, template)...)
 	if policy := spec.Template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}

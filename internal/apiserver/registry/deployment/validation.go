@@ -2,6 +2,7 @@ package deployment
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,10 +13,12 @@ import (
 )
 
 // Validate checks a deployment, metadata aside.
-func Validate(d *appsv1.Deployment) field.ErrorList {
+func Validate(d *appsv1.Deployment) field.ErrorList { return validate(d, nil) }
+
+func validate(d *appsv1.Deployment, old *corev1.PodTemplateSpec) field.ErrorList {
 	spec, path := &d.Spec, field.NewPath("spec")
 	errs := amount.NonNegative(path.Child("replicas"), int64(ptr.Deref(spec.Replicas, 0)))
-	errs = append(errs, replicaset.ValidateTemplate(spec.Selector, &spec.Template, path)...)
+	errs = append(errs, replicaset.ValidateTemplate(spec.Selector, &spec.Template, old, path)...)
 	errs = append(errs, validateStrategy(&spec.Strategy, path.Child("strategy"))...)
 	errs = append(errs, amount.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))...)
 	if v := spec.RevisionHistoryLimit; v != nil {
@@ -33,7 +36,7 @@ func Validate(d *appsv1.Deployment) field.ErrorList {
 
 // ValidateUpdate checks a changed deployment, metadata aside. Its selector stays.
 func ValidateUpdate(d, old *appsv1.Deployment) field.ErrorList {
-	return append(Validate(d), validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	return append(validate(d, &old.Spec.Template), validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 }
 
 func validateStrategy(s *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {

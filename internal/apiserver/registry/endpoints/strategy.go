@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -26,8 +27,16 @@ func Definition() resource.Definition {
 		GroupVersion: corev1.SchemeGroupVersion, Kind: "Endpoints",
 		Plural: "endpoints", Singular: "endpoints", ShortNames: []string{"ep"},
 	}, resource.Rules[corev1.Endpoints]{
-		Default:             SetDefaults,
-		Validate:            func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return Validate(e) },
+		Default:          SetDefaults,
+		Validate:         func(_ context.Context, e *corev1.Endpoints) field.ErrorList { return Validate(e) },
+		ValidateUpdate:   func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList { return ValidateUpdate(e, old) },
+		WarningsOnCreate: func(_ context.Context, e *corev1.Endpoints) []string { return warnings(e) },
+		WarningsOnUpdate: func(_ context.Context, e, old *corev1.Endpoints) []string {
+			if apiequality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+				return nil
+			}
+			return warnings(e)
+		},
 		AllowCreateOnUpdate: true,
 		Table:               printer,
 	})
@@ -44,8 +53,31 @@ func SetDefaults(e *corev1.Endpoints) {
 	}
 }
 
-// Validate checks endpoints, metadata aside.
-func Validate(e *corev1.Endpoints) field.ErrorList {
+// Validate checks new endpoints, metadata aside.
+func Validate(e *corev1.Endpoints) field.ErrorList { return validate(e, true) }
+
+// ValidateUpdate checks changed endpoints, metadata aside. Addresses that were written in
+// an old way stay as long as no endpoint is changed.
+func ValidateUpdate(e, old *corev1.Endpoints) field.ErrorList {
+	return validate(e, !apiequality.Semantic.DeepEqual(e.Subsets, old.Subsets))
+}
+
+// warnings name addresses that could be written better.
+func warnings(e *corev1.Endpoints) []string {
+	var w []string
+	for i, s := range e.Subsets {
+		at := field.NewPath("subsets").Index(i)
+		for j, a := range s.Addresses {
+			w = append(w, utilvalidation.GetWarningsForIP(at.Child("addresses").Index(j).Child("ip"), a.IP)...)
+		}
+		for j, a := range s.NotReadyAddresses {
+			w = append(w, utilvalidation.GetWarningsForIP(at.Child("notReadyAddresses").Index(j).Child("ip"), a.IP)...)
+		}
+	}
+	return w
+}
+
+func validate(e *corev1.Endpoints, strict bool) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range e.Subsets {
 		at := field.NewPath("subsets").Index(i)
@@ -53,10 +85,10 @@ func Validate(e *corev1.Endpoints) field.ErrorList {
 			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
 		}
 		for j, a := range s.Addresses {
-			errs = append(errs, validateAddress(&a, at.Child("addresses").Index(j))...)
+			errs = append(errs, validateAddress(&a, strict, at.Child("addresses").Index(j))...)
 		}
 		for j, a := range s.NotReadyAddresses {
-			errs = append(errs, validateAddress(&a, at.Child("notReadyAddresses").Index(j))...)
+			errs = append(errs, validateAddress(&a, strict, at.Child("notReadyAddresses").Index(j))...)
 		}
 		for j, p := range s.Ports {
 			errs = append(errs, validatePort(&p, len(s.Ports) > 1, at.Child("ports").Index(j))...)
@@ -65,8 +97,8 @@ func Validate(e *corev1.Endpoints) field.ErrorList {
 	return errs
 }
 
-func validateAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
-	errs := utilvalidation.IsValidIPForLegacyField(path.Child("ip"), a.IP, false, nil)
+func validateAddress(a *corev1.EndpointAddress, strict bool, path *field.Path) field.ErrorList {
+	errs := utilvalidation.IsValidIPForLegacyField(path.Child("ip"), a.IP, strict, nil)
 	if a.Hostname != "" {
 		for _, m := range utilvalidation.IsDNS1123Label(a.Hostname) {
 			errs = append(errs, field.Invalid(path.Child("hostname"), a.Hostname, m))

@@ -33,6 +33,13 @@ func Definition() resource.Definition {
 		ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 			return ValidateUpdate(s, old)
 		},
+		WarningsOnCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) []string { return warnings(s) },
+		WarningsOnUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
+			if apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+				return nil
+			}
+			return warnings(s)
+		},
 		Table: printer,
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -24,16 +25,19 @@ const (
 	maxHints     = 8
 )
 
-// Validate checks a slice, metadata aside.
-func Validate(s *discoveryv1.EndpointSlice) field.ErrorList {
+// Validate checks a new slice, metadata aside.
+func Validate(s *discoveryv1.EndpointSlice) field.ErrorList { return validate(s, true) }
+
+func validate(s *discoveryv1.EndpointSlice, strict bool) field.ErrorList {
 	errs := validateAddressType(s.AddressType)
-	errs = append(errs, validateEndpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))...)
+	errs = append(errs, validateEndpoints(s.Endpoints, s.AddressType, strict, field.NewPath("endpoints"))...)
 	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
 }
 
-// ValidateUpdate checks a changed slice, metadata aside.
+// ValidateUpdate checks a changed slice, metadata aside. Addresses that were written in an
+// old way stay as long as no endpoint is changed.
 func ValidateUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	return append(Validate(s), validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+	return append(validate(s, !apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)), validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
@@ -48,18 +52,18 @@ func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
 		[]discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6})}
 }
 
-func validateEndpoints(list []discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
+func validateEndpoints(list []discoveryv1.Endpoint, t discoveryv1.AddressType, strict bool, path *field.Path) field.ErrorList {
 	if len(list) > maxEndpoints {
 		return field.ErrorList{field.TooMany(path, len(list), maxEndpoints)}
 	}
 	var errs field.ErrorList
 	for i := range list {
-		errs = append(errs, validateEndpoint(&list[i], t, path.Index(i))...)
+		errs = append(errs, validateEndpoint(&list[i], t, strict, path.Index(i))...)
 	}
 	return errs
 }
 
-func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
+func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, strict bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("addresses")
 	switch {
@@ -69,7 +73,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, path *
 		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
 	}
 	for i, a := range e.Addresses {
-		errs = append(errs, validateAddress(a, t, at.Index(i))...)
+		errs = append(errs, validateAddress(a, t, strict, at.Index(i))...)
 	}
 	if e.NodeName != nil {
 		for _, m := range utilvalidation.IsDNS1123Subdomain(*e.NodeName) {
@@ -93,10 +97,10 @@ func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, path *
 	return append(errs, validateHints(e.Hints, path.Child("hints"))...)
 }
 
-func validateAddress(address string, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
+func validateAddress(address string, t discoveryv1.AddressType, strict bool, path *field.Path) field.ErrorList {
 	switch t {
 	case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
-		errs := utilvalidation.IsValidIPForLegacyField(path, address, false, nil)
+		errs := utilvalidation.IsValidIPForLegacyField(path, address, strict, nil)
 		ip, err := netip.ParseAddr(address)
 		switch {
 		case len(errs) > 0 || err != nil:
@@ -111,6 +115,20 @@ func validateAddress(address string, t discoveryv1.AddressType, path *field.Path
 		return utilvalidation.IsFullyQualifiedDomainName(path, address)
 	}
 	return nil
+}
+
+// warnings name addresses that could be written better.
+func warnings(s *discoveryv1.EndpointSlice) []string {
+	if s.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	var w []string
+	for i, e := range s.Endpoints {
+		for j, a := range e.Addresses {
+			w = append(w, utilvalidation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), a)...)
+		}
+	}
+	return w
 }
 
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {

@@ -110,7 +110,7 @@ func validateResources(n *corev1.Node) field.ErrorList {
 func validateCIDRs(cidrs []string) field.ErrorList {
 	var errs field.ErrorList
 	for i, c := range cidrs {
-		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(cidrsPath.Index(i), c, false, nil)...)
+		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(cidrsPath.Index(i), c, true, nil)...)
 	}
 	if len(cidrs) < 2 {
 		return errs
@@ -132,6 +132,9 @@ func warnings(n *corev1.Node) []string {
 	}
 	if n.Spec.DoNotUseExternalID != "" {
 		w = append(w, "spec.externalID: this field is deprecated, and is unused by Kubernetes")
+	}
+	for i, c := range n.Spec.PodCIDRs {
+		w = append(w, utilvalidation.GetWarningsForCIDR(cidrsPath.Index(i), c)...)
 	}
 	return w
 }

@@ -22,6 +22,9 @@ func Definition() resource.Definition {
 		Default:  func(t *corev1.PodTemplate) { podspec.SetTemplateDefaults(&t.Template) },
 		Spec:     func(t *corev1.PodTemplate) any { return &t.Template },
 		Validate: func(_ context.Context, t *corev1.PodTemplate) field.ErrorList { return Validate(t) },
+		ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
+			return podspec.ValidateTemplateUpdate(&t.Template, &old.Template, field.NewPath("template"))
+		},
 		WarningsOnCreate: func(_ context.Context, t *corev1.PodTemplate) []string {
 			return podspec.TemplateWarnings(&t.Template, field.NewPath("template"))
 		},
@@ -35,7 +38,7 @@ func Definition() resource.Definition {
 	})
 }
 
-// Validate checks a template, metadata aside.
+// Validate checks a new template, metadata aside.
 func Validate(t *corev1.PodTemplate) field.ErrorList {
 	return podspec.ValidateTemplate(&t.Template, field.NewPath("template"))
 }

@@ -19,21 +19,24 @@ import (
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
 // Validate checks a replica set, metadata aside.
-func Validate(r *appsv1.ReplicaSet) field.ErrorList {
+func Validate(r *appsv1.ReplicaSet) field.ErrorList { return validate(r, nil) }
+
+func validate(r *appsv1.ReplicaSet, old *corev1.PodTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := amount.NonNegative(path.Child("replicas"), int64(ptr.Deref(r.Spec.Replicas, 0)))
 	errs = append(errs, amount.NonNegative(path.Child("minReadySeconds"), int64(r.Spec.MinReadySeconds))...)
-	return append(errs, ValidateTemplate(r.Spec.Selector, &r.Spec.Template, path)...)
+	return append(errs, ValidateTemplate(r.Spec.Selector, &r.Spec.Template, old, path)...)
 }
 
 // ValidateUpdate checks a changed replica set, metadata aside. Its selector stays.
 func ValidateUpdate(r, old *appsv1.ReplicaSet) field.ErrorList {
-	return append(Validate(r), validation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	return append(validate(r, &old.Spec.Template), validation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 }
 
 // ValidateTemplate checks what replica sets and deployments have in common: a
-// selector that chooses something, and a template of pods that it chooses.
-func ValidateTemplate(s *metav1.LabelSelector, template *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+// selector that chooses something, and a template of pods that it chooses. The template
+// was old before, which is nil for a new one.
+func ValidateTemplate(s *metav1.LabelSelector, template, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("selector")
 	if s == nil {
@@ -52,7 +55,7 @@ func ValidateTemplate(s *metav1.LabelSelector, template *corev1.PodTemplateSpec,
 	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
 		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, podspec.ValidateTemplate(template, at)...)
+	errs = append(errs, podspec.ValidateTemplateUpdate(template, old, at)...)
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 )
 
@@ -102,11 +102,12 @@ func groups(e *corev1.Endpoints) []*group {
 		ports := portsOfSubset(s)
 		add := func(a corev1.EndpointAddress, ready bool) {
 			t := discoveryv1.AddressTypeIPv4
-			ip, err := netip.ParseAddr(a.IP)
-			if err != nil {
+			// One that was written before there was one way to write it may have zeros in front.
+			ip := netutils.ParseIPSloppy(a.IP)
+			if ip == nil {
 				return // the API server refuses such addresses
 			}
-			if ip.Is6() {
+			if a.IP = ip.String(); netutils.IsIPv6(ip) {
 				t = discoveryv1.AddressTypeIPv6
 			}
 			key := groupKey(t, ports)

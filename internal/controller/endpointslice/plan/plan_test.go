@@ -159,6 +159,14 @@ func TestMirrored(t *testing.T) {
 	}
 }
 
+func addressesIn(s *discoveryv1.EndpointSlice) string {
+	var out []string
+	for _, e := range s.Endpoints {
+		out = append(out, e.Addresses...)
+	}
+	return strings.Join(out, " ")
+}
+
 func TestMirrorSlices(t *testing.T) {
 	c := MirrorSlices(handWritten("10.0.0.2", "10.0.0.1", "fd00::1"), nil)
 	if len(c.Create) != 2 || len(c.Update)+len(c.Delete) != 0 {
@@ -176,6 +184,9 @@ func TestMirrorSlices(t *testing.T) {
 	next := MirrorSlices(handWritten("10.0.0.3"), c.Create)
 	if len(next.Create) != 0 || len(next.Update) != 1 || next.Update[0].Endpoints[0].Addresses[0] != "10.0.0.3" || len(next.Delete) != 1 || s.Endpoints[0].Addresses[0] != "10.0.0.1" {
 		t.Errorf("changed: %+v; want one slice updated, the other family's deleted, and the old one untouched", next)
+	}
+	if old := MirrorSlices(handWritten("010.0.0.03", "::ffff:10.0.0.4"), nil); len(old.Create) != 1 || addressesIn(old.Create[0]) != "10.0.0.3 10.0.0.4" {
+		t.Errorf("addresses in an old form: %+v", old)
 	}
 	if gone := MirrorSlices(nil, c.Create); len(gone.Delete) != 2 || len(gone.Create)+len(gone.Update) != 0 {
 		t.Errorf("gone: %+v; want both deleted", gone)
