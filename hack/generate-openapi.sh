@@ -12,6 +12,7 @@ packages=(
   k8s.io/api/authentication/v1
   k8s.io/api/authorization/v1
   k8s.io/api/autoscaling/v1
+  k8s.io/api/batch/v1
   k8s.io/api/certificates/v1
   k8s.io/api/coordination/v1
   k8s.io/api/core/v1
@@ -23,6 +24,7 @@ packages=(
   k8s.io/api/policy/v1
   k8s.io/api/rbac/v1
   k8s.io/api/scheduling/v1
+  k8s.io/api/scheduling/v1alpha3
   k8s.io/api/storage/v1
   k8s.io/apimachinery/pkg/api/resource
   k8s.io/apimachinery/pkg/apis/meta/v1

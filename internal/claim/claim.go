@@ -47,19 +47,24 @@ func Selects(s *metav1.LabelSelector, obj metav1.Object) bool {
 }
 
 // AdoptPatch is the strategic merge patch that makes the owner, which is of the
-// given kind, the controller of the object. The UID in it is a precondition.
-func AdoptPatch(owner metav1.Object, kind schema.GroupVersionKind, obj metav1.Object) []byte {
-	return patch(obj, []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)})
+// given kind, the controller of the object. The UID in it is a precondition. The
+// finalizers are added.
+func AdoptPatch(owner metav1.Object, kind schema.GroupVersionKind, obj metav1.Object, finalizers ...string) []byte {
+	return patch(obj, []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)}, "finalizers", finalizers)
 }
 
 // ReleasePatch is the strategic merge patch that takes the owner off the owners
-// of the object. The UID in it is a precondition.
-func ReleasePatch(owner, obj metav1.Object) []byte {
-	return patch(obj, []any{map[string]any{"$patch": "delete", "uid": owner.GetUID()}})
+// of the object. The UID in it is a precondition. The finalizers are taken off too.
+func ReleasePatch(owner, obj metav1.Object, finalizers ...string) []byte {
+	return patch(obj, []any{map[string]any{"$patch": "delete", "uid": owner.GetUID()}}, "$deleteFromPrimitiveList/finalizers", finalizers)
 }
 
-func patch(obj metav1.Object, references any) []byte {
-	b, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": obj.GetUID(), "ownerReferences": references}})
+func patch(obj metav1.Object, references any, key string, finalizers []string) []byte {
+	metadata := map[string]any{"uid": obj.GetUID(), "ownerReferences": references}
+	if len(finalizers) > 0 {
+		metadata[key] = finalizers
+	}
+	b, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		panic("claim: owner references do not marshal: " + err.Error())
 	}

@@ -27,6 +27,8 @@ type Owner[T metav1.Object] struct {
 	// Kind is how objects refer to the owner.
 	Kind     schema.GroupVersionKind
 	Selector labels.Selector
+	// Finalizers are put on what is adopted, and taken off what is let go.
+	Finalizers []string
 	// Live reads the owner from the API itself: a cache may not know yet that it is
 	// on its way out. It is called at most once, before the first adoption.
 	Live func() (metav1.Object, error)
@@ -58,7 +60,7 @@ func Settle[T metav1.Object](o Owner[T], objects []T) ([]T, error) {
 				}
 				asked = true
 			}
-			adopted, err := o.Patch(obj, AdoptPatch(o.Object, o.Kind, obj))
+			adopted, err := o.Patch(obj, AdoptPatch(o.Object, o.Kind, obj, o.Finalizers...))
 			if vanished(err) {
 				continue
 			}
@@ -68,7 +70,7 @@ func Settle[T metav1.Object](o Owner[T], objects []T) ([]T, error) {
 			o.Adopted(adopted)
 			mine = append(mine, adopted)
 		case Release:
-			if _, err := o.Patch(obj, ReleasePatch(o.Object, obj)); err != nil && !vanished(err) {
+			if _, err := o.Patch(obj, ReleasePatch(o.Object, obj, o.Finalizers...)); err != nil && !vanished(err) {
 				return nil, fmt.Errorf("release %s: %w", obj.GetName(), err)
 			}
 		}

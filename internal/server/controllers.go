@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -118,6 +119,7 @@ var cachedWhole = map[string]client.Object{
 	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
 	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
 	"ReplicaSet": &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
+	"Job":     &batchv1.Job{},
 	"Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
 	"Endpoints": &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
 	"Lease":     &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},

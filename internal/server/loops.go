@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/controller/endpointslice"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/controller/job"
 	"github.com/everynode/everynode/internal/controller/namespace"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
@@ -29,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
 	"github.com/everynode/everynode/internal/controller/tokencleaner"
+	"github.com/everynode/everynode/internal/controller/ttlafterfinished"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/internal/version"
@@ -123,6 +125,12 @@ func (c *control) workloadLoops() []loop {
 			return disruption.Add(mgr, disruption.Config{Client: a.client, Events: a.recorder("controllermanager")})
 		}},
 		{"endpoints of services", "endpointslice-controller", c.addEndpoints},
+		{"Jobs", "job-controller", func(a *actor) error {
+			return job.Add(mgr, job.Config{Client: a.client, Events: a.recorder(job.EventSource), Registerer: c.metrics})
+		}},
+		{"Jobs that are over", "ttl-after-finished-controller", func(a *actor) error {
+			return ttlafterfinished.Add(mgr, ttlafterfinished.Config{Client: a.client})
+		}},
 		{"pod garbage", "pod-garbage-collector", func(a *actor) error { return podgc.Add(mgr, podgc.Config{Client: a.client}) }},
 		{"ReplicaSets", "replicaset-controller", func(a *actor) error {
 			return replicaset.Add(mgr, replicaset.Config{Client: a.client, Events: a.recorder(replicaset.EventSource)})

@@ -107,6 +107,16 @@ func workloadControllers() []controller {
 			may("get", "list", "update", "watch").on(groupCore, "pods"),
 			recordEvents(),
 		}},
+		{"job-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update", "patch").on(groupBatch, "jobs"),
+			may("update").on(groupBatch, "jobs/status", "jobs/finalizers"),
+			may("create", "delete", "list", "patch", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
+		{"ttl-after-finished-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "delete").on(groupBatch, "jobs"),
+			recordEvents(),
+		}},
 		{"disruption-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets"),
 			may("get", "list", "watch").on(groupCore, "pods"),

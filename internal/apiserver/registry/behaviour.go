@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry/certificatesigningrequest"
+	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/registry/proxy"
@@ -51,6 +52,7 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 		workload := built[schema.GroupResource{Group: "apps", Resource: name}]
 		workload.Subresources["scale"] = scale.New(workload.Store)
 	}
+	job.Extend(built[schema.GroupResource{Group: "batch", Resource: "jobs"}])
 	certificatesigningrequest.Extend(built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}])
 	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
 	addresses, err := service.Extend(services, d.Reservations(core("services")), d.Client, d.ServiceCIDR)

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice"
 	"github.com/everynode/everynode/internal/apiserver/registry/event"
 	"github.com/everynode/everynode/internal/apiserver/registry/flowcontrol"
+	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
@@ -48,6 +49,7 @@ func Kinds() []resource.Definition {
 		daemonset.Definition(),
 		deployment.Definition(),
 		replicaset.Definition(),
+		job.Definition(),
 		certificatesigningrequest.Definition(),
 		lease.Definition(),
 		endpointslice.Definition(),

@@ -3,7 +3,6 @@ package replicaset
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/replicaset/plan"
 	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/slowstart"
 )
 
 // writer is everything that the controller writes, and what it must not read from
@@ -35,39 +35,11 @@ func (r *reconciler) apply(ctx context.Context, set *appsv1.ReplicaSet, change p
 	defer r.wrote.Begin()()
 	switch {
 	case change.Create > 0:
-		return slowStart(change.Create, func(int) error { return r.createPod(ctx, set) })
+		return slowstart.Do(change.Create, func(int) error { return r.createPod(ctx, set) })
 	case len(change.Delete) > 0:
-		return together(len(change.Delete), func(i int) error { return r.deletePod(ctx, set, change.Delete[i]) })
+		return slowstart.Together(len(change.Delete), func(i int) error { return r.deletePod(ctx, set, change.Delete[i]) })
 	}
 	return nil
-}
-
-// slowStart calls f n times: once, then twice at a time, then four times and so
-// on. After the first batch with an error it stops: what fails once is likely to
-// fail a thousand times.
-func slowStart(n int, f func(int) error) error {
-	for done, batch := 0, 1; done < n; done, batch = done+batch, batch*2 {
-		if err := together(min(batch, n-done), f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// together calls f n times at once and returns the first error.
-func together(n int, f func(int) error) error {
-	var wg sync.WaitGroup
-	failures := make(chan error, n)
-	for i := range n {
-		wg.Go(func() {
-			if err := f(i); err != nil {
-				failures <- err
-			}
-		})
-	}
-	wg.Wait()
-	close(failures)
-	return <-failures
 }
 
 func (r *reconciler) createPod(ctx context.Context, set *appsv1.ReplicaSet) error {

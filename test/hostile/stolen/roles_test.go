@@ -239,7 +239,7 @@ var viewHides = []string{
 var viewShows = []string{
 	"bindings", "configmaps", "endpoints", "events", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status",
 	"endpointslices", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
-	"replicasets", "replicasets/scale", "replicasets/status", "poddisruptionbudgets", "poddisruptionbudgets/status",
+	"jobs", "jobs/status", "replicasets", "replicasets/scale", "replicasets/status", "poddisruptionbudgets", "poddisruptionbudgets/status",
 	"rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status",
 }
 
