@@ -38,7 +38,7 @@ func (c *course) write() {
 		case 7:
 			c.subresource(current)
 		}
-		if after, ok := c.current(); ok && version(after) != before {
+		if after, ok := c.current(); ok && version(after) != before && !c.kind.answered() {
 			c.examine(after)
 		}
 	}
