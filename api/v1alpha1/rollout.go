@@ -152,6 +152,10 @@ type DaemonSetRolloutStatus struct {
 	// StepStarted is when that step began.
 	// +optional
 	StepStarted *metav1.Time `json:"stepStarted,omitempty"`
+	// LastDeparture is when the daemon was last taken away from a node of that step, as the
+	// target's placement rules want it: there is no pod to soak, so the step soaks from then.
+	// +optional
+	LastDeparture *metav1.Time `json:"lastDeparture,omitempty"`
 	// Steps are all steps of the policy, as the fleet is now.
 	// +optional
 	// +listType=atomic

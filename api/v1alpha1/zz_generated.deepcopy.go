@@ -112,6 +112,10 @@ func (in *DaemonSetRolloutStatus) DeepCopyInto(out *DaemonSetRolloutStatus) {
 		in, out := &in.StepStarted, &out.StepStarted
 		*out = (*in).DeepCopy()
 	}
+	if in.LastDeparture != nil {
+		in, out := &in.LastDeparture, &out.LastDeparture
+		*out = (*in).DeepCopy()
+	}
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps
 		*out = make([]StepStatus, len(*in))

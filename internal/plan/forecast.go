@@ -55,6 +55,8 @@ type Nodes struct {
 type Step struct {
 	Name  string `json:"name"`
 	Nodes int    `json:"nodes"`
+	// Leave is how many of them lose their daemon.
+	Leave int `json:"leave,omitempty"`
 	// AtOnce is how many at most are without an available pod, or have two; 0 where somebody must delete the pods.
 	AtOnce int    `json:"atOnce"`
 	NoRoom []Lack `json:"noRoom,omitempty"`

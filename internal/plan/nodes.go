@@ -45,10 +45,10 @@ func (p *planner) sortNodes(before *survey.View) {
 func (p *planner) judge(before *survey.View, n *corev1.Node) nodeOf {
 	pods := p.view.Pods(n.Name)
 	had := len(pods) > 0 || before != nil && before.Verdict(n.Name) != course.NotSelected
-	switch {
-	case p.view.Verdict(n.Name) == course.NotSelected && len(pods) > 0:
+	switch selected := p.view.Selects(n.Name); {
+	case !selected && len(pods) > 0:
 		return leaves
-	case p.view.Verdict(n.Name) == course.NotSelected:
+	case !selected:
 		return ignored
 	case len(pods) > 0 && pods[len(pods)-1].Labels[appsv1.ControllerRevisionHashLabelKey] == p.view.Revision:
 		return stays
@@ -62,6 +62,9 @@ func (p *planner) judge(before *survey.View, n *corev1.Node) nodeOf {
 
 // surges tells whether a new pod starts beside the old one.
 func (p *planner) surges() bool { return survey.Surges(p.new) }
+
+// guided tells whether a policy leads the change, also that of who is to have a daemon.
+func (p *planner) guided() bool { return p.view.Rules != nil && p.old != nil }
 
 // onDelete tells whether old pods stay until somebody deletes them.
 func (p *planner) onDelete() bool {

@@ -124,6 +124,12 @@ func TestForecasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	show("with a policy, and a node selector that keeps half of the nodes", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
+	})))
+	show("with a policy, and a node selector with a typo", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "A"}
+	})))
 	w.Objects.Nodes[1].Status.Images = []corev1.ContainerImage{{Names: []string{"example.com/agent:1.5"}}}
 	new := edited(ds, bigger)
 	hash := forecastRevision(t, w, new)

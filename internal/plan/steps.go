@@ -16,13 +16,18 @@ import (
 	"github.com/everynode/everynode/internal/survey"
 )
 
-// steps lays out the nodes that get a pod in the order of the policy. Where nodes have nothing to stay with meanwhile, or no
+// steps lays out the nodes that get a pod, or lose theirs because a policy says when, in the order of the policy. Where nodes have nothing to stay with meanwhile, or no
 // policy says otherwise, they are one step.
 func (p *planner) steps() {
 	var moving []string
 	fleet := rolloutpolicy.NewFleet(p.rules())
 	for _, n := range p.survey.Nodes {
-		switch p.of[n.Name] {
+		switch of := p.of[n.Name]; of {
+		case leaves:
+			if !p.guided() {
+				continue
+			}
+			fallthrough
 		case changes, joins:
 			moving = append(moving, n.Name)
 			fallthrough
@@ -62,6 +67,9 @@ func (p *planner) steps() {
 func (p *planner) step(name string, wave *rolloutpolicy.Wave, names []string, size, fleet int, last *Step) Step {
 	s := Step{Name: name, Nodes: len(names), AtOnce: p.atOnce(wave, names, size, fleet), From: p.from(last, wave), soak: wave.Soak}
 	for _, name := range names {
+		if p.of[name] == leaves {
+			s.Leave++
+		}
 		if reasons := p.lacking[name]; len(reasons) > 0 {
 			s.NoRoom = append(s.NoRoom, Lack{Node: name, Reasons: reasons})
 		}
@@ -145,7 +153,7 @@ func (p *planner) atOnce(wave *rolloutpolicy.Wave, names []string, size, fleet i
 func (p *planner) domainLimit(d rolloutpolicy.Domain, names []string) (most int) {
 	all, here := map[string]int{}, map[string]int{}
 	for _, n := range p.survey.Nodes {
-		if value, has := n.Labels[d.Key]; has && p.of[n.Name] != ignored && p.of[n.Name] != leaves {
+		if value, has := n.Labels[d.Key]; has && p.of[n.Name] != ignored && (p.of[n.Name] != leaves || p.guided()) {
 			all[value]++
 		}
 	}
@@ -233,7 +241,10 @@ func (p *planner) estimate() {
 		e.Soaking += s.soak
 	}
 	if perMinute := p.rules().NodesPerMinute; perMinute > 0 {
-		moving := p.out.Nodes.Change + p.out.Nodes.New
+		moving := 0
+		for _, s := range p.out.Steps {
+			moving += s.Nodes
+		}
 		e.Changing = max(e.Changing, time.Duration(moving)*time.Minute/time.Duration(perMinute))
 	}
 	p.out.Estimate = e
@@ -247,6 +258,13 @@ func (p *planner) add(format string, args ...any) {
 // warn says what somebody should think of before.
 func (p *planner) warn() {
 	p.warnOfHolds()
+	if n := p.out.Nodes; n.Leave > 0 && n.Change+n.New+n.Stay+n.OutOfOrder == 0 {
+		how := "at once"
+		if p.guided() {
+			how = "step by step"
+		}
+		p.add("the template selects no node: the daemon is taken away from all, %s", how)
+	}
 	if p.out.Nodes.Change+p.out.Nodes.New > 0 {
 		p.warnOfChange()
 	}

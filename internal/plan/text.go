@@ -73,17 +73,23 @@ func (f *Forecast) table(w io.Writer) {
 	if len(f.Steps) == 0 {
 		return
 	}
-	width := len("step")
+	width, leave := len("step"), 0
 	for _, s := range f.Steps {
-		width = max(width, len(s.Name))
+		width, leave = max(width, len(s.Name)), leave+s.Leave
 	}
-	fmt.Fprintf(w, "  %-*s  %7s  %7s  %7s  %s\n", width, "step", "nodes", "at once", "no room", "from")
+	leaves := func(text string) string {
+		if leave == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%7s  ", text)
+	}
+	fmt.Fprintf(w, "  %-*s  %7s  %s%7s  %7s  %s\n", width, "step", "nodes", leaves("leave"), "at once", "no room", "from")
 	for _, s := range f.Steps {
 		atOnce := survey.Number(s.AtOnce)
 		if s.AtOnce == 0 {
 			atOnce = "-"
 		}
-		fmt.Fprintf(w, "  %-*s  %7s  %7s  %7s  %s\n", width, s.Name, survey.Number(s.Nodes), atOnce, survey.Number(len(s.NoRoom)), s.From)
+		fmt.Fprintf(w, "  %-*s  %7s  %s%7s  %7s  %s\n", width, s.Name, survey.Number(s.Nodes), leaves(survey.Number(s.Leave)), atOnce, survey.Number(len(s.NoRoom)), s.From)
 	}
 	for _, s := range f.Steps {
 		for _, lack := range s.NoRoom[:min(shownLacks, len(s.NoRoom))] {

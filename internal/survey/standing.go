@@ -40,18 +40,19 @@ func (v *View) Standing(name string) Standing {
 		st.Has = st.Pod.Labels["controller-revision-hash"]
 	}
 	st.Since = v.since(name, verdict, st.Pod)
+	order, _ := v.matrix.Order(v.DaemonSet.UID, name)
 	if verdict == course.NotSelected {
-		st.Reasons = unselected(&v.DaemonSet.Spec.Template.Spec, v.survey.nodes[name])
+		st.Reasons = unselected(&v.template(order.Target).Spec, v.survey.nodes[name])
 		if strings.Contains(strings.Join(st.Reasons, " "), "taint node.kubernetes.io/") {
 			v.addFaults(&st, name) // the taint comes from one
 		}
 		return st
 	}
-	if order, ok := v.matrix.Order(v.DaemonSet.UID, name); ok {
+	if v.matrix.Selects(v.DaemonSet.UID, order.Target, name) {
 		st.Wants = order.Target
 	}
-	if why == "its turn" || why == "" && verdict == course.Waiting {
-		why = v.turn(name)
+	if then, is := strings.CutPrefix(why, "its turn"); is || why == "" && verdict == course.Waiting {
+		why = v.turn(name) + then
 	}
 	st.add(why)
 	v.addFaults(&st, name)

@@ -2,6 +2,7 @@ package survey
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,10 +36,12 @@ type View struct {
 	Rollout *v1alpha1.DaemonSetRollout
 	Status  v1alpha1.DaemonSetRolloutStatus
 
-	survey *Survey
-	matrix *matrix.Matrix
-	cells  map[string]matrix.CellSnapshot
-	fleet  *rolloutpolicy.Fleet
+	// guided tells that changes follow a policy, or did when it went.
+	guided    bool
+	survey    *Survey
+	revisions []*appsv1.ControllerRevision
+	matrix    *matrix.Matrix
+	cells     map[string]matrix.CellSnapshot
 }
 
 // steady is the policy of a DaemonSet that has none: one step, and no halt.
@@ -68,9 +71,10 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 		v.matrix.Step(matrix.ProjectHealth(n))
 	}
 	v.matrix.Step(info)
+	placement := matrix.CompilePlacement(&ds.Spec.Template.Spec)
 	v.matrix.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: v.Revision,
-		Placement: matrix.CompilePlacement(&ds.Spec.Template.Spec), Strategy: belongings.StrategyOf(ds),
+		Placement: placement, Earlier: v.placements(placement), Strategy: belongings.StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds, Reported: matrix.ProjectStatus(&ds.Status),
 	})
 	for _, pods := range s.byOwner[ds.UID] {
@@ -86,14 +90,13 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 
 // findRevision finds the hash of the present template, and the numbers of all.
 func (v *View) findRevision() error {
-	var own []*appsv1.ControllerRevision
 	for _, r := range v.survey.Revisions {
 		if belongings.OwnerOf(r) == v.DaemonSet.UID {
-			own = append(own, r)
+			v.revisions = append(v.revisions, r)
 			v.Numbers[history.HashOf(r)] = r.Revision
 		}
 	}
-	plan, err := history.Compute(history.Input{DaemonSet: v.DaemonSet, Revisions: own})
+	plan, err := history.Compute(history.Input{DaemonSet: v.DaemonSet, Revisions: v.revisions})
 	if err != nil {
 		return err
 	}
@@ -104,6 +107,17 @@ func (v *View) findRevision() error {
 	v.Revision = podtemplate.Hash(&v.DaemonSet.Spec.Template, v.DaemonSet.Status.CollisionCount)
 	v.Numbers[v.Revision] = plan.Create.Revision
 	return nil
+}
+
+// placements are the placement rules of all revisions. Without a policy those of the present template hold for all nodes.
+func (v *View) placements(present *matrix.Placement) *matrix.Placements {
+	out := belongings.PlacementsOf(slices.Values(v.revisions))
+	if !v.guided {
+		for hash := range out.ByRevision {
+			out.ByRevision[hash] = present
+		}
+	}
+	return out
 }
 
 // previous is the revision before the present one; "" if there is none.
@@ -144,7 +158,7 @@ func (v *View) rollout() (matrix.RolloutInfo, error) {
 	default:
 		return info, nil
 	}
-	info.Status = &v1alpha1.DaemonSetRolloutStatus{}
+	info.Status, v.guided = &v1alpha1.DaemonSetRolloutStatus{}, true
 	if v.Rollout != nil {
 		info.Spec, info.Status, info.Generation = v.Rollout.Spec, &v.Rollout.Status, v.Rollout.Generation
 	}
@@ -159,15 +173,24 @@ func (v *View) remember() {
 			v.cells[c.Node] = c
 		}
 	}
-	if v.Rules == nil {
-		return
-	}
-	v.fleet = rolloutpolicy.NewFleet(v.Rules)
-	for _, n := range v.survey.Nodes {
-		if v.Verdict(n.Name) != course.NotSelected {
-			v.fleet.Set(n.Name, n.Labels)
+}
+
+// Selects tells whether the present template wants a daemon on a node.
+func (v *View) Selects(name string) bool {
+	return v.matrix.Selects(v.DaemonSet.UID, v.Revision, name)
+}
+
+// template is the pod template of a revision, the present one if it cannot be read.
+func (v *View) template(hash string) *corev1.PodTemplateSpec {
+	for _, r := range v.revisions {
+		if history.HashOf(r) != hash || hash == v.Revision {
+			continue
+		}
+		if t, err := history.Template(r); err == nil {
+			return t
 		}
 	}
+	return &v.DaemonSet.Spec.Template
 }
 
 // Verdict is where a node stands.
@@ -178,14 +201,10 @@ func (v *View) Verdict(name string) course.Verdict {
 
 // Step is the name of the node's step; "" without a policy, or for a node that has none.
 func (v *View) Step(name string) string {
-	if v.fleet == nil {
+	if v.Rules == nil {
 		return ""
 	}
-	step, ok := v.fleet.Step(name)
-	if !ok {
-		return ""
-	}
-	return v.Rules.StepName(step)
+	return v.matrix.StepOf(v.DaemonSet.UID, name)
 }
 
 // Pods are the DaemonSet's pods on the node, the newest last.

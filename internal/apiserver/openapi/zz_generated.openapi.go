@@ -892,6 +892,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"lastDeparture": {
+						SchemaProps: spec.SchemaProps{
+							Description: "LastDeparture is when the daemon was last taken away from a node of that step, as the target's placement rules want it: there is no pod to soak, so the step soaks from then.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 					"steps": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{

@@ -3,6 +3,7 @@ package belongings
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +25,8 @@ type daemonSet struct {
 	selector      labels.Selector
 	selectsAll    bool
 	placement     *matrix.Placement
+	// earlier are the placement rules of all revisions, nil until they are asked for.
+	earlier *matrix.Placements
 	// revision is the current hash, worked out for planned's generation.
 	revision string
 	planned  int64
@@ -129,12 +132,53 @@ func (b *Book) push(s *daemonSet) {
 	}
 	b.rows.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
-		Revision: s.revision, Placement: s.placement, Strategy: StrategyOf(ds),
+		Revision: s.revision, Placement: s.placement, Earlier: b.placements(s), Strategy: StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
 		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
 		Reported:   matrix.ProjectStatus(&s.latest.Status),
 		Conditions: matrix.ProjectConditions(&s.latest.Status),
 	})
+}
+
+// placements are the placement rules of the DaemonSet's revisions.
+func (b *Book) placements(s *daemonSet) *matrix.Placements {
+	if s.earlier == nil {
+		s.earlier = PlacementsOf(maps.Values(b.revisions.byOwner[s.latest.UID]))
+	}
+	return s.earlier
+}
+
+// PlacementsOf reads the placement rules of revisions. What cannot be read is left out.
+func PlacementsOf(revisions iter.Seq[*appsv1.ControllerRevision]) *matrix.Placements {
+	out := &matrix.Placements{ByRevision: map[string]*matrix.Placement{}}
+	for r := range revisions {
+		if template, err := history.Template(r); err == nil {
+			out.ByRevision[history.HashOf(r)] = matrix.CompilePlacement(&template.Spec)
+		}
+	}
+	return out
+}
+
+// putRevision and dropRevision keep the index, and what was read from it.
+func (b *Book) putRevision(r *appsv1.ControllerRevision) bool {
+	b.reread(r.UID)
+	put := b.revisions.put(r)
+	b.reread(r.UID)
+	return put
+}
+
+func (b *Book) dropRevision(uid types.UID) {
+	b.reread(uid)
+	b.revisions.drop(uid)
+}
+
+// reread has the placement rules of the revision's owner be read anew.
+func (b *Book) reread(uid types.UID) {
+	if r, known := b.revisions.all[uid]; known {
+		if s := b.sets[OwnerOf(r)]; s != nil {
+			s.earlier = nil
+		}
+	}
 }
 
 // StrategyOf is how a DaemonSet replaces pods of an older revision.
@@ -158,12 +202,15 @@ func (b *Book) onRevision(e Revision) {
 	r := e.Object
 	known := b.revisions.has(r.UID)
 	if e.Gone {
-		b.revisions.drop(r.UID)
-	} else if !b.revisions.put(r) {
+		b.dropRevision(r.UID)
+	} else if !b.putRevision(r) {
 		return
 	}
 	owned := metav1.GetControllerOfNoCopy(r) != nil
 	if owned && e.Added && !e.Gone && (known || !b.disturbs(r)) || !owned && e.Gone {
+		if s := b.sets[OwnerOf(r)]; s != nil {
+			b.push(s) // its placement rules are news
+		}
 		return
 	}
 	for _, s := range b.setsIn[r.Namespace] {
@@ -254,10 +301,10 @@ func (b *Book) revisionsNear(s *daemonSet) iter.Seq[*appsv1.ControllerRevision] 
 
 func (b *Book) onHistory(result RevisionResult) {
 	for _, r := range result.Written {
-		b.revisions.put(r)
+		b.putRevision(r)
 	}
 	for _, r := range result.Deleted {
-		b.revisions.drop(r.UID)
+		b.dropRevision(r.UID)
 	}
 	for _, p := range result.Pods {
 		// Before the new hash is acted on; the informer may be behind.
@@ -312,7 +359,7 @@ func (b *Book) cleanUp(s *daemonSet) {
 
 func (b *Book) onCleanUp(result CleanupResult) {
 	for _, r := range result.Deleted {
-		b.revisions.drop(r.UID)
+		b.dropRevision(r.UID)
 	}
 	uid := result.Job.DaemonSet.UID
 	s := b.sets[uid]

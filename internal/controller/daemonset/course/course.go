@@ -12,6 +12,7 @@ import (
 
 // Course is the rollout of one DaemonSet. One owner at a time.
 type Course struct {
+	rules  Places
 	now    time.Time
 	ds     DaemonSet
 	policy *rolloutpolicy.Policy
@@ -48,6 +49,8 @@ type state struct {
 	// open is the furthest step that has begun, since when.
 	open      rolloutpolicy.Step
 	openSince time.Time
+	// left is when the daemon was last taken away from a node of that step.
+	left time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread   *v1alpha1.DaemonSetRolloutStatus
 	failed   []v1alpha1.FailedRevision
@@ -63,6 +66,7 @@ type node struct {
 	fact   Node
 	daemon Daemon
 	step   rolloutpolicy.Step
+	chosen chosen
 	// begun is the revision that the node had when its change was begun by Take, until
 	// that shows.
 	begun *string
@@ -79,8 +83,9 @@ type node struct {
 }
 
 // New returns a course that has been told nothing.
-func New() *Course {
+func New(places Places) *Course {
 	c := &Course{
+		rules: places,
 		nodes: map[string]*node{}, groups: map[string]*group{}, places: map[place]*domain{},
 		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
@@ -116,7 +121,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 		c.policy = p
 		c.fleet = rolloutpolicy.NewFleet(p)
 		for _, n := range c.nodes {
-			if n.daemon.Selected {
+			if n.chosen.any() {
 				c.fleet.Set(n.name, n.fact.Labels)
 			}
 		}
@@ -159,6 +164,9 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if status.StepStarted != nil {
 		c.state.openSince = status.StepStarted.Time
 	}
+	if status.LastDeparture != nil {
+		c.state.left = status.LastDeparture.Time
+	}
 	c.started = true
 	if c.state.target == "" {
 		c.state.stable = c.mostRun()
@@ -166,6 +174,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	known := c.state.target == c.ds.Newest && status.Step != ""
 	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest && !c.seen
 	c.retarget()
+	c.chooseAll()
 	if known {
 		c.state.unread = stepsOf(status)
 	}
@@ -177,12 +186,17 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.settle()
 }
 
-// mostRun is the revision that most nodes have, of those that are selected; "" if
-// there is none.
+// RulesChanged tells that places say otherwise about revisions that were known before.
+func (c *Course) RulesChanged() {
+	c.refreshAll()
+	c.settle()
+}
+
+// mostRun is the revision that most nodes have; "" if there is none.
 func (c *Course) mostRun() string {
 	counts := map[string]int{}
 	for _, n := range c.nodes {
-		if n.daemon.Selected && n.daemon.Revision != "" {
+		if n.daemon.Revision != "" {
 			counts[n.daemon.Revision]++
 		}
 	}
@@ -231,7 +245,7 @@ func (c *Course) reopen(begun []string) {
 		open = s
 	}
 	if c.state.open = open; len(begun) == 0 || c.policy.StepName(open) != begun[0] {
-		c.state.openSince = c.now
+		c.state.openSince, c.state.left = c.now, time.Time{}
 	}
 	c.state.unread = nil
 }
@@ -246,10 +260,15 @@ func (c *Course) retarget() {
 		c.state.stable = c.state.target
 	}
 	c.state.target = c.ds.Newest
-	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
-	c.forgetFailures()
+	c.beginAnew()
 	c.abort = false
 	c.recent.baseline(c)
+}
+
+// beginAnew goes back to the first step, without evidence.
+func (c *Course) beginAnew() {
+	c.state.open, c.state.openSince, c.state.left, c.state.unread = rolloutpolicy.Step{}, c.now, time.Time{}, nil
+	c.forgetFailures()
 }
 
 // mostHave tells whether the revision has not failed, and works on more than half of
@@ -258,8 +277,8 @@ func (c *Course) retarget() {
 func (c *Course) mostHave(revision string) bool {
 	selected, have := 0, 0
 	for _, n := range c.nodes {
-		selected += one(n.daemon.Selected)
-		have += one(n.daemon.Selected && n.daemon.Revision == revision && !n.daemon.Since.IsZero())
+		selected += one(n.chosen.any())
+		have += one(n.chosen.any() && n.daemon.Revision == revision && !n.daemon.Since.IsZero())
 	}
 	return revision != "" && !c.hasFailed(revision) && 2*have > selected
 }
@@ -269,12 +288,15 @@ func (c *Course) SetNode(name string, fact Node) {
 	_, known := c.nodes[name]
 	n := c.node(name)
 	labelsChanged := !maps.Equal(n.fact.Labels, fact.Labels)
-	if known && !labelsChanged && n.fact.Fault == fact.Fault && n.fact.Silent == fact.Silent && n.fact.Since.Equal(fact.Since) {
+	if known && !labelsChanged && n.fact.Fault == fact.Fault && n.fact.Silent == fact.Silent && n.fact.Since.Equal(fact.Since) &&
+		n.chosen == c.choose(n) {
 		return
 	}
 	n.fact = fact
 	if labelsChanged {
 		c.regroup(n)
+	}
+	if was := n.chosen; c.chooses(n).any() != was.any() || labelsChanged {
 		c.sort(n)
 	}
 	c.refresh(n)
@@ -285,17 +307,17 @@ func (c *Course) SetNode(name string, fact Node) {
 func (c *Course) SetDaemon(name string, d Daemon) {
 	n := c.node(name)
 	was := n.daemon
-	if was == d {
+	if n.daemon = d; was == d && n.chosen == c.choose(n) {
 		return
 	}
-	n.daemon = d
 	c.refusedBeside(n)
 	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
 		n.begun = nil
 	}
-	if d.Selected != was.Selected {
+	if was := n.chosen; c.chooses(n).any() != was.any() {
 		c.sort(n)
 	}
+	c.leftAt(n, &was)
 	c.refresh(n)
 	c.settle()
 }
@@ -306,7 +328,7 @@ func (c *Course) DeleteNode(name string) {
 	if n == nil {
 		return
 	}
-	n.daemon = Daemon{}
+	n.daemon, n.chosen = Daemon{}, chosen{}
 	c.sort(n)
 	c.refresh(n)
 	c.ungroup(n)
@@ -337,7 +359,7 @@ func (c *Course) sort(n *node) {
 		return
 	}
 	var moved []string
-	if n.daemon.Selected {
+	if n.chosen.any() {
 		moved = c.fleet.Set(n.name, n.fact.Labels)
 	} else {
 		moved = c.fleet.Delete(n.name)
@@ -357,6 +379,7 @@ func (c *Course) restep(n *node) {
 }
 
 func (c *Course) refreshAll() {
+	c.chooseAll()
 	for _, n := range c.nodes {
 		c.refresh(n)
 	}

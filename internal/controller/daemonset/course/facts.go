@@ -29,14 +29,18 @@ type Node struct {
 	Since  time.Time
 }
 
+// Places knows the placement rules of revisions. A course asks again whenever it is told
+// of the DaemonSet, or of the node.
+type Places interface {
+	// Selects tells whether a node is to have a daemon, by the rules of a revision.
+	Selects(revision, node string) bool
+}
+
 // Daemon is what became of the DaemonSet on a node. It is comparable.
 type Daemon struct {
-	// Selected tells whether the node is to have a daemon; if not, Unselected says
-	// why not.
-	Selected   bool
-	Unselected string
-	// Revision is that of the node's newest pod; "" if there is none that stays.
-	Revision string
+	// Revision is that of the node's newest pod; "" if there is none that stays. Ending
+	// is then that of a pod that is still there.
+	Revision, Ending string
 	// Available tells whether a pod of the node is, of whatever revision, and Since
 	// when the newest one is: the zero time while it is not.
 	Available bool

@@ -27,13 +27,18 @@ type view struct {
 	sick bool
 	// change: it may be taken. free: taking it makes nothing unavailable.
 	change, free bool
-	selected     bool
-	order        Order
-	wake         time.Time
+	// left: the daemon was taken away, as it is to be.
+	left     bool
+	selected bool
+	order    Order
+	wake     time.Time
 }
 
 // refresh judges a node anew after anything about it changed.
 func (c *Course) refresh(n *node) {
+	if n.daemon.empty() && c.leaves(n, c.target(n)) {
+		n.begun = nil // it was to get a pod, and is not any more
+	}
 	v := c.judge(n)
 	c.timers.Set(&n.timer, v.wake)
 	c.account(n, v)
@@ -41,11 +46,13 @@ func (c *Course) refresh(n *node) {
 }
 
 func (c *Course) judge(n *node) view {
-	if !n.daemon.Selected {
-		return view{verdict: NotSelected, reason: n.daemon.Unselected, order: Order{Target: orElse(c.state.stable, c.state.target)}}
+	if !n.chosen.any() {
+		return view{verdict: NotSelected, order: Order{Target: orElse(c.state.stable, c.state.target)}}
 	}
 	want := c.target(n)
-	v := view{selected: true, sick: n.fact.Fault != "", down: !n.daemon.Available || n.begun != nil && !c.ds.Surge, order: c.order(n, want)}
+	leaves := c.leaves(n, want)
+	v := view{selected: true, sick: n.fact.Fault != "", order: c.order(n, want)}
+	v.down = !n.daemon.Available && !(leaves && n.daemon.empty()) || n.begun != nil && (!c.ds.Surge || leaves)
 	if c.changing() {
 		c.weigh(n)
 		_, v.failed = c.state.failures[n.name]
@@ -63,6 +70,8 @@ func (c *Course) find(n *node, want string, v *view) {
 	d := &n.daemon
 	has := want != "" && d.Revision == want
 	switch {
+	case c.leaves(n, want):
+		c.leaving(n, want, v)
 	case v.failed && !(has && c.back() && !d.Since.IsZero()):
 		c.failedOn(n, v)
 	case has && !d.Since.IsZero():
@@ -104,9 +113,9 @@ func (c *Course) change(n *node, want string, v *view) {
 	}
 }
 
-// untouched: a new DaemonSet has done nothing on the node yet.
+// untouched: nothing was done yet on a node that is to get its first daemon.
 func (c *Course) untouched(n *node) bool {
-	return c.isNew() && n.daemon.Revision == "" && !n.daemon.Ended && n.begun == nil
+	return (c.isNew() || c.joins(n)) && n.daemon.Revision == "" && !n.daemon.Ended && n.begun == nil
 }
 
 // current: the pod that is to be there is available.
@@ -162,6 +171,9 @@ func (c *Course) starting(n *node, v *view) {
 // weigh adds the node to the evidence against the target, or takes it off when it
 // has healed before the limit was passed.
 func (c *Course) weigh(n *node) {
+	if !n.chosen.target {
+		return // what is taken away cannot fail
+	}
 	d := &n.daemon
 	has := d.Revision == c.state.target
 	_, failed := c.state.failures[n.name]
@@ -197,7 +209,7 @@ func (c *Course) refusedBeside(n *node) {
 // node is out of order, its daemon was before, or it was never given the target.
 func (c *Course) innocent(n *node, available bool) bool {
 	return n.fact.Fault != "" || n.badBefore && !available ||
-		n.daemon.Revision == "" && !n.hadOld && !c.isNew()
+		n.daemon.Revision == "" && !n.hadOld && !c.isNew() && !c.joins(n)
 }
 
 // failing says why the target fails on the node; "" if it does not.
@@ -278,7 +290,7 @@ func (c *Course) target(n *node) string {
 		if f := c.failedRevision(c.state.target); f != nil && rollsBack(f) && c.state.stable != "" {
 			return c.state.stable
 		}
-		if n.daemon.Revision == c.state.target {
+		if n.daemon.Revision == c.state.target || c.gone(n) {
 			return c.state.target
 		}
 		return c.state.stable
@@ -307,7 +319,7 @@ func (c *Course) candidate(n *node, want string) (change, free bool) {
 	case !c.started || want == "" || d.Revision == want || n.begun != nil || d.Held || n.fact.Fault != "":
 		return false, false
 	case d.Revision == "":
-		return c.isNew(), true
+		return (c.isNew() || c.joins(n)) && !c.leaves(n, want), c.isNew()
 	case c.superseded(n, want):
 		return false, false
 	}

@@ -33,7 +33,7 @@ func (c *Course) Moved() []string {
 
 func (c *Course) order(n *node, want string) Order {
 	begun := n.begun != nil
-	return Order{Target: want, Change: begun && want != "", Create: c.started && want != "" && (begun || !c.isNew())}
+	return Order{Target: want, Change: begun && want != "", Create: c.started && want != "" && (begun || !c.isNew() && !c.joins(n) || want != c.state.target)}
 }
 
 // Keeps tells whether pods of the revision may still have to be made.
@@ -47,9 +47,9 @@ func (c *Course) Started() bool { return c.started }
 // Revisions are the stable one, "" if there is none, and the target.
 func (c *Course) Revisions() (stable, target string) { return c.state.stable, c.state.target }
 
-// Clone returns a copy that shares nothing that changes.
-func (c *Course) Clone() *Course {
-	out := New()
+// Clone returns a copy that shares nothing that changes, and asks those places.
+func (c *Course) Clone(places Places) *Course {
+	out := New(places)
 	out.now, out.ds, out.policy, out.follow, out.why = c.now, c.ds, c.policy, c.follow, c.why
 	out.spec, out.abort, out.started = c.spec, c.abort, c.started
 	out.phase, out.message = c.phase, c.message
@@ -59,13 +59,13 @@ func (c *Course) Clone() *Course {
 		out.fleet = rolloutpolicy.NewFleet(c.policy)
 	}
 	for name, n := range c.nodes {
-		m := &node{name: name, fact: n.fact, daemon: n.daemon, begun: n.begun, badBefore: n.badBefore, hadOld: n.hadOld}
+		m := &node{name: name, fact: n.fact, daemon: n.daemon, chosen: n.chosen, begun: n.begun, badBefore: n.badBefore, hadOld: n.hadOld}
 		m.timer.Owner, m.quiet.Owner = m, m
 		m.view.verdict = NotSelected
 		out.counts[NotSelected]++
 		out.nodes[name] = m
 		out.regroup(m)
-		if out.fleet != nil && m.daemon.Selected {
+		if out.fleet != nil && m.chosen.any() {
 			out.fleet.Set(name, m.fact.Labels)
 		}
 	}

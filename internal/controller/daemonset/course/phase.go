@@ -133,8 +133,7 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 	}
 	c.state.failed = slices.DeleteFunc(slices.Clone(c.state.failed), func(o v1alpha1.FailedRevision) bool { return o.Revision == r.Revision })
 	c.abort = false
-	c.state.open, c.state.openSince, c.state.unread = rolloutpolicy.Step{}, c.now, nil
-	c.forgetFailures()
+	c.beginAnew()
 	for _, n := range c.nodes {
 		n.badBefore, n.hadOld = false, false
 	}
@@ -156,7 +155,7 @@ func (c *Course) hasFailed(revision string) bool { return c.failedRevision(revis
 // complete tells whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
-	if c.follow != Followed || t.done+t.excused != t.selected || t.done == 0 && t.selected > 0 {
+	if c.follow != Followed || t.done+t.excused != t.selected || t.done == 0 && t.selected > 0 || !c.quietUntil().IsZero() {
 		return false
 	}
 	// The nodes of steps to come may all be out of order. When they are back, it must
@@ -178,7 +177,7 @@ func (c *Course) nextStep() bool {
 	if open, _ := c.policy.Windows.Open(c.now); !ok || !open || c.faulty() {
 		return false
 	}
-	c.state.open, c.state.openSince = next, c.now
+	c.state.open, c.state.openSince, c.state.left = next, c.now, time.Time{}
 	for _, n := range c.nodes {
 		if n.step == next {
 			c.refresh(n)
@@ -210,7 +209,7 @@ func (c *Course) over() (over bool, ask string) {
 			return true, ""
 		}
 		return false, "wave " + name + " takes no node"
-	case s.done+s.excused < s.nodes:
+	case s.done+s.excused < s.nodes, !c.quietUntil().IsZero():
 		return false, ""
 	case s.done == 0 && wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open):
 		if s.failed > 0 {
@@ -299,6 +298,9 @@ func have(n int) string {
 // completed says what has been reached, and what has not.
 func (c *Course) completed() string {
 	t := &c.totals
+	if t.selected == 0 && len(c.nodes) > 0 {
+		return "revision " + c.state.stable + " selects no node"
+	}
 	text := fmt.Sprintf("%d of %s have revision %s", t.done, nodes(t.selected), c.state.stable)
 	if t.faults > 0 {
 		text += fmt.Sprintf("; %d are out of order", t.faults)
@@ -318,6 +320,9 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	}
 	if s := c.steps[c.state.open]; !c.isNew() && s != nil && s.soaking > 0 && s.done+s.excused+s.soaking == s.nodes {
 		return v1alpha1.PhaseSoaking, fmt.Sprintf("step %s: %s soak", name, nodes(s.soaking)), time.Time{}
+	}
+	if s, ends := c.steps[c.state.open], c.quietUntil(); !ends.IsZero() && s.done+s.excused == s.nodes {
+		return v1alpha1.PhaseSoaking, fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.left)), ends
 	}
 	if t := &c.totals; c.isNew() && t.soaking > 0 && t.done+t.excused+t.soaking == t.selected {
 		return v1alpha1.PhaseSoaking, nodes(t.soaking) + " soak", time.Time{}

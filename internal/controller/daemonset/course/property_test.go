@@ -109,7 +109,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		value, has := m.labels[d.Key]
 		down, all := 0, 0
 		for name, o := range w.nodes {
-			if v, ok := o.labels[d.Key]; has && ok && v == value && o.daemon.Selected {
+			if v, ok := o.labels[d.Key]; has && ok && v == value && w.course.nodes[name].chosen.any() {
 				all++
 				if c.state.stable == "" && o.daemon.Revision == "" && o.fault == "" && name != p.Node {
 					continue // never had the daemon
@@ -200,7 +200,7 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: c.state.target, Count: int32(*revision)}})
 	case 8:
 		m := w.nodes[name]
-		m.daemon = Daemon{Selected: rapid.Bool().Draw(t, "selected")}
+		m.daemon, m.out = Daemon{}, rapid.Bool().Draw(t, "out")
 		m.ready = time.Time{}
 		c.SetDaemon(name, m.daemon)
 	case 9:
@@ -220,7 +220,7 @@ func (w *world) again() { w.againWith(w.course.policy, w.course.follow, w.course
 func (w *world) againWith(p *rolloutpolicy.Policy, f Following, why string) {
 	old := w.course
 	status := old.Status()
-	w.course = New()
+	w.course = New(w)
 	w.course.Tick(w.now)
 	w.course.SetPolicy(p, f, why)
 	w.course.SetSpec(old.spec)
@@ -238,7 +238,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 	c := w.course
 	w.bad = func(string, string) string { return "" }
 	for _, name := range w.names() {
-		w.nodes[name].daemon.Selected = true
+		w.nodes[name].out = false
 		w.fault(name, "", false)
 	}
 	final := fmt.Sprint("v", revision+1)

@@ -33,7 +33,7 @@ type recent struct {
 func (r *recent) note(c *Course, n *node) {
 	is := notLately
 	ends := n.fact.Since.Add(suspicion)
-	if d := &n.daemon; n.fact.Fault != "" && n.fact.Silent && d.Selected && ends.After(c.now) {
+	if d := &n.daemon; n.fact.Fault != "" && n.fact.Silent && n.chosen.any() && ends.After(c.now) {
 		switch {
 		case !c.changing() || d.Revision != c.state.target:
 			is = withoutCause

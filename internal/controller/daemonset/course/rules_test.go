@@ -126,7 +126,7 @@ func TestSupersededRevisionStaysUntilItsStep(t *testing.T) {
 		t.Fatalf("%d, %d, %d nodes have v1, v2, v3: zone z1 keeps v2 until its step", a, b, c)
 	}
 	lost := "z1-r0-02" // a pod that is lost meanwhile comes back stable
-	w.nodes[lost].daemon = Daemon{Selected: true}
+	w.nodes[lost].daemon = Daemon{}
 	w.course.SetDaemon(lost, w.nodes[lost].daemon)
 	w.pass(time.Minute)
 	if got := w.nodes[lost].daemon.Revision; got != "v1" {
@@ -243,7 +243,7 @@ func TestEvidenceOutlivesPodsAndRestarts(t *testing.T) {
 	}
 	for range 3 { // somebody deletes the pods that failed
 		for _, name := range f.Nodes {
-			w.nodes[name].daemon = Daemon{Selected: true}
+			w.nodes[name].daemon = Daemon{}
 			w.course.SetDaemon(name, w.nodes[name].daemon)
 		}
 	}

@@ -42,7 +42,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		}
 	}
 	if u := c.state.unread; u != nil && c.changing() {
-		out.Step, out.StepStarted, out.Steps = u.Step, u.StepStarted, slices.Clone(u.Steps)
+		out.Step, out.StepStarted, out.LastDeparture, out.Steps = u.Step, u.StepStarted, u.LastDeparture, slices.Clone(u.Steps)
 	}
 	if c.policy == nil {
 		return out
@@ -51,6 +51,9 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		out.Step = c.policy.StepName(c.state.open)
 		at := metav1.NewTime(c.state.openSince)
 		out.StepStarted = &at
+		if left := metav1.NewTime(c.state.left); !left.IsZero() {
+			out.LastDeparture = &left
+		}
 	}
 	for _, at := range c.fleet.Steps() {
 		s := c.steps[at]
@@ -63,7 +66,15 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 
 // stepsOf is what a status says of steps.
 func stepsOf(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
-	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, Steps: slices.Clone(s.Steps)}
+	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture, Steps: slices.Clone(s.Steps)}
+}
+
+// StepOf is the name of the step that a node belongs to; "" for one that is not in the fleet.
+func (c *Course) StepOf(name string) string {
+	if n := c.nodes[name]; n != nil && c.policy != nil && n.chosen.any() {
+		return c.policy.StepName(n.step)
+	}
+	return ""
 }
 
 // Verdict is where a node stands, and why.
@@ -73,7 +84,7 @@ func (c *Course) Verdict(name string) (Verdict, string) {
 		return NotSelected, "there is no such node"
 	}
 	if n.view.verdict == Waiting {
-		return Waiting, c.waitsFor(n)
+		return Waiting, c.waitsFor(n) + c.moves(n)
 	}
 	return n.view.verdict, n.view.reason
 }

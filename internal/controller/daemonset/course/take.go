@@ -6,7 +6,7 @@ import "github.com/everynode/everynode/internal/rolloutpolicy"
 type Permit struct {
 	Node string
 	// From is the revision of the pod that goes, "" if there is none; To is the
-	// node's target.
+	// node's target, "" if it is to have no daemon.
 	From, To string
 	// Free tells that nothing becomes unavailable by it.
 	Free bool
@@ -73,6 +73,9 @@ func (c *Course) room(at rolloutpolicy.Step, s *step) bool {
 func (c *Course) begin(n *node) Permit {
 	d := &n.daemon
 	p := Permit{Node: n.name, From: d.Revision, To: c.target(n), Free: n.view.free}
+	if c.leaves(n, p.To) {
+		p.To = ""
+	}
 	from := d.Revision
 	n.begun = &from
 	n.badBefore, n.hadOld = !d.Available && from != "", from != ""

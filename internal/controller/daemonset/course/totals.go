@@ -14,7 +14,7 @@ type totals struct{ selected, given, faults, sick, done, soaking, excused, busy,
 
 // step is the sums of one step, and its nodes that may be changed.
 type step struct {
-	nodes, done, excused, soaking, failed, down, busy int
+	nodes, done, excused, soaking, failed, down, busy, left int
 	// free are those that may be changed without asking limits; waiting those that
 	// ask, by group; open are the groups of waiting that no domain holds up.
 	free    *btree.BTreeG[*node]
@@ -121,6 +121,7 @@ func (s *step) add(v *view, sign int) {
 	s.failed += sign * one(v.failed)
 	s.down += sign * one(v.down)
 	s.busy += sign * one(v.busy)
+	s.left += sign * one(v.left)
 }
 
 // offer puts the node among those that may be changed, or takes it out.

@@ -25,6 +25,10 @@ type world struct {
 	// given counts the pods made by revision and node.
 	given map[string]map[string]int
 	check func(p Permit)
+	// rules says which nodes a revision selects; all, if it is not in there.
+	rules map[string]func(node string) bool
+	// stops is how long a daemon takes to go.
+	stops time.Duration
 }
 
 type machine struct {
@@ -34,22 +38,33 @@ type machine struct {
 	since  time.Time
 	daemon Daemon
 	ready  time.Time // when the pod on its way is available; zero if there is none
+	ends   time.Time // when the pod that goes is gone
+	out    bool      // the node changed so that no revision selects it
 }
 
 func newWorld() *world {
-	return &world{
-		now: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), course: New(), nodes: map[string]*machine{},
+	w := &world{
+		now: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), nodes: map[string]*machine{},
 		bad: func(string, string) string { return "" }, starts: 2 * time.Second, given: map[string]map[string]int{},
+		rules: map[string]func(string) bool{},
 	}
+	w.course = New(w)
+	return w
+}
+
+// Selects is what the placement rules of revisions say.
+func (w *world) Selects(revision, node string) bool {
+	m, rule := w.nodes[node], w.rules[revision]
+	return m != nil && !m.out && (rule == nil || rule(node))
 }
 
 // names of the machines, in order.
 func (w *world) names() []string { return slices.Sorted(maps.Keys(w.nodes)) }
 
 func (w *world) addNode(name string, labels map[string]string, revision string) {
-	m := &machine{labels: labels, daemon: Daemon{Selected: true}}
+	m := &machine{labels: labels, daemon: Daemon{}}
 	if revision != "" {
-		m.daemon = Daemon{Selected: true, Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
+		m.daemon = Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
 	}
 	w.nodes[name] = m
 	w.course.SetNode(name, Node{Labels: labels})
@@ -96,22 +111,32 @@ func (w *world) act(most int) {
 		}
 		m := w.nodes[p.Node]
 		if w.ds.Surge && m.daemon.Available {
-			m.daemon = Daemon{Selected: true, Available: true, Two: true}
+			m.daemon = Daemon{Available: true, Two: true}
 			w.create(p.Node)
 			w.course.SetDaemon(p.Node, m.daemon)
 			continue
 		}
-		m.daemon = Daemon{Selected: true}
+		m.daemon = Daemon{}
 		m.ready = time.Time{}
 		if p.From == "" {
 			w.create(p.Node)
+		} else if p.To == "" {
+			m.daemon, m.ends = Daemon{Ended: true, Ending: p.From}, w.now.Add(w.stops)
 		}
 		w.course.SetDaemon(p.Node, m.daemon)
 	}
 	for _, name := range w.names() {
 		m := w.nodes[name]
+		target := w.course.Target(name)
 		switch {
-		case m.daemon.Selected && m.daemon.Revision == "" && !w.course.isNew() && m.fault == "":
+		case m.daemon.Ending != "" && !m.ends.After(w.now) && m.fault == "":
+			m.daemon = Daemon{}
+			w.course.SetDaemon(name, m.daemon)
+		case m.daemon.Ending != "":
+		case m.daemon.Revision != "" && !w.Selects(target, name) && !w.Selects(m.daemon.Revision, name):
+			m.daemon, m.ready = Daemon{}, time.Time{} // the node's own change goes at once
+			w.course.SetDaemon(name, m.daemon)
+		case m.daemon.Revision == "" && w.course.Order(name).Create && w.Selects(target, name) && m.fault == "":
 			w.create(name)
 			w.course.SetDaemon(name, m.daemon)
 		case !m.ready.IsZero() && !m.ready.After(w.now) && m.fault == "":

@@ -34,13 +34,13 @@ func (a *audit) report(format string, args ...any) {
 // nodes checks that every cell has its node and what placement says about it.
 func (a *audit) nodes() {
 	for name, col := range a.matrix.columns {
-		eligibility, _ := a.row.info.Placement.judge(col.node)
-		c := a.row.cells[name]
-		if c == nil && eligibility != ShouldRun || c != nil && c.column == col && c.eligibility == eligibility {
+		newest, c := a.row.eligible(col), a.row.cells[name]
+		if c == nil && a.row.eligibleBy(a.row.wanted(name), name) != ShouldRun ||
+			c != nil && c.column == col && c.newest == newest && c.eligibility == a.row.eligibility(c) {
 			continue
 		}
 		a.report("node %s was judged wrongly", name)
-		a.row.judgeNode(name, col, eligibility)
+		a.row.judgeNode(name, col, newest)
 	}
 	for name, c := range a.row.cells {
 		if c.column != a.matrix.columns[name] {

@@ -104,6 +104,8 @@ func (j *judgement) occupied() Because {
 		return LeftToCollector
 	case j.finished > 0:
 		return FailedAgain
+	case c.eligibility != ShouldRun && c.row.eligibleBy(c.order().Target, c.node) == ShouldNotRun:
+		return WaitsForTurn
 	case c.eligibility != ShouldRun:
 		return MayStay
 	case j.oldLive > 0 && j.newLive > 0:

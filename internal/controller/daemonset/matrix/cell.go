@@ -163,8 +163,10 @@ type cell struct {
 	column *column // nil while there is no such Node
 	node   string
 
-	eligibility Eligibility
-	pods        []*trackedPod // in the order of older
+	// newest is what the placement rules of the newest revision say, eligibility what those
+	// that count for the node do.
+	newest, eligibility Eligibility
+	pods                []*trackedPod // in the order of older
 
 	creating creation
 	setback  setback // of creations

@@ -139,6 +139,9 @@ func (r *row) waitsForDeletion() bool {
 func (r *row) conditions() Conditions {
 	if r.totals.desired == 0 {
 		none := Condition{corev1.ConditionTrue, NoNodesSelected, "no node is selected"}
+		if g := r.guide; g != nil && g.course.Started() && g.course.Wants() {
+			return Conditions{Available: none, Progressing: r.progressing()} // pods are still to be taken away
+		}
 		return Conditions{Available: none, Progressing: none}
 	}
 	return Conditions{Available: r.available(), Progressing: r.progressing()}

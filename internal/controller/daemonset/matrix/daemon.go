@@ -11,7 +11,7 @@ import (
 // daemon is what became of the DaemonSet on the node, for the row's course.
 func (j *judgement) daemon() course.Daemon {
 	c := j.cell
-	if c.column == nil || c.eligibility != ShouldRun && !c.waitsForNode() {
+	if c.column == nil {
 		return course.Daemon{}
 	}
 	later := func(at time.Time) bool {
@@ -21,7 +21,7 @@ func (j *judgement) daemon() course.Daemon {
 		j.wakeAt(at)
 		return true
 	}
-	d := course.Daemon{Selected: true, Refused: c.refused, Unsure: c.unanswered != ""}
+	d := course.Daemon{Refused: c.refused, Unsure: c.unanswered != ""}
 	created, deleted := later(c.setback.until), later(c.deletions.until)
 	d.Held = created || deleted
 	newest, others := j.newest(&d)
@@ -29,7 +29,7 @@ func (j *judgement) daemon() course.Daemon {
 	if newest == nil {
 		return c.without(d, others)
 	}
-	d.Two, d.Revision = others > 0, newest.info.Revision
+	d.Two, d.Revision, d.Ending = others > 0, newest.info.Revision, ""
 	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
 	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
 	if j.isUp(newest) {
@@ -42,6 +42,9 @@ func (j *judgement) daemon() course.Daemon {
 // together say is added.
 func (j *judgement) newest(d *course.Daemon) (newest *trackedPod, others int) {
 	for _, p := range j.cell.pods {
+		if !p.live() || p.info.Phase != PodActive {
+			d.Ending = p.info.Revision
+		}
 		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
 		switch {
 		case p.live() && p.info.Phase == PodActive:
@@ -68,16 +71,16 @@ func (c *cell) without(d course.Daemon, leaving int) course.Daemon {
 	return d
 }
 
-// waitsForNode tells whether nothing but the node's silence keeps the DaemonSet away: it has a pod there, and the node
-// is marked as not ready or unreachable. Such a node is still one of the fleet, and out of order.
-func (c *cell) waitsForNode() bool {
-	if c.eligibility != ShouldContinueRunning || len(c.pods) == 0 {
+// waitsForNode tells whether nothing but the node's silence keeps the DaemonSet away by rules that let a pod stay: it has
+// one there, and the node is marked as not ready or unreachable. Such a node is still one of the fleet, and out of order.
+func (c *cell) waitsForNode(p *Placement) bool {
+	if c == nil || len(c.pods) == 0 {
 		return false
 	}
 	for i := range c.column.info.Taints {
 		t := &c.column.info.Taints[i]
 		marked := t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
-		if !marked && t.Effect == corev1.TaintEffectNoSchedule && !c.row.info.Placement.tolerates(t) {
+		if !marked && t.Effect == corev1.TaintEffectNoSchedule && !p.tolerates(t) {
 			return false
 		}
 	}

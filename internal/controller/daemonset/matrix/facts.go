@@ -13,27 +13,38 @@ import (
 // changes tells whether the row does not know the information yet. An equal
 // placement is replaced by the one that is there.
 func (r *row) changes(info *DaemonSetInfo) bool {
+	if info.Earlier.same(r.info.Earlier) {
+		info.Earlier = r.info.Earlier
+	}
 	if info.Placement != nil && r.info.Placement != nil && info.Placement.key == r.info.Placement.key {
 		info.Placement = r.info.Placement
 	}
 	return r.info != *info
 }
 
-func (r *row) update(info DaemonSetInfo, columns map[string]*column) {
+func (r *row) update(info DaemonSetInfo) {
 	old := r.info
 	r.info, r.surge = info, allowsSurge(info.Strategy)
+	replaced := info.Placement != old.Placement
+	if replaced {
+		for _, c := range r.cells {
+			c.newest = r.eligible(c.column)
+		}
+	}
 	if info.Generation != old.Generation {
 		r.fresh.until, r.again.until = time.Time{}, time.Time{}
 		r.tryAnew()
 		r.statusFailures, r.statusRetryAt = 0, time.Time{}
 	}
 	if r.guide != nil {
-		r.guide.course.SetDaemonSet(r.forCourse())
+		if r.guide.course.SetDaemonSet(r.forCourse()); replaced || info.Earlier != old.Earlier {
+			r.guide.course.RulesChanged()
+		}
 		r.follow()
 	}
 	switch {
-	case info.Placement != old.Placement:
-		r.judgeNodes(columns)
+	case replaced, info.Earlier != old.Earlier && r.guide != nil:
+		r.judgeNodes()
 	case info.Revision != old.Revision || info.Generation != old.Generation ||
 		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds:
 		r.refreshAll()
@@ -58,29 +69,22 @@ func (r *row) refreshAll() {
 }
 
 // judgeNodes judges every node anew.
-func (r *row) judgeNodes(columns map[string]*column) {
-	for name, col := range columns {
+func (r *row) judgeNodes() {
+	for name, col := range r.columns {
 		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
 			r.judgeNode(name, col, e)
 		}
 	}
 }
 
-func (r *row) eligible(col *column) Eligibility {
-	if col == nil {
-		return ShouldNotRun
-	}
-	eligibility, _ := r.info.Placement.judge(col.node)
-	return eligibility
-}
-
-// judgeNode brings one cell in line with its node, which may be nil.
+// judgeNode brings one cell in line with its node, which may be nil; e is what the rules
+// of the newest revision say.
 func (r *row) judgeNode(name string, col *column, e Eligibility) {
 	c := r.cells[name]
 	if c == nil {
 		c = r.addCell(name)
 	}
-	c.column, c.eligibility = col, e
+	c.column, c.newest = col, e
 	r.refresh(c)
 }
 
@@ -92,7 +96,7 @@ func (r *row) addCell(name string) *cell {
 }
 
 // attach takes a pod in.
-func (r *row) attach(p *trackedPod, columns map[string]*column) {
+func (r *row) attach(p *trackedPod) {
 	r.countRevision(p.info.Revision, 1)
 	if p.info.Node == "" {
 		r.unplaced[p.info.UID] = p
@@ -101,8 +105,8 @@ func (r *row) attach(p *trackedPod, columns map[string]*column) {
 	c := r.cells[p.info.Node]
 	if c == nil {
 		c = r.addCell(p.info.Node)
-		c.column = columns[c.node]
-		c.eligibility = r.eligible(c.column)
+		c.column = r.columns[c.node]
+		c.newest = r.eligible(c.column)
 	}
 	c.insert(p)
 	r.refresh(c)
@@ -156,6 +160,7 @@ func (r *row) refresh(c *cell) {
 }
 
 func (r *row) rejudge(c *cell) {
+	c.eligibility = r.eligibility(c)
 	j := judgeCell(c, r.now)
 	if j.guided && c.column != nil {
 		r.guide.course.SetDaemon(c.node, j.fact)
@@ -170,11 +175,11 @@ func (r *row) rejudge(c *cell) {
 }
 
 // clone returns a copy that shares nothing that changes.
-func (r *row) clone() *row {
+func (r *row) clone(columns map[string]*column) *row {
 	out := *r
+	out.columns = columns
 	out.dirty, out.timer, out.timers = false, deadline.Timer[*row]{Owner: &out}, deadline.Timers[*cell]{}
 	out.revisions, out.untold = maps.Clone(r.revisions), nil
-	out.guide = r.guide.clone()
 	out.unplaced = make(map[types.UID]*trackedPod, len(r.unplaced))
 	for uid, p := range r.unplaced {
 		copied := *p
@@ -189,6 +194,7 @@ func (r *row) clone() *row {
 			out.untold = append(out.untold, copied)
 		}
 	}
+	out.guide = r.guide.clone(&out)
 	out.newSets()
 	out.collect()
 	return &out

@@ -87,7 +87,7 @@ func (m *Matrix) deleteRollout(uid types.UID) {
 	delete(m.rollouts, uid)
 	if r := m.rows[uid]; r != nil && r.guide != nil {
 		m.enter(r).guide = nil
-		r.refreshAll()
+		r.judgeNodes()
 	}
 }
 
@@ -95,7 +95,7 @@ func (m *Matrix) deleteRollout(uid types.UID) {
 func (m *Matrix) guide(r *row, info RolloutInfo) {
 	g := r.guide
 	if g == nil {
-		g = &guide{course: course.New()}
+		g = &guide{course: course.New(r)}
 		g.course.Tick(m.now)
 		if info.Status != nil {
 			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
@@ -122,6 +122,7 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 		r.sawNode(name, col, m.health[name])
 	}
 	r.refreshAll()
+	r.follow()
 }
 
 func (m *Matrix) pace(policy types.UID) *course.Pace {
@@ -172,7 +173,7 @@ func (r *row) forCourse() course.DaemonSet {
 func (r *row) follow() {
 	for moved := r.guide.course.Moved(); len(moved) > 0; moved = r.guide.course.Moved() {
 		for _, name := range moved {
-			if c := r.cells[name]; c != nil {
+			if c := r.cellOf(name); c != nil {
 				r.rejudge(c)
 			}
 		}
@@ -343,12 +344,12 @@ func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
 }
 
 // clone returns a copy that shares nothing that changes.
-func (g *guide) clone() *guide {
+func (g *guide) clone(r *row) *guide {
 	if g == nil {
 		return nil
 	}
 	out, pace := *g, *g.pace
-	out.course, out.pace = g.course.Clone(), &pace
+	out.course, out.pace = g.course.Clone(r), &pace
 	return &out
 }
 
@@ -370,8 +371,8 @@ func (m *Matrix) Verdict(uid types.UID, node string) (course.Verdict, string, bo
 		return "", "", false
 	}
 	v, why := r.guide.course.Verdict(node)
-	if col := m.columns[node]; v == course.NotSelected && col != nil {
-		_, why = r.info.Placement.judge(col.node)
+	if m.columns[node] != nil && v == course.NotSelected {
+		why = r.leftOut(node)
 	}
 	return v, why, true
 }

@@ -32,8 +32,11 @@ type DaemonSetInfo struct {
 	// A new generation forgives failed pods.
 	Generation int64
 	// Revision is the hash of the current template.
-	Revision        string
-	Placement       *Placement
+	Revision  string
+	Placement *Placement
+	// Earlier has the placement rules of earlier revisions. Without a policy they do not
+	// matter.
+	Earlier         *Placements `json:",omitempty"`
 	Strategy        Strategy
 	MinReadySeconds int32
 	// Held stops creations and deletions, not counting: the row's next revision

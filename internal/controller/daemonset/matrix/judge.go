@@ -266,10 +266,15 @@ func (j *judgement) stranded() {
 	}
 }
 
+// unfit: no pod is to be on the node, or its turn to lose it has come.
 func (j *judgement) unfit() {
+	why := ReasonNodeUnfit
+	if j.guided && j.order.Change {
+		why = ReasonTurn
+	}
 	for _, p := range j.cell.pods {
 		if p.live() {
-			j.remove(p, ReasonNodeUnfit)
+			j.remove(p, why)
 		}
 	}
 	switch {

@@ -108,18 +108,18 @@ func (m *Matrix) arm() {
 func (m *Matrix) updateDaemonSet(info DaemonSetInfo) {
 	if r := m.rows[info.UID]; r != nil {
 		if r.changes(&info) {
-			m.enter(r).update(info, m.columns)
+			m.enter(r).update(info)
 		}
 		return
 	}
-	r := newRow(info, &m.cfg, m.now)
+	r := newRow(info, &m.cfg, m.now, m.columns)
 	m.rows[info.UID] = r
 	m.enter(r)
 	for _, p := range m.waiting[info.UID] {
-		r.attach(p, m.columns)
+		r.attach(p)
 	}
 	delete(m.waiting, info.UID)
-	r.judgeNodes(m.columns)
+	r.judgeNodes()
 	if rollout, known := m.rollouts[info.UID]; known {
 		m.guide(r, rollout)
 	}
@@ -204,7 +204,7 @@ func (m *Matrix) deletePod(uid types.UID) {
 
 func (m *Matrix) attach(p *trackedPod) {
 	if r := m.rows[p.info.Owner]; r != nil {
-		m.enter(r).attach(p, m.columns)
+		m.enter(r).attach(p)
 		return
 	}
 	m.wait(p)
@@ -255,7 +255,7 @@ func (m *Matrix) Fork(uid types.UID) *Matrix {
 	out := New(m.cfg)
 	out.now, out.columns, out.health = m.now, maps.Clone(m.columns), maps.Clone(m.health)
 	if r := m.rows[uid]; r != nil {
-		copied := r.clone()
+		copied := r.clone(out.columns)
 		if g := copied.guide; g != nil {
 			out.rollouts[uid], out.paces[g.info.PolicyUID] = g.info, g.pace
 		}

@@ -144,10 +144,28 @@ func (w *world) available(p PodInfo, ds DaemonSetInfo) bool {
 	return p.Ready && w.now.Sub(since) >= time.Duration(ds.MinReadySeconds)*time.Second
 }
 
-// fits judges a node the plain way: build the pod's tolerations and selectors
-// and compare.
+// fits judges a node by the rules of the revision that it is to have.
 func (w *world) fits(uid types.UID, node string) (shouldRun, shouldContinue bool) {
-	spec, n := w.specs[uid], w.nodes[node]
+	want, guided := w.wants(uid, node)
+	run, stays := w.fitsBy(uid, want, node)
+	if !guided || run {
+		return run, stays
+	}
+	// A pod that is where its own revision wants it stays until it is its turn.
+	return false, stays || slices.ContainsFunc(w.podsOf(uid, node), func(p PodInfo) bool {
+		_, fits := w.fitsBy(uid, p.Revision, node)
+		return fits
+	})
+}
+
+// fitsBy judges a node by a revision the plain way: build the pod's tolerations and
+// selectors and compare.
+func (w *world) fitsBy(uid types.UID, revision, node string) (shouldRun, shouldContinue bool) {
+	spec, known := w.templates[uid][revision]
+	n := w.nodes[node]
+	if !known {
+		return false, len(w.podsOf(uid, node)) > 0
+	}
 	if spec.NodeName != "" && spec.NodeName != node {
 		return false, false
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
@@ -40,6 +41,24 @@ func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// template is that of a revision: it is always the same.
+func (w *guidedWorld) template(t *rapid.T, revision string) corev1.PodSpec {
+	if spec, known := w.templates[guided][revision]; known {
+		return spec
+	}
+	switch rapid.SampledFrom([]string{"none", "none", "ssd", "typo", "spot", "node"}).Draw(t, "rules of "+revision) {
+	case "ssd":
+		return corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}
+	case "typo":
+		return corev1.PodSpec{NodeSelector: map[string]string{"disk": "typo"}}
+	case "spot":
+		return corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists}}}
+	case "node":
+		return corev1.PodSpec{NodeName: nodeNames[1]}
+	}
+	return corev1.PodSpec{}
 }
 
 func (w *guidedWorld) follow(t *rapid.T, change func(*RolloutInfo)) {
@@ -86,7 +105,7 @@ func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus)
 	switch {
 	case stable == target:
 		return []string{stable}
-	case failed, w.rollouts[guided].Following != course.Followed && len(w.podsOf(guided, node)) == 0:
+	case failed, w.rollouts[guided].Following != course.Followed && w.newestOn(guided, node) == "":
 		return []string{stable}
 	case stable == "":
 		return []string{target}
@@ -96,14 +115,7 @@ func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus)
 			return []string{target, stable}
 		}
 	}
-	fleet := rolloutpolicy.NewFleet(w.policy)
-	for name, n := range w.nodes {
-		if run, _ := w.fits(guided, name); run {
-			fleet.Set(name, n.Labels)
-		}
-	}
-	step, _ := fleet.Step(node)
-	if open, ok := w.policy.StepNamed(st.Step); ok && step.Compare(open) <= 0 {
+	if w.stepBegan(guided, node, st) {
 		return []string{target}
 	}
 	return []string{stable}
@@ -126,14 +138,26 @@ func (w *guidedWorld) decide(t *rapid.T) {
 			if !slices.Contains(may, a.Revision) || a.Revision == "" {
 				t.Fatalf("%s: the node was assigned %q by\n%+v", a, may, after)
 			}
+			if run, _ := w.fitsBy(guided, a.Revision, a.Node); !run {
+				t.Fatalf("%s: the revision does not select the node", a)
+			}
 		case *DeletePod:
+			if a.Reason == ReasonNodeUnfit {
+				// At once goes only what the node itself does not let stay.
+				if _, fits := w.fitsBy(guided, w.pods[a.PodUID].Revision, a.Node); fits {
+					t.Fatalf("%s: its own revision wants it there, and its turn has not come\n%+v", a, after)
+				}
+			}
 			if a.Reason != ReasonTurn {
 				continue
 			}
+			w.checkTurn(t, a, known, &before, &after)
 			if info.Spec.Paused || info.Following != course.Followed || info.Status == nil {
 				t.Fatalf("%s although nothing may begin: %+v", a, info)
 			}
-			w.checkDomains(t, a, down)
+			if p := w.pods[a.PodUID]; w.available(p, w.sets[guided]) && w.unsure[p.UID].IsZero() {
+				w.checkDomains(t, a, down) // what does not work can be taken away at any time
+			}
 			down[a.Node] = true
 		}
 	}
@@ -142,13 +166,30 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	}
 }
 
-// down are the nodes that should have an available daemon and have none. While there
-// is no stable revision, nothing is taken away from a node without a pod.
+// checkTurn sees that the step of a node which loses its pod has begun, or that it goes back.
+func (w *guidedWorld) checkTurn(t *rapid.T, a *DeletePod, known bool, before, after *v1alpha1.DaemonSetRolloutStatus) {
+	back := func(st *v1alpha1.DaemonSetRolloutStatus) bool {
+		return st.TargetRevision == st.StableRevision || st.StableRevision == "" ||
+			slices.ContainsFunc(st.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
+				return f.Revision == st.TargetRevision || f.Revision == w.pods[a.PodUID].Revision
+			})
+	}
+	if back(after) || known && back(before) || w.stepBegan(guided, a.Node, after) || known && w.stepBegan(guided, a.Node, before) {
+		return
+	}
+	t.Fatalf("%s although its step has not begun\n%+v\n%s", a, *after, w.m.Dump())
+}
+
+// down are the nodes that should have an available daemon and have none. Nothing is taken
+// away from a node without a pod that the stable revision does not select.
 func (w *guidedWorld) down() map[string]bool {
 	out := map[string]bool{}
 	st, _ := w.m.Rollout(guided)
 	for name := range w.nodes {
-		if run, _ := w.fits(guided, name); !run || st.StableRevision == "" && w.sick[name].Fault == "" && len(w.podsOf(guided, name)) == 0 {
+		if run, _ := w.fits(guided, name); !run && w.goes(name) {
+			out[name] = true
+			continue
+		} else if first := !w.selects(guided, st.StableRevision, name); !run || first && w.sick[name].Fault == "" && len(w.podsOf(guided, name)) == 0 {
 			continue
 		}
 		out[name] = !slices.ContainsFunc(w.podsOf(guided, name), func(p PodInfo) bool {
@@ -158,13 +199,21 @@ func (w *guidedWorld) down() map[string]bool {
 	return out
 }
 
+// goes tells whether the daemon is on its way away from a node that is to have none.
+func (w *guidedWorld) goes(node string) bool {
+	st, _ := w.m.Rollout(guided)
+	here := w.podsOf(guided, node)
+	return w.inFleet(guided, node, &st) && len(here) > 0 &&
+		!slices.ContainsFunc(here, func(p PodInfo) bool { return p.Phase == PodActive && !w.leaving(p) })
+}
+
 func (w *guidedWorld) checkDomains(t *rapid.T, a *DeletePod, down map[string]bool) {
 	for _, d := range w.policy.Domains {
 		value, has := w.nodes[a.Node].Labels[d.Key]
 		all, lost := 0, 1
 		for name := range w.nodes {
 			is := down[name]
-			if run, _ := w.fits(guided, name); !run {
+			if st, _ := w.m.Rollout(guided); !w.inFleet(guided, name, &st) {
 				continue
 			}
 			if v, also := w.nodes[name].Labels[d.Key]; also && v == value {
@@ -190,11 +239,11 @@ func TestRandomPolicies(t *testing.T) {
 		w.policy = drawGuidedPolicy(t)
 		w.follow(t, func(i *RolloutInfo) { i.Policy, i.PolicyUID = w.policy, "p" })
 		revision := func(t *rapid.T) {
-			old := w.sets[guided]
+			old, hash := w.sets[guided], rapid.SampledFrom(revisions).Draw(t, "revision")
 			w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
-				Revision: rapid.SampledFrom(revisions).Draw(t, "revision"), Reported: old.Reported, Conditions: old.Conditions,
+				Revision: hash, Reported: old.Reported, Conditions: old.Conditions,
 				Strategy: rapid.SampledFrom([]Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1")}).Draw(t, "strategy"),
-			}, w.specs[guided])
+			}, w.template(t, hash))
 		}
 		revision(t)
 		t.Repeat(map[string]func(*rapid.T){
@@ -269,7 +318,7 @@ func (w *guidedWorld) settles(t *rapid.T) {
 	clear(w.sick)
 	old := w.sets[guided]
 	w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
-		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("1", "0")}, w.specs[guided])
+		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("1", "0")}, w.template(t, "final"))
 	w.follow(t, func(i *RolloutInfo) {
 		i.Following, i.Spec = course.Followed, v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "final", Step: v1alpha1.AllSteps}}
 	})
@@ -311,7 +360,7 @@ func TestAForkHasItsOwnRollout(t *testing.T) {
 		template := func(revision string) {
 			old := w.sets[guided]
 			w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1, Revision: revision,
-				Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("50%", "0")}, w.specs[guided])
+				Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("50%", "0")}, w.template(t, revision))
 		}
 		template("a")
 		t.Repeat(map[string]func(*rapid.T){

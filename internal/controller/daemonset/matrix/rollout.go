@@ -173,8 +173,8 @@ func (r *row) doom(c *cell, rm removal) Action {
 		c.failures.next(r.info.Generation, r.now, r.cfg)
 	}
 	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
-	if rm.reason == ReasonNodeUnfit && c.column != nil {
-		_, a.Detail = r.info.Placement.judge(c.column.node)
+	if rm.reason == ReasonNodeUnfit || rm.reason == ReasonTurn {
+		a.Detail = r.leftOut(c.node)
 	}
 	rm.pod.doomedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
 	r.deletes++

@@ -14,13 +14,15 @@ import (
 // row is one DaemonSet: its cells, the sets of those that want something, and
 // the running totals.
 //
-// It knows nothing of other rows, and of the columns only what it is told.
+// It knows nothing of other rows, and changes no column.
 type row struct {
 	cfg   *Config // never changes
 	now   time.Time
 	info  DaemonSetInfo
 	surge bool // whether the strategy allows a second pod on a node
 	cells map[string]*cell
+	// columns are all nodes, as the matrix knows them.
+	columns map[string]*column
 
 	totals    tally
 	work      [workCount]*btree.BTreeG[*cell]
@@ -56,8 +58,8 @@ type row struct {
 	timer deadline.Timer[*row] // in the matrix
 }
 
-func newRow(info DaemonSetInfo, cfg *Config, now time.Time) *row {
-	r := &row{info: info, cfg: cfg, now: now, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{},
+func newRow(info DaemonSetInfo, cfg *Config, now time.Time, columns map[string]*column) *row {
+	r := &row{info: info, cfg: cfg, now: now, columns: columns, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{},
 		fresh: pace{window: 1}, again: pace{window: 1}}
 	r.newSets()
 	r.written, r.progress = info.Conditions, progressOf(&info, now)

@@ -25,6 +25,7 @@ import (
 //	config [burst=N]                       only as the first line
 //	daemonset NAME [rev=a] [maxUnavailable=1] [maxSurge=0] [onDelete] [minReady=0]
 //	          [selector=k=v] [tolerate=KEY] [held] [deleting]
+//	revision NAME rev=a [selector=k=v] [tolerate=KEY]   an earlier template that can be read
 //	delete-daemonset NAME
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
@@ -145,6 +146,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		s.world = newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
 	case "daemonset":
 		s.daemonSet(t, d, a)
+	case "revision":
+		s.revision(types.UID(a.plain[0]), a.or("rev", ""), a.spec())
 	case "delete-daemonset":
 		s.dropDaemonSet(types.UID(a.plain[0]))
 	case "node":
@@ -220,18 +223,22 @@ func (s *script) daemonSet(t *testing.T, d *datadriven.TestData, a words) {
 	if a.has("onDelete") {
 		strategy = Strategy{OnDelete: true}
 	}
-	var spec corev1.PodSpec
-	if v := a.or("selector", ""); v != "" {
-		k, v, _ := strings.Cut(v, "=")
-		spec.NodeSelector = map[string]string{k: v}
-	}
-	if v := a.or("tolerate", ""); v != "" {
-		spec.Tolerations = []corev1.Toleration{{Key: v, Operator: corev1.TolerationOpExists}}
-	}
 	s.setDaemonSet(DaemonSetInfo{
 		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1, Revision: a.or("rev", "a"),
 		Strategy: strategy, MinReadySeconds: int32(minReady), Held: a.has("held"), Deleting: a.has("deleting"), Reported: old.Reported,
-	}, spec)
+	}, a.spec())
+}
+
+// spec is a template with the placement rules that a line has.
+func (w words) spec() (spec corev1.PodSpec) {
+	if v := w.or("selector", ""); v != "" {
+		k, v, _ := strings.Cut(v, "=")
+		spec.NodeSelector = map[string]string{k: v}
+	}
+	if v := w.or("tolerate", ""); v != "" {
+		spec.Tolerations = []corev1.Toleration{{Key: v, Operator: corev1.TolerationOpExists}}
+	}
+	return spec
 }
 
 func (s *script) node(a words) {

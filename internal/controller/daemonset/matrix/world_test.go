@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -23,8 +25,10 @@ type world struct {
 	sets map[types.UID]DaemonSetInfo
 	// specs are the templates that the placements were compiled from.
 	specs map[types.UID]corev1.PodSpec
-	nodes map[string]NodeInfo
-	pods  map[types.UID]PodInfo
+	// templates are the specs of all revisions, by DaemonSet.
+	templates map[types.UID]map[string]corev1.PodSpec
+	nodes     map[string]NodeInfo
+	pods      map[types.UID]PodInfo
 
 	refused  string // what the API says to creations that fail, if it refuses them for good
 	inFlight []Action
@@ -50,6 +54,8 @@ type world struct {
 	sawReady map[types.UID]time.Time
 	// rollouts are those of the DaemonSets that follow a policy.
 	rollouts map[types.UID]RolloutInfo
+	// policies are those that the DaemonSets follow, or followed last.
+	policies map[types.UID]*rolloutpolicy.Policy
 }
 
 type expected struct {
@@ -63,12 +69,12 @@ type expected struct {
 func newWorld(cfg Config) *world {
 	w := &world{
 		m: New(cfg), cfg: cfg.withDefaults(), now: noon,
-		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{},
+		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{}, templates: map[types.UID]map[string]corev1.PodSpec{},
 		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
 		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]expected{}, alias: map[string]string{},
 		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
-		rollouts: map[types.UID]RolloutInfo{},
-		marks:    map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
+		rollouts: map[types.UID]RolloutInfo{}, policies: map[types.UID]*rolloutpolicy.Policy{},
+		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
 	w.m.Step(Now{Time: w.now})
 	return w
@@ -78,6 +84,8 @@ func cellKey(owner types.UID, node string) string { return string(owner) + "/" +
 
 func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
 	info.Placement = CompilePlacement(&spec)
+	w.revision(info.UID, info.Revision, spec)
+	info.Earlier = w.earlier(info.UID, info.Revision)
 	if _, known := w.sets[info.UID]; !known {
 		st := info.Reported
 		w.marks[info.UID] = mark{st.ObservedGeneration, st.Desired, st.Updated, st.Available, w.now}
@@ -87,6 +95,29 @@ func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
 	}
 	w.sets[info.UID], w.specs[info.UID] = info, spec
 	w.m.Step(info)
+}
+
+// revision tells of a template, as a ControllerRevision does.
+func (w *world) revision(uid types.UID, hash string, spec corev1.PodSpec) {
+	if w.templates[uid] == nil {
+		w.templates[uid] = map[string]corev1.PodSpec{}
+	}
+	w.templates[uid][hash] = spec
+	if info, known := w.sets[uid]; known {
+		info.Earlier = w.earlier(uid, info.Revision)
+		w.sets[uid] = info
+		w.m.Step(info)
+	}
+}
+
+func (w *world) earlier(uid types.UID, newest string) *Placements {
+	out := &Placements{ByRevision: map[string]*Placement{}}
+	for revision, spec := range w.templates[uid] {
+		if revision != newest {
+			out.ByRevision[revision] = CompilePlacement(&spec)
+		}
+	}
+	return out
 }
 
 func (w *world) dropDaemonSet(uid types.UID) {
@@ -106,11 +137,16 @@ func (w *world) rolloutOf(uid types.UID) RolloutInfo {
 	return info
 }
 
-func (w *world) setRollout(info RolloutInfo) { w.rollouts[info.UID] = info; w.m.Step(info) }
-func (w *world) dropRollout(uid types.UID)   { delete(w.rollouts, uid); w.m.Step(RolloutGone(uid)) }
-func (w *world) health(h NodeHealth)         { w.m.Step(h) }
-func (w *world) setNode(n NodeInfo)          { w.nodes[n.Name] = n; w.m.Step(n) }
-func (w *world) dropNode(n string)           { delete(w.nodes, n); w.m.Step(NodeGone(n)) }
+func (w *world) setRollout(info RolloutInfo) {
+	if w.rollouts[info.UID] = info; info.Policy != nil {
+		w.policies[info.UID] = info.Policy
+	}
+	w.m.Step(info)
+}
+func (w *world) dropRollout(uid types.UID) { delete(w.rollouts, uid); w.m.Step(RolloutGone(uid)) }
+func (w *world) health(h NodeHealth)       { w.m.Step(h) }
+func (w *world) setNode(n NodeInfo)        { w.nodes[n.Name] = n; w.m.Step(n) }
+func (w *world) dropNode(n string)         { delete(w.nodes, n); w.m.Step(NodeGone(n)) }
 
 func (w *world) setPod(p PodInfo) {
 	if old := w.pods[p.UID]; p.Ready && (!old.Ready || old.ReadySince != p.ReadySince) {
