@@ -58,13 +58,16 @@ func TestPlacementChangesStepByStep(t *testing.T) {
 	f.Restart(testenv.SimulatedNodes(10))
 	f.phase(v1alpha1.PhaseWaitingForApproval)
 	f.runs(map[string]int{"demo:v1": 8})
-	ds, err := f.Client.AppsV1().DaemonSets("default").Get(t.Context(), "logs", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st := ds.Status; st.DesiredNumberScheduled != 8 || st.NumberMisscheduled != 0 || st.UpdatedNumberScheduled != 0 {
-		t.Errorf("the status is %+v, want the 8 nodes of the step to come as desired", st)
-	}
+	f.Eventually("the nodes of the step to come are desired", func(ctx context.Context) error {
+		ds, err := f.Client.AppsV1().DaemonSets("default").Get(ctx, "logs", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if st := ds.Status; st.DesiredNumberScheduled != 8 || st.NumberMisscheduled != 0 || st.UpdatedNumberScheduled != 0 {
+			return fmt.Errorf("the status is %+v", st)
+		}
+		return nil
+	})
 
 	// Who aborts it has the daemon back everywhere.
 	f.spec(map[string]any{"target": "Stable"})
