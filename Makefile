@@ -44,6 +44,10 @@ down: ## Stop the cluster and remove it from this machine.
 test: deps build ## Run every test.
 	@hack/test.sh
 
+.PHONY: test-members
+test-members: deps build ## Lose servers of three in many ways, with real nodes; takes some minutes, needs root.
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 30m -v -run 'OfThree|ThreeServers' ./test/stories -members
+
 NODES ?= 1000
 
 .PHONY: bench

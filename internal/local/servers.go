@@ -170,14 +170,14 @@ func (s *servers) becomeReady(ctx, life context.Context, report Report) (int, er
 			joining = append(joining, number)
 		}
 	}
-	bad, err := s.wait(ctx, first)
+	missing, err := s.wait(ctx, first)
 	if err != nil {
 		return 0, err
 	}
-	if 2*len(bad) >= len(first) {
-		return 0, bad[0]
+	if 2*len(missing) >= len(first) {
+		return 0, missing[0]
 	}
-	for _, err := range bad {
+	for _, err := range missing {
 		report(Event{Kind: EventNote, Text: "  ! " + err.Error()})
 	}
 	// The first writes the kubeconfig, with which tokens are made.
@@ -186,11 +186,11 @@ func (s *servers) becomeReady(ctx, life context.Context, report Report) (int, er
 	}
 	for _, number := range joining {
 		s.start(life, s.child(number))
-		if bad, err := s.wait(ctx, []int{number}); err != nil || len(bad) > 0 {
-			return 0, errors.Join(append(bad, err)...)
-		}
 	}
-	return len(first) - len(bad) + len(joining), nil
+	if bad, err := s.wait(ctx, joining); err != nil || len(bad) > 0 {
+		return 0, errors.Join(append(bad, err)...)
+	}
+	return len(first) - len(missing) + len(joining), nil
 }
 
 // wait waits until each of the servers is ready or has failed, and says why those have.
