@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/everynode/everynode/internal/members"
 )
 
 // inProcess is a transport that calls the server's own handler, so that the
@@ -35,7 +37,7 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
-	in := req.Clone(detached{req.Context()})
+	in := req.Clone(members.InTurn(detached{req.Context()}, members.TurnOf(req.Context())))
 	in.RequestURI = req.URL.RequestURI()
 	in.Host = req.URL.Host
 	in.RemoteAddr = "127.0.0.1:0"
@@ -81,7 +83,8 @@ func aborted(p any) bool {
 }
 
 // detached keeps a context's end and drops its values: a request that is made
-// while another is served must not take over that one's user or audit record.
+// while another is served must not take over that one's user or audit record. Only in
+// whose turn it is made is told on.
 type detached struct {
 	context.Context //nolint:containedctx // it is a context
 }

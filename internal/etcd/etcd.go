@@ -201,7 +201,7 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.NoFsync
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
-	cfg.QuotaBackendBytes, cfg.MaxTxnOps = 8<<30, maxTxnOps
+	cfg.QuotaBackendBytes, cfg.MaxTxnOps = 8<<30, maxTxnOps+1 // one for a turn
 	if err := membersOf(cfg, o); err != nil {
 		return nil, err
 	}
@@ -251,6 +251,9 @@ func membersOf(cfg *embed.Config, o Options) error {
 // what one resource's watches ask for is no work for those of others.
 func (s *Server) newClient() *etcdkube.Client {
 	client := &etcdkube.Client{Client: inProcess(s.etcd.Server)}
+	if s.peers != nil {
+		client.KV = inTurns{client.KV}
+	}
 	client.Kubernetes = client
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
+	"github.com/everynode/everynode/internal/members"
 )
 
 // actor is a control loop as the API knows it: with an account of its own, and
@@ -53,18 +55,39 @@ func (a *actors) controller(name string) (*actor, error) {
 }
 
 func (a *actors) account(account user.Info) (*actor, error) {
-	config := a.api.ConfigFor(account)
+	config := a.configFor(account)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make the client of %s: %w", account.GetName(), err)
 	}
 	made := &actor{
-		config: config, client: client, inside: inside{a.api.InsideDoorFor(account)},
+		config: config, client: client, inside: inside{a.api.InsideDoorFor(account).In(members.TurnOf(a.ctx))},
 		events: newBroadcaster(a.ctx),
 	}
 	made.events.StartRecordingToSink(controllerEvents{&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, made.inside, a.ctx})
 	a.all = append(a.all, made)
 	return made, nil
+}
+
+// configFor is what clients of an account are made from, whose writes are in the name of the
+// turn in which the control loops work.
+func (a *actors) configFor(account user.Info) *restclient.Config {
+	config := a.api.ConfigFor(account)
+	if turn := members.TurnOf(a.ctx); turn != nil {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return inTurn{next, turn} })
+	}
+	return config
+}
+
+// inTurn makes requests in the name of a turn.
+type inTurn struct {
+	http.RoundTripper
+	turn *members.Turn
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t inTurn) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.RoundTripper.RoundTrip(r.WithContext(members.InTurn(r.Context(), t.turn)))
 }
 
 // stop ends the recording of events.

@@ -59,7 +59,7 @@ func (s *Server) runControllers(ctx context.Context, metrics prometheus.Register
 		return toolscache.NewSharedIndexInformer(c.watches.Of(lw, of), of, resync, indexers)
 	}
 	var err error
-	if c.manager, err = ctrl.NewManager(s.api.ConfigFor(bootstrap.ManagerAccount()), options); err != nil {
+	if c.manager, err = ctrl.NewManager(c.actors.configFor(bootstrap.ManagerAccount()), options); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if err := c.addAll(); err != nil {

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -16,6 +19,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
+	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/members"
 )
 
 // Where it is written whose control loops work.
@@ -90,11 +95,56 @@ func (s *Server) lead(ctx context.Context, lock resourcelock.Interface) error {
 	case <-over:
 		return nil
 	case term := <-elected:
-		logger.Info("The control loops of this server work")
 		term, stop := context.WithCancel(term)
 		defer stop()
 		defer context.AfterFunc(ctx, stop)()
-		return afterTerm(ctx, term, s.work(term))
+		turn, err := s.takeTurn(term, lock, stop)
+		if err != nil {
+			if ctx.Err() == nil {
+				logger.Info("The control loops of this server do not begin to work", "reason", err.Error())
+			}
+			return nil
+		}
+		logger.Info("The control loops of this server work")
+		return afterTerm(ctx, term, s.work(members.InTurn(term, turn)))
+	}
+}
+
+// takeTurn begins a turn of this server's control loops, nil where nothing can be written in
+// the name of one: in an etcd of others. From then on nothing is written any more that the
+// loops of another had decided, and lost is called when that becomes true of this server's.
+func (s *Server) takeTurn(ctx context.Context, lock resourcelock.Interface, lost func()) (*members.Turn, error) {
+	if s.etcd == nil {
+		return nil, nil //nolint:nilnil // See above.
+	}
+	client, err := kubernetes.NewForConfig(s.api.ConfigFor(bootstrap.ManagerAccount()))
+	if err != nil {
+		return nil, fmt.Errorf("make the client for the turn: %w", err)
+	}
+	for ; ; sleep(ctx, loopsRetry/10) {
+		lease, err := client.CoordinationV1().Leases(loopsNamespace).Get(ctx, loopsLease, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("read whose turn it is: %w", err)
+		}
+		if holder := lease.Spec.HolderIdentity; holder == nil || *holder != lock.Identity() {
+			return nil, errors.New("another was elected meanwhile")
+		}
+		revision, err := strconv.ParseInt(lease.ResourceVersion, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read the version of the election's lease: %w", err)
+		}
+		turn, err := s.etcd.TakeTurn(ctx, s.loopsLeaseKey(), revision)
+		if errors.Is(err, etcd.ErrTurnChanged) && ctx.Err() == nil {
+			continue // it was renewed in between
+		}
+		if err != nil {
+			return nil, err
+		}
+		turn.Lost = func() {
+			klog.FromContext(ctx).Info("A write of this server's control loops was refused, since those of another work")
+			lost()
+		}
+		return turn, nil
 	}
 }
 
@@ -107,6 +157,18 @@ func afterTerm(ctx, term context.Context, err error) error {
 	}
 	klog.FromContext(ctx).Info("The control loops of this server rest: it could not renew its lease in time; the API is served on")
 	return nil
+}
+
+// loopsLeaseKey is where the election's Lease is in the database.
+func (s *Server) loopsLeaseKey() string {
+	return path.Join(s.settings.Etcd.StorageConfig.Prefix, coordinationv1.GroupName, "leases", loopsNamespace, loopsLease)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // lent registers metrics until they are taken back.

@@ -285,6 +285,8 @@ func TestThreeServers(t *testing.T) {
 		t.Errorf("the servers are %+v", list)
 	}
 
+	turnsEnd(t, all[0], all[1])
+
 	// One stops in order: another's loops work at once, its endpoint is gone at once,
 	// and each write that was acknowledged is there.
 	first := worker(t, all...)

@@ -33,6 +33,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/hotstore"
+	"github.com/everynode/everynode/internal/members"
 )
 
 // callTimeout bounds one call, as the API server bounds a request.
@@ -81,6 +82,8 @@ type Door struct {
 	storages   map[schema.GroupVersion]map[string]rest.Storage
 	// writer is who writes: a control loop's account, or the server itself.
 	writer user.Info
+	// turn is in whose name writes are; nil for nobody's.
+	turn *members.Turn
 }
 
 // New returns a door to the storages, for the server itself.
@@ -100,6 +103,13 @@ func New(c Config) *Door {
 func (d *Door) As(writer user.Info) *Door {
 	other := *d
 	other.writer = writer
+	return &other
+}
+
+// In returns the door for writes in the name of a turn of the control loops; nil is nobody's.
+func (d *Door) In(turn *members.Turn) *Door {
+	other := *d
+	other.turn = turn
 	return &other
 }
 
@@ -191,7 +201,7 @@ func (d *Door) call(ctx context.Context, t Target, verb string, f func(context.C
 	}
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	bounded = request.WithNamespace(request.WithUser(bounded, d.writer), t.Namespace)
+	bounded = members.InTurn(request.WithNamespace(request.WithUser(bounded, d.writer), t.Namespace), d.turn)
 	bounded = request.WithRequestInfo(bounded, &request.RequestInfo{
 		IsResourceRequest: true, Verb: verb, APIPrefix: apiPrefix(t.Resource.Group), APIGroup: t.Resource.Group, APIVersion: t.Resource.Version,
 		Resource: t.Resource.Resource, Subresource: t.Subresource, Namespace: t.Namespace, Name: t.Name,
