@@ -73,14 +73,31 @@ func Reseal(w io.Writer, l Lock, from io.Reader, allowed func(name string) bool)
 	if err != nil {
 		return m, err
 	}
-	b, err := read(io.TeeReader(opened, sealed), false, allowed)
-	if err != nil {
-		return m, err
+	target := &target{Writer: sealed}
+	b, err := read(io.TeeReader(opened, target), false, allowed)
+	if err == nil {
+		err = b.Each(func(File, io.Reader) error { return nil })
 	}
-	if err := b.Each(func(File, io.Reader) error { return nil }); err != nil {
+	switch {
+	case target.err != nil:
+		return m, fmt.Errorf("write the backup: %w", target.err)
+	case err != nil:
 		return m, err
 	}
 	return b.Manifest, sealed.Close()
+}
+
+// target remembers that it could not be written to, which is nothing that is wrong with
+// what is read.
+type target struct {
+	io.Writer
+	err error
+}
+
+func (t *target) Write(p []byte) (int, error) {
+	n, err := t.Writer.Write(p)
+	t.err = err
+	return n, err
 }
 
 // Each calls take for every part, in order, and checks that all are there, whole, and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -270,8 +271,12 @@ func writeTo(out io.Writer, path string, fill func(io.Writer) error) error {
 		return fmt.Errorf("%s is there already; name another file, or move it away", path)
 	}
 	err := wholefile.Create(path, 0o600, fill)
-	if errors.Is(err, os.ErrExist) {
+	var failed *fs.PathError
+	switch {
+	case errors.Is(err, os.ErrExist):
 		return fmt.Errorf("%s has appeared meanwhile; name another file", path)
+	case errors.As(err, &failed) && strings.HasPrefix(filepath.Base(failed.Path), wholefile.Unfinished(path)):
+		return fmt.Errorf("write %s: %w; nothing is there", path, failed.Err) // under a name that nobody knows
 	}
 	return err
 }

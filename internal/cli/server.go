@@ -87,8 +87,18 @@ Three can lose one, five can lose two, and go on.`,
 	faults = addFaultsFlag(f)
 	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", longestSigning, "how long certificates of nodes are good for at most; nodes renew theirs by themselves")
 	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
+	addBackupFlags(cmd, &o.Backups)
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd
+}
+
+// addBackupFlags binds when backups are made without anybody asking.
+func addBackupFlags(cmd *cobra.Command, o *server.BackupOptions) {
+	f := cmd.Flags()
+	f.DurationVar(&o.Every, "backup-schedule", 0, "time between two backups that are made without anybody asking, such as 6h; 0 makes none")
+	f.StringVar(&o.To, "backup-dir", "", "where they go: a folder, best on another machine's disk, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, whose keys are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws/credentials")
+	f.IntVar(&o.Keep, "backup-keep", 7, "how many of them stay")
+	f.StringVar(&o.KeyFile, "backup-key-file", "", "file with the keys of age with which they are encrypted; the public half of one that \"everynode backup key\" makes is enough")
 }
 
 // endOr begins anew when that is why the server has ended. One that was told to stop

@@ -183,12 +183,14 @@ type backups struct{ *Server }
 // Take implements apiserver.Backups.
 func (b backups) Take(ctx context.Context) (apiserver.Backup, error) { return b.take(ctx) }
 
-// take makes a snapshot. One is made at a time: each takes as much of the disk as the database.
+// take makes a snapshot, one at a time.
 func (s *Server) take(ctx context.Context) (*snapshot, error) {
-	if !s.copying.TryLock() {
-		return nil, passing{errors.New("another backup is being made; try again when it is done")}
+	select {
+	case s.copying <- struct{}{}:
+		defer func() { <-s.copying }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for another backup that is being made: %w", ctx.Err())
 	}
-	defer s.copying.Unlock()
 	if err := haveRoom(s.options.DataDir, s.etcd.SnapshotSize()); err != nil {
 		return nil, err
 	}

@@ -110,6 +110,7 @@ func (c *control) clusterLoops() []loop {
 			return tokencleaner.Add(mgr, tokencleaner.Config{Client: a.client})
 		}},
 		{"simulated nodes", "node-simulator", c.addSimulator},
+		{"backups", "backup-controller", c.addBackups},
 	}
 }
 

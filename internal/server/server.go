@@ -70,6 +70,8 @@ type Options struct {
 	// RecordDecisions is a file that gets a script of what the DaemonSet controller
 	// decides and from what; empty for none.
 	RecordDecisions string
+	// Backups says when backups are made.
+	Backups BackupOptions
 	// Name is what this server is called among others; by default the machine's host name.
 	Name string
 	// PeerAddress is where other servers reach this one's database, host:port; by default
@@ -104,8 +106,8 @@ type Server struct {
 
 	// membership is nil for a server that is alone, and what it holds does not change.
 	membership *membership
-	// copying is held while a backup is made of the database.
-	copying sync.Mutex
+	// copying has room for one who copies the database.
+	copying chan struct{}
 	// changing is held while it changes who belongs to the cluster.
 	changing   sync.Mutex
 	remembered string
@@ -119,7 +121,7 @@ type Server struct {
 // New checks the options, locks the data directory and opens the listeners. On
 // an error nothing is left open.
 func New(o Options) (*Server, error) {
-	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{})}
+	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{}), copying: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		s.release()
 		return nil, err
@@ -150,6 +152,12 @@ func (s *Server) open() (err error) {
 	}
 	if s.settings, err = o.API.Complete(); err != nil {
 		return err
+	}
+	if err = o.Backups.check(); err != nil {
+		return err
+	}
+	if o.Backups.Every > 0 && !s.settings.Embedded() {
+		return errors.New("--backup-schedule is for the embedded database; an etcd of others is backed up with etcdctl snapshot save")
 	}
 	forgetDir, err := datadir.Make(o.DataDir, 0o700)
 	if err != nil {

@@ -179,6 +179,8 @@ func checkPureFile(t *testing.T, p pkg, path string) {
 var homes = map[string][]string{
 	"go.etcd.io/etcd":                  {"internal/etcd"},
 	"github.com/spf13/cobra":           {"internal/cli"},
+	"filippo.io/age":                   {"internal/backup"},
+	"github.com/minio/minio-go":        {"internal/backup/store"},
 	"k8s.io/cri-client":                {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
 	"k8s.io/cri-api":                   {"internal/agent"},
 	"github.com/containerd/containerd": {"internal/images"},

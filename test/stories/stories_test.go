@@ -84,6 +84,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
 			"matrix": matrix, "outsidenames": outsideNames, "asknode": askNode,
+			"losemachine": loseMachine, "startprinted": startPrinted,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {

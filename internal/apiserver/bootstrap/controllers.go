@@ -33,6 +33,7 @@ func clusterControllers() []controller {
 			may("list", "watch", "get").on(groupCoordination, "leases"),
 			recordEvents(),
 		}},
+		{"backup-controller", []rbacv1.PolicyRule{recordEvents()}},
 		{"service-account-controller", []rbacv1.PolicyRule{
 			may("create").on(groupCore, "serviceaccounts"),
 			may("list", "watch").on(groupCore, "serviceaccounts", "namespaces"),

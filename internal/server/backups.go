@@ -1,0 +1,209 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/backup/plan"
+	"github.com/everynode/everynode/internal/backup/store"
+)
+
+// BackupOptions say when backups are made without anybody asking; the zero value is never.
+type BackupOptions struct {
+	// Every is the time between two backups.
+	Every time.Duration
+	// To is where they go: a folder, or s3://BUCKET/PREFIX.
+	To string
+	// Keep is how many stay.
+	Keep int
+	// KeyFile holds the keys with which they are encrypted. Public halves are enough.
+	KeyFile string
+}
+
+const (
+	// mostFrequent is the least time between two backups.
+	mostFrequent = time.Minute
+	// backupPatience bounds one backup, so that a store that hangs is not waited for.
+	backupPatience = time.Hour
+	// listPatience bounds asking a store what it has.
+	listPatience = 5 * time.Minute
+)
+
+// check says what is wrong with the options.
+func (o BackupOptions) check() error {
+	if o.Every == 0 {
+		if o.To != "" || o.KeyFile != "" {
+			return errors.New("backups are to go somewhere, and are never made; say how often with --backup-schedule, such as 6h")
+		}
+		return nil
+	}
+	if o.Every < mostFrequent {
+		return fmt.Errorf("--backup-schedule %s: %s is the least", o.Every, mostFrequent)
+	}
+	if o.Keep < 1 {
+		return fmt.Errorf("--backup-keep %d: at least one backup stays", o.Keep)
+	}
+	if _, err := store.Open(o.To); err != nil {
+		return fmt.Errorf("--backup-dir: %w", err)
+	}
+	if o.KeyFile == "" {
+		return errors.New("a backup holds all keys of the cluster, so it is encrypted; give the public key of \"everynode backup key\" with --backup-key-file")
+	}
+	_, err := o.lock()
+	return err
+}
+
+func (o BackupOptions) lock() (backup.Lock, error) {
+	content, err := os.ReadFile(o.KeyFile)
+	if err != nil {
+		return backup.Lock{}, fmt.Errorf("--backup-key-file: %w", err)
+	}
+	lock, err := backup.Keys(content)
+	if err != nil {
+		return lock, fmt.Errorf("--backup-key-file %s: %w", o.KeyFile, err)
+	}
+	return lock, nil
+}
+
+// scheduled makes backups, one after another. Of several servers one does.
+type scheduled struct {
+	options BackupOptions
+	store   store.Store
+	take    func(context.Context) (*snapshot, error)
+	clock   clock.Clock
+	events  record.EventRecorder
+
+	success, size prometheus.Gauge
+	attempts      *prometheus.CounterVec
+	failures      int
+}
+
+// addBackups adds the loop that makes backups.
+func (c *control) addBackups(a *actor) error {
+	if c.options.Backups.Every == 0 {
+		return nil
+	}
+	to, err := store.Open(c.options.Backups.To)
+	if err != nil {
+		return err
+	}
+	s := newScheduled(c.options.Backups, to, c.take, clock.RealClock{}, a.recorder("backup-controller"))
+	if err := s.register(c.metrics); err != nil {
+		return err
+	}
+	return c.run(s.run)
+}
+
+func newScheduled(o BackupOptions, to store.Store, take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
+	return &scheduled{
+		options: o, store: to, take: take, clock: c, events: events,
+		success: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "everynode_backup_last_success_timestamp_seconds", Help: "When the newest scheduled backup that is complete was made; 0 while none is known.",
+		}),
+		size: prometheus.NewGauge(prometheus.GaugeOpts{Name: "everynode_backup_last_size_bytes", Help: "The size of the last scheduled backup that this server made."}),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "everynode_backup_attempts_total", Help: "Scheduled backups that this server tried to make, by result.",
+		}, []string{"result"}),
+	}
+}
+
+func (s *scheduled) register(metrics prometheus.Registerer) error {
+	if metrics == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{s.success, s.size, s.attempts} {
+		if err := metrics.Register(c); err != nil {
+			return fmt.Errorf("count backups: %w", err)
+		}
+	}
+	return nil
+}
+
+// run makes backups until ctx ends.
+func (s *scheduled) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		wait, err := s.once(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.failures++
+			wait = plan.Retry(s.failures, s.options.Every)
+			s.attempts.WithLabelValues("failure").Inc()
+			klog.FromContext(ctx).Error(err, "A scheduled backup was not made", "to", s.options.To, "failures", s.failures, "again", wait)
+			s.events.Event(aboutTheControlPlane, corev1.EventTypeWarning, "BackupFailed", "A scheduled backup was not made: "+err.Error())
+		} else if err == nil {
+			s.failures = 0
+		}
+		select {
+		case <-ctx.Done():
+		case <-s.clock.After(wait):
+		}
+	}
+	return nil
+}
+
+// aboutTheControlPlane is what events are about that concern no object.
+var aboutTheControlPlane = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
+
+// once makes a backup if one is due, and returns how long it is until the next.
+func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {
+	asking, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	names, err := s.store.Names(asking)
+	if err != nil {
+		return 0, err
+	}
+	if newest := plan.Newest(names); !newest.IsZero() {
+		s.success.Set(float64(newest.Unix()))
+	}
+	if wait := plan.Wait(plan.Newest(names), s.clock.Now(), s.options.Every); wait > 0 {
+		return wait, nil
+	}
+	attempt, cancel := context.WithTimeout(ctx, backupPatience)
+	defer cancel()
+	made, err := s.save(attempt)
+	if err != nil {
+		return 0, err
+	}
+	s.attempts.WithLabelValues("success").Inc()
+	// What cannot be removed is in nobody's way but the disk's; the backup is made.
+	for _, old := range plan.Expired(append(names, made), made, s.options.Keep, s.clock.Now()) {
+		if err := s.store.Remove(attempt, old); err != nil {
+			klog.FromContext(ctx).Error(err, "An old backup was not removed", "backup", old, "to", s.options.To)
+		}
+	}
+	return s.options.Every, nil
+}
+
+// save makes a backup, and returns its name when it is there for good.
+func (s *scheduled) save(ctx context.Context) (name string, err error) {
+	lock, err := s.options.lock()
+	if err != nil {
+		return "", err
+	}
+	taken, err := s.take(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = taken.Close() }() // it is gone in any case
+	m := taken.Manifest()
+	name = plan.Name(m.Created, m.Revision)
+	size, err := s.store.Put(ctx, name, func(w io.Writer) error { return taken.Write(w, lock) })
+	if err != nil {
+		return "", err
+	}
+	s.success.Set(float64(m.Created.Unix()))
+	s.size.Set(float64(size))
+	klog.FromContext(ctx).Info("A scheduled backup is made", "backup", name, "to", s.options.To, "bytes", size)
+	return name, nil
+}
