@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/datadir"
 )
 
 // supervisorPatience is how long a supervisor may take to stop its cluster.
@@ -21,7 +23,7 @@ const supervisorPatience = 90 * time.Second
 // more than the cluster.
 var dataEntries = []string{
 	"kubeconfig", "pki", "etcd", "encryption.yaml", "logs", "nodes", "examples", "registries", "server.lock", "members.json", "peers", "encryption-config.yaml", "servers",
-	"up.log", "nodes.wanted", "local.json", "local.lock",
+	datadir.WrittenFile, "restore-unfinished", "backup", "up.log", "nodes.wanted", "local.json", "local.lock",
 }
 
 // Down stops the cluster of a data dir, whoever started it, and removes

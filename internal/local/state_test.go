@@ -227,7 +227,7 @@ func TestContainersOf(t *testing.T) {
 
 func TestRemoveDataLeavesWhatIsNotTheClusters(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	for _, name := range []string{"etcd/db", "encryption.yaml", wholefile.Unfinished("encryption.yaml") + "12345", "nodes/node-1/log/x", "local.json", "kubeconfig", ".kubeconfig.12345", wholefile.Unfinished("local.json") + "12345", "precious"} {
+	for _, name := range []string{"etcd/db", "version.json", ".backup-12345/etcd/db", "restore-unfinished/x", "encryption.yaml", wholefile.Unfinished("encryption.yaml") + "12345", "nodes/node-1/log/x", "local.json", "kubeconfig", ".kubeconfig.12345", wholefile.Unfinished("local.json") + "12345", "precious"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

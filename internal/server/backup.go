@@ -115,7 +115,7 @@ func takeSnapshot(ctx context.Context, dataDir, configuration string, copyDataba
 
 // spool puts the database into a file that nobody else can open.
 func (s *snapshot) spool(ctx context.Context, dir string, copyDatabase func(context.Context, io.Writer) error) error {
-	f, err := os.CreateTemp(dir, ".backup-")
+	f, err := os.CreateTemp(dir, scratchPrefix)
 	if err != nil {
 		return fmt.Errorf("make a file for the backup: %w", err)
 	}
@@ -248,7 +248,10 @@ func TakeStopped(ctx context.Context, dataDir string) (apiserver.Backup, error) 
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := os.MkdirTemp(dataDir, ".backup-")
+	if err := clearScratch(dataDir); err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp(dataDir, scratchPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the backup: %w", err)
 	}
@@ -271,6 +274,24 @@ func TakeStopped(ctx context.Context, dataDir string) (apiserver.Backup, error) 
 		}
 	}
 	return taken, nil
+}
+
+// scratchPrefix begins the names of what is only there while a backup is made.
+const scratchPrefix = ".backup-"
+
+// clearScratch removes what a process left that was killed while it made a backup. The
+// data folder must be locked.
+func clearScratch(dataDir string) error {
+	left, err := filepath.Glob(filepath.Join(dataDir, scratchPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range left {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove what an unfinished backup has left: %w", err)
+		}
+	}
+	return nil
 }
 
 func folderSize(dir string) (size int64, err error) {

@@ -202,6 +202,10 @@ func stopped(t *testing.T) (content []byte, dir string) {
 	e := testenv.Start(t)
 	makeSecret(t, e.Client, "s", "hidden")
 	e.Stop()
+	// What one left that was killed goes.
+	if err := os.MkdirAll(filepath.Join(e.DataDir(), ".backup-1", "etcd"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	taken, err := server.TakeStopped(t.Context(), e.DataDir())
 	if err != nil {
 		t.Fatal(err)
