@@ -168,6 +168,10 @@ type node struct {
 	network     *network.Network
 	names       *dns.Server
 	keeper      *remember.Keeper
+	podKeeper   *remember.PodKeeper
+	book        *book
+	references  *referred.Cache
+	classes     *runtimeClasses
 	services    *proxy.Proxy
 	scraped     *scrape.Pages
 	broadcaster record.EventBroadcaster
@@ -192,24 +196,33 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return nil, err
 	}
 	n.scraped = a.newScraped(n)
+	recalled, known, err := a.recall(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 	n.runtime = cri.New(cri.Config{
 		Relisted: n.scraped.Relisted,
 		Service:  services.Runtime,
 		LogRoot:  filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
-		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot, Handler: newRuntimeClasses(client.NodeV1().RuntimeClasses().Get).handler,
+		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot, Handler: n.classes.handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs,
 	})
-	objs := objects{Cache: referred.New(ctx, client), client: client, services: n.sources.serviceLister(), allocatable: n.reporter.NodeAllocatable}
+	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known,
+		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable}
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
+		if !objs.servicesKnown() && !staticpods.IsUID(pod.UID) {
+			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")
+		}
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
 	puller := images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk})
 	n.volumes = volumes.New(volumes.Config{
 		Image:   n.imageVolume(puller),
 		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,
+		Tokens: tokensOf(recalled), TokenIssued: n.podKeeper.NoteToken,
 		Env: func(pod *corev1.Pod, c *corev1.Container) ([]env.Var, error) {
 			return environment(ctx, pod, c, podIPsOf(pod))
 		},
@@ -226,9 +239,10 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		}), stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
-		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode, references: objs.Cache,
+		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode, references: objs.Cache, book: n.book,
 		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
 	})
+	n.pods.recall(recalled.Pods)
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
 	n.folder = a.newFolder(ctx, n.pods)
 	n.resources = a.newPodResources(n)
@@ -236,19 +250,9 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	if n.server, err = a.newServer(n, client, identity); err != nil {
 		return nil, err
 	}
-	if !a.cfg.ForeignNetwork {
-		allNodes, err := network.AllNodes(identity.RESTConfig())
-		if err != nil {
-			return nil, err
-		}
-		n.network, err = network.New(network.Config{NodeName: a.cfg.NodeName, AllNodes: allNodes, Own: n.sources.node, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
-			APIServers: func() []netip.AddrPort { return append(n.sources.apiServers(), addressOf(a.cfg.Server)...) }})
-		if err != nil {
-			return nil, err
-		}
+	if n.network, err = a.newNetwork(n, identity); err != nil {
+		return nil, err
 	}
-	var known *remember.Known
-	n.keeper, known = a.newKeeper(klog.FromContext(ctx), n.sources)
 	if n.names, err = a.newNames(n.sources, known); err != nil {
 		return nil, err
 	}
@@ -256,6 +260,19 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return nil, err
 	}
 	return n, nil
+}
+
+// newNetwork makes what connects the node's pods with those of others; nil if that is left to somebody else.
+func (a *Agent) newNetwork(n *node, identity *join.Identity) (*network.Network, error) {
+	if a.cfg.ForeignNetwork {
+		return nil, nil
+	}
+	allNodes, err := network.AllNodes(identity.RESTConfig())
+	if err != nil {
+		return nil, err
+	}
+	return network.New(network.Config{NodeName: a.cfg.NodeName, AllNodes: allNodes, Own: n.sources.node, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
+		APIServers: func() []netip.AddrPort { return append(n.sources.apiServers(), addressOf(a.cfg.Server)...) }})
 }
 
 // newFolder reads the static pods.
@@ -303,7 +320,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 // run runs all parts until ctx ends. A part that fails ends it through fail.
 func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	defer n.broadcaster.Shutdown()
-	n.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")})
+	n.broadcaster.StartRecordingToSink(patientSink{&typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")}, ctx, n.clock})
 	handled, err := n.sources.feed(n.pods)
 	if err != nil {
 		return fmt.Errorf("watch the node's pods: %w", err)
@@ -337,9 +354,8 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	if n.names != nil {
 		start("answer for names", n.names.Run)
 	}
-	if n.keeper != nil {
-		start("keep what is known of services", n.keeper.Run)
-	}
+	start("keep what is known of services", n.keeper.Run)
+	start("keep what is known of pods", n.podKeeper.Run)
 	if n.services != nil {
 		start("make services lead to pods", n.services.Run)
 	}
@@ -376,7 +392,7 @@ func (n *node) sweep(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-n.pods.startedC:
+	case <-n.pods.knownC:
 	}
 	n.devices.Sweep(n.pods.remains)
 	err := errors.Join(n.volumes.Sweep(ctx, n.pods.remains), n.runtime.Sweep(n.pods.remains))

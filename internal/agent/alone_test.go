@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
+	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
 // TestCrashWhileTheServerIsAway: a container whose environment comes from the API starts again without it.
@@ -52,4 +55,76 @@ func TestCrashWhileTheServerIsAway(t *testing.T) {
 		return len(now) == 1 && now[0].Id != before[0].Id
 	})
 	awaitFile(t, m.dir+"/log/pods/default_p_"+string(pod.UID)+"/main/1.log", "swordfish")
+}
+
+// TestAloneAfterAReboot: a machine that is switched on without a control plane runs its pods as they were, with what they read from the API;
+// when it is back, what was deleted meanwhile ends, and the API learns how all are.
+func TestAloneAfterAReboot(t *testing.T) {
+	m := newMachine(t)
+	port, err := freeport.Take()
+	must(t, err)
+	env := testenv.Start(t, func(o *server.Options) { o.Listen = []string{fmt.Sprintf("127.0.0.1:%d", port)} })
+	plain := func(c *Config) { c.RememberSecrets = RememberPlain }
+	stop := startAgent(t, m, env, joinToken(t, env), plain)
+	ctx, client := t.Context(), env.Client
+	_, err = client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		StringData: map[string]string{"WORD": "swordfish"}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Data: map[string]string{"file": "from a config map"}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = client.AppsV1().DaemonSets("default").Create(ctx, daemonSet(), metav1.CreateOptions{})
+	must(t, err)
+	other := boxPod("gone", "sleep")
+	other.UID = ""
+	env.Eventually("the other pod is there", func(ctx context.Context) error {
+		other, err = client.CoreV1().Pods("default").Create(ctx, other.DeepCopy(), metav1.CreateOptions{})
+		return err
+	})
+	ready := func(restarts int32) func(context.Context) error {
+		return func(ctx context.Context) error {
+			list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
+			if err != nil || len(list.Items) != 1 {
+				return fmt.Errorf("%d daemons, %w", len(list.Items), err)
+			}
+			if pod := &list.Items[0]; !isReady(pod) || pod.Status.ContainerStatuses[0].RestartCount != restarts {
+				return fmt.Errorf("status %+v", pod.Status)
+			}
+			return nil
+		}
+	}
+	env.Eventually("the daemon is ready", ready(0))
+	running := func(name string) []*runtimeapi.Container {
+		list, err := m.services.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{
+			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+			LabelSelector: map[string]string{"io.kubernetes.container.name": name}})
+		must(t, err)
+		return list
+	}
+	eventually(t, "the other pod runs", func() bool { return len(running("main")) == 1 })
+	stop()
+	m.reboot(t)
+	must(t, client.CoreV1().Pods("default").Delete(ctx, "gone", metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))}))
+	env.Stop()
+	if len(running("word"))+len(running("main")) > 0 {
+		t.Fatal("the reboot left containers")
+	}
+	began := time.Now()
+	startAgent(t, m, env, "", plain)
+	eventually(t, "the pods run again", func() bool { return len(running("word")) == 1 && len(running("main")) == 1 })
+	t.Logf("the pods ran %v after the agent's start", time.Since(began))
+	daemon := running("word")[0]
+	dir := m.dir + "/log/pods/default_" + daemon.Labels["io.kubernetes.pod.name"] + "_" + daemon.Labels["io.kubernetes.pod.uid"]
+	awaitFile(t, dir+"/word/1.log", "swordfish")
+	awaitFile(t, dir+"/read/1.log", "from a config map")
+	if len(running("main")) != 1 {
+		t.Error("a pod that was deleted meanwhile was ended before anybody could know")
+	}
+	env.Restart()
+	client = env.Client
+	env.Eventually("the API shows how the daemon is", ready(1))
+	awaitNothing(t, m, other.UID)
+	if now := running("word"); len(now) != 1 || now[0].Id != daemon.Id {
+		t.Errorf("containers of the daemon are %v, want the one that ran before the server was back", now)
+	}
 }

@@ -82,6 +82,9 @@ type Config struct {
 	ForeignNetwork bool
 	// NetworkMode is how packets get to pods on other nodes otherwise; the default is network.Auto.
 	NetworkMode network.Mode
+	// RememberSecrets says what of Secrets is kept for a start without a control plane: RememberNoSecrets, which is the default,
+	// RememberPlain, or the path of a file with the key with which all that is remembered of pods is encrypted.
+	RememberSecrets string
 	// Port is where the agent serves logs, exec and metrics, at every address of the machine; the default is 10250.
 	Port int32
 	// HealthAddress is where it tells of its health to whoever asks, HOST:PORT; nowhere if it is empty.
@@ -145,7 +148,7 @@ func (c Config) complete() (Config, error) {
 	}
 	c.DataDir = dir
 	setDefault(&c.ManifestPath, filepath.Join(dir, "manifests"))
-	return c, nil
+	return c, c.checkRemember()
 }
 
 // completeRoom checks what says how much of the node pods may use.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -169,6 +170,59 @@ func (m *machine) sweep(t *testing.T) {
 		}
 	}
 	m.services.Close(ctx)
+	m.services = cri.Services{}
+}
+
+// reboot has the machine lose what a machine loses that is switched off: every process and mount. What is on its disk stays.
+func (m *machine) reboot(t *testing.T) {
+	t.Helper()
+	m.services.Close(t.Context())
+	eventually(t, "every process of the machine has ended", func() bool {
+		left := append(m.ownProcesses(), m.containerProcesses()...)
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(left) == 0
+	})
+	m.unmount(t)
+	m.start(t)
+}
+
+// ownProcesses are the runtime and its helpers.
+func (m *machine) ownProcesses() (pids []int) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		text, err := os.ReadFile(path)
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err == nil && pid != os.Getpid() && bytes.Contains(text, []byte(m.dir+"/")) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// containerProcesses are those in cgroups of pods.
+func (m *machine) containerProcesses() (pids []int) {
+	for _, root := range append(globbed("/sys/fs/cgroup/*"+m.cgroupRoot), "/sys/fs/cgroup"+m.cgroupRoot) {
+		_ = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || d.Name() != "cgroup.procs" {
+				return nil
+			}
+			text, _ := os.ReadFile(path)
+			for _, field := range strings.Fields(string(text)) {
+				if pid, err := strconv.Atoi(field); err == nil {
+					pids = append(pids, pid)
+				}
+			}
+			return nil
+		})
+	}
+	return pids
+}
+
+func globbed(pattern string) []string {
+	paths, _ := filepath.Glob(pattern)
+	return paths
 }
 
 func (m *machine) removeCgroups(t *testing.T) {

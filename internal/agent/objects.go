@@ -12,14 +12,20 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/referred"
+	"github.com/everynode/everynode/internal/agent/remember"
 )
 
 // objects reads the API objects that the node's pods refer to.
 type objects struct {
 	*referred.Cache
-	client      kubernetes.Interface
-	services    corelisters.ServiceLister
-	allocatable func() corev1.ResourceList
+	client   kubernetes.Interface
+	services corelisters.ServiceLister
+	// noSecrets says that Secrets are not remembered.
+	noSecrets bool
+	// servicesRead says whether the API told of its services; known are those of an earlier run, nil if nothing is known of it.
+	servicesRead func() bool
+	known        *remember.Known
+	allocatable  func() corev1.ResourceList
 }
 
 // ServiceAccountToken asks for a token of a service account.
@@ -27,8 +33,23 @@ func (o objects) ServiceAccountToken(ctx context.Context, namespace, name string
 	return o.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 }
 
+// Secret returns the object, which is shared and must not be changed.
+func (o objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := o.Cache.Secret(ctx, namespace, name)
+	if o.noSecrets && unanswered(err) {
+		return nil, fmt.Errorf("secret %q is not kept for a start without a control plane (--remember-secrets): %w", name, err)
+	}
+	return secret, err
+}
+
+// servicesKnown says whether anything is known of services.
+func (o objects) servicesKnown() bool { return o.known != nil || o.servicesRead() }
+
 // Services lists the services of the namespace, and the API server's.
 func (o objects) Services(_ context.Context, namespace string) ([]*corev1.Service, error) {
+	if !o.servicesRead() && o.known != nil {
+		return o.knownServices(namespace), nil
+	}
 	list, err := o.services.Services(namespace).List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("list the services of namespace %s: %w", namespace, err)
@@ -41,6 +62,16 @@ func (o objects) Services(_ context.Context, namespace string) ([]*corev1.Servic
 		return list, nil //nolint:nilerr // a cluster whose API server has no service yet
 	}
 	return append(list, api), nil
+}
+
+func (o objects) knownServices(namespace string) []*corev1.Service {
+	var list []*corev1.Service
+	for _, s := range o.known.Services {
+		if s.Namespace == namespace || s.Namespace == metav1.NamespaceDefault && s.Name == "kubernetes" {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // NodeAllocatable is what pods on this node can use in all.

@@ -56,7 +56,7 @@ func (n *node) sweepDrivers(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-n.pods.startedC:
+	case <-n.pods.knownC:
 	}
 	for {
 		err := n.drivers.Sweep(ctx, n.pods.remains)

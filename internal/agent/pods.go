@@ -31,7 +31,9 @@ type parts struct {
 	env      environment
 	// references keeps what pods refer to at hand; nil for nobody.
 	references References
-	clock      clock.WithTicker
+	// book is what is remembered of pods.
+	book  *book
+	clock clock.WithTicker
 	// hostIPs are the node's addresses.
 	hostIPs []string
 	// appArmor says that the kernel enforces AppArmor.
@@ -71,14 +73,18 @@ type pods struct {
 	// listed is what the runtime held at the last look.
 	listed  []cri.PodRef
 	statics statics
-	// startedC is closed at the start.
-	startedC chan struct{}
+	alone   alone
+	// knownC is closed once every pod that the API had at first has its worker: what belongs to no worker then belongs to nobody.
+	knownC chan struct{}
 }
 
 func newPods(ctx context.Context, p parts) *pods {
+	if p.book == nil {
+		p.book = newBook(nil)
+	}
 	return &pods{
 		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
-		admitted: map[types.UID]*corev1.Pod{}, roomFor: map[types.UID][]types.UID{}, lookedAt: p.clock.Now(), startedC: make(chan struct{}),
+		admitted: map[types.UID]*corev1.Pod{}, roomFor: map[types.UID][]types.UID{}, lookedAt: p.clock.Now(), knownC: make(chan struct{}),
 		statics: statics{wanted: map[types.UID]*corev1.Pod{}, leaving: map[types.UID]*corev1.Pod{}},
 	}
 }
@@ -91,6 +97,8 @@ func (p *pods) podChanged(pod *corev1.Pod) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.alone.unseen, pod.UID)
+	p.book.seen(pod)
 	if !p.started {
 		p.desired[pod.UID] = pod
 		return
@@ -106,6 +114,8 @@ func (p *pods) podDeleted(pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.desired, pod.UID)
+	delete(p.alone.unseen, pod.UID)
+	p.book.forget(pod.UID)
 	if w, ok := p.workers[pod.UID]; ok {
 		w.setGone(pod)
 	}
@@ -116,6 +126,10 @@ func (p *pods) apiListed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.apiRead = true
+	p.leaveUnseen()
+	if p.started {
+		close(p.knownC)
+	}
 }
 
 // RuntimeChanged wakes the pod's worker to look at the runtime.
@@ -135,13 +149,17 @@ func (p *pods) RuntimeListed(all []cri.PodRef) {
 	p.lookedAt = p.clock.Now()
 	p.runtimeRead, p.runtimeErr, p.listed = true, nil, all
 	if first {
+		p.alone.since = p.lookedAt
 		p.startStatics()
 	}
-	if !p.apiRead || p.statics.awaited || p.shuttingDown {
+	if p.statics.awaited || p.shuttingDown {
 		return
 	}
-	if !p.started {
+	if !p.started && (p.apiRead || p.isAlone()) {
 		p.start(all)
+	}
+	if !p.apiRead {
+		return
 	}
 	suspects := map[types.UID]bool{}
 	for _, ref := range all {
@@ -161,6 +179,11 @@ func (p *pods) RuntimeListed(all []cri.PodRef) {
 // start makes the workers of all pods known now, those that run already first.
 func (p *pods) start(running []cri.PodRef) {
 	p.started = true
+	if p.apiRead {
+		close(p.knownC)
+	} else {
+		p.addRecalled(running)
+	}
 	for _, ref := range running {
 		if pod := p.desired[ref.UID]; pod != nil {
 			p.admitted[ref.UID] = pod
@@ -175,7 +198,6 @@ func (p *pods) start(running []cri.PodRef) {
 		p.workerFor(pod.UID).setPod(pod)
 	}
 	p.desired = nil
-	close(p.startedC)
 }
 
 // has says whether the pod has a worker.
@@ -220,6 +242,7 @@ func (p *pods) workerFor(uid types.UID) *worker {
 		return w
 	}
 	w := newWorker(p, uid)
+	p.recallEnd(w)
 	p.workers[uid] = w
 	if !p.shuttingDown {
 		p.wg.Go(func() { w.run(p.ctx) })
@@ -234,6 +257,8 @@ func (p *pods) retire(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.workers, uid)
+	delete(p.alone.recalled, uid)
+	p.book.forget(uid)
 	p.leaves(uid)
 	if _, ok := p.statics.leaving[uid]; ok {
 		delete(p.statics.leaving, uid)
@@ -299,7 +324,7 @@ func (p *pods) close(why *refusal) {
 }
 
 // admit gives the pod room on the node, or says why there is none. The room is free once the victims have ended.
-func (p *pods) admit(pod *corev1.Pod) (victims []types.UID, why *refusal) {
+func (p *pods) admit(pod *corev1.Pod) (victims []*corev1.Pod, why *refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.admitted[pod.UID]; ok {

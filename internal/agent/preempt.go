@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ import (
 const defaultGrace = corev1.DefaultTerminationGracePeriodSeconds
 
 // preempt ends pods for a critical one that has no room, if that helps, and says which. The caller holds mu.
-func (p *pods) preempt(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []types.UID {
+func (p *pods) preempt(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []*corev1.Pod {
 	if conflict(pod, others) {
 		return nil // it is no room that is missing
 	}
@@ -28,22 +29,26 @@ func (p *pods) preempt(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod)
 		candidates[i] = usage(other)
 	}
 	victims := eviction.Preempt(usage(pod), candidates, func(left []*corev1.Pod) bool { return fits(pod, node, left) == nil })
-	out := make([]types.UID, len(victims))
-	for i, victim := range victims {
-		out[i] = victim.UID
+	for _, victim := range victims {
 		p.roomFor[victim.UID] = append(p.roomFor[victim.UID], pod.UID)
 		grace := int64(defaultGrace)
 		if victim.Spec.TerminationGracePeriodSeconds != nil {
 			grace = *victim.Spec.TerminationGracePeriodSeconds
 		}
-		w, ok := p.workers[victim.UID]
-		if !ok || !w.terminate(podworker.Termination{Reason: eviction.PreemptReason, Message: eviction.PreemptMessage, Grace: grace}) {
-			continue // it is on its way already
+		if w, ok := p.workers[victim.UID]; ok {
+			w.terminate(podworker.Termination{Reason: eviction.PreemptReason, Message: eviction.PreemptMessage, Grace: grace})
 		}
-		klog.FromContext(p.ctx).Info("Ending a pod for a critical one", "pod", klog.KObj(victim), "for", klog.KObj(pod))
-		p.events.pod(victim, corev1.EventTypeWarning, eviction.PreemptReason, eviction.PreemptMessage)
 	}
-	return out
+	return victims
+}
+
+// awaitEnd has the worker start nothing before these have ended, and tells of it.
+func (w *worker) awaitEnd(ctx context.Context, victims []*corev1.Pod) {
+	for _, victim := range victims {
+		w.victims = append(w.victims, victim.UID)
+		klog.FromContext(ctx).Info("Ending a pod for a critical one", "pod", klog.KObj(victim), "for", klog.KObj(w.in.Pod))
+		w.events.pod(victim, corev1.EventTypeWarning, eviction.PreemptReason, eviction.PreemptMessage)
+	}
 }
 
 // leaves takes the pod's room back, and tells those that may wait for it. The caller holds mu.

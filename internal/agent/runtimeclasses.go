@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,8 +28,18 @@ type runtimeClasses struct {
 	known map[string]string
 }
 
-func newRuntimeClasses(get getClass) *runtimeClasses {
-	return &runtimeClasses{get: get, known: map[string]string{}}
+// newRuntimeClasses knows these handlers from an earlier run.
+func newRuntimeClasses(get getClass, known map[string]string) *runtimeClasses {
+	r := &runtimeClasses{get: get, known: map[string]string{}}
+	maps.Copy(r.known, known)
+	return r
+}
+
+// all are the handlers that are known, by class.
+func (r *runtimeClasses) all() map[string]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.known)
 }
 
 // handler is how the runtime calls a class.

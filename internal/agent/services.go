@@ -14,11 +14,8 @@ import (
 const knownFile = "services.jsonl"
 
 // newKeeper prepares what keeps the node's knowledge of Services for its next start, and tells what it kept in an
-// earlier run; a keeper of nil if nobody here needs it.
+// earlier run.
 func (a *Agent) newKeeper(logger klog.Logger, s *sources) (*remember.Keeper, *remember.Known) {
-	if a.cfg.ForeignServices && !a.namesOwn() {
-		return nil, nil
-	}
 	keeper, known, err := remember.NewKeeper(filepath.Join(a.cfg.DataDir, knownFile), a.cfg.NodeName, remember.Sources{
 		Nodes: s.node, Services: s.services, EndpointSlices: s.slices, Namespaces: s.namespaces,
 	}, a.clk)

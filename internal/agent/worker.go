@@ -279,7 +279,7 @@ func (w *worker) checkIn(ctx context.Context) {
 	}
 	fresh := !w.active(pod.UID)
 	victims, r := w.admit(pod)
-	w.victims = victims
+	w.awaitEnd(ctx, victims)
 	if r == nil && fresh {
 		r = w.giveDevices(ctx, pod)
 	}
@@ -356,6 +356,7 @@ func (w *worker) report() {
 	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded
 	if ended && !w.released {
 		w.released = true
+		w.book.ended(w.uid, &w.status)
 		w.release(w.uid)
 	}
 }

@@ -81,6 +81,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
+	f.StringVar(&c.RememberSecrets, "remember-secrets", agent.RememberNoSecrets, "what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a file with a key with which all that it remembers of pods is encrypted")
 	addRoomFlags(cmd, &c)
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs, exec and metrics to those who may have them")
 	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node tells of its health, at /healthz; empty for nowhere")

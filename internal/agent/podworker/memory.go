@@ -3,6 +3,8 @@ package podworker
 import (
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Limits of the waits between tries.
@@ -37,6 +39,7 @@ type Memory struct {
 	kills            []killMemory
 	rejected         Rejection
 	terminated       Termination
+	recalled         ending
 	discarded        bool
 	terminatingSince time.Time
 }
@@ -59,6 +62,13 @@ type Termination struct {
 func (m *Memory) Terminate(t Termination) {
 	if m.terminated.Reason == "" {
 		m.terminated = t
+	}
+}
+
+// Recall says how the pod ended in an earlier run of the agent, if it did. The API may not know.
+func (m *Memory) Recall(s *corev1.PodStatus) {
+	if s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
+		m.recalled = ending{s.Phase, s.Reason, s.Message}
 	}
 }
 

@@ -23,6 +23,9 @@ func verdict(in *Input) (ending, bool) {
 	if s := &in.Pod.Status; s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
 		return ending{s.Phase, s.Reason, s.Message}, true
 	}
+	if e := in.Memory.recalled; e.phase != "" {
+		return e, true
+	}
 	if t := in.Memory.terminated; t.Reason != "" {
 		return ending{corev1.PodFailed, t.Reason, t.Message}, true
 	}

@@ -27,12 +27,18 @@ type Cache struct {
 	mu    sync.Mutex
 	pods  map[types.UID]map[key]bool
 	items map[key]*item
+	// recalled are objects as they were in an earlier run; they count until they are seen in this one.
+	recalled map[key]any
+	// changed is told when an object that is watched changes; nil for nobody.
+	changed func()
 }
 
 // item is an object that is watched.
 type item struct {
 	store  cache.Store
 	synced func() bool
+	// began is when the watch began.
+	began time.Time
 	// users are how many pods refer to it.
 	users int
 	stop  context.CancelFunc
@@ -41,6 +47,37 @@ type item struct {
 // New returns an empty Cache, whose watches end with ctx.
 func New(ctx context.Context, client kubernetes.Interface) *Cache {
 	return &Cache{ctx: ctx, client: client, pods: map[types.UID]map[key]bool{}, items: map[key]*item{}}
+}
+
+// Recall has these objects, known from an earlier run, stand for those that the API server does not answer for; a pod must refer to them.
+// Changed is told when something may be worth to be remembered; it must not block. Call it before anything else.
+func (c *Cache) Recall(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret, changed func()) {
+	c.changed, c.recalled = changed, map[key]any{}
+	for _, o := range configMaps {
+		c.recalled[keyOf(o)] = o
+	}
+	for _, o := range secrets {
+		c.recalled[keyOf(o)] = o
+	}
+}
+
+// Known are the objects that pods refer to, as they are known now.
+func (c *Cache) Known() (configMaps []*corev1.ConfigMap, secrets []*corev1.Secret) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, i := range c.items {
+		obj := c.recalled[k]
+		if i.synced() {
+			obj, _, _ = i.store.GetByKey(k.namespace + "/" + k.name)
+		}
+		switch o := obj.(type) {
+		case *corev1.ConfigMap:
+			configMaps = append(configMaps, o)
+		case *corev1.Secret:
+			secrets = append(secrets, o)
+		}
+	}
+	return configMaps, secrets
 }
 
 // Follow keeps what the pod refers to, until Forget. It may be told of the same pod again and again.
@@ -124,7 +161,9 @@ func (c *Cache) watch(k key) *item {
 				return follow(ctx, o)
 			},
 		}, c.client),
-		ObjectType: example, Handler: cache.ResourceEventHandlerFuncs{},
+		ObjectType: example, Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { c.tell() }, UpdateFunc: func(any, any) { c.tell() }, DeleteFunc: func(any) { c.tell() },
+		},
 		Transform: func(obj any) (any, error) {
 			if o, ok := obj.(metav1.Object); ok {
 				o.SetManagedFields(nil)
@@ -133,7 +172,13 @@ func (c *Cache) watch(k key) *item {
 		},
 	})
 	go informer.RunWithContext(ctx)
-	return &item{store: store, synced: informer.HasSynced, stop: cancel}
+	return &item{store: store, synced: informer.HasSynced, began: time.Now(), stop: cancel}
+}
+
+func (c *Cache) tell() {
+	if c.changed != nil {
+		c.changed()
+	}
 }
 
 // seen returns what is known of an object; ok is false while that is nothing.
@@ -144,10 +189,15 @@ func (c *Cache) seen(ctx context.Context, k key) (obj any, ok bool) {
 	if i == nil {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	recalled := c.recalled[k]
+	deadline := time.Now().Add(patience)
+	if recalled != nil {
+		deadline = i.began.Add(patience)
+	}
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if !cache.WaitForCacheSync(ctx.Done(), i.synced) {
-		return nil, false
+		return recalled, recalled != nil
 	}
 	obj, there, err := i.store.GetByKey(k.namespace + "/" + k.name)
 	if err != nil || !there {

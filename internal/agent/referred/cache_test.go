@@ -166,3 +166,45 @@ func TestForget(t *testing.T) {
 	c.Forget("b")
 	want("none left")
 }
+
+// What an earlier run knew stands for what the API server does not answer for, until it answers; and it is still known for the next run.
+func TestRecall(t *testing.T) {
+	s := newServer(configMap("c", "new"))
+	s.away.Store(true)
+	c := New(t.Context(), s)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Data: map[string][]byte{"k": []byte("secret")}}
+	news := make(chan struct{}, 100)
+	c.Recall([]*corev1.ConfigMap{configMap("c", "old"), configMap("unused", "x")}, []*corev1.Secret{secret}, func() { news <- struct{}{} })
+	c.Follow(podOf("p", configMapVolume("c"), secretVolume("s"), configMapVolume("missing")))
+	value := func() string {
+		got, err := c.ConfigMap(t.Context(), "ns", "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Data["k"]
+	}
+	if got := value(); got != "old" {
+		t.Errorf("while the server is away it says %q", got)
+	}
+	if got, err := c.Secret(t.Context(), "ns", "s"); err != nil || string(got.Data["k"]) != "secret" {
+		t.Errorf("while the server is away the secret is %v, %v", got, err)
+	}
+	if _, err := c.ConfigMap(t.Context(), "ns", "missing"); err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("what nobody knows gives %v", err)
+	}
+	maps, secrets := c.Known()
+	if len(maps) != 1 || maps[0].Data["k"] != "old" || len(secrets) != 1 {
+		t.Errorf("for the next run there are %v, %v", maps, secrets)
+	}
+	s.away.Store(false)
+	eventually(t, "what the server says counts", func() bool { return value() == "new" })
+	<-news
+	eventually(t, "a secret that the server does not have is gone", func() bool {
+		_, err := c.Secret(t.Context(), "ns", "s")
+		return apierrors.IsNotFound(err)
+	})
+	eventually(t, "the next run will know what the server said", func() bool {
+		maps, secrets := c.Known()
+		return len(maps) == 1 && maps[0].Data["k"] == "new" && len(secrets) == 0
+	})
+}

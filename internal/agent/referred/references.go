@@ -17,6 +17,16 @@ type key struct {
 	namespace, name string
 }
 
+func keyOf(obj any) key {
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		return key{configMaps, o.Namespace, o.Name}
+	case *corev1.Secret:
+		return key{secrets, o.Namespace, o.Name}
+	}
+	return key{}
+}
+
 // references are the ConfigMaps and Secrets that the pod refers to.
 func references(pod *corev1.Pod) map[key]bool {
 	out := map[key]bool{}

@@ -4,29 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-)
-
-const (
-	// gather is how long news gather before they are written.
-	gather = 2 * time.Second
-	// rest is the least time between two times that the file is written; when writing
-	// takes long it is restful times as long: endpoints of large clusters come and go
-	// all the time.
-	rest    = 10 * time.Second
-	restful = 100
-	// brokenSuffix is for a file that could not be read.
-	brokenSuffix = ".broken"
 )
 
 // Sources are the node's caches; that of the nodes needs only this one.
@@ -34,14 +18,11 @@ type Sources struct {
 	Nodes, Services, EndpointSlices, Namespaces cache.SharedIndexInformer
 }
 
-// Keeper writes down what a node knows.
+// Keeper writes down what a node knows of Services.
 type Keeper struct {
-	path     string
+	file
 	nodeName string
 	sources  Sources
-	clock    clock.WithTicker
-	broken   bool
-	news     chan struct{}
 }
 
 // NewKeeper returns a keeper of the file at that path and what the file holds, nil if
@@ -50,7 +31,9 @@ type Keeper struct {
 // file aside when it has a better one.
 func NewKeeper(path, nodeName string, sources Sources, clk clock.WithTicker) (*Keeper, *Known, error) {
 	known, err := Read(path)
-	k := &Keeper{path: path, nodeName: nodeName, sources: sources, clock: clk, broken: err != nil, news: make(chan struct{}, 1)}
+	k := &Keeper{nodeName: nodeName, sources: sources,
+		file: file{path: path, what: "services", broken: err != nil, clock: clk, news: make(chan struct{}, 1)}}
+	k.file.replace = func() error { return replace(path, k.known()) }
 	return k, known, errors.Join(err, clearUnfinished(path))
 }
 
@@ -73,22 +56,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), told...) {
 		return nil
 	}
-	for pause := gather; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-k.news:
-		}
-		select {
-		case <-ctx.Done():
-		case <-k.clock.After(pause):
-		}
-		began := k.clock.Now()
-		if err := k.save(); err != nil {
-			klog.FromContext(ctx).Error(err, "What the node knows of services is not kept for its next start")
-		}
-		pause = max(rest, restful*k.clock.Since(began))
-	}
+	k.file.run(ctx)
+	return nil
 }
 
 // nodeHandler notes when what is remembered of the own node changes: the rest, such as
@@ -116,26 +85,6 @@ func (k *Keeper) remembered(obj any) *corev1.Node {
 		return nil
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs}}
-}
-
-func (k *Keeper) note() {
-	select {
-	case k.news <- struct{}{}:
-	default:
-	}
-}
-
-func (k *Keeper) save() error {
-	if k.broken {
-		if err := os.Rename(k.path, k.path+brokenSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("put %s aside, which is broken: %w", k.path, err)
-		}
-		k.broken = false
-	}
-	if err := replace(k.path, k.known()); err != nil {
-		return fmt.Errorf("write %s: %w", k.path, err)
-	}
-	return nil
 }
 
 func (k *Keeper) known() *Known {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
@@ -238,13 +239,16 @@ func TestProjected(t *testing.T) {
 	wantFile(t, filepath.Join(dir, "vault/token"), "team/robot/3")
 	wantFile(t, filepath.Join(dir, "token"), "team/robot/1")
 
-	// While the server is away the old token stays, until it ends.
+	// While the server is away the old token stays, also when it has ended; if the server refuses another one, that is told then.
 	objects.tokenErr = errors.New("server is away")
 	objects.clock.Step(9 * time.Minute)
 	setUp(t, m, pod)
 	wantFile(t, filepath.Join(dir, "vault/token"), "team/robot/3")
 	objects.clock.Step(2 * time.Minute)
-	wantError(t, m.SetUp(t.Context(), pod), `MountVolume.SetUp failed for volume "v" : failed to fetch token: server is away`)
+	setUp(t, m, pod)
+	wantFile(t, filepath.Join(dir, "vault/token"), "team/robot/3")
+	objects.tokenErr = apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "robot", errors.New("no"))
+	wantError(t, m.SetUp(t.Context(), pod), `MountVolume.SetUp failed for volume "v" : failed to fetch token: serviceaccounts "robot" is forbidden: no`)
 	wantFile(t, filepath.Join(dir, "vault/token"), "team/robot/3")
 
 	// A torn down pod's tokens are forgotten.

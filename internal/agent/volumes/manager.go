@@ -58,6 +58,10 @@ type Config struct {
 	// OnRefreshError is told when content could not be brought up to date; the old content stays. It is called
 	// for several pods at once. May be nil.
 	OnRefreshError func(pod *corev1.Pod, err error)
+	// Tokens are those of an earlier run. TokenIssued is told of every new one that a pod gets, and whether it is the first of its kind;
+	// it must not block, and may be nil.
+	Tokens      []Token
+	TokenIssued func(first bool)
 	// Clock tells the time; the default is the real one.
 	Clock clock.WithTicker
 }
@@ -90,7 +94,7 @@ func New(cfg Config) *Manager {
 	if cfg.RefreshPeriod == 0 {
 		cfg.RefreshPeriod = time.Minute
 	}
-	return &Manager{cfg: cfg, tokens: newTokenCache(cfg.Objects, cfg.Clock), pods: map[types.UID]*podState{}}
+	return &Manager{cfg: cfg, tokens: newTokenCache(cfg), pods: map[types.UID]*podState{}}
 }
 
 // SetUp makes every volume of pod ready; volumes that are ready already are brought up to date.

@@ -8,6 +8,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -18,6 +20,8 @@ const (
 	defaultTokenSeconds = 3600
 	// maxTokenAge is when even a long-lived token is replaced.
 	maxTokenAge = 24 * time.Hour
+	// tokenPatience is how long a new token is waited for when there is an old one.
+	tokenPatience = 5 * time.Second
 )
 
 // addToken adds a service account's token, bound to the pod. Who may read it: the group of the pod's volumes, or the one user that
@@ -71,6 +75,7 @@ type tokenKey struct {
 type tokenCache struct {
 	objects Objects
 	clock   clock.PassiveClock
+	issued  func(first bool)
 
 	mu     sync.Mutex
 	tokens map[tokenKey]issuedToken
@@ -82,11 +87,37 @@ type issuedToken struct {
 	issued, deadline time.Time
 }
 
-func newTokenCache(objects Objects, clock clock.PassiveClock) *tokenCache {
-	return &tokenCache{objects: objects, clock: clock, tokens: map[tokenKey]issuedToken{}}
+// Token is a service account's token that a pod has in a volume.
+type Token struct {
+	Pod          types.UID
+	Audience     string
+	Seconds      int64
+	Text         string
+	Issued, Ends time.Time
 }
 
-// get returns a token that is good for a while. When a new one can't be had, the old one serves until it ends.
+func newTokenCache(cfg Config) *tokenCache {
+	c := &tokenCache{objects: cfg.Objects, clock: cfg.Clock, issued: cfg.TokenIssued, tokens: map[tokenKey]issuedToken{}}
+	for _, t := range cfg.Tokens {
+		c.tokens[tokenKey{t.Pod, t.Audience, t.Seconds}] = issuedToken{t.Text, t.Issued, t.Ends}
+	}
+	return c
+}
+
+// Tokens are those that pods of the node have.
+func (m *Manager) Tokens() []Token {
+	c := m.tokens
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]Token, 0, len(c.tokens))
+	for k, t := range c.tokens {
+		out = append(out, Token{Pod: k.pod, Audience: k.audience, Seconds: k.seconds, Text: t.text, Issued: t.issued, Ends: t.deadline})
+	}
+	return out
+}
+
+// get returns a token that is good for a while. When a new one can't be had, the old one serves until it ends; and also after that
+// if nobody answers: a token is of no use without an API server, and no reason to keep a pod from starting.
 func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (string, error) {
 	now := c.clock.Now()
 	c.mu.Lock()
@@ -95,10 +126,16 @@ func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (st
 	if ok && !token.aging(now) {
 		return token.text, nil
 	}
-	fresh, err := c.request(ctx, pod, key)
+	request := ctx
+	if ok {
+		var cancel context.CancelFunc
+		request, cancel = context.WithTimeout(ctx, tokenPatience)
+		defer cancel()
+	}
+	fresh, err := c.request(request, pod, key)
 	switch {
 	case err == nil:
-	case ok && now.Before(token.deadline):
+	case ok && (now.Before(token.deadline) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && ctx.Err() == nil):
 		klog.FromContext(ctx).Error(err, "Keeping the old service account token", "pod", klog.KObj(pod), "expires", token.deadline)
 		return token.text, nil
 	default:
@@ -107,6 +144,9 @@ func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (st
 	c.mu.Lock()
 	c.tokens[key] = fresh
 	c.mu.Unlock()
+	if c.issued != nil {
+		c.issued(!ok)
+	}
 	return fresh.text, nil
 }
 

@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/podworker"
+	"github.com/everynode/everynode/internal/agent/remember"
+)
+
+// TestBook: what makes a difference to the next start is noted, and what changes all the time is not.
+func TestBook(t *testing.T) {
+	notes := 0
+	b := newBook(nil)
+	b.note = func() { notes++ }
+	pod := boxPod("p")
+	change := func(f func(*corev1.Pod)) {
+		pod = pod.DeepCopy()
+		f(pod)
+		b.seen(pod)
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"a pod comes", func() { b.seen(pod) }, true},
+		{"it is seen again", func() { b.seen(pod) }, false},
+		{"its heartbeat", func() {
+			change(func(p *corev1.Pod) {
+				p.ResourceVersion, p.Status.ContainerStatuses = "7", []corev1.ContainerStatus{{RestartCount: 3}}
+			})
+		}, false},
+		{"it runs", func() { change(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }) }, true},
+		{"its image changes", func() { change(func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" }) }, true},
+		{"its label changes", func() { change(func(p *corev1.Pod) { p.Labels = map[string]string{"a": "b"} }) }, true},
+		{"it is deleted", func() { change(func(p *corev1.Pod) { p.DeletionTimestamp = &p.CreationTimestamp }) }, true},
+		{"it ends", func() { b.ended(pod.UID, &corev1.PodStatus{Phase: corev1.PodFailed}) }, true},
+		{"it ended", func() { b.ended(pod.UID, &corev1.PodStatus{Phase: corev1.PodFailed}) }, false},
+		{"somebody else ends", func() { b.ended("other", &corev1.PodStatus{Phase: corev1.PodFailed}) }, false},
+	} {
+		before := notes
+		if step.do(); notes > before != step.want {
+			t.Errorf("%s: it is noted: %t, want %t", step.what, notes > before, step.want)
+		}
+	}
+	if list := b.list(); len(list) != 1 || list[0].Pod != pod || list[0].Ended == nil {
+		t.Errorf("remembered are %+v", list)
+	}
+	b.forget(pod.UID)
+	if list := b.list(); len(list) != 0 {
+		t.Errorf("after it is gone, remembered are %+v", list)
+	}
+}
+
+// TestEndIsRemembered: a pod that was evicted while the API was away, and of which nothing is left, is not started again by the next run of the
+// agent, whoever answers first; and the API learns of it.
+func TestEndIsRemembered(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		r, a := newMemoryRuntime(), newAPI()
+		p := startPods(t, r, a)
+		evicted, runs := boxPod("evicted"), boxPod("runs")
+		evicted.Status.Phase, runs.Status.Phase = corev1.PodRunning, corev1.PodRunning
+		p.recall([]remember.Pod{{Pod: runs}, {Pod: evicted, Ended: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "no room"}}})
+		p.RuntimeListed(nil)
+		if alone {
+			p.mu.Lock()
+			p.alone.since = p.alone.since.Add(-alonePatience)
+			p.mu.Unlock()
+			p.RuntimeListed(nil)
+			r.await(t, "sandbox runs", "start runs/main")
+		}
+		for _, pod := range []*corev1.Pod{evicted.DeepCopy(), runs.DeepCopy()} {
+			a.create(pod)
+			a.update(pod.UID, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
+		}
+		a.watch(p)
+		p.RuntimeListed(nil)
+		if !alone {
+			r.await(t, "sandbox runs", "start runs/main")
+		}
+		got := a.await(t, evicted.UID, "to have failed", hasPhase(corev1.PodFailed))
+		if got.Status.Reason != "Evicted" || got.Status.Message != "no room" {
+			t.Errorf("alone %t: its end is %s: %s", alone, got.Status.Reason, got.Status.Message)
+		}
+		a.await(t, runs.UID, "to be ready", isReady)
+		if len(r.done) > 0 {
+			t.Errorf("alone %t: the runtime was asked to %s", alone, <-r.done)
+		}
+	}
+}
+
+// TestAloneRemovesNothing: while the API was not read, what runs and is not remembered stays; then it goes, and so does what was remembered and is
+// gone.
+func TestAloneRemovesNothing(t *testing.T) {
+	r, a := newMemoryRuntime(), newAPI()
+	r.pods["unknown"] = &podworker.Runtime{Sandboxes: []podworker.Sandbox{{ID: "s", Ready: true, HostNetwork: true}},
+		Containers: []podworker.Container{{ID: "c", Name: "c", SandboxID: "s", State: podworker.Running}}}
+	p := startPods(t, r, a)
+	p.recall([]remember.Pod{{Pod: boxPod("old")}})
+	list := []cri.PodRef{{UID: "unknown", Namespace: "ns", Name: "unknown"}}
+	p.RuntimeListed(list)
+	if p.has("uid-old") {
+		t.Error("it waits for nobody")
+	}
+	p.mu.Lock()
+	p.alone.since = p.alone.since.Add(-alonePatience)
+	p.mu.Unlock()
+	for range 3 {
+		p.RuntimeListed(list)
+	}
+	r.await(t, "sandbox old", "start old/main")
+	select {
+	case <-p.knownC:
+		t.Error("what others left is cleared away before the API was read")
+	default:
+	}
+	a.watch(p)
+	r.await(t, "kill uid-old-main-0", "stop uid-old-0", "remove uid-old-main-0", "remove uid-old-0", "clean uid-old")
+	<-p.knownC
+	p.RuntimeListed(list)
+	p.RuntimeListed(list)
+	r.await(t, "kill c", "stop s", "remove c", "remove s", "clean unknown")
+}
+
+func TestRememberSecretsIsChecked(t *testing.T) {
+	for value, want := range map[string]string{
+		"": "", "none": "", "plain": "", "/run/keys/node": "",
+		"yes": `"yes" is none of none, plain, and the absolute path`, "/data/key": "a key in the data folder", "/run/../data/pki/../key": "a key in the data folder",
+	} {
+		c := Config{DataDir: "/data", RememberSecrets: value}
+		err := c.checkRemember()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", value, err, want)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package remember
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+func somePods() *Pods {
+	pod := &corev1.Pod{ObjectMeta: named("default", "p")}
+	pod.UID = "u"
+	at := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	return &Pods{
+		Pods:       []Pod{{Pod: pod, Ended: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}}},
+		ConfigMaps: []*corev1.ConfigMap{{ObjectMeta: named("default", "c"), Data: map[string]string{"k": "v"}}},
+		Secrets:    []*corev1.Secret{{ObjectMeta: named("default", "s"), Data: map[string][]byte{"k": []byte("swordfish")}}},
+		Tokens:     []Token{{Pod: "u", Seconds: 3600, Text: "eyJ", Issued: at, Ends: at.Add(time.Hour)}},
+		Handlers:   map[string]string{"vm": "kata"},
+	}
+}
+
+func keyFile(t *testing.T, content string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func newSeal(t *testing.T, letter string) Seal {
+	t.Helper()
+	seal, err := NewSeal(keyFile(t, strings.Repeat(letter, 32), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seal
+}
+
+func TestPodsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	one, other := newSeal(t, "1"), newSeal(t, "2")
+	for name, c := range map[string]struct {
+		write, read Seal
+		plain       bool
+		wrong       string
+	}{
+		"plain":                      {plain: true},
+		"sealed":                     {write: one, read: one},
+		"plain, and sealed from now": {read: one, plain: true},
+		"without the key":            {write: one, wrong: "it is encrypted"},
+		"with another key":           {write: one, read: other, wrong: "it cannot be decrypted"},
+	} {
+		if err := writeLines(path, c.write, somePods().lines()); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(content), "eyJ"); got != c.plain {
+			t.Errorf("%s: a thief reads the token: %v, want %v", name, got, c.plain)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: the file is %v, %v", name, info.Mode(), err)
+		}
+		got, err := ReadPods(path, c.read)
+		switch {
+		case c.wrong != "":
+			if err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: read %v, %v, want an error with %q", name, got, err, c.wrong)
+			}
+		case err != nil || !reflect.DeepEqual(got, somePods()):
+			t.Errorf("%s: read %+v, %v, want what was written", name, got, err)
+		}
+	}
+}
+
+// TestSealedLinesCannotChangePlaces, nor be left out.
+func TestSealedLinesCannotChangePlaces(t *testing.T) {
+	path, seal := filepath.Join(t.TempDir(), "file"), newSeal(t, "1")
+	if err := writeLines(path, seal, somePods().lines()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(strings.TrimSpace(string(content))+"\n", "\n")
+	swapped := append([]string{lines[1], lines[0]}, lines[2:]...)
+	for what, changed := range map[string][]string{"swapped": swapped, "without one": lines[1:], "without the end": lines[:len(lines)-2]} {
+		if err := os.WriteFile(path, []byte(strings.Join(changed, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadPods(path, seal); err == nil {
+			t.Errorf("%s: read %+v, want an error", what, got)
+		}
+	}
+}
+
+func TestKeysThatCannotBeUsed(t *testing.T) {
+	for want, path := range map[string]string{
+		"no such file":            filepath.Join(t.TempDir(), "none"),
+		"can be read by others":   keyFile(t, strings.Repeat("1", 32), 0o644),
+		"has 31 bytes, and needs": keyFile(t, strings.Repeat("1", 31), 0o600),
+	} {
+		if _, err := NewSeal(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+// TestPodKeeper: what matters is written soon, a newer token within an hour, and what is not written yet at the end.
+func TestPodKeeper(t *testing.T) {
+	path, clock := filepath.Join(t.TempDir(), "file"), testclock.NewFakeClock(time.Now())
+	now := make(chan *Pods, 1)
+	state := func(uid string) *Pods {
+		p := somePods()
+		p.Pods[0].Pod.UID = types.UID(uid)
+		return p
+	}
+	now <- state("first")
+	keeper, known, err := NewPodKeeper(path, Seal{}, func() *Pods {
+		p := <-now
+		now <- p
+		return p
+	}, clock)
+	if known != nil || err != nil {
+		t.Fatalf("it knows %v, %v", known, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- keeper.Run(ctx) }()
+	written := func() types.UID {
+		got, err := ReadPods(path, Seal{})
+		if err != nil || got == nil {
+			return ""
+		}
+		return got.Pods[0].Pod.UID
+	}
+	set := func(uid string) {
+		<-now
+		now <- state(uid)
+	}
+	step := func(d time.Duration) func() bool {
+		return func() bool {
+			clock.Step(d)
+			return true
+		}
+	}
+	keeper.Note()
+	eventually(t, func() bool { return step(gather)() && written() == "first" }, "it is not written")
+
+	set("second")
+	keeper.NoteToken(false)
+	waiting(t, clock)
+	clock.Step(trifleWait - time.Minute)
+	if got := written(); got != "first" {
+		t.Errorf("for a newer token it wrote at once")
+	}
+	eventually(t, func() bool { return step(time.Minute)() && written() == "second" }, "the newer token is not written within an hour")
+
+	set("third")
+	keeper.NoteToken(true)
+	eventually(t, func() bool { return step(gather)() && written() == "third" }, "a first token is not written")
+
+	set("fourth")
+	keeper.NoteToken(false)
+	waiting(t, clock)
+	cancel()
+	if err := <-ended; err != nil || written() != "fourth" {
+		t.Errorf("at the end there is %q, %v", written(), err)
+	}
+}

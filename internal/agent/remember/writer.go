@@ -1,0 +1,113 @@
+package remember
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// gather is how long news gather before they are written.
+	gather = 2 * time.Second
+	// rest is the least time between two times that the file is written; when writing
+	// takes long it is restful times as long: endpoints of large clusters come and go
+	// all the time.
+	rest    = 10 * time.Second
+	restful = 100
+	// trifleWait is how long news wait that are no reason to write, if no others come.
+	trifleWait = time.Hour
+	// brokenSuffix is for a file that could not be read.
+	brokenSuffix = ".broken"
+)
+
+// file is one that is written anew when there are news.
+type file struct {
+	path, what string
+	broken     bool
+	clock      clock.WithTicker
+	news       chan struct{}
+	trifles    chan struct{}
+	replace    func() error
+}
+
+// note says that there are news.
+func (f *file) note() { poke(f.news) }
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until ctx ends, and what is not written then.
+func (f *file) run(ctx context.Context) {
+	var late <-chan time.Time
+	for pause := gather; ; {
+		select {
+		case <-ctx.Done():
+			if late != nil {
+				f.write(ctx)
+			}
+			return
+		case <-f.trifles:
+			if late == nil {
+				late = f.clock.After(trifleWait)
+			}
+			continue
+		case <-late:
+		case <-f.news:
+		}
+		select {
+		case <-ctx.Done():
+		case <-f.clock.After(pause):
+		}
+		began := f.clock.Now()
+		late = nil
+		f.write(ctx)
+		pause = max(rest, restful*f.clock.Since(began))
+	}
+}
+
+func (f *file) write(ctx context.Context) {
+	if err := f.save(); err != nil {
+		klog.FromContext(ctx).Error(err, "What the node knows is not kept for its next start", "of", f.what)
+	}
+}
+
+func (f *file) save() error {
+	if f.broken {
+		if err := os.Rename(f.path, f.path+brokenSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("put %s aside, which is broken: %w", f.path, err)
+		}
+		f.broken = false
+	}
+	if err := f.replace(); err != nil {
+		return fmt.Errorf("write %s: %w", f.path, err)
+	}
+	return nil
+}
+
+// Run keeps the file up to date until ctx ends, and does so a last time then.
+func (k *PodKeeper) Run(ctx context.Context) error {
+	k.file.run(ctx)
+	return nil
+}
+
+// Note says that something changed without which pods would not start as they were. It does not block.
+func (k *PodKeeper) Note() { k.file.note() }
+
+// NoteToken says that a pod has a new token; one in place of an older one can wait for an hour. It does not block.
+func (k *PodKeeper) NoteToken(first bool) {
+	if first {
+		k.file.note()
+		return
+	}
+	poke(k.file.trifles)
+}
