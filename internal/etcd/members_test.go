@@ -224,14 +224,14 @@ func TestPeersOnlyTalkToPeers(t *testing.T) {
 	}
 	for what, certificates := range map[string][]tls.Certificate{"nothing": nil, "a certificate of another authority": theirs.Certificates} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: certificates, InsecureSkipVerify: true}}}
-		for _, path := range []string{statusPath, "/members", "/raft"} {
+		for _, path := range []string{statusPath, sharedPath, "/members", "/raft"} {
 			if response, err := client.Get(m.options.Peers.URL + path); err == nil {
 				response.Body.Close()
 				t.Errorf("who shows %s gets %s from %s", what, response.Status, path)
 			}
 		}
 	}
-	if _, err := askPeer(t.Context(), m.options.Peers.Keys, m.options.Peers.URL+statusPath); err != nil {
+	if _, err := askPeer(t.Context(), m.options.Peers.Keys, m.options.Peers.URL+statusPath, maxAnswer); err != nil {
 		t.Errorf("a peer is refused: %v", err)
 	}
 	if conn, err := net.Dial("tcp", m.address); err == nil {

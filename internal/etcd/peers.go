@@ -29,6 +29,8 @@ type Peers struct {
 	// Known are all members when this one starts for the first time, itself among
 	// them; later the others, as far as they are known.
 	Known []Member
+	// Shared are the keys that all servers have, for a member that asks.
+	Shared func() ([]byte, error)
 	// Version is this program's, for the others to see.
 	Version string
 	// Alone makes this member the only one, whatever it knew of others. For servers
@@ -56,6 +58,8 @@ const (
 const watermarkPrefix = "/everynode/watermarks/"
 
 const (
+	// maxAnswer bounds what another member says, in bytes.
+	maxAnswer = 64 << 10
 	// watermarkInterval is how often.
 	watermarkInterval = 5 * time.Second
 	// peerPatience is how long a question to another member may take.
@@ -117,7 +121,7 @@ func (s *Server) Ask(ctx context.Context) []Answer {
 			continue
 		}
 		wg.Go(func() {
-			body, err := askPeer(ctx, s.peers.Keys, m.URL+statusPath)
+			body, err := askPeer(ctx, s.peers.Keys, m.URL+statusPath, maxAnswer)
 			if err == nil {
 				err = json.Unmarshal(body, &out[i].Status)
 			}
@@ -128,7 +132,7 @@ func (s *Server) Ask(ctx context.Context) []Answer {
 	return out
 }
 
-func askPeer(ctx context.Context, keys Keys, address string) ([]byte, error) {
+func askPeer(ctx context.Context, keys Keys, address string, most int64) ([]byte, error) {
 	secured, err := keys.ClientTLS()
 	if err != nil {
 		return nil, err
@@ -144,7 +148,7 @@ func askPeer(ctx context.Context, keys Keys, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	body, err := io.ReadAll(io.LimitReader(response.Body, most))
 	err = errors.Join(err, response.Body.Close())
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("the server answers %s", response.Status)
@@ -164,6 +168,7 @@ func (s *Server) servePeers() error {
 		_ = json.NewEncoder(w).Encode(s.Status()) // who asked has gone if this fails
 	})
 	mux.HandleFunc(watermarkPath, s.tellWatermark)
+	mux.HandleFunc("GET "+sharedPath, s.tellShared)
 	// Whoever shows no certificate soon is no member, and holds no connection.
 	s.listener = &http.Server{Handler: mux, ReadHeaderTimeout: peerHandshake, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = s.listener.Serve(tls.NewListener(listener, s.peers.Keys.ServerTLS())) }() // it ends when it is closed
@@ -221,7 +226,7 @@ func checkAge(ctx context.Context, o Options, has logged) error {
 		}
 		asked++
 		go func() {
-			body, err := askPeer(ctx, o.Peers.Keys, m.URL+watermarkPath+has.member)
+			body, err := askPeer(ctx, o.Peers.Keys, m.URL+watermarkPath+has.member, maxAnswer)
 			mark, parsed := strconv.ParseUint(string(body), 10, 64)
 			if err != nil || parsed != nil {
 				mark = 0 // one that does not answer has nothing against it

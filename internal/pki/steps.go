@@ -56,7 +56,7 @@ func replacePair(name string, cert, key []byte) []step {
 // settle completes or drops what an interrupted change has left. The directory must
 // be locked.
 func settle(dir string) error {
-	for _, name := range append([]string{ClusterAuthority, NodeAuthority}, leaves...) {
+	for _, name := range append([]string{ClusterAuthority, NodeAuthority, FrontAuthority}, leaves...) {
 		steps, err := settlePair(dir, name)
 		if err == nil {
 			err = applyAll(dir, steps)

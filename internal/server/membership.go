@@ -45,6 +45,10 @@ type membership struct {
 	// Left is set when the server has left, Unfinished while it joins.
 	Left, Unfinished bool
 
+	// AgreedKeys are those that all servers had when this one last looked, by their hash;
+	// BegunKeys those that it began to take.
+	AgreedKeys, BegunKeys string `json:",omitempty"`
+
 	// moved is set when URL is another than that in the file.
 	moved bool
 }
@@ -116,7 +120,7 @@ func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &etcd.Peers{Name: m.Name, URL: m.URL, Listen: strings.TrimPrefix(m.URL, "https://"), Keys: keys, Version: version.Kubernetes()}
+	p := &etcd.Peers{Name: m.Name, URL: m.URL, Listen: strings.TrimPrefix(m.URL, "https://"), Keys: keys, Version: version.Kubernetes(), Shared: func() ([]byte, error) { return exportKeys(dataDir) }}
 	for _, k := range m.Known {
 		p.Known = append(p.Known, etcd.Member{ID: k.ID, Name: k.Name, URL: k.URL})
 	}

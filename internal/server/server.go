@@ -341,6 +341,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 			return nil
 		})
 	}
+	if s.membership != nil {
+		parts.run("keys of all servers", s.followKeys)
+	}
 	parts.run("control loops", func(ctx context.Context) error {
 		defer stopServing()
 		return s.runControl(ctx)

@@ -1,0 +1,68 @@
+package pki
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// ClusterWhole tells whether files hold all that a cluster needs: while somebody replaces
+// some by hand, they do not.
+func ClusterWhole(files map[string][]byte) bool {
+	for _, name := range []string{ClusterAuthority, NodeAuthority, FrontAuthority} {
+		if len(files[name+".crt"]) == 0 || len(files[name+".key"]) == 0 {
+			return false
+		}
+	}
+	return len(files[serviceAccountKey]) > 0
+}
+
+// AdoptCluster puts the files that every server of a cluster has in the place of those of a
+// server that may run. Cut off at any moment, the directory is whole, and the next try goes on.
+func AdoptCluster(dir string, files map[string][]byte) error {
+	if !ClusterWhole(files) {
+		return fmt.Errorf("replace the keys in %s: those of the other server are not all there", dir)
+	}
+	unlock, err := lockDirectory(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := settle(dir); err != nil {
+		return err
+	}
+	return applyAll(dir, adoption(dir, files))
+}
+
+// adoption is what has to be done. What is trusted comes before what signs, and goes after it.
+func adoption(dir string, files map[string][]byte) []step {
+	var before, after []step
+	keep := func(name string) {
+		if data, ok := files[name]; ok {
+			before = append(before, step{write: name, data: data})
+		} else {
+			after = append(after, step{remove: name})
+		}
+	}
+	keep(previousFile("", ClusterAuthority))
+	keep(previousFile("", NodeAuthority))
+	keep(serviceAccountPrevious)
+	for _, name := range []string{ClusterAuthority, NodeAuthority, FrontAuthority} {
+		cert, key := files[name+".crt"], files[name+".key"]
+		if same(dir, name+".crt", cert) && same(dir, name+".key", key) {
+			continue
+		}
+		before = append(before, replacePair(name, cert, key)...)
+		if name == FrontAuthority {
+			after = append(after, step{remove: frontClientName + ".crt"}, step{remove: frontClientName + ".key"})
+		}
+	}
+	before = append(before, step{write: serviceAccountKey, data: files[serviceAccountKey]})
+	return append(before, after...)
+}
+
+func same(dir, name string, data []byte) bool {
+	now, err := os.ReadFile(filepath.Join(dir, name))
+	return err == nil && bytes.Equal(now, data)
+}

@@ -1,0 +1,105 @@
+package pki
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// server makes a directory of keys with what belongs to one server.
+func serverKeys(t *testing.T, shared map[string][]byte, ip string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "pki")
+	if shared != nil {
+		if err := ImportCluster(dir, shared); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := LoadOrCreate(dir, Options{ServerIPs: []net.IP{net.ParseIP(ip)}}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestKeysOfAnotherServerAreAdopted(t *testing.T) {
+	first := serverKeys(t, nil, "10.0.0.1")
+	export := func(dir string) map[string][]byte {
+		t.Helper()
+		files, err := ExportCluster(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	second := serverKeys(t, export(first), "10.0.0.2")
+	for _, which := range []string{ClusterAuthority, NodeAuthority, ServiceAccounts} {
+		for what, change := range map[string]func() error{
+			"rotated":  func() error { return Rotate(first, which, time.Now()) },
+			"finished": func() error { return Finish(first, which, time.Now()) },
+		} {
+			if what == "finished" && !exists(first, which+"-previous.crt") && !exists(first, which+"-previous.pub") {
+				continue // the map's order
+			}
+			if err := change(); err != nil {
+				t.Fatal(err)
+			}
+			if err := AdoptCluster(second, export(first)); err != nil {
+				t.Fatal(err)
+			}
+			if !maps.EqualFunc(export(first), export(second), func(a, b []byte) bool { return string(a) == string(b) }) {
+				t.Errorf("%s %s: the second server has other files", which, what)
+			}
+			bundle, err := LoadOrCreate(second, Options{ServerIPs: []net.IP{net.ParseIP("10.0.0.2")}})
+			if err != nil {
+				t.Fatalf("%s %s: the second server does not start: %v", which, what, err)
+			}
+			if _, ips := bundle.ServingNames(); fmt.Sprint(ips[len(ips)-1]) != "10.0.0.2" {
+				t.Errorf("%s %s: the certificate is for %v", which, what, ips)
+			}
+		}
+	}
+	whole := export(first)
+	delete(whole, ClusterAuthority+".key")
+	if err := AdoptCluster(second, whole); err == nil {
+		t.Error("half of the keys are adopted")
+	}
+}
+
+// A server that is killed in the middle starts, with the old keys or the new ones.
+func TestAdoptingIsCutOff(t *testing.T) {
+	first := serverKeys(t, nil, "10.0.0.1")
+	before, err := ExportCluster(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(Rotate(first, ClusterAuthority, time.Now()), Rotate(first, NodeAuthority, time.Now()), Rotate(first, ServiceAccounts, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	after, err := ExportCluster(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := serverKeys(t, before, "10.0.0.2")
+	all := adoption(full, after)
+	for cut := range len(all) + 1 {
+		dir := serverKeys(t, before, "10.0.0.2")
+		if err := applyAll(dir, adoption(dir, after)[:cut]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if _, err := LoadOrCreate(dir, Options{ServerIPs: []net.IP{net.ParseIP("10.0.0.2")}}); err != nil {
+			t.Errorf("cut off after %d steps it does not start: %v", cut, err)
+		}
+		if err := AdoptCluster(dir, after); err != nil {
+			t.Errorf("cut off after %d steps it does not go on: %v", cut, err)
+		}
+		if now, _ := os.ReadFile(filepath.Join(dir, ClusterAuthority+".crt")); string(now) != string(after[ClusterAuthority+".crt"]) {
+			t.Errorf("cut off after %d steps it never has the new keys", cut)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/wholefile"
+)
+
+// keysInterval is how often a server looks whether keys were replaced, here or elsewhere;
+// keysPatience bounds one look.
+const (
+	keysInterval = time.Second
+	keysPatience = 10 * time.Second
+)
+
+// sharedKeys is what each server has alike: authorities, the key of service account tokens,
+// and the keys of stored Secrets.
+type sharedKeys struct {
+	Cluster map[string][]byte
+	Stored  []byte `json:",omitempty"`
+}
+
+// errHalf says that somebody is just replacing files by hand.
+var errHalf = errors.New("not all keys are there")
+
+func exportKeys(dataDir string) ([]byte, error) {
+	var keys sharedKeys
+	var err error
+	if keys.Cluster, err = pki.ExportCluster(filepath.Join(dataDir, "pki")); err != nil {
+		return nil, err
+	}
+	if !pki.ClusterWhole(keys.Cluster) {
+		return nil, errHalf
+	}
+	if keys.Stored, err = encryption.Read(encryption.File(dataDir)); err != nil {
+		return nil, err
+	}
+	return json.Marshal(keys)
+}
+
+func hashKeys(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// followKeys has all servers have the same keys until ctx ends: what is replaced on one, the
+// others take from it, over the connection between their databases.
+func (s *Server) followKeys(ctx context.Context) error {
+	said := ""
+	for {
+		attempt, cancel := context.WithTimeout(ctx, keysPatience)
+		err := s.followKeysOnce(attempt)
+		cancel()
+		switch {
+		case err == nil || ctx.Err() != nil:
+			said = ""
+		case err.Error() != said:
+			said = err.Error()
+			klog.FromContext(ctx).Error(err, "This server may have other keys than the others")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(keysInterval):
+		}
+	}
+}
+
+func (s *Server) followKeysOnce(ctx context.Context) error {
+	content, err := exportKeys(s.options.DataDir)
+	if errors.Is(err, errHalf) && s.begunKeys() == "" {
+		return nil // the next look sees all of them
+	}
+	if err != nil && !errors.Is(err, errHalf) {
+		return err
+	}
+	all, revision, err := s.etcd.Agreed(ctx)
+	if err != nil {
+		return err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	here := members.KeysHere{Own: hashKeys(content), Agreed: s.membership.AgreedKeys, Begun: s.membership.BegunKeys}
+	switch here.Decide(all) {
+	case members.Note:
+		return s.noteKeys(all, "")
+	case members.Publish:
+		if done, err := s.etcd.Agree(ctx, here.Own, revision); err != nil || !done {
+			return err
+		}
+		if here.Agreed != "" {
+			klog.FromContext(ctx).Info("Keys were replaced on this server; the others take them")
+		}
+		return s.noteKeys(here.Own, "")
+	case members.Take:
+		return s.takeKeys(ctx, here, all)
+	case members.Dispute:
+		return fmt.Errorf("keys were replaced on two servers at once: copy pki/ca*, pki/node-ca*, pki/service-account*, pki/front-proxy-ca* and encryption.yaml "+
+			"to %s from the server whose keys are to count", s.options.DataDir)
+	}
+	return nil
+}
+
+func (s *Server) begunKeys() string {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.membership.BegunKeys
+}
+
+// takeKeys replaces those of this server.
+func (s *Server) takeKeys(ctx context.Context, here members.KeysHere, all string) error {
+	return s.etcd.AskShared(ctx, func(content []byte) (bool, error) {
+		if hashKeys(content) != all {
+			return false, nil // another that has not got them yet
+		}
+		var keys sharedKeys
+		if err := json.Unmarshal(content, &keys); err != nil {
+			return false, fmt.Errorf("read the keys of another server: %w", err)
+		}
+		if err := s.noteKeys(here.Agreed, all); err != nil {
+			return false, err
+		}
+		if err := pki.AdoptCluster(filepath.Join(s.options.DataDir, "pki"), keys.Cluster); err != nil {
+			return false, err
+		}
+		if len(keys.Stored) > 0 {
+			if err := wholefile.Write(encryption.File(s.options.DataDir), 0o600, wholefile.Bytes(keys.Stored)); err != nil {
+				return false, fmt.Errorf("write the keys of stored Secrets: %w", err)
+			}
+		}
+		klog.FromContext(ctx).Info("Took the keys that were replaced on another server")
+		if err := s.noteKeys(all, ""); err != nil {
+			return false, err
+		}
+		return true, s.pki.Reload()
+	})
+}
+
+// noteKeys writes down what this server knows of the keys. The caller holds changing.
+func (s *Server) noteKeys(agreed, begun string) error {
+	if s.leaving.Load() {
+		return nil
+	}
+	s.membership.AgreedKeys, s.membership.BegunKeys = agreed, begun
+	next := *s.membership
+	next.Known = s.known()
+	return next.write(s.options.DataDir)
+}
