@@ -18,8 +18,8 @@ help: ## List the tasks.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: deps
-deps: ## Install what nodes on this machine need (containerd, runc, CNI plugins, ...), if it is missing.
-	@hack/install-deps.sh
+deps: ## Install what nodes on this machine and the tests need (containerd, runc, CNI plugins, Chromium, ...), if it is missing.
+	@hack/install-deps.sh tests
 
 .PHONY: images
 images: ## Build the programs of the images that come with Everynode.
@@ -32,7 +32,8 @@ build: images ## Build bin/everynode.
 	@LDFLAGS='$(LDFLAGS)' hack/build.sh
 
 .PHONY: up
-up: deps build ## Start a cluster of three nodes on this machine and run a daemon on each.
+up: build ## Start a cluster of three nodes on this machine and run a daemon on each.
+	@hack/install-deps.sh
 	@bin/everynode up --detach
 	@hack/try-example.sh
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Installs the programs that a node needs, with apt, where they are missing.
+# Installs the programs that a node needs, with apt, where they are missing; with the
+# argument "tests" those that the tests need as well.
 set -euo pipefail
 
 declare -A package=(
   [containerd]=containerd [runc]=runc [nft]=nftables [iptables]=iptables
   [ip]=iproute2 [nsenter]=util-linux
 )
+[ "${1:-}" = tests ] && package[chromium]=chromium
 missing=()
 for program in "${!package[@]}"; do
   PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing+=("${package[$program]}")

@@ -24,11 +24,18 @@ type lists struct {
 
 // read reaches the cluster, for lists.
 func (c *cluster) read() (*lists, error) {
+	l, _, err := c.readWith()
+	return l, err
+}
+
+// readWith also returns how the cluster is reached.
+func (c *cluster) readWith() (*lists, *rest.Config, error) {
 	config, namespace, err := c.connect()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return newLists(config, namespace)
+	l, err := newLists(config, namespace)
+	return l, config, err
 }
 
 func newLists(config *rest.Config, namespace string) (l *lists, err error) {

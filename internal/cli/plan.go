@@ -82,6 +82,11 @@ func (l *lists) plan(ctx context.Context, m *manifests) (*plans, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.planOn(ctx, s, hidden, m)
+}
+
+// planOn does so by what was read before; hidden says what could not be.
+func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *manifests) (*plans, error) {
 	out := &plans{DaemonSets: []*plan.Forecast{}, Ignored: m.ignored}
 	if hidden != "" {
 		out.Missing = append(out.Missing, hidden)
@@ -226,6 +231,12 @@ func (p *plans) show(w io.Writer, output string) error {
 		fmt.Fprintln(w, string(raw))
 		return changed
 	}
+	p.write(w)
+	return changed
+}
+
+// write writes the plans for people.
+func (p *plans) write(w io.Writer) {
 	for i, f := range p.DaemonSets {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -238,7 +249,6 @@ func (p *plans) show(w io.Writer, output string) error {
 	for _, missing := range p.Missing {
 		fmt.Fprint(w, survey.Wrap("("+missing+")", ""))
 	}
-	return changed
 }
 
 // readManifests reads a file, or standard input for "-".

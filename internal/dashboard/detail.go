@@ -1,0 +1,311 @@
+package dashboard
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/why"
+)
+
+// nodeDetail is what the page shows of one node.
+type nodeDetail struct {
+	*why.NodeReport
+	Conditions  []corev1.NodeCondition `json:"conditions"`
+	Labels      map[string]string      `json:"labels"`
+	Taints      []corev1.Taint         `json:"taints"`
+	Allocatable corev1.ResourceList    `json:"allocatable"`
+	Cordoned    bool                   `json:"cordoned"`
+	Pods        []podLine              `json:"pods"`
+}
+
+// podLine is one pod of a node.
+type podLine struct {
+	Namespace  string   `json:"namespace"`
+	Name       string   `json:"name"`
+	Phase      string   `json:"phase"`
+	Ready      bool     `json:"ready"`
+	Restarts   int32    `json:"restarts"`
+	Containers []string `json:"containers"`
+}
+
+func (d *Dashboard) node(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Query().Get("name")
+	detail := &nodeDetail{Pods: []podLine{}}
+	err := d.cluster.look(func(s *survey.Survey, hidden string) (err error) {
+		if detail.NodeReport, err = why.Node(s, name, nil); err != nil {
+			return err
+		}
+		n := s.Node(name)
+		detail.Conditions, detail.Labels, detail.Taints = n.Status.Conditions, n.Labels, n.Spec.Taints
+		detail.Allocatable, detail.Cordoned = n.Status.Allocatable, n.Spec.Unschedulable
+		for _, p := range s.Pods {
+			if p.Spec.NodeName == name {
+				detail.Pods = append(detail.Pods, lineOf(p))
+			}
+		}
+		if hidden != "" {
+			for i := range detail.DaemonSets {
+				detail.DaemonSets[i].Missing = append(detail.DaemonSets[i].Missing, hidden)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	slices.SortFunc(detail.Pods, func(a, b podLine) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for i := range detail.DaemonSets {
+		d.config.More(r.Context(), &detail.DaemonSets[i])
+	}
+	answer(w, detail, nil)
+}
+
+func lineOf(p *corev1.Pod) podLine {
+	line := podLine{Namespace: p.Namespace, Name: p.Name, Phase: string(p.Status.Phase), Containers: []string{}}
+	if p.DeletionTimestamp != nil {
+		line.Phase = "Terminating"
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			line.Ready = c.Status == corev1.ConditionTrue
+		}
+	}
+	for i := range p.Spec.Containers {
+		line.Containers = append(line.Containers, p.Spec.Containers[i].Name)
+	}
+	for i := range p.Status.ContainerStatuses {
+		line.Restarts += p.Status.ContainerStatuses[i].RestartCount
+	}
+	return line
+}
+
+// why answers where a DaemonSet stands on all nodes, or on those with one verdict.
+func (d *Dashboard) why(w http.ResponseWriter, r *http.Request) {
+	var report *why.SetReport
+	err := d.ofSet(r, func(s *survey.Survey, ds *appsv1.DaemonSet) (err error) {
+		report, err = why.Set(s, ds, course.Verdict(r.URL.Query().Get("verdict")))
+		return err
+	})
+	answer(w, report, err)
+}
+
+// ofSet calls f with the DaemonSet that a request is about.
+func (d *Dashboard) ofSet(r *http.Request, f func(s *survey.Survey, ds *appsv1.DaemonSet) error) error {
+	namespace, name, err := named(r.URL.Query().Get("daemonset"))
+	if err != nil {
+		return err
+	}
+	return d.cluster.look(func(s *survey.Survey, _ string) error {
+		ds := s.DaemonSet(namespace, name)
+		if ds == nil {
+			return fmt.Errorf("there is no DaemonSet %s/%s", namespace, name)
+		}
+		return f(s, ds)
+	})
+}
+
+// revision is one of a DaemonSet's templates.
+type revision struct {
+	Number  int64     `json:"number"`
+	Hash    string    `json:"hash"`
+	Created time.Time `json:"created"`
+	Cause   string    `json:"cause,omitempty"`
+	// Template is written as YAML, without what every template has.
+	Template string `json:"template"`
+}
+
+func (d *Dashboard) revisions(w http.ResponseWriter, r *http.Request) {
+	out := []revision{}
+	err := d.ofSet(r, func(s *survey.Survey, ds *appsv1.DaemonSet) error {
+		for _, held := range revisionsOf(s, ds) {
+			template, err := history.Template(held)
+			if err != nil {
+				return err
+			}
+			text, err := yaml.Marshal(template)
+			if err != nil {
+				return fmt.Errorf("write the template of revision %s: %w", held.Name, err)
+			}
+			out = append(out, revision{
+				Number: held.Revision, Hash: history.HashOf(held), Created: held.CreationTimestamp.UTC(),
+				Cause: held.Annotations["kubernetes.io/change-cause"], Template: string(text),
+			})
+		}
+		return nil
+	})
+	answer(w, out, err)
+}
+
+// revisionsOf are a DaemonSet's revisions, the newest first.
+func revisionsOf(s *survey.Survey, ds *appsv1.DaemonSet) []*appsv1.ControllerRevision {
+	var out []*appsv1.ControllerRevision
+	for _, r := range s.Revisions {
+		if metav1.IsControlledBy(r, ds) {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b *appsv1.ControllerRevision) int { return cmp.Compare(b.Revision, a.Revision) })
+	return out
+}
+
+// mostManifest is how large a manifest to be planned may be.
+const mostManifest = 4 << 20
+
+func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
+	manifest, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostManifest))
+	if err != nil {
+		answer(w, nil, fmt.Errorf("read the manifest: %w", err))
+		return
+	}
+	var out struct {
+		Forecast any    `json:"forecast"`
+		Text     string `json:"text"`
+	}
+	// Its own survey: the server is asked meanwhile, which may take long.
+	out.Forecast, out.Text, err = d.config.Plan(r.Context(), d.cluster.survey(time.Now()), d.cluster.hidden, manifest)
+	answer(w, out, err)
+}
+
+// eventLine is one event.
+type eventLine struct {
+	At      time.Time `json:"at"`
+	Type    string    `json:"type"`
+	Reason  string    `json:"reason"`
+	Object  string    `json:"object"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
+}
+
+// mostEvents is how many events a page is given at the beginning.
+const mostEvents = 200
+
+// events tells the events of a namespace, or of one object of it, as lines of JSON, and
+// goes on with those to come.
+func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	options := metav1.ListOptions{}
+	if name := q.Get("name"); name != "" {
+		options.FieldSelector = "involvedObject.name=" + name
+	}
+	client := d.core.CoreV1().Events(q.Get("namespace"))
+	list, err := client.List(r.Context(), options)
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	options.ResourceVersion = list.ResourceVersion
+	watch, err := client.Watch(r.Context(), options)
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	defer watch.Stop()
+	items := list.Items
+	slices.SortFunc(items, func(a, b corev1.Event) int { return timeOf(&a).Compare(timeOf(&b)) })
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := json.NewEncoder(w)
+	for i := max(0, len(items)-mostEvents); i < len(items); i++ {
+		if out.Encode(eventLineOf(&items[i])) != nil {
+			return
+		}
+	}
+	flush(w)
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case change, ok := <-watch.ResultChan():
+			if !ok {
+				return
+			}
+			e, is := change.Object.(*corev1.Event)
+			if !is || change.Type == "DELETED" {
+				continue
+			}
+			if out.Encode(eventLineOf(e)) != nil {
+				return
+			}
+			flush(w)
+		}
+	}
+}
+
+func flush(w http.ResponseWriter) {
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+func timeOf(e *corev1.Event) time.Time {
+	for _, at := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time} {
+		if !at.IsZero() {
+			return at
+		}
+	}
+	return e.CreationTimestamp.Time
+}
+
+func eventLineOf(e *corev1.Event) eventLine {
+	count := max(e.Count, 1)
+	if e.Series != nil {
+		count = max(count, e.Series.Count)
+	}
+	return eventLine{
+		At: timeOf(e).UTC(), Type: e.Type, Reason: e.Reason, Message: e.Message, Count: count,
+		Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name,
+	}
+}
+
+// logTail is how many lines of a log a page is given at the beginning.
+const logTail = 200
+
+// logs hands a container's log on, and goes on with what is to come.
+func (d *Dashboard) logs(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if q.Get("namespace") == "" || q.Get("pod") == "" {
+		answer(w, nil, errors.New("name a namespace and a pod"))
+		return
+	}
+	stream, err := d.core.CoreV1().Pods(q.Get("namespace")).GetLogs(q.Get("pod"), &corev1.PodLogOptions{
+		Container: q.Get("container"), Follow: true, TailLines: ptr.To[int64](logTail),
+	}).Stream(r.Context())
+	if err != nil {
+		answer(w, nil, err)
+		return
+	}
+	defer stream.Close()
+	stop := context.AfterFunc(r.Context(), func() { _ = stream.Close() })
+	defer stop()
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	flush(w)
+	for lines := bufio.NewReader(stream); ; {
+		line, err := lines.ReadSlice('\n') // A long one comes in pieces.
+		if _, failed := w.Write(line); failed != nil {
+			return
+		}
+		flush(w)
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/survey"
+)
+
+func node(name, zone string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: corev1.NodeSpec{Unschedulable: cordoned}}
+	if zone != "" {
+		n.Labels["zone"] = zone
+	}
+	if ready != "" {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: ready}}
+	}
+	return n
+}
+
+func mapOf(t *testing.T, label string, nodes ...*corev1.Node) *Map {
+	t.Helper()
+	m, err := Of(survey.New(survey.Objects{Nodes: nodes, Locate: time.LoadLocation}), nil, label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestGroupsAndStates(t *testing.T) {
+	m := mapOf(t, "zone",
+		node("n-10", "z-2", corev1.ConditionTrue, false), node("n-9", "z-2", corev1.ConditionTrue, true), node("n-1", "", corev1.ConditionUnknown, true),
+		node("n-2", "z-10", corev1.ConditionFalse, false), node("n-02", "z-10", "", false))
+	want := "[n-9 n-10 n-02 n-2 n-1] [{z-2 0 2} {z-10 2 2} {(none) 4 1}] [1 2 0 0 0]"
+	if got := fmt.Sprint(m.Nodes, m.Groups, m.Cells); got != want {
+		t.Errorf("the map is %s, want %s", got, want)
+	}
+	if all := mapOf(t, "", node("b", "", corev1.ConditionTrue, false), node("a", "", corev1.ConditionTrue, false)); fmt.Sprint(all.Groups) != "[{ 0 2}]" || all.Nodes[0] != "a" {
+		t.Errorf("without a label the groups are %v, the nodes %v", all.Groups, all.Nodes)
+	}
+	if none := mapOf(t, "zone"); none.Groups == nil || len(none.Nodes) != 0 {
+		t.Errorf("a cluster without nodes is %+v", none)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	one := mapOf(t, "zone", node("a", "z", corev1.ConditionTrue, false), node("b", "z", corev1.ConditionTrue, false))
+	two := mapOf(t, "zone", node("a", "z", corev1.ConditionTrue, false), node("b", "z", corev1.ConditionFalse, false))
+	if changes, same := two.Since(one); !same || !slices.Equal(changes, []Change{{1, 0}}) {
+		t.Errorf("what changes is %v, %v", changes, same)
+	}
+	if changes, same := one.Since(one); !same || len(changes) != 0 {
+		t.Errorf("nothing changes, and it tells %v, %v", changes, same)
+	}
+	for name, other := range map[string]*Map{
+		"no map":        nil,
+		"another node":  mapOf(t, "zone", node("a", "z", corev1.ConditionTrue, false), node("c", "z", corev1.ConditionTrue, false)),
+		"another group": mapOf(t, "zone", node("a", "y", corev1.ConditionTrue, false), node("b", "z", corev1.ConditionTrue, false)),
+		"other states":  {Nodes: one.Nodes, Groups: one.Groups, States: []string{"x"}, Cells: one.Cells},
+	} {
+		if _, same := one.Since(other); same {
+			t.Errorf("%s: it is taken for the same map", name)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	var nodes []*corev1.Node
+	for i := range maxGroups + 1 {
+		n := node(fmt.Sprint(i), fmt.Sprint("z", i%3), corev1.ConditionTrue, false)
+		n.Labels["same"], n.Labels[corev1.LabelArchStable], n.Labels["alpha"] = "x", fmt.Sprint(i%2), fmt.Sprint(i%2)
+		nodes = append(nodes, n)
+	}
+	if got := fmt.Sprint(Labels(nodes, 10)); got != "[kubernetes.io/arch alpha zone]" {
+		t.Errorf("one can group by %s", got)
+	}
+	if got := Labels(nodes, 1); len(got) != 1 {
+		t.Errorf("%d labels, want one", len(got))
+	}
+	if Labels(nil, 1) == nil {
+		t.Error("without nodes there is no list")
+	}
+}
+
+func FuzzCompareNatural(f *testing.F) {
+	f.Add("node-2", "node-10", "node-010")
+	f.Add("", "0", "00")
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		if compareNatural(a, b) != -compareNatural(b, a) || (compareNatural(a, b) == 0) != (a == b) {
+			t.Errorf("%q and %q: %d, %d", a, b, compareNatural(a, b), compareNatural(b, a))
+		}
+		if compareNatural(a, b) < 0 && compareNatural(b, c) < 0 && compareNatural(a, c) >= 0 {
+			t.Errorf("%q < %q < %q, and not %[1]q < %[3]q", a, b, c)
+		}
+	})
+}

@@ -1,0 +1,225 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/dashboard/fleet"
+	"github.com/everynode/everynode/internal/rollout"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+const (
+	// tellEvery is how often a page is told of changes at most, and restFactor how much longer
+	// than the look at a large cluster the pause after it is.
+	tellEvery  = 250 * time.Millisecond
+	restFactor = 2
+	// aliveEvery is how often something is written when nothing happens.
+	aliveEvery = 15 * time.Second
+	// mostLabels is by how many labels the map can be grouped.
+	mostLabels = 30
+)
+
+// message is one line of a stream. Only what is new is in it.
+type message struct {
+	Overview *overview  `json:"overview,omitempty"`
+	Set      *set       `json:"set,omitempty"`
+	Map      *fleet.Map `json:"map,omitempty"`
+	Changes  [][2]int   `json:"changes,omitempty"`
+	Gone     string     `json:"gone,omitempty"`
+}
+
+// overview is what the page shows of the whole cluster.
+type overview struct {
+	Cluster    string   `json:"cluster"`
+	Nodes      int      `json:"nodes"`
+	DaemonSets []daemon `json:"daemonSets"`
+	Labels     []string `json:"labels"`
+	Hidden     string   `json:"hidden,omitempty"`
+}
+
+// daemon is one line of the list of DaemonSets.
+type daemon struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Desired   int32  `json:"desired"`
+	Updated   int32  `json:"updated"`
+	Available int32  `json:"available"`
+	Phase     string `json:"phase,omitempty"`
+}
+
+// set is what the page shows of the DaemonSet that is looked at.
+type set struct {
+	Namespace string                 `json:"namespace"`
+	Name      string                 `json:"name"`
+	Revision  string                 `json:"revision"`
+	Policy    string                 `json:"policy,omitempty"`
+	Status    appsv1.DaemonSetStatus `json:"status"`
+	Rollout   *rollout.State         `json:"rollout,omitempty"`
+	Numbers   map[string]int64       `json:"numbers"`
+	Strategy  string                 `json:"strategy"`
+}
+
+// stream tells a page what there is and what changes, as lines of JSON.
+func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	t := &teller{d: d, label: q.Get("group")}
+	if of := q.Get("daemonset"); of != "" {
+		var err error
+		if t.namespace, t.name, err = named(of); err != nil {
+			answer(w, nil, err)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		http.Error(w, "this connection cannot stream", http.StatusInternalServerError)
+		return
+	}
+	for {
+		_, changed := d.cluster.at()
+		begin := time.Now()
+		lines, err := t.next()
+		if err != nil {
+			lines = []message{{Gone: err.Error()}}
+		}
+		for _, line := range lines {
+			raw, err := json.Marshal(line)
+			if err != nil {
+				return
+			}
+			if _, err := w.Write(append(raw, '\n')); err != nil {
+				return // The page is gone.
+			}
+		}
+		if err != nil {
+			return
+		}
+		flusher.Flush()
+		if !wait(r.Context(), max(tellEvery, restFactor*time.Since(begin)), changed) {
+			return
+		}
+	}
+}
+
+// wait pauses, and then waits for a change, or until something must be said.
+func wait(ctx context.Context, pause time.Duration, changed <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-time.After(staleAfter):
+	}
+	return true
+}
+
+// teller knows what one page was told.
+type teller struct {
+	d                      *Dashboard
+	namespace, name, label string
+
+	overview, set string
+	fleet         *fleet.Map
+	alive         time.Time
+}
+
+// next returns what is new. Its error is for the page: what it looks at is gone.
+func (t *teller) next() ([]message, error) {
+	var out []message
+	err := t.d.cluster.look(func(s *survey.Survey, hidden string) error {
+		if o := overviewOf(s, t.d.config.Name, hidden); isNew(&t.overview, o) {
+			out = append(out, message{Overview: o})
+		}
+		var ds *appsv1.DaemonSet
+		if t.name != "" {
+			if ds = s.DaemonSet(t.namespace, t.name); ds == nil {
+				return fmt.Errorf("there is no DaemonSet %s/%s any more", t.namespace, t.name)
+			}
+			if of := setOf(s, ds); isNew(&t.set, of) {
+				out = append(out, message{Set: of})
+			}
+		}
+		m, err := fleet.Of(s, ds, t.label)
+		if err != nil {
+			return err
+		}
+		changes, same := m.Since(t.fleet)
+		switch {
+		case !same:
+			out = append(out, message{Map: m})
+		case len(changes) > 0:
+			pairs := make([][2]int, 0, len(changes))
+			for _, c := range changes {
+				pairs = append(pairs, [2]int{c.Cell, int(c.State)})
+			}
+			out = append(out, message{Changes: pairs})
+		}
+		t.fleet = m
+		return nil
+	})
+	if now := time.Now(); len(out) > 0 {
+		t.alive = now
+	} else if now.Sub(t.alive) > aliveEvery {
+		out, t.alive = append(out, message{}), now
+	}
+	return out, err
+}
+
+// isNew tells whether a value differs from the last one, and remembers it.
+func isNew(last *string, value any) bool {
+	raw, err := json.Marshal(value)
+	if err != nil || string(raw) == *last {
+		return false
+	}
+	*last = string(raw)
+	return true
+}
+
+func overviewOf(s *survey.Survey, name, hidden string) *overview {
+	o := &overview{Cluster: name, Nodes: len(s.Nodes), DaemonSets: []daemon{}, Labels: fleet.Labels(s.Nodes, mostLabels), Hidden: hidden}
+	for _, ds := range s.DaemonSets {
+		one := daemon{
+			Namespace: ds.Namespace, Name: ds.Name, Desired: ds.Status.DesiredNumberScheduled,
+			Updated: ds.Status.UpdatedNumberScheduled, Available: ds.Status.NumberAvailable,
+		}
+		if r := s.Rollout(ds); r != nil && s.Policy(ds) != nil {
+			one.Phase = string(r.Status.Phase)
+		}
+		o.DaemonSets = append(o.DaemonSets, one)
+	}
+	return o
+}
+
+func setOf(s *survey.Survey, ds *appsv1.DaemonSet) *set {
+	out := &set{
+		Namespace: ds.Namespace, Name: ds.Name, Status: ds.Status, Strategy: string(ds.Spec.UpdateStrategy.Type), Numbers: map[string]int64{},
+	}
+	newest := int64(0)
+	for _, r := range revisionsOf(s, ds) {
+		hash := history.HashOf(r)
+		out.Numbers[hash] = r.Revision
+		if r.Revision > newest {
+			newest, out.Revision = r.Revision, hash
+		}
+	}
+	if p := s.Policy(ds); p != nil {
+		out.Policy = p.Name
+	}
+	if r := s.Rollout(ds); r != nil {
+		state := rollout.StateOf(r, ds.Generation)
+		out.Rollout = &state
+	}
+	return out
+}

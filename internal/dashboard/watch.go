@@ -1,0 +1,188 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// cluster is what is known of the cluster, kept up to date by watches.
+type cluster struct {
+	core kubernetes.Interface
+	own  *client.Client
+
+	nodes, pods, sets, revisions cache.SharedIndexInformer
+	// policies and rollouts are nil where the API does not have them, or does not show them.
+	policies, rollouts cache.SharedIndexInformer
+	// hidden says that policies may not be read.
+	hidden string
+
+	mu sync.Mutex // guards version and changed
+	// version counts what has changed; changed is closed at the next change.
+	version uint64
+	changed chan struct{}
+
+	looking sync.Mutex // guards last and lastOf, and the use of last
+	last    *survey.Survey
+	lastOf  uint64
+}
+
+// staleAfter is when a survey is made anew though nothing has changed: verdicts depend on
+// the time as well.
+const staleAfter = 5 * time.Second
+
+func newCluster(core kubernetes.Interface, own *client.Client) *cluster {
+	return &cluster{core: core, own: own, changed: make(chan struct{})}
+}
+
+// lister lists and watches one kind.
+type lister struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func listed[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error), watch func(context.Context, metav1.ListOptions) (watch.Interface, error)) lister {
+	return lister{watch: watch, list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		out, err := list(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
+	}}
+}
+
+// run watches until ctx ends; ready is called once all is known. It returns an error if a
+// kind may not be read.
+func (c *cluster) run(ctx context.Context, ready func()) error {
+	core, apps := c.core.CoreV1(), c.core.AppsV1()
+	var all []cache.SharedIndexInformer
+	add := func(what string, l lister, example runtime.Object) (cache.SharedIndexInformer, error) {
+		// One object tells whether it may be read: an informer would try for ever.
+		if _, err := l.list(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return nil, fmt.Errorf("list %s: %w", what, err)
+		}
+		informer := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{})
+		if err := informer.SetTransform(lean); err != nil {
+			return nil, fmt.Errorf("watch %s: %w", what, err)
+		}
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { c.touch() }, UpdateFunc: func(any, any) { c.touch() }, DeleteFunc: func(any) { c.touch() },
+		}); err != nil {
+			return nil, fmt.Errorf("watch %s: %w", what, err)
+		}
+		all = append(all, informer)
+		return informer, nil
+	}
+	var err error
+	if c.nodes, err = add("nodes", listed(core.Nodes().List, core.Nodes().Watch), &corev1.Node{}); err != nil {
+		return err
+	}
+	if c.pods, err = add("pods", listed(core.Pods("").List, core.Pods("").Watch), &corev1.Pod{}); err != nil {
+		return err
+	}
+	if c.sets, err = add("DaemonSets", listed(apps.DaemonSets("").List, apps.DaemonSets("").Watch), &appsv1.DaemonSet{}); err != nil {
+		return err
+	}
+	if c.revisions, err = add("ControllerRevisions", listed(apps.ControllerRevisions("").List, apps.ControllerRevisions("").Watch), &appsv1.ControllerRevision{}); err != nil {
+		return err
+	}
+	c.policies, err = add("RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{})
+	if err == nil {
+		c.rollouts, err = add("DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch), &v1alpha1.DaemonSetRollout{})
+	}
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+	case apierrors.IsForbidden(err):
+		c.hidden = "RolloutPolicies may not be read, so this is said as if there were none: " + err.Error()
+	default:
+		return err
+	}
+	var running sync.WaitGroup
+	for _, informer := range all {
+		running.Go(func() { informer.RunWithContext(ctx) })
+	}
+	synced := make([]cache.InformerSynced, 0, len(all))
+	for _, informer := range all {
+		synced = append(synced, informer.HasSynced)
+	}
+	if cache.WaitForCacheSync(ctx.Done(), synced...) {
+		ready()
+	}
+	running.Wait()
+	return nil
+}
+
+// lean takes out of an object what nobody looks at here.
+func lean(object any) (any, error) {
+	if m, err := meta.Accessor(object); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+func (c *cluster) touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// at returns how far things are, and a channel that is closed when they are further.
+func (c *cluster) at() (uint64, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.version, c.changed
+}
+
+// look calls f with all that is known, and with what may not be read. Others wait for it.
+func (c *cluster) look(f func(s *survey.Survey, hidden string) error) error {
+	version, _ := c.at()
+	now := time.Now()
+	c.looking.Lock()
+	defer c.looking.Unlock()
+	if c.last == nil || c.lastOf != version || now.Sub(c.last.Now) > staleAfter {
+		c.last, c.lastOf = c.survey(now), version
+	}
+	return f(c.last, c.hidden)
+}
+
+// survey puts in order all that is known. It is the caller's own.
+func (c *cluster) survey(now time.Time) *survey.Survey {
+	return survey.New(survey.Objects{
+		Now: now, Locate: time.LoadLocation,
+		Nodes: held[corev1.Node](c.nodes), Pods: held[corev1.Pod](c.pods), DaemonSets: held[appsv1.DaemonSet](c.sets),
+		Revisions: held[appsv1.ControllerRevision](c.revisions),
+		Policies:  held[v1alpha1.RolloutPolicy](c.policies), Rollouts: held[v1alpha1.DaemonSetRollout](c.rollouts),
+	})
+}
+
+// held are the objects of an informer.
+func held[T any](informer cache.SharedIndexInformer) []*T {
+	if informer == nil {
+		return nil
+	}
+	list := informer.GetStore().List()
+	out := make([]*T, 0, len(list))
+	for _, object := range list {
+		if typed, ok := any(object).(*T); ok {
+			out = append(out, typed)
+		}
+	}
+	return out
+}

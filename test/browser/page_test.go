@@ -1,0 +1,373 @@
+// Package browser plays with the dashboard in a real browser.
+package browser
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/testenv"
+)
+
+var pictures = flag.String("pictures", "", "folder for pictures of the page, such as docs/pictures")
+
+// patience is how long the page may take to show something, on a machine with much else to do.
+const patience = time.Minute
+
+// out collects what a command prints.
+type out struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *out) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *out) find(pattern *regexp.Regexp) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return pattern.FindString(o.text.String())
+}
+
+// open starts the dashboard of a cluster, and returns its address.
+func open(t *testing.T, dataDir string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var printed, said out
+	ended := make(chan int, 1)
+	go func() {
+		ended <- cli.Execute(ctx, []string{"dashboard", "--data-dir", dataDir, "--port", "0", "--no-browser"}, &printed, &said)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+/#key=\S+`)
+	for range 1200 {
+		if url := printed.find(address); url != "" {
+			return url
+		}
+		select {
+		case code := <-ended:
+			ended <- code
+			t.Fatalf("the dashboard ended with %d: %s", code, said.find(regexp.MustCompile(`(?s).*`)))
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	t.Fatal("the dashboard prints no address")
+	return ""
+}
+
+// browser starts Chromium, with an empty profile of its own.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Skip("there is no Chromium on this machine; make deps installs it")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1280, 900),
+		chromedp.WSURLReadTimeout(patience))
+	ctx, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	ctx, cancel := chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	// The browser lives as long as the context of the first call.
+	if err := chromedp.Run(ctx); err != nil {
+		t.Fatalf("start %s: %v", path, err)
+	}
+	return ctx
+}
+
+// session is one page under test.
+type session struct {
+	t   *testing.T
+	ctx context.Context
+}
+
+func (s session) do(what string, actions ...chromedp.Action) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		s.picture("failed")
+		s.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// shows waits until an element has a text.
+func (s session) shows(selector, text string) {
+	s.t.Helper()
+	var last string
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		s.do("read "+selector, chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector), &last))
+		if strings.Contains(last, text) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.picture("failed")
+	s.t.Fatalf("%s shows %.300q, want %q", selector, last, text)
+}
+
+// press clicks the first button whose text begins so, once it is there.
+func (s session) press(within, text string) {
+	s.t.Helper()
+	var done bool
+	deadline := time.Now().Add(patience)
+	for time.Now().Before(deadline) {
+		s.do("press "+text, chromedp.Evaluate(fmt.Sprintf(`(() => {
+			const b = [...document.querySelectorAll(%q + ' button')].find((b) => b.textContent.startsWith(%q) && !b.disabled);
+			b?.click();
+			return Boolean(b);
+		})()`, within, text), &done))
+		if done {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	s.picture("failed")
+	s.t.Fatalf("there is no button %q in %s", text, within)
+}
+
+func (s session) picture(name string) {
+	if *pictures == "" {
+		return
+	}
+	var image []byte
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	if err := chromedp.Run(ctx, chromedp.Sleep(1200*time.Millisecond), chromedp.CaptureScreenshot(&image)); err != nil {
+		s.t.Errorf("take a picture: %v", err)
+		return
+	}
+	if err := errors.Join(os.MkdirAll(*pictures, 0o755), os.WriteFile(filepath.Join(*pictures, name+".png"), image, 0o644)); err != nil {
+		s.t.Error(err)
+	}
+}
+
+const nodes = 60
+
+// fleet makes a cluster with a DaemonSet under a policy, and something hostile in its names.
+func fleet(t *testing.T) (*testenv.Env, kubernetes.Interface) {
+	t.Helper()
+	env := testenv.Start(t, testenv.SimulatedNodes(nodes))
+	core := kubernetes.NewForConfigOrDie(env.Config)
+	env.Eventually("all nodes are there", func(ctx context.Context) error {
+		list, err := core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) != nodes {
+			err = fmt.Errorf("%d nodes", len(list.Items))
+		}
+		return err
+	})
+	list, err := core.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"zone-%c"}}}`, "abc"[i%3])
+		if _, err := core.CoreV1().Nodes().Patch(t.Context(), list.Items[i].Name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := client.NewForConfig(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = own.RolloutPolicies("default").Create(t.Context(), &v1alpha1.RolloutPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "agents"},
+		Spec: v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{
+			{Name: "canary", Count: new(int32(3)), Approval: v1alpha1.ApprovalManual},
+			{Name: "zones", Each: "topology.kubernetes.io/zone"},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{"app": "agent"}
+	_, err = core.AppsV1().DaemonSets("default").Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"note": hostile}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: "example.com/agent:1"}}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return env, core
+}
+
+// hostile is what a page must show, and never carry out.
+const hostile = `<img src=x onerror="document.title='broken in'"><script>document.title='broken in'</script>`
+
+func setImage(t *testing.T, core kubernetes.Interface, image string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"agent","image":%q}]}}}}`, image)
+	if _, err := core.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPage(t *testing.T) {
+	ctx := browser(t)
+	env, core := fleet(t)
+	url := open(t, env.DataDir())
+	s := session{t, ctx}
+
+	address, _, _ := strings.Cut(url, "#")
+	s.do("open without the key", chromedp.Navigate(address))
+	s.shows("#problem", "needs the key")
+	s.shows("#set-list", "")
+
+	s.do("open", chromedp.Navigate(url), chromedp.Reload())
+	s.do("open with the key", chromedp.Navigate("about:blank"), chromedp.Navigate(url))
+	s.shows("#legend", fmt.Sprintf("Ready %d", nodes))
+	var left string
+	s.do("look at the address", chromedp.Location(&left))
+	if strings.Contains(left, "key=") {
+		t.Errorf("the key stays in the address: %s", left)
+	}
+	s.press("#set-list", "agent")
+	s.shows("#legend", fmt.Sprintf("Current %d", nodes))
+	s.shows("#rollout", "Complete")
+	s.do("group by zone", chromedp.Evaluate(`(() => { const g = document.querySelector('#group'); g.value = 'topology.kubernetes.io/zone'; g.dispatchEvent(new Event('change')); })()`, nil))
+	var groups int
+	for range 1200 {
+		s.do("count the groups", chromedp.Evaluate(`window.everynode.map.map?.groups.length ?? 0`, &groups))
+		if groups == 3 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if groups != 3 {
+		t.Errorf("the map has %d groups, want 3 zones", groups)
+	}
+
+	setImage(t, core, "example.com/agent:2")
+	s.shows("#rollout", "WaitingForApproval")
+	s.shows("#legend", fmt.Sprintf("Waiting %d", nodes-3))
+	s.picture("dashboard")
+	s.press("#rollout", "Approve")
+	s.shows("#panel-body", "Let the next step of default/agent begin?")
+	s.press("#panel-body", "Approve")
+	s.shows("#panel-body [role=status]", "approved")
+	s.press("#panel-body", "Close")
+	s.shows("#rollout .phase", "Complete")
+	s.shows("#legend", fmt.Sprintf("Current %d", nodes))
+
+	s.press("#rollout", "Revisions")
+	s.shows("#panel-body .removed", "example.com/agent:1")
+	s.shows("#panel-body .added", "example.com/agent:2")
+	s.shows("#panel-body pre", "onerror")
+	s.picture("dashboard-revisions")
+	s.do("close", chromedp.Click("#panel-close"))
+
+	s.do("find a node by keys", chromedp.KeyEvent("/"), chromedp.WaitVisible("#find:focus"), chromedp.Evaluate(`document.querySelector("#find").value = ""`, nil), chromedp.SendKeys("#find", "sim-0007\r"))
+	s.shows("#panel-title", "sim-0007")
+	s.shows("#panel-body", "default/agent")
+	s.shows("#panel-body", "posting ready status")
+	s.press("#panel-body", "agent")
+	s.shows("#panel-title", "· agent")
+	s.do("close", chromedp.Click("#panel-close"))
+	s.do("walk on the map by keys", chromedp.Focus("#map"), chromedp.KeyEvent("\ue015"), chromedp.KeyEvent("\ue014"))
+	s.do("open the cell", chromedp.Evaluate(`document.querySelector('#map').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))`, nil))
+	s.shows("#panel-title", "sim-")
+	s.do("close", chromedp.Click("#panel-close"))
+
+	s.press("nav", "Plan a change")
+	s.do("paste a manifest", chromedp.SetValue("#manifest", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"agent","namespace":"default"},
+		"spec":{"selector":{"matchLabels":{"app":"agent"}},"template":{"metadata":{"labels":{"app":"agent"}},"spec":{"containers":[{"name":"agent","image":"example.com/agent:3"}]}}}}`), chromedp.Click("#plan"))
+	s.shows("#panel-body pre", "example.com/agent:2 -> example.com/agent:3")
+	s.do("plan nonsense", chromedp.SetValue("#manifest", "kind: Nonsense"), chromedp.Click("#plan"))
+	s.shows("#panel-body [role=alert]", "DaemonSet")
+	s.do("close", chromedp.Click("#panel-close"))
+
+	s.press("nav", "Events")
+	s.shows("#panel-body", "RolloutComplete")
+	s.do("close", chromedp.Click("#panel-close"))
+	s.press("#rollout", "Events")
+	s.shows("#panel-body", "RolloutStepOpened")
+	s.do("close", chromedp.Click("#panel-close"))
+	s.press("#rollout", "Undo")
+	s.press("#panel-body", "Undo")
+	s.shows("#panel-body [role=status]", "rolled back")
+	s.do("close", chromedp.Click("#panel-close"))
+	s.shows("#rollout", "WaitingForApproval")
+
+	s.do("dark, and on a phone", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}), chromedp.EmulateViewport(390, 844))
+	s.picture("dashboard-phone")
+	var wide bool
+	s.do("look whether it fits a phone", chromedp.Evaluate(`document.documentElement.scrollWidth > innerWidth`, &wide))
+	if wide {
+		t.Error("the page is wider than a phone")
+	}
+	var title string
+	s.do("read the title", chromedp.Title(&title))
+	if title != "Everynode" {
+		t.Errorf("what stands in the cluster was carried out: the title is %q", title)
+	}
+}
+
+// TestFiftyThousandNodes shows a large map, and prints how fast it is.
+func TestFiftyThousandNodes(t *testing.T) {
+	ctx := browser(t)
+	env := testenv.Start(t)
+	s := session{t, ctx}
+	s.do("open", chromedp.Navigate(open(t, env.DataDir())))
+	s.shows("#set-list", "All nodes")
+	var result struct {
+		First, Pictures float64
+		Nodes           int
+	}
+	s.do("show a large map", chromedp.Evaluate(`(async () => {
+		const { map } = window.everynode;
+		const n = 50000, groups = [];
+		for (let i = 0; i < 50; i++) groups.push({ name: 'rack-' + i, first: i * 1000, count: 1000 });
+		const picture = () => new Promise(requestAnimationFrame);
+		const begin = performance.now();
+		map.show({ nodes: Array.from({ length: n }, (_, i) => 'node-' + i), groups, states: ['FailedRevision', 'Changing', 'Waiting', 'Current'], cells: new Uint8Array(n).fill(2) });
+		await picture(); await picture();
+		const first = performance.now() - begin;
+		const from = map.pictures, start = performance.now();
+		for (let i = 0; performance.now() - start < 3000; i++) {
+			map.change(Array.from({ length: 15 }, (_, k) => [(i * 15 + k) % n, 1 + 2 * (i % 2)]));
+			await new Promise((done) => setTimeout(done, 250));
+		}
+		return { First: first, Pictures: (map.pictures - from) / (performance.now() - start) * 1000, Nodes: map.map.nodes.length };
+	})()`, &result, chromedp.EvalAsValue, awaited))
+	t.Logf("%d nodes: first picture after %.0f ms; %.0f pictures a second with 60 changes a second", result.Nodes, result.First, result.Pictures)
+	if result.Nodes != 50000 || result.Pictures == 0 {
+		t.Errorf("it shows %d nodes, and drew %v pictures a second", result.Nodes, result.Pictures)
+	}
+}
+
+func awaited(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
