@@ -206,7 +206,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		LogRoot:  filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot, Handler: n.classes.handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
-		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs,
+		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known,
 		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable}
@@ -298,6 +298,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
+		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.reserved,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
 		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },

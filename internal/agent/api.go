@@ -78,7 +78,8 @@ func (a *Agent) configz() any {
 		"authorization":        text{"mode": "Webhook"},
 		"registerWithTaints":   a.cfg.Taints,
 		"podPidsLimit":         podPIDs(a.cfg.PodPIDs),
-		"maxPods":              maxPods,
+		"maxPods":              a.cfg.MaxPods,
+		"systemReserved":       a.cfg.SystemReserved,
 		"allowedUnsafeSysctls": a.cfg.AllowedUnsafeSysctls,
 		"shutdownGracePeriod":  a.cfg.ShutdownGrace.String(),
 		"imageMinimumGCAge":    a.cfg.ImageMinAge.String(),
@@ -100,9 +101,6 @@ func thresholds(text string) map[string]string {
 	}
 	return out
 }
-
-// maxPods is how many pods a node takes.
-const maxPods = 110
 
 // podPIDs is a limit in a kubelet's words, in which none is -1.
 func podPIDs(n int64) int64 {

@@ -54,6 +54,14 @@ type Config struct {
 	ImageGCHigh, ImageGCLow int
 	// ImageMinAge is how old an image must be before it is removed; the default is two minutes.
 	ImageMinAge time.Duration
+	// MaxPods is how many pods the node takes; the default is 110.
+	MaxPods int64
+	// SystemReserved is what of the node's cpu, memory and ephemeral-storage pods cannot request, as amounts such as 500m and 1Gi.
+	SystemReserved map[string]string
+	// LogMaxSize is the size at which a container's log is rotated, such as 10Mi, LogMaxFiles how many files of it there are at most; the
+	// defaults are 10Mi and 5.
+	LogMaxSize  string
+	LogMaxFiles int
 	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
 	PodPIDs int64
 	// AllowedUnsafeSysctls are kernel parameters that pods may set besides the safe ones, each a name or a prefix with * behind it.
@@ -92,7 +100,9 @@ type Config struct {
 	// Version is the version of the agent that the node reports, such as v1.37.2.
 	Version string
 
-	rules eviction.Rules
+	rules      eviction.Rules
+	reserved   corev1.ResourceList
+	logMaxSize int64
 
 	// trustInterval is how often the server is asked which authorities count; the default is join's.
 	trustInterval time.Duration
@@ -179,7 +189,7 @@ func (c *Config) completeRoom() error {
 		return fmt.Errorf("--shutdown-grace-period-critical-pods %s is not between 0 and --shutdown-grace-period %s",
 			c.ShutdownGraceCritical, c.ShutdownGrace)
 	}
-	if err := checkSysctls(c.AllowedUnsafeSysctls); err != nil {
+	if err := errors.Join(checkSysctls(c.AllowedUnsafeSysctls), c.completeReserve()); err != nil {
 		return err
 	}
 	if c.ImageGCLow < 0 || c.ImageGCLow > c.ImageGCHigh || c.ImageGCHigh > 100 {

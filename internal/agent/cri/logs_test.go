@@ -162,7 +162,7 @@ func TestRemovingLeavesWhatIsNotOurs(t *testing.T) {
 
 // Rotation follows no links and waits for nobody.
 func TestRotationFollowsNoLinks(t *testing.T) {
-	big := strings.Repeat("x", maxLogSize)
+	big := strings.Repeat("x", defaultLogSize)
 	for what, make := range map[string]func(dir, elsewhere string) error{
 		"the log is a link":       func(dir, elsewhere string) error { return os.Symlink(elsewhere+"/1.log", dir+"/1.log") },
 		"the folder is a link":    func(dir, elsewhere string) error { return errors.Join(os.Remove(dir), os.Symlink(elsewhere, dir)) },
@@ -200,7 +200,7 @@ func TestRotationFollowsNoLinks(t *testing.T) {
 		if names, err := readNames(elsewhere); err != nil || len(names) != 1 {
 			t.Errorf("%s: elsewhere there is %v (%v)", what, names, err)
 		}
-		if info, err := os.Stat(elsewhere + "/1.log"); err != nil || info.Size() != maxLogSize {
+		if info, err := os.Stat(elsewhere + "/1.log"); err != nil || info.Size() != defaultLogSize {
 			t.Errorf("%s: the file elsewhere was changed: %v", what, err)
 		}
 		if copies, err := filepath.Glob(dir + "/*.gz"); err != nil || strings.Contains(what, "old log is") && len(copies) != 0 {
@@ -211,7 +211,7 @@ func TestRotationFollowsNoLinks(t *testing.T) {
 
 // oldLog is a log that is to be rotated, besides what was made.
 func oldLog(dir string, made error) error {
-	return errors.Join(made, os.WriteFile(dir+"/1.log", []byte(strings.Repeat("x", maxLogSize)), 0o600))
+	return errors.Join(made, os.WriteFile(dir+"/1.log", []byte(strings.Repeat("x", defaultLogSize)), 0o600))
 }
 
 // Whoever can make folders among the logs cannot have other pods' files removed by their names.

@@ -21,9 +21,9 @@ import (
 // How container logs are rotated.
 const (
 	rotateEvery = 10 * time.Second
-	// maxLogSize is the size in bytes at which a log is rotated, maxLogFiles how many files a container has at most.
-	maxLogSize  = 10 << 20
-	maxLogFiles = 5
+	// defaultLogSize is the size in bytes at which a log is rotated, defaultLogFiles how many files a container has at most.
+	defaultLogSize  = 10 << 20
+	defaultLogFiles = 5
 
 	rotatedTime = "20060102-150405"
 	compressed  = ".gz"
@@ -88,7 +88,7 @@ func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Tim
 		return err
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: %w", path, plainfile.ErrNotPlain)
-	case info.Size() < maxLogSize:
+	case info.Size() < r.cfg.MaxLogSize:
 		return nil
 	}
 	return r.rotate(ctx, id, folder, name, now)
@@ -96,7 +96,7 @@ func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Tim
 
 // rotate moves the log aside and has the runtime begin a new one.
 func (r *Runtime) rotate(ctx context.Context, id string, folder *os.Root, name string, now time.Time) error {
-	if err := tidy(folder, name); err != nil {
+	if err := tidy(folder, name, r.cfg.MaxLogFiles-2); err != nil {
 		return err
 	}
 	aside := name + "." + now.Format(rotatedTime)
@@ -125,8 +125,8 @@ func logsIn(folder *os.Root, name string) ([]string, error) {
 	return names, nil
 }
 
-// tidy makes room for one more rotated file: it removes what is too many, oldest first, and compresses the rest.
-func tidy(folder *os.Root, name string) error {
+// tidy makes room for one more rotated file: it removes all but keep, oldest first, and compresses the rest.
+func tidy(folder *os.Root, name string, keep int) error {
 	all, err := logsIn(folder, name)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func tidy(folder *os.Root, name string) error {
 		}
 		kept = append(kept, file)
 	}
-	for len(kept) > maxLogFiles-2 {
+	for len(kept) > keep {
 		if err := folder.Remove(kept[0]); err != nil {
 			return fmt.Errorf("remove an old log: %w", err)
 		}

@@ -60,7 +60,7 @@ func TestRotate(t *testing.T) {
 		}
 		return names
 	}
-	write(maxLogSize - 1)
+	write(defaultLogSize - 1)
 	if err := rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestRotate(t *testing.T) {
 		t.Errorf("a log that is not full was rotated (-want +got):\n%s", diff)
 	}
 	for range 7 {
-		write(maxLogSize)
+		write(defaultLogSize)
 		if err := rotate(); err != nil {
 			t.Fatal(err)
 		}
@@ -77,12 +77,39 @@ func TestRotate(t *testing.T) {
 	if diff := cmp.Diff(want, files()); diff != "" {
 		t.Errorf("files after seven rotations (-want +got):\n%s", diff)
 	}
-	write(maxLogSize)
+	write(defaultLogSize)
 	service.fail = errors.New("gone")
 	if err := rotate(); !errors.Is(err, service.fail) {
 		t.Errorf("error %v, want the runtime's", err)
 	}
-	if info, err := os.Stat(service.path); err != nil || info.Size() != maxLogSize {
+	if info, err := os.Stat(service.path); err != nil || info.Size() != defaultLogSize {
 		t.Errorf("the log is not back under its name after a failure: %v, %v", info, err)
+	}
+}
+
+// TestRotateAsSet: size and number are what the operator says.
+func TestRotateAsSet(t *testing.T) {
+	r := testRuntime(t)
+	r.cfg.MaxLogSize, r.cfg.MaxLogFiles = 100, 2
+	dir := filepath.Join(r.cfg.LogRoot, "ns_p_u1", "c")
+	service := &logService{path: filepath.Join(dir, "1.log")}
+	r.service = service
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := os.WriteFile(service.path, make([]byte, 100), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.rotateAll(t.Context(), time.Date(2030, 1, 1, 0, i, 0, 0, time.UTC)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := readNames(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1.log", "1.log.20300101-000200"}, names); diff != "" {
+		t.Errorf("files after three rotations (-want +got):\n%s", diff)
 	}
 }

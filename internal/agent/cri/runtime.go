@@ -57,6 +57,10 @@ type Config struct {
 	PodsRoot string
 	// CgroupRoot is the cgroup under which all pods are put, such as /everynode/NODE.
 	CgroupRoot string
+	// MaxLogSize is the size in bytes at which a container's log is rotated, MaxLogFiles how many files of it there are at most, which are two
+	// at least; the defaults are 10 MiB and 5.
+	MaxLogSize  int64
+	MaxLogFiles int
 	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
 	PodPIDs int64
 	// CgroupMount is where the cgroup file systems are mounted; empty means /sys/fs/cgroup.
@@ -91,6 +95,12 @@ type Runtime struct {
 
 // New returns a Runtime; it makes no call.
 func New(cfg Config) *Runtime {
+	if cfg.MaxLogSize == 0 {
+		cfg.MaxLogSize = defaultLogSize
+	}
+	if cfg.MaxLogFiles == 0 {
+		cfg.MaxLogFiles = defaultLogFiles
+	}
 	if cfg.CgroupMount == "" {
 		cfg.CgroupMount = "/sys/fs/cgroup"
 	}

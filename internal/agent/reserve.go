@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const (
+	// defaultMaxPods is how many pods a node takes unless it is told otherwise.
+	defaultMaxPods = 110
+	// minLogSize is the least size in bytes at which logs are rotated: less would be nothing but rotating.
+	minLogSize = 64 << 10
+)
+
+// reservable are the resources of which some can be kept from pods.
+var reservable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+// completeReserve checks what says how many pods there are, what is kept from them, and how long their logs get.
+func (c *Config) completeReserve() error {
+	if c.MaxPods == 0 {
+		c.MaxPods = defaultMaxPods
+	}
+	if c.MaxPods < 0 {
+		return fmt.Errorf("--max-pods %d: a node takes one pod at least", c.MaxPods)
+	}
+	c.reserved = corev1.ResourceList{}
+	for name, text := range c.SystemReserved {
+		if !slices.Contains(reservable, corev1.ResourceName(name)) {
+			return fmt.Errorf("--system-reserved: of %q nothing can be reserved; cpu, memory and ephemeral-storage can", name)
+		}
+		amount, err := resource.ParseQuantity(text)
+		if err != nil || amount.Sign() < 0 {
+			return fmt.Errorf("--system-reserved: %s=%s is not an amount, such as cpu=500m or memory=1Gi", name, text)
+		}
+		c.reserved[corev1.ResourceName(name)] = amount
+	}
+	return c.completeLogs()
+}
+
+func (c *Config) completeLogs() error {
+	if c.LogMaxSize != "" {
+		size, err := resource.ParseQuantity(c.LogMaxSize)
+		if err != nil || size.Value() < minLogSize {
+			return fmt.Errorf("--container-log-max-size %s is not a size of 64Ki or more, such as 10Mi", c.LogMaxSize)
+		}
+		c.logMaxSize = size.Value()
+	}
+	if c.LogMaxFiles != 0 && c.LogMaxFiles < 2 {
+		return errors.New("--container-log-max-files: a container has two files of logs at least, the one that is written and the one before it")
+	}
+	return nil
+}
