@@ -72,6 +72,10 @@ POLICIES ?= mixed
 chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200 POLICIES=all).
 	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES)
 
+.PHONY: chaos-servers
+chaos-servers: build ## Kill, stop and cut off three servers, and compare what each has (SEED=1 ROUNDS=20); needs root.
+	@$(GO) run ./test/chaos/several -seed $(SEED) -rounds $(ROUNDS)
+
 .PHONY: package
 package: build ## Make a Debian package of bin/everynode in bin/.
 	@hack/package.sh $(VERSION)

@@ -1,0 +1,87 @@
+// Command several plays rounds in which three servers, each in a network namespace of its
+// own, are killed, stopped and cut off from each other, both ways or one way, while clients
+// write through each of them. Afterwards every write that was acknowledged must be on every
+// server, and every server must have the same. `make chaos-servers` runs it; it needs root.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 1, "the seed of the first round; the next ones have the next numbers")
+	rounds := flag.Int("rounds", 10, "how many rounds")
+	binary := flag.String("binary", "bin/everynode", "the program")
+	length := flag.Duration("length", 15*time.Second, "for how long things happen in a round")
+	flag.Parse()
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	bad, err := series(ctx, *binary, *seed, *rounds, *length)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos-servers:", err)
+	}
+	if bad > 0 || err != nil {
+		stop()
+		os.Exit(1)
+	}
+}
+
+// series plays rounds on one cluster, which it makes and takes away.
+func series(ctx context.Context, binary string, first uint64, rounds int, length time.Duration) (bad int, err error) {
+	binary, err = filepath.Abs(binary)
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.MkdirTemp("", "everynode-chaos-servers-")
+	if err != nil {
+		return 0, err
+	}
+	c, err := start(ctx, binary, filepath.Join(dir, "cluster"))
+	defer func() {
+		c.heal()
+		err = errors.Join(err, c.remove(), os.RemoveAll(dir))
+	}()
+	if err != nil {
+		return 0, err
+	}
+	begin, sum := time.Now(), outcome{}
+	for i := range rounds {
+		if ctx.Err() != nil {
+			return bad, ctx.Err()
+		}
+		seed := first + uint64(i)
+		out := c.play(ctx, rand.New(rand.NewPCG(seed, 0)), seed, length)
+		verdict := "ok"
+		if len(out.violations) > 0 {
+			bad++
+			verdict = "VIOLATION"
+		}
+		fmt.Printf("round %2d/%d  seed %-5d %2d faults  %4d writes acknowledged, %4d without an answer  whole after %4.1f s  %s\n",
+			i+1, rounds, seed, out.faults, out.acknowledged, out.unknown, out.healing.Seconds(), verdict)
+		for _, v := range out.violations {
+			fmt.Println("  VIOLATION:", v)
+		}
+		if len(out.violations) > 0 {
+			for _, line := range out.timeline {
+				fmt.Println("   ", line)
+			}
+		}
+		sum.faults, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
+	}
+	fmt.Printf("\n%d rounds, %d with violations; %d faults, %d writes acknowledged, %d without an answer, in %.0f s\n",
+		rounds, bad, sum.faults, sum.acknowledged, sum.unknown, time.Since(begin).Seconds())
+	return bad, nil
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// patience bounds the wait for a whole cluster; only what is wrong takes it.
+const patience = 2 * time.Minute
+
+type outcome struct {
+	faults, acknowledged, unknown int
+	healing                       time.Duration
+	violations, timeline          []string
+}
+
+// journal is what clients were told in a round.
+type journal struct {
+	mu    sync.Mutex
+	start time.Time
+	// made are the objects whose creation was acknowledged, counted the acknowledged
+	// increments of a counter, tried all of them.
+	made           map[string]bool
+	counted, tried int
+	outcome
+}
+
+func (j *journal) note(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.timeline = append(j.timeline, fmt.Sprintf("%6.2f ", time.Since(j.start).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// play plays one round.
+func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, length time.Duration) outcome {
+	j := &journal{start: time.Now(), made: map[string]bool{}}
+	space := fmt.Sprint("round-", seed, "-", j.start.Unix())
+	if err := until(ctx, func(ctx context.Context) error {
+		_, err := c.servers[0].client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	}); err != nil {
+		j.violations = append(j.violations, "the round could not begin: "+err.Error())
+		return j.outcome
+	}
+	acting, over := context.WithTimeout(ctx, length)
+	defer over()
+	var clients sync.WaitGroup
+	for n, s := range c.servers {
+		clients.Go(func() { j.create(acting, s.client, space, n) })
+		clients.Go(func() { j.count(acting, s.client, space) })
+	}
+	for acting.Err() == nil {
+		c.strike(acting, chance, j)
+	}
+	clients.Wait()
+	c.heal()
+	healed := time.Now()
+	j.judge(ctx, c, space)
+	j.healing = time.Since(healed)
+	return j.outcome
+}
+
+// strike does one thing that goes wrong, to its end.
+func (c *cluster) strike(ctx context.Context, chance *rand.Rand, j *journal) {
+	name, lasts := c.servers[chance.IntN(len(c.servers))].name, time.Second+time.Duration(chance.Int64N(int64(9*time.Second)))
+	kinds := []struct {
+		what   string
+		do, un func() error
+	}{
+		{"kill", func() error { return c.signal(name, syscall.SIGKILL) }, func() error { return nil }},
+		{"stop", func() error { return c.signal(name, syscall.SIGSTOP) }, func() error { return c.signal(name, syscall.SIGCONT) }},
+		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
+		{"deaf", func() error { return c.cut(name, "input") }, func() error { return c.cut(name, "") }},
+		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
+	}
+	k := kinds[chance.IntN(len(kinds))]
+	j.note("%s: %s for %.1f s", name, k.what, lasts.Seconds())
+	if err := k.do(); err != nil {
+		j.note("%s: %s: %v", name, k.what, err)
+		lasts = time.Second // between two lives of its process
+	} else {
+		j.faults++
+	}
+	sleep(ctx, lasts)
+	if err := k.un(); err != nil {
+		j.note("%s: end of %s: %v", name, k.what, err)
+	}
+	sleep(ctx, time.Duration(chance.Int64N(int64(2*time.Second))))
+}
+
+// create makes one object after another.
+func (j *journal) create(ctx context.Context, client kubernetes.Interface, space string, who int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		name := fmt.Sprintf("made-%d-%d", who, n)
+		_, err := client.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		j.mu.Lock()
+		if err == nil {
+			j.made[name] = true
+			j.acknowledged++
+		} else {
+			j.unknown++
+		}
+		j.mu.Unlock()
+		sleep(ctx, 20*time.Millisecond)
+	}
+}
+
+// count adds one to a number that all share: an acknowledged addition that is lost, or was
+// done on an old number, shows.
+func (j *journal) count(ctx context.Context, client kubernetes.Interface, space string) {
+	maps := client.CoreV1().ConfigMaps(space)
+	for ; ctx.Err() == nil; sleep(ctx, 20*time.Millisecond) {
+		now, err := maps.Get(ctx, "counter", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, _ = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{})
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		n, err := strconv.Atoi(now.Data["n"])
+		if err != nil {
+			continue
+		}
+		now.Data["n"] = strconv.Itoa(n + 1)
+		_, err = maps.Update(ctx, now, metav1.UpdateOptions{})
+		j.mu.Lock()
+		switch {
+		case err == nil:
+			j.counted++
+			j.tried++
+			j.acknowledged++
+		case !apierrors.IsConflict(err): // whether it was done is not known
+			j.tried++
+			j.unknown++
+		}
+		j.mu.Unlock()
+	}
+}
+
+// judge compares what clients were told with what each server has.
+func (j *journal) judge(ctx context.Context, c *cluster, space string) {
+	var first map[string]string
+	for _, s := range c.servers {
+		var has map[string]string
+		err := until(ctx, func(ctx context.Context) error {
+			if err := s.client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+				return err
+			}
+			list, err := s.client.CoreV1().ConfigMaps(space).List(ctx, metav1.ListOptions{})
+			has = map[string]string{}
+			for _, m := range list.Items {
+				has[m.Name] = m.ResourceVersion + " " + m.Data["n"]
+			}
+			return err
+		})
+		if err != nil {
+			j.violations = append(j.violations, fmt.Sprintf("%s is not well %v after all faults ended: %v", s.name, patience, err))
+			continue
+		}
+		for name := range j.made {
+			if has[name] == "" {
+				j.violations = append(j.violations, fmt.Sprintf("%s lacks %s, whose creation was acknowledged", s.name, name))
+			}
+		}
+		var version, n int
+		if _, err := fmt.Sscan(has["counter"], &version, &n); j.counted > 0 && (err != nil || n < j.counted || n > j.tried) {
+			j.violations = append(j.violations, fmt.Sprintf("%s has counted to %d; %d additions were acknowledged, and %d tried", s.name, n, j.counted, j.tried))
+		}
+		if first == nil {
+			first = has
+		}
+		if len(has) != len(first) {
+			j.violations = append(j.violations, fmt.Sprintf("%s has %d objects, %s %d", s.name, len(has), c.servers[0].name, len(first)))
+		}
+		for name, what := range has {
+			if first[name] != what {
+				j.violations = append(j.violations, fmt.Sprintf("%s has %s as %q, another server as %q", s.name, name, what, first[name]))
+			}
+		}
+	}
+}
+
+func until(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, 200*time.Millisecond)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
