@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -28,10 +30,7 @@ type outcome struct {
 type journal struct {
 	mu    sync.Mutex
 	start time.Time
-	// made are the objects whose creation was acknowledged, counted the acknowledged
-	// increments of a counter, tried all of them.
-	made           map[string]bool
-	counted, tried int
+	told
 	outcome
 }
 
@@ -43,7 +42,7 @@ func (j *journal) note(format string, args ...any) {
 
 // play plays one round.
 func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, length time.Duration) outcome {
-	j := &journal{start: time.Now(), made: map[string]bool{}}
+	j := &journal{start: time.Now(), told: told{made: map[string]bool{}}}
 	space := fmt.Sprint("round-", seed, "-", j.start.Unix())
 	if err := until(ctx, func(ctx context.Context) error {
 		_, err := c.servers[0].client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
@@ -121,11 +120,11 @@ func (j *journal) create(ctx context.Context, client kubernetes.Interface, space
 // count adds one to a number that all share: an acknowledged addition that is lost, or was
 // done on an old number, shows.
 func (j *journal) count(ctx context.Context, client kubernetes.Interface, space string) {
-	maps := client.CoreV1().ConfigMaps(space)
+	objects := client.CoreV1().ConfigMaps(space)
 	for ; ctx.Err() == nil; sleep(ctx, 20*time.Millisecond) {
-		now, err := maps.Get(ctx, "counter", metav1.GetOptions{})
+		now, err := objects.Get(ctx, "counter", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			_, _ = maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{})
+			_, _ = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{})
 			continue
 		}
 		if err != nil {
@@ -136,7 +135,7 @@ func (j *journal) count(ctx context.Context, client kubernetes.Interface, space 
 			continue
 		}
 		now.Data["n"] = strconv.Itoa(n + 1)
-		_, err = maps.Update(ctx, now, metav1.UpdateOptions{})
+		_, err = objects.Update(ctx, now, metav1.UpdateOptions{})
 		j.mu.Lock()
 		switch {
 		case err == nil:
@@ -151,47 +150,87 @@ func (j *journal) count(ctx context.Context, client kubernetes.Interface, space 
 	}
 }
 
-// judge compares what clients were told with what each server has.
+// judge compares what clients were told with what each server has. What was acknowledged
+// must be there at once; a write without an answer may still land, between two looks.
 func (j *journal) judge(ctx context.Context, c *cluster, space string) {
-	var first map[string]string
-	for _, s := range c.servers {
-		var has map[string]string
-		err := until(ctx, func(ctx context.Context) error {
-			if err := s.client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-				return err
+	end := time.Now().Add(patience)
+	for {
+		all := map[string]holding{}
+		for _, s := range c.servers {
+			has, err := look(ctx, s, space)
+			if err != nil {
+				j.violations = append(j.violations, fmt.Sprintf("%s is not well %v after all faults ended: %v", s.name, patience, err))
+				return
 			}
-			list, err := s.client.CoreV1().ConfigMaps(space).List(ctx, metav1.ListOptions{})
-			has = map[string]string{}
-			for _, m := range list.Items {
-				has[m.Name] = m.ResourceVersion + " " + m.Data["n"]
-			}
-			return err
-		})
-		if err != nil {
-			j.violations = append(j.violations, fmt.Sprintf("%s is not well %v after all faults ended: %v", s.name, patience, err))
+			all[s.name] = has
+		}
+		lost, different := j.lost(all), differences(all)
+		if len(lost) == 0 && len(different) > 0 && time.Now().Before(end) && ctx.Err() == nil {
+			sleep(ctx, time.Second)
 			continue
 		}
-		for name := range j.made {
+		j.violations = append(append(j.violations, lost...), different...)
+		return
+	}
+}
+
+func look(ctx context.Context, s server, space string) (has holding, err error) {
+	err = until(ctx, func(ctx context.Context) error {
+		if err := s.client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return err
+		}
+		list, err := s.client.CoreV1().ConfigMaps(space).List(ctx, metav1.ListOptions{})
+		has = holding{}
+		for _, m := range list.Items {
+			has[m.Name] = m.ResourceVersion + " " + m.Data["n"]
+		}
+		return err
+	})
+	return has, err
+}
+
+// holding is what a server has: the version and the number of each object.
+type holding map[string]string
+
+// told is what clients were told: whose creation was acknowledged, how many additions to a
+// counter were, and how many may have been done.
+type told struct {
+	made           map[string]bool
+	counted, tried int
+}
+
+// lost are the acknowledged writes that a server lacks.
+func (t told) lost(all map[string]holding) (violations []string) {
+	for _, server := range slices.Sorted(maps.Keys(all)) {
+		has := all[server]
+		for _, name := range slices.Sorted(maps.Keys(t.made)) {
 			if has[name] == "" {
-				j.violations = append(j.violations, fmt.Sprintf("%s lacks %s, whose creation was acknowledged", s.name, name))
+				violations = append(violations, fmt.Sprintf("%s lacks %s, whose creation was acknowledged", server, name))
 			}
 		}
 		var version, n int
-		if _, err := fmt.Sscan(has["counter"], &version, &n); j.counted > 0 && (err != nil || n < j.counted || n > j.tried) {
-			j.violations = append(j.violations, fmt.Sprintf("%s has counted to %d; %d additions were acknowledged, and %d tried", s.name, n, j.counted, j.tried))
+		if _, err := fmt.Sscan(has["counter"], &version, &n); t.counted > 0 && (err != nil || n < t.counted || n > t.tried) {
+			violations = append(violations, fmt.Sprintf("%s has counted to %d; %d additions were acknowledged, and %d tried", server, n, t.counted, t.tried))
 		}
-		if first == nil {
-			first = has
-		}
+	}
+	return violations
+}
+
+// differences are between what the servers have.
+func differences(all map[string]holding) (violations []string) {
+	names := slices.Sorted(maps.Keys(all))
+	for _, server := range names {
+		has, first := all[server], all[names[0]]
 		if len(has) != len(first) {
-			j.violations = append(j.violations, fmt.Sprintf("%s has %d objects, %s %d", s.name, len(has), c.servers[0].name, len(first)))
+			violations = append(violations, fmt.Sprintf("%s has %d objects, %s %d", server, len(has), names[0], len(first)))
 		}
 		for name, what := range has {
 			if first[name] != what {
-				j.violations = append(j.violations, fmt.Sprintf("%s has %s as %q, another server as %q", s.name, name, what, first[name]))
+				violations = append(violations, fmt.Sprintf("%s has %s as %q, %s as %q", server, name, what, names[0], first[name]))
 			}
 		}
 	}
+	return violations
 }
 
 func until(ctx context.Context, try func(context.Context) error) error {
