@@ -149,3 +149,46 @@ func listing(t *testing.T, dir string) (out string) {
 	}
 	return out
 }
+
+// One of several can be copied when the others are gone, and hears from none of them: one
+// that runs must not take the copy's word for that of the member.
+func TestCopyOfAMember(t *testing.T) {
+	c := newCrowd(t)
+	a := c.newMember("a")
+	c.start(a)
+	b := c.newMember("b")
+	c.join(a, b)
+	put(t, a, "/registry/k", "v")
+	wants(t, b, "/registry/k", "v")
+	b.stop()
+	// The other still runs, and looks for it.
+	snapshot := filepath.Join(t.TempDir(), "snapshot")
+	f, err := os.Create(snapshot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch := t.TempDir()
+	if err := Copy(t.Context(), b.dir, scratch, f); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if leader := a.Leader(); leader != "" && leader != a.Self() {
+		t.Errorf("the copy leads: %s", leader)
+	}
+	dir := filepath.Join(t.TempDir(), "restored")
+	if _, err := Restore(t.Context(), snapshot, dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r := &one{Server: startAt(t, dir), name: "restored"}
+	defer r.stop()
+	wants(t, r, "/registry/k", "v")
+	if members := r.Members(); len(members) != 1 {
+		t.Errorf("the restored database has the members %v", members)
+	}
+	// The member goes on where it was.
+	c.start(b)
+	put(t, a, "/registry/k", "w")
+	wants(t, b, "/registry/k", "w")
+}

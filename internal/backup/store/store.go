@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/everynode/everynode/internal/wholefile"
 )
@@ -66,6 +67,9 @@ func (f folder) Put(ctx context.Context, name string, fill func(io.Writer) error
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return 0, fmt.Errorf("make the folder for backups: %w", err)
 	}
+	if err := f.clear(time.Now().Add(-unfinishedFor)); err != nil {
+		return 0, err
+	}
 	path := filepath.Join(string(f), name)
 	counted := &counter{ctx: ctx}
 	err := wholefile.Create(path, 0o600, func(w io.Writer) error {
@@ -76,6 +80,27 @@ func (f folder) Put(ctx context.Context, name string, fill func(io.Writer) error
 		return 0, fmt.Errorf("write the backup %s: %w", path, err)
 	}
 	return counted.size, nil
+}
+
+// unfinishedFor is how old half a backup is that nobody writes any more.
+const unfinishedFor = 24 * time.Hour
+
+// clear removes what processes left of backups that were killed before then.
+func (f folder) clear(before time.Time) error {
+	halves, err := filepath.Glob(filepath.Join(string(f), ".everynode-*.backup-*"))
+	if err != nil {
+		return err
+	}
+	for _, half := range halves {
+		info, err := os.Lstat(half)
+		if err == nil && info.ModTime().Before(before) {
+			err = os.Remove(half)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove half a backup: %w", err)
+		}
+	}
+	return nil
 }
 
 // Remove implements Store.

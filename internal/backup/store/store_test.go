@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/backup/plan"
+	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // s3 starts a server that speaks S3, in a process of its own.
@@ -173,3 +176,31 @@ func TestBucketThatHangs(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// Half a backup of a process that was killed goes after a day; one that is written stays.
+func TestHalvesGo(t *testing.T) {
+	dir := t.TempDir()
+	name := plan.Name(time.Now(), 7)
+	old, fresh := filepath.Join(dir, wholefile.Unfinished(name)+"123"), filepath.Join(dir, wholefile.Unfinished(name)+"456")
+	for _, path := range []string{old, fresh} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-25*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(dir)
+	if err == nil {
+		_, err = s.Put(t.Context(), name, func(io.Writer) error { return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an old half is there: %v", err)
+	}
+	if _, err := os.Stat(fresh); err != nil {
+		t.Errorf("a new half is gone: %v", err)
+	}
+}
