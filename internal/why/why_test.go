@@ -115,6 +115,41 @@ func TestDaemonSets(t *testing.T) {
 	golden(t, "daemonset.json", append(encoded, '\n'))
 }
 
+// Nodes that lose the daemon by the next template, and those that get it, say what they wait for.
+func TestNodesThatAreLeftOutInTurn(t *testing.T) {
+	w := surveytest.New(t)
+	ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
+	for _, name := range []string{"n1", "n2", "n3", "n4"} {
+		disk := "hdd"
+		if name > "n2" {
+			disk = "ssd"
+		}
+		w.Node(name, surveytest.Label("disk", disk), surveytest.Label("canary", map[bool]string{true: "yes", false: "no"}[name == "n1" || name == "n4"]))
+	}
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "hdd"}
+	revisions = append(revisions, w.Revise(ds))
+	for _, name := range []string{"n2"} { // n1 has lost its pod already
+		w.Pod(ds, name, revisions[1])
+	}
+	ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	revisions = append(revisions, w.Revise(ds))
+	w.Policy("careful", "waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, approval: Manual}]")
+	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
+		Status:     v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[1], TargetRevision: revisions[2], Step: "canary", Phase: v1alpha1.PhaseProgressing, Message: "step canary"},
+	}}
+	var out bytes.Buffer
+	for _, n := range w.Objects.Nodes {
+		r, err := Node(survey.New(w.Objects), n.Name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Write(&out, Style{Now: surveytest.Now})
+		out.WriteString("\n")
+	}
+	golden(t, "nodes-placement.txt", out.Bytes())
+}
+
 func TestEachNodeHasOneVerdict(t *testing.T) {
 	w, ds, _ := surveytest.Fleet(t)
 	r, err := Set(survey.New(w.Objects), ds, "")

@@ -96,6 +96,17 @@ func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []s
 	return ds, hashes
 }
 
+// Revise adds a revision of the DaemonSet's present template, and returns its hash.
+func (w *World) Revise(ds *appsv1.DaemonSet) string {
+	ds.Generation++
+	plan, err := history.Compute(history.Input{DaemonSet: ds, Revisions: w.Objects.Revisions})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Objects.Revisions = append(w.Objects.Revisions, plan.Create)
+	return history.HashOf(plan.Create)
+}
+
 // Pod adds the pod of a DaemonSet on a node, ready for 50 minutes unless it is edited.
 func (w *World) Pod(ds *appsv1.DaemonSet, node, revision string, edits ...func(*corev1.Pod)) {
 	name := ds.Name + "-" + node

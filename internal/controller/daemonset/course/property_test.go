@@ -102,30 +102,59 @@ func (w *world) limits(t *rapid.T, p Permit) {
 	if !back && c.state.stable != "" && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) {
 		t.Fatalf("%s begins in step %v, only %v has begun", p.Node, step, c.state.open)
 	}
+	if p.To != "" && !w.Selects(p.To, p.Node) || p.To == "" && w.Selects(c.Target(p.Node), p.Node) {
+		t.Fatalf("%s goes from %q to %q, and %s selects it: %v", p.Node, p.From, p.To, c.Target(p.Node), w.Selects(c.Target(p.Node), p.Node))
+	}
 	if p.Free {
 		return
 	}
+	w.limitOfStep(t, p, step)
+	beside := w.ds.Surge && p.From != "" && p.To != "" // the old pod stays until the new one is available
 	for _, d := range spec.Domains {
 		value, has := m.labels[d.Key]
 		down, all := 0, 0
 		for name, o := range w.nodes {
 			if v, ok := o.labels[d.Key]; has && ok && v == value && w.course.nodes[name].chosen.any() {
 				all++
-				if c.state.stable == "" && o.daemon.Revision == "" && o.fault == "" && name != p.Node {
-					continue // never had the daemon
+				first := c.state.stable == "" || !w.Selects(c.state.stable, name)
+				if beside && name != p.Node && c.nodes[name].begun != nil && o.daemon.empty() {
+					continue // may have begun after it
 				}
-				if !o.daemon.Available || !w.ds.Surge && (name == p.Node || c.nodes[name].begun != nil) {
+				untouched := first && o.fault == "" && c.nodes[name].begun == nil
+				if name != p.Node && o.daemon.empty() && (untouched || c.Target(name) != "" && !w.Selects(c.Target(name), name)) {
+					continue // never had the daemon, or is not to have it any more
+				}
+				if !o.daemon.Available || !beside && name == p.Node || !w.ds.Surge && c.nodes[name].begun != nil {
 					down++
 				}
 			}
 		}
-		if has && down > d.MaxUnavailable.Of(all)-one(w.ds.Surge) {
+		if has && down > d.MaxUnavailable.Of(all)-one(beside) {
 			for _, name := range w.names() {
 				verdict, why := c.Verdict(name)
 				t.Logf("%s: %s: %s %+v begun %v", name, verdict, why, w.nodes[name].daemon, c.nodes[name].begun)
 			}
 			t.Fatalf("%s begins, %+v: %d of %d are down at %s=%s", p.Node, p, down, all, d.Key, value)
 		}
+	}
+}
+
+// limitOfStep checks how many daemons of a step go for good at a time.
+func (w *world) limitOfStep(t *rapid.T, p Permit, step rolloutpolicy.Step) {
+	c := w.course
+	all, going := 0, 1
+	for name, m := range w.nodes {
+		if at, has := c.fleet.Step(name); has && at == step {
+			all++
+			going += one(name != p.Node && m.daemon.Ending != "" && m.fault == "")
+		}
+	}
+	limit := w.ds.MaxUnavailable.Of(len(w.nodes))
+	if own := w.policy.Waves[step.Wave].MaxUnavailable; own != nil && c.state.target != c.state.stable && !c.hasFailed(c.state.target) && c.begun(step) {
+		limit = own.Of(all)
+	}
+	if p.To == "" && going > max(limit, 1) {
+		t.Fatalf("%s begins, and %d daemons of step %v go, %d may", p.Node, going, step, limit)
 	}
 }
 
@@ -156,6 +185,7 @@ func TestRandomFleets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
 		p := drawPolicy(t)
+		w.stops = time.Duration(rapid.IntRange(0, 5).Draw(t, "stops")) * time.Second
 		w.addFleet(2, rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(1, 4).Draw(t, "each"), rapid.SampledFrom([]string{"v1", "v1", ""}).Draw(t, "first"))
 		ds := daemonSet("v1")
 		ds.Surge = rapid.Bool().Draw(t, "surge")
@@ -174,11 +204,25 @@ func TestRandomFleets(t *testing.T) {
 	})
 }
 
+// drawRule makes up which nodes a revision selects.
+func drawRule(t *rapid.T) func(node string) bool {
+	switch rapid.SampledFrom([]string{"all", "all", "zone", "rack", "none"}).Draw(t, "rule") {
+	case "zone":
+		return func(node string) bool { return node < "z1" }
+	case "rack":
+		return func(node string) bool { return strings.Contains(node, "-r0-") }
+	case "none":
+		return func(string) bool { return false }
+	}
+	return nil
+}
+
 func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 	c := w.course
 	switch rapid.IntRange(0, 11).Draw(t, "event") {
 	case 0, 1:
 		*revision++
+		w.rules[fmt.Sprint("v", *revision)] = drawRule(t)
 		w.update(fmt.Sprint("v", *revision))
 	case 2:
 		w.fault(name, rapid.SampledFrom([]string{"node does not answer", "", "disk pressure"}).Draw(t, "fault"), rapid.Bool().Draw(t, "silent"))
@@ -244,14 +288,20 @@ func (w *world) settles(t *rapid.T, revision int) {
 	final := fmt.Sprint("v", revision+1)
 	c.SetPolicy(nil, Followed, "")
 	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
+	w.rules[final] = drawRule(t)
 	w.update(final)
 	w.pass(10 * time.Minute)
 	recount(t, c)
-	if phase, message := c.Phase(); phase != v1alpha1.PhaseComplete || w.on(final) != len(w.nodes) {
+	want, others := 0, 0
+	for _, name := range w.names() {
+		want += one(w.Selects(final, name))
+		others += one(!w.nodes[name].daemon.empty() && w.nodes[name].daemon.Revision != final)
+	}
+	if phase, message := c.Phase(); phase != v1alpha1.PhaseComplete || w.on(final) != want || others > 0 {
 		for _, name := range w.names() {
 			verdict, why := c.Verdict(name)
 			t.Logf("%s: %s: %s %+v", name, verdict, why, w.nodes[name].daemon)
 		}
-		t.Fatalf("%s: %s; %d of %d nodes have %s", phase, message, w.on(final), len(w.nodes), final)
+		t.Fatalf("%s: %s; %d of %d nodes have %s, %d another", phase, message, w.on(final), want, final, others)
 	}
 }
