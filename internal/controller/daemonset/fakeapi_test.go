@@ -46,6 +46,8 @@ type fakeAPI struct {
 	holdCreate func() <-chan struct{}
 	// refuseDelete, when it returns an error, fails a pod's deletion.
 	refuseDelete func() error
+	// deleting, when set, sees each pod that is deleted.
+	deleting func(*corev1.Pod)
 	// loseAnswer, when it returns true, has a creation succeed and report a
 	// failure all the same.
 	loseAnswer func() bool
@@ -294,6 +296,9 @@ func (a *fakeAPI) DeletePod(_ context.Context, namespace, name string, uid types
 	}
 	if p.UID != uid {
 		return apierrors.NewConflict(resource[kindPod], name, fmt.Errorf("the UID in the precondition does not match"))
+	}
+	if a.deleting != nil {
+		a.deleting(p)
 	}
 	now := metav1.Now()
 	p.DeletionTimestamp = &now

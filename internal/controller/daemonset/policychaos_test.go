@@ -106,7 +106,8 @@ func startWatched(t *testing.T, a policyAPI, informers Informers, watches *Watch
 // TestChaosUnderAPolicy lets nodes come and go, templates change, pods vanish, people
 // pause and change the policy, the API refuse and forget, with a new controller now and
 // then. Nobody approves the canary: no other node is ever given anything but the
-// stable revision. In the end somebody does, and everything is as it should be.
+// stable revision, nor loses its daemon to a template that leaves it out. In the end
+// somebody does, and everything is as it should be.
 func TestChaosUnderAPolicy(t *testing.T) {
 	for seed := range int64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { chaosUnderAPolicy(t, rand.New(rand.NewSource(seed))) })
@@ -127,7 +128,7 @@ func chaosUnderAPolicy(t *testing.T, r *rand.Rand) {
 	trouble := false
 	a := policyAPI{newFakeAPI(t), func() bool { return trouble && r.Intn(5) == 0 }} // called with the API's lock held
 	a.lag.Store(int64(5 * time.Millisecond))
-	stable, given := "", 0
+	stable, given, taken := "", 0, 0
 	var wrong []string
 	a.refuseCreate = func(p *corev1.Pod) error {
 		hash := p.Labels[appsv1.ControllerRevisionHashLabelKey]
@@ -146,6 +147,15 @@ func chaosUnderAPolicy(t *testing.T, r *rand.Rand) {
 			return apierrors.NewTooManyRequestsError("bad luck")
 		}
 		return nil
+	}
+	a.deleting = func(p *corev1.Pod) {
+		hash, node := p.Labels[appsv1.ControllerRevisionHashLabelKey], pod.TargetNode(p)
+		_, err := get[*corev1.Node](a.fakeAPI, kindNode, "", node)
+		if stable != "" && hash == stable && err == nil && pod.IsReady(p) && node != "n0" && node != "n1" {
+			wrong = append(wrong, node+" lost its daemon")
+		} else if stable != "" && hash == stable && pod.IsReady(p) {
+			taken++
+		}
 	}
 	a.loseAnswer = a.unlucky
 	nodes := map[int]bool{}
@@ -196,7 +206,11 @@ func chaosUnderAPolicy(t *testing.T, r *rand.Rand) {
 			delete(nodes, i)
 			a.loseNode(fmt.Sprint("n", i))
 		case choice < 10:
-			setImage(t, a.fakeAPI, "logs", fmt.Sprint("demo:v", step))
+			edit(t, a.fakeAPI, "default", "logs", func(ds *appsv1.DaemonSet) {
+				ds.Spec.Template.Spec.NodeSelector = []map[string]string{nil, nil, {"rack": "0"}, {"rack": "typo"}}[pick%4]
+				ds.Spec.Template.Spec.Containers[0].Image = fmt.Sprint("demo:v", step)
+				ds.Generation++
+			})
 		case choice < 18:
 			a.harm(pick, choice < 14)
 		case choice == 18:
@@ -216,12 +230,13 @@ func chaosUnderAPolicy(t *testing.T, r *rand.Rand) {
 	if a.mu.Unlock(); len(wrong) > 0 {
 		t.Fatalf("nodes were given what was not theirs: %q", wrong)
 	}
-	if given == 0 {
-		t.Error("the canary was never given another revision")
+	if given == 0 || taken == 0 {
+		t.Errorf("the canary was given another revision %d times, and lost its daemon %d times", given, taken)
 	}
 	a.mu.Lock()
 	stable = "" // from here on everybody may get everything
 	a.mu.Unlock()
+	edit(t, a.fakeAPI, "default", "logs", func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = nil })
 	setImage(t, a.fakeAPI, "logs", "demo:last")
 	eventually(t, func() string {
 		d, err := a.GetRollout(t.Context(), "default", "logs")
