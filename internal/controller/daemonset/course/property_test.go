@@ -120,7 +120,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 				if beside && name != p.Node && c.nodes[name].begun != nil && o.daemon.empty() {
 					continue // may have begun after it
 				}
-				untouched := first && o.fault == "" && c.nodes[name].begun == nil
+				untouched := first && o.fault == "" && (c.nodes[name].begun == nil || c.state.stable == "")
 				if name != p.Node && o.daemon.empty() && (untouched || c.Target(name) != "" && !w.Selects(c.Target(name), name)) {
 					continue // never had the daemon, or is not to have it any more
 				}

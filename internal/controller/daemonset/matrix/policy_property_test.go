@@ -141,6 +141,7 @@ func (w *guidedWorld) decide(t *rapid.T) {
 			if run, _ := w.fitsBy(guided, a.Revision, a.Node); !run {
 				t.Fatalf("%s: the revision does not select the node", a)
 			}
+			w.checkFirst(t, a, &after)
 		case *DeletePod:
 			if a.Reason == ReasonNodeUnfit {
 				// At once goes only what the node itself does not let stay.
@@ -163,6 +164,18 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	}
 	if findings := w.m.Audit(); len(findings) > 0 {
 		t.Fatalf("the audit found %q", findings)
+	}
+}
+
+// checkFirst sees that a node which only the target selects gets its first pod only while
+// something may begin.
+func (w *guidedWorld) checkFirst(t *rapid.T, a *CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
+	info := w.rollouts[guided]
+	stands := info.Spec.Paused || info.Following != course.Followed || info.Status == nil
+	_, unanswered := w.unanswered[cellKey(guided, a.Node)]
+	first := st.StableRevision != "" && st.StableRevision != st.TargetRevision && a.Revision == st.TargetRevision
+	if stands && first && !unanswered && !w.selects(guided, st.StableRevision, a.Node) && len(w.podsOf(guided, a.Node)) == 0 {
+		t.Fatalf("%s although nothing may begin: %+v", a, info)
 	}
 }
 
