@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/atrest"
@@ -67,11 +70,25 @@ func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) (prov
 
 var everyResource = schema.GroupResource{Group: "*", Resource: "*"}
 
-// covered lists the kinds' resources for which a configuration has a provider.
+// covers says whether a configuration has a provider for a resource.
+func covers(providers map[schema.GroupResource]bool, r schema.GroupResource) bool {
+	return providers[r] || providers[schema.GroupResource{Group: r.Group, Resource: "*"}] || providers[everyResource]
+}
+
+// definitionsOfKinds are resources that the server serves besides its own kinds, and stores
+// as it does those.
+var definitionsOfKinds = []schema.GroupResource{
+	{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}, {Group: apiregistrationv1.GroupName, Resource: "apiservices"},
+}
+
+// covered lists the resources that are always there for which a configuration has a provider.
 func covered(kinds []resource.Definition, providers map[schema.GroupResource]bool) (out []schema.GroupResource) {
+	all := slices.Clone(definitionsOfKinds)
 	for _, k := range kinds {
-		r := k.GroupVersionResource().GroupResource()
-		if providers[r] || providers[schema.GroupResource{Group: r.Group, Resource: "*"}] || providers[everyResource] {
+		all = append(all, k.GroupVersionResource().GroupResource())
+	}
+	for _, r := range all {
+		if covers(providers, r) {
 			out = append(out, r)
 		}
 	}
@@ -88,9 +105,11 @@ func keepKeys(cfg Config, c *genericapiserver.Config, kinds []resource.Definitio
 	etcd := cfg.Options.Etcd
 	keep := atrest.Config{
 		File: cfg.KeyFile, Database: cfg.Stored, Prefix: etcd.StorageConfig.Prefix, Settle: cfg.Options.Run.RequestTimeout, Clock: clock.RealClock{},
+		Definitions: definitionsOfKinds, CustomPrefix: customPrefix,
 	}
 	if etcd.EncryptionProviderConfigFilepath != "" {
 		keep.File, keep.Own, keep.OwnResources = etcd.EncryptionProviderConfigFilepath, c.ResourceTransformers, covered(kinds, providers)
+		keep.OwnCovers = func(r schema.GroupResource) bool { return covers(providers, r) }
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), triedPatience)
 	defer cancel()

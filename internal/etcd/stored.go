@@ -55,6 +55,18 @@ func (s *Stored) Each(ctx context.Context, prefix string, f func(key string, val
 	}
 }
 
+// First returns the first key of those that begin so which is not before from, or nothing.
+func (s *Stored) First(ctx context.Context, prefix, from string) (string, error) {
+	answer, err := s.client.Get(ctx, max(prefix, from), clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		return "", fmt.Errorf("look what is stored below %s: %w", prefix, err)
+	}
+	if len(answer.Kvs) == 0 {
+		return "", nil
+	}
+	return string(answer.Kvs[0].Key), nil
+}
+
 // Get returns a value, nil for none, and its revision.
 func (s *Stored) Get(ctx context.Context, key string) (value []byte, revision int64, err error) {
 	answer, err := s.client.Get(ctx, key)

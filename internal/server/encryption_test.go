@@ -23,8 +23,14 @@ const (
 // encrypted writes a configuration of encryption for Secrets.
 func encrypted(t *testing.T, providers string) (change func(*server.Options), file string) {
 	t.Helper()
+	return encryptedAs(t, "secrets", providers)
+}
+
+// encryptedAs writes a configuration of encryption for resources.
+func encryptedAs(t *testing.T, resources, providers string) (change func(*server.Options), file string) {
+	t.Helper()
 	file = filepath.Join(t.TempDir(), "encryption.yaml")
-	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n  - resources: [secrets]\n    providers:\n" + providers
+	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n  - resources: [\"" + resources + "\"]\n    providers:\n" + providers
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

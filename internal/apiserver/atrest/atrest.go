@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -25,6 +26,7 @@ const followInterval = time.Second
 type Database interface {
 	Empty(ctx context.Context, prefix string) (bool, error)
 	Each(ctx context.Context, prefix string, f func(key string, value []byte, revision int64) error) error
+	First(ctx context.Context, prefix, from string) (key string, err error)
 	Get(ctx context.Context, key string) (value []byte, revision int64, err error)
 	Create(ctx context.Context, key string, value []byte) (bool, error)
 	Replace(ctx context.Context, key string, revision int64, value []byte) (bool, error)
@@ -38,8 +40,14 @@ type Config struct {
 	// Own are the transformers of an operator's configuration, which the library
 	// follows; nil when the file beside the data counts.
 	Own value.ResourceTransformers
-	// OwnResources are those that an operator's configuration may encrypt.
+	// OwnResources are those built-in ones that an operator's configuration may encrypt.
 	OwnResources []schema.GroupResource
+	// OwnCovers says whether it may encrypt a resource; nil for none.
+	OwnCovers func(schema.GroupResource) bool
+	// Definitions are resources that say which kinds there are.
+	Definitions []schema.GroupResource
+	// CustomPrefix is where the objects of added kinds are, below Prefix.
+	CustomPrefix string
 	Database     Database
 	// Prefix begins all keys of the database.
 	Prefix string
@@ -72,6 +80,15 @@ func (k *Keeper) TransformerForResource(r schema.GroupResource) value.Transforme
 		return nil
 	}
 	return current{k}
+}
+
+// transformer is how a resource is stored; one that is not encrypted is told from one
+// that is, all the same.
+func (k *Keeper) transformer(r kept) value.Transformer {
+	if t := k.TransformerForResource(r.GroupResource); t != nil {
+		return t
+	}
+	return identity.NewEncryptCheckTransformer()
 }
 
 // current is the cipher that is in use at the moment.

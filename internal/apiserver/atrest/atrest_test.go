@@ -64,6 +64,16 @@ func (m *memory) Each(_ context.Context, prefix string, f func(string, []byte, i
 	return nil
 }
 
+func (m *memory) First(_ context.Context, prefix, from string) (first string, err error) {
+	err = m.Each(context.Background(), prefix, func(key string, _ []byte, _ int64) error {
+		if first == "" && key >= from {
+			first = key
+		}
+		return nil
+	})
+	return first, err
+}
+
 func (m *memory) Get(_ context.Context, key string) ([]byte, int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

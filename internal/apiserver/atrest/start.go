@@ -25,6 +25,9 @@ func (k *Keeper) witness() string { return k.config.Prefix + "/encryption/secret
 func Open(ctx context.Context, c Config) (*Keeper, error) {
 	k := &Keeper{config: c, changed: make(chan struct{}, 1)}
 	if c.Own != nil {
+		if err := k.readableOthers(ctx); err != nil {
+			return nil, err
+		}
 		// An operator's keys change without the witness; it would soon tell lies.
 		return k, c.Database.Delete(ctx, k.witness())
 	}
@@ -72,6 +75,9 @@ func (k *Keeper) begin(ctx context.Context, content []byte, made bool) error {
 		hash = encryption.Hash(content)
 	}
 	if err := k.testify(ctx, c, made); err != nil {
+		return err
+	}
+	if err := k.readableOthers(ctx); err != nil {
 		return err
 	}
 	if err := k.readable(ctx, c); err != nil {
@@ -137,7 +143,7 @@ func (k *Keeper) makeWitness(ctx context.Context, c cipher, made bool) error {
 // readable makes sure that there is a key for each Secret that is stored, and that it is
 // the one that wrote it: two clusters' keys have the same names.
 func (k *Keeper) readable(ctx context.Context, c cipher) error {
-	stored, witness, err := k.count(ctx, secrets)
+	stored, witness, err := k.count(ctx, k.builtIn(secrets))
 	if err == nil {
 		err = k.tryEach(ctx, c)
 	}
@@ -162,10 +168,46 @@ func (k *Keeper) readable(ctx context.Context, c cipher) error {
 	return nil
 }
 
+// triedObjects is how many stored objects of a resource are read at the start.
+const triedObjects = 500
+
+var errEnough = errors.New("enough was read")
+
+// readableOthers makes sure that objects of added kinds can be read, and their definitions:
+// nobody else does before the server is ready, and only users would see that it cannot.
+func (k *Keeper) readableOthers(ctx context.Context) error {
+	others, err := k.added(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range k.config.Definitions {
+		others = append(others, k.builtIn(r))
+	}
+	for _, r := range others {
+		t, tried := k.transformer(r), 0
+		err := k.each(ctx, r, func(key string, stored []byte, _ int64) error {
+			if tried++; tried > triedObjects {
+				return errEnough
+			}
+			_, _, err := t.TransformFromStorage(ctx, stored, value.DefaultContext(key))
+			return err
+		})
+		switch {
+		case err == nil || errors.Is(err, errEnough):
+		case k.config.Own == nil:
+			return fmt.Errorf("the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config", r, err)
+		default:
+			return fmt.Errorf("the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, or the provider identity if they are not encrypted",
+				r, k.config.File, err)
+		}
+	}
+	return nil
+}
+
 // tryEach decrypts one stored value of each key.
 func (k *Keeper) tryEach(ctx context.Context, c cipher) error {
 	tried := map[string]bool{}
-	return k.each(ctx, secrets, func(key string, stored []byte, _ int64) error {
+	return k.each(ctx, k.builtIn(secrets), func(key string, stored []byte, _ int64) error {
 		name := encryption.KeyOf(stored)
 		if tried[name] || name == encryption.Plain || !c.has(name) {
 			return nil

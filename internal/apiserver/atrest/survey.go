@@ -22,18 +22,48 @@ const (
 // shortKey leaves out the provider of the keys that Everynode makes.
 func shortKey(key string) string { return strings.TrimPrefix(key, encryption.SecretBox) }
 
-// below is where the objects of a resource are.
-func (k *Keeper) below(r schema.GroupResource) string {
+// kept is a resource, and where its objects are.
+type kept struct {
+	schema.GroupResource
+	below string
+}
+
+// builtIn is a resource that the server itself serves.
+func (k *Keeper) builtIn(r schema.GroupResource) kept {
 	name := r.Resource
 	if r.Group != "" {
 		name = r.Group + "/" + r.Resource
 	}
-	return k.config.Prefix + "/" + name + "/"
+	return kept{r, k.config.Prefix + "/" + name + "/"}
+}
+
+// added lists the resources of added kinds of which something is stored, whether there is
+// a definition or not. It takes a look at the database for each resource.
+func (k *Keeper) added(ctx context.Context) (out []kept, err error) {
+	if k.config.CustomPrefix == "" {
+		return nil, nil
+	}
+	below := k.config.Prefix + "/" + k.config.CustomPrefix
+	for from := below; ; {
+		key, err := k.config.Database.First(ctx, below, from)
+		if err != nil || key == "" {
+			return out, err
+		}
+		group, rest, _ := strings.Cut(strings.TrimPrefix(key, below), "/")
+		resource, _, whole := strings.Cut(rest, "/")
+		if !whole {
+			from = key + "\x00"
+			continue
+		}
+		one := kept{schema.GroupResource{Group: group, Resource: resource}, below + group + "/" + resource + "/"}
+		out = append(out, one)
+		from = strings.TrimSuffix(one.below, "/") + "0" // the character that follows the slash
+	}
 }
 
 // each calls f for every stored value of a resource. The witness is one of the Secrets.
-func (k *Keeper) each(ctx context.Context, r schema.GroupResource, f func(key string, value []byte, revision int64) error) error {
-	if r == secrets && k.config.Own == nil {
+func (k *Keeper) each(ctx context.Context, r kept, f func(key string, value []byte, revision int64) error) error {
+	if r.GroupResource == secrets && k.config.Own == nil {
 		stored, revision, err := k.config.Database.Get(ctx, k.witness())
 		if err == nil && stored != nil {
 			err = f(k.witness(), stored, revision)
@@ -42,12 +72,12 @@ func (k *Keeper) each(ctx context.Context, r schema.GroupResource, f func(key st
 			return err
 		}
 	}
-	return k.config.Database.Each(ctx, k.below(r), f)
+	return k.config.Database.Each(ctx, r.below, f)
 }
 
 // count counts the stored objects of a resource by their key, and tells the key of
 // the witness, which is no object.
-func (k *Keeper) count(ctx context.Context, r schema.GroupResource) (stored map[string]int, witness string, err error) {
+func (k *Keeper) count(ctx context.Context, r kept) (stored map[string]int, witness string, err error) {
 	stored = map[string]int{}
 	err = k.each(ctx, r, func(key string, value []byte, _ int64) error {
 		if key == k.witness() {
@@ -61,11 +91,20 @@ func (k *Keeper) count(ctx context.Context, r schema.GroupResource) (stored map[
 }
 
 // resources are those that may be encrypted.
-func (k *Keeper) resources() []schema.GroupResource {
-	if k.config.Own != nil {
-		return k.config.OwnResources
+func (k *Keeper) resources(ctx context.Context) (out []kept, err error) {
+	if k.config.Own == nil {
+		return []kept{k.builtIn(secrets)}, nil
 	}
-	return []schema.GroupResource{secrets}
+	for _, r := range k.config.OwnResources {
+		out = append(out, k.builtIn(r))
+	}
+	added, err := k.added(ctx)
+	for _, r := range added {
+		if k.config.OwnCovers != nil && k.config.OwnCovers(r.GroupResource) {
+			out = append(out, r)
+		}
+	}
+	return out, err
 }
 
 // Status tells how what is stored is encrypted.
@@ -74,8 +113,12 @@ func (k *Keeper) Status(ctx context.Context) (encryption.Status, error) {
 	k.mu.Lock()
 	out := encryption.Status{File: k.config.File, Hash: hash, Own: k.config.Own != nil, Settled: settled, Problem: k.problem}
 	k.mu.Unlock()
-	for _, r := range k.resources() {
-		key, err := writes(ctx, k.TransformerForResource(r))
+	resources, err := k.resources(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range resources {
+		key, err := writes(ctx, k.transformer(r))
 		if err != nil {
 			return out, err
 		}
@@ -100,7 +143,11 @@ func (k *Keeper) Rewrite(ctx context.Context) (out encryption.Rewritten, err err
 			return out, err
 		}
 	}
-	for _, r := range k.resources() {
+	resources, err := k.resources(ctx)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range resources {
 		if err := k.rewrite(ctx, r, until, &out); err != nil {
 			return out, fmt.Errorf("rewrite the stored %s: %w", r, err)
 		}
@@ -108,8 +155,8 @@ func (k *Keeper) Rewrite(ctx context.Context) (out encryption.Rewritten, err err
 	return out, nil
 }
 
-func (k *Keeper) rewrite(ctx context.Context, r schema.GroupResource, until time.Time, out *encryption.Rewritten) error {
-	t := k.TransformerForResource(r)
+func (k *Keeper) rewrite(ctx context.Context, r kept, until time.Time, out *encryption.Rewritten) error {
+	t := k.transformer(r)
 	workers, working := errgroup.WithContext(ctx)
 	workers.SetLimit(rewriteWorkers)
 	done := make(chan bool)
