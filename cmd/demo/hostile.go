@@ -136,6 +136,21 @@ func scream(_ context.Context, args []string, out io.Writer) error {
 	return errors.New("said enough")
 }
 
+// bewitch writes into its log and into FILE what moves a terminal's cursor, forges lines and is no text, and fails.
+func bewitch(_ context.Context, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return fmt.Errorf("usage: bewitch FILE")
+	}
+	const spell = "\x1b[2J\x1b[1;1H\x1b]0;bewitched\x07\rE1122 00:00:00.000000 1 forged.go:1] \"forged\"\x9b31m\xff\u202e\x00"
+	if err := os.WriteFile(args[0], []byte("last "+spell+"\nE1122 00:00:00.000000 1 forged.go:2] \"forged\"\n"), 0); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(out, spell+"\n"+strings.Repeat("long", 1<<18)+"\nend "+spell+"\n"); err != nil {
+		return err
+	}
+	return errors.New("said " + spell)
+}
+
 // batter asks the name server for names that nobody knows, and opens connections to HOST:PORT and to the name server, for so many
 // seconds; then it stays. It keeps no more than 500 connections.
 func batter(ctx context.Context, args []string, out io.Writer) error {

@@ -58,7 +58,7 @@ func init() {
 		"cat": cat, "ls": ls, "env": env, "version": version, "true": succeed, "false": exitFalse,
 		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "reach": reach, "get": get, "api": api,
 		"tar": tarCommand, "test": test, "fork": forkForever, "flood": flood, "fill": fillFile,
-		"tangle": tangle, "scream": scream, "batter": batter,
+		"tangle": tangle, "scream": scream, "bewitch": bewitch, "batter": batter,
 	}
 }
 

@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // Execute runs the command line and returns the exit code.
@@ -41,7 +44,8 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 		if errors.As(err, &code) {
 			return int(code)
 		}
-		fmt.Fprintf(errOut, "everynode: %v\n", err)
+		// Some errors quote what others wrote.
+		fmt.Fprintf(errOut, "everynode: %s\n", plaintext.Escape(err.Error()))
 		return 1
 	}
 	return 0
@@ -79,12 +83,24 @@ func prepare(root *cobra.Command) {
 		}
 		return fmt.Errorf("%w; %s", err, seeHelp(cmd))
 	})
+	logPlainly()
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		var level klog.Level
 		return level.Set(strconv.Itoa(*verbosity))
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+}
+
+// logPlainly has the log of the process keep its lines: what others wrote neither begins
+// one nor does something in the terminal of who reads it.
+func logPlainly() {
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	for name, value := range map[string]string{"logtostderr": "false", "one_output": "true", "stderrthreshold": "FATAL"} {
+		_ = flags.Set(name, value) // It fails for flags that do not exist only.
+	}
+	klog.SetOutput(plaintext.Entries(os.Stderr))
 }
 
 // defaultDataDir is where a cluster lives when nobody says otherwise.

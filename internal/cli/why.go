@@ -21,6 +21,12 @@ import (
 // logLines is how many of a failed container's last lines are shown.
 const logLines = 5
 
+// Of a log at most logBytes are read, and of one line lineBytes shown.
+const (
+	logBytes  = 4 << 20
+	lineBytes = 1000
+)
+
 func newWhyCommand(plugin bool) *cobra.Command {
 	var at *cluster
 	var output, verdict string
@@ -169,17 +175,27 @@ func (l *lists) addMore(ctx context.Context, p *why.Place) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	lines := int64(logLines)
+	lines, most := int64(logLines), int64(logBytes)
 	text, err := l.client.CoreV1().Pods(p.Namespace).GetLogs(p.Pod, &corev1.PodLogOptions{
-		Container: p.Container, Previous: p.Restarted, TailLines: &lines,
+		Container: p.Container, Previous: p.Restarted, TailLines: &lines, LimitBytes: &most,
 	}).DoRaw(ctx)
 	if err != nil {
 		p.Missing = append(p.Missing, fmt.Sprintf("the log of container %s cannot be read: %v", p.Container, err))
 		return
 	}
 	if trimmed := strings.TrimRight(string(text), "\n"); trimmed != "" {
-		p.Log = strings.Split(trimmed, "\n")
+		for line := range strings.SplitSeq(trimmed, "\n") {
+			p.Log = append(p.Log, shortened(line))
+		}
 	}
+}
+
+// shortened cuts a line that nobody would read to its end.
+func shortened(line string) string {
+	if len(line) <= lineBytes {
+		return line
+	}
+	return strings.ToValidUTF8(line[:lineBytes], "") + " ..."
 }
 
 func show(w io.Writer, r report, output string) error {

@@ -68,7 +68,7 @@ func TestWhy(t *testing.T) {
 	plan, err := illness.Parse([]byte(`
 labels: [{key: rack, values: [r1, r2]}]
 faults:
-- {name: bad, pods: {image: "agent:bad"}, nodes: {matchLabels: {rack: r1}}, crash: {exitCode: 3, message: no configuration}}
+- {name: bad, pods: {image: "agent:bad"}, nodes: {matchLabels: {rack: r1}}, crash: {exitCode: 3, message: "no configuration\e[2J\rE1122 forged"}}
 - {name: small, nodes: {matchLabels: {kubernetes.io/hostname: sim-0002}}, notReady: {message: no network}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +94,9 @@ faults:
 	says := func(what string, words ...string) func(context.Context) error {
 		return func(context.Context) error {
 			text, err := ask(strings.Fields(what)...)
+			if strings.ContainsAny(text, "\x1b\r") {
+				return fmt.Errorf("a pod's last words reach the terminal in %q", text)
+			}
 			for _, word := range words {
 				if err == nil && !strings.Contains(strings.Join(strings.Fields(text), " "), word) {
 					err = fmt.Errorf("it says\n%s\nwithout %q", text, word)
@@ -103,7 +106,7 @@ faults:
 		}
 	}
 	env.Eventually("the crashing container is explained", says("sim-0001 daemonset/agent", "default/agent on sim-0001: FailedRevision",
-		"ended with exit code 3", `last words "no configuration"`, "Warning BackOff", "the log of container agent cannot be read"))
+		"ended with exit code 3", `last words "no configuration`, "Warning BackOff", "the log of container agent cannot be read"))
 	env.Eventually("the node that is not ready is explained", says("sim-0002", "default/agent on sim-0002:",
 		"the node is not ready: KubeletNotReady", "node says: no network"))
 	env.Eventually("both are in the list", says("daemonset/agent", "default/agent:", "FailedRevision: its revision fails there sim-0001"))

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // View is how a state is shown.
@@ -154,7 +155,7 @@ func (v View) colour(phase v1alpha1.Phase, line string) string {
 // indented.
 func (v View) wrap(text string, indent int) (lines []string) {
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(plaintext.Escape(text)) {
 		switch {
 		case line == "":
 			line = word

@@ -3,16 +3,19 @@ package survey
 import (
 	"fmt"
 	"strings"
+
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // Width is how wide lines for people may be.
 const Width = 80
 
-// Wrap breaks text between words into lines, the later ones further in.
+// Wrap breaks text between words into lines, the later ones further in. What would do
+// something in a terminal is spelled out: some of the text is from logs and events.
 func Wrap(text, indent string) string {
 	var out strings.Builder
 	line := indent
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(plaintext.Escape(text)) {
 		switch {
 		case line == indent || line == indent+"    ":
 			line += word

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -177,5 +178,21 @@ func TestAge(t *testing.T) {
 		if got := Age(d); got != want {
 			t.Errorf("%s is %q, want %q", d, got, want)
 		}
+	}
+}
+
+// What a container wrote is shown, and does nothing in the terminal of who looks.
+func TestLogsDoNothingInATerminal(t *testing.T) {
+	p := Place{
+		Namespace: "default", DaemonSet: "agent", Node: "n1", Verdict: "FailedRevision", Container: "main",
+		Log: []string{"ok\x1b[1A\x1b[2KReady", "\x1b]0;owned\x07", "\u009b31mred \xff"}, Events: []string{"Warning \u202edesrever"}, Missing: []string{"\rgone"},
+	}
+	var out bytes.Buffer
+	(&NodeReport{Node: "n1", DaemonSets: []Place{p}}).Write(&out, Style{})
+	if strings.ContainsAny(out.String(), "\x1b\r\x07\u009b\u202e") || !utf8.ValidString(out.String()) {
+		t.Errorf("it writes %q", out.String())
+	}
+	if !strings.Contains(out.String(), `ok\x1b[1A\x1b[2KReady`) {
+		t.Errorf("what was written cannot be seen:\n%s", out.String())
 	}
 }

@@ -66,17 +66,17 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], host)
 }
 
-// push NAME v1|v2|incluster|plugin|garbage puts the demo image, the image of the program
+// push NAME v1|v2|incluster|plugin|packaged|garbage puts the demo image, the image of the program
 // in that folder, or what is no image at all, into a registry without a password,
 // under any name.
 func push(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: push REGISTRY/REPOSITORY:TAG v1|v2|incluster|plugin|garbage")
+		ts.Fatalf("usage: push REGISTRY/REPOSITORY:TAG v1|v2|incluster|plugin|packaged|garbage")
 	}
 	switch args[1] {
 	case "garbage":
 		ts.Check(login{}.pushManifest(args[0], types.OCIManifestSchema1, []byte("this is no manifest")))
-	case "incluster", "plugin":
+	case "incluster", "plugin", "packaged":
 		image, err := programImage(args[1], ts.Getenv("WORK"))
 		ts.Check(err)
 		ts.Check(login{}.pushImage(args[0], image))

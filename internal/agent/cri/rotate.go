@@ -59,7 +59,7 @@ func (r *Runtime) rotateAll(ctx context.Context, now time.Time) error {
 		if name == "" {
 			continue // not a pod's
 		}
-		dir := c.Labels[labelPodNamespace] + "_" + c.Labels[labelPodName] + "_" + c.Labels[labelPodUID]
+		dir := logFolder(c.Labels[labelPodNamespace], c.Labels[labelPodName], c.Labels[labelPodUID])
 		err := r.rotateLarge(ctx, c.Id, filepath.Join(r.cfg.LogRoot, dir, logPath(name, c.GetMetadata().GetAttempt())), now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("rotate the log of container %s: %w", c.Id, err))

@@ -12,12 +12,20 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// logFolder names the folder of a pod's logs. Of a name that does not fit into one, which
+// the API allows, it has the beginning.
+func logFolder(namespace, name, uid string) string {
+	const most = 255 // what file systems allow
+	room := max(most-len(namespace)-len(uid)-2, 0)
+	return namespace + "_" + name[:min(len(name), room)] + "_" + uid
+}
+
 // LogRoot is the folder of the logs of all pods.
 func (r *Runtime) LogRoot() string { return r.cfg.LogRoot }
 
 // LogDirectory is the folder of the logs of a pod's containers.
 func (r *Runtime) LogDirectory(pod *corev1.Pod) string {
-	return filepath.Join(r.cfg.LogRoot, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
+	return filepath.Join(r.cfg.LogRoot, logFolder(pod.Namespace, pod.Name, string(pod.UID)))
 }
 
 // CreateSandbox makes and starts the pod's sandbox with that attempt number, and its cgroup.
