@@ -246,6 +246,16 @@ func TestHostileBackups(t *testing.T) {
 		_, _, err := whole(content, Lock{Plain: true})
 		if err == nil || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		// It is refused for what it is, and not for what is found when it is on the disk.
+		if want := map[string]string{
+			"a path": "which no backup has", "an absolute path": "which no backup has", "a key not ours": "which no backup has",
+			"a link": "has another part", "another part": "has another part", "another size": "has another part", "twice": "twice",
+			"a large key": "has 1099511627776 bytes", "a large database": "has 1152921504606846976 bytes", "negative": "has -1 bytes",
+			"many parts": "names 1000 parts", "no checksum": "has no checksum", "a large manifest": "does not begin with a manifest", "no database": "no database",
+		}[name]; !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
 }
