@@ -110,7 +110,7 @@ func (w *world) act(most int) {
 			w.check(p)
 		}
 		m := w.nodes[p.Node]
-		if w.ds.Surge && m.daemon.Available {
+		if w.ds.Surge && m.daemon.Available && p.To != "" {
 			m.daemon = Daemon{Available: true, Two: true}
 			w.create(p.Node)
 			w.course.SetDaemon(p.Node, m.daemon)

@@ -1,0 +1,85 @@
+package course
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// most lets the next revision go out and returns on how many nodes at most something was
+// under way that counts.
+func (w *world) most(counts func(m *machine) bool) (most int) {
+	for range 120 {
+		now := 0
+		for _, m := range w.nodes {
+			now += one(counts(m))
+		}
+		most = max(most, now)
+		w.pass(time.Second)
+	}
+	return most
+}
+
+func (w *world) complete(t *testing.T) {
+	t.Helper()
+	if phase, message := w.course.Phase(); phase != v1alpha1.PhaseComplete {
+		t.Errorf("the rollout is %s: %s", phase, message)
+	}
+}
+
+// Nodes that only the next revision selects get their first daemon as many at a time as
+// may be unavailable.
+func TestFirstDaemonsComeWithinTheLimit(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 5, "")
+	w.rules["v1"] = func(node string) bool { return node < "z1" }
+	w.start(policy(t, "waves: [{name: all, each: zone, maxUnavailable: 2}]"), daemonSet("v1"))
+	w.pass(time.Minute)
+	w.update("v2")
+	starting := func(m *machine) bool { return m.daemon.Revision == "v2" && !m.daemon.Available && m.labels["zone"] == "z1" }
+	if most := w.most(starting); most != 2 {
+		t.Errorf("%d nodes got their first daemon at a time, want 2", most)
+	}
+	w.complete(t)
+}
+
+// What is taken away counts in its domain until it is gone, also where replaced pods do
+// not since the next one starts beside them.
+func TestDeparturesCountInTheirDomain(t *testing.T) {
+	for _, surge := range []bool{false, true} {
+		w := newWorld()
+		w.stops = 3 * time.Second
+		w.addFleet(1, 1, 5, "v1")
+		w.rules["v2"] = func(string) bool { return false }
+		ds := daemonSet("v1")
+		ds.Surge = surge
+		w.start(policy(t, "waves: [{name: all, each: zone, maxUnavailable: 5}]\ndomains: [{key: rack, maxUnavailable: 1}]"), ds)
+		w.update("v2")
+		if most := w.most(func(m *machine) bool { return m.daemon.Ending != "" }); most != 1 {
+			t.Errorf("with surge %v: %d daemons of a rack went at a time, want 1", surge, most)
+		}
+		w.complete(t)
+	}
+}
+
+// A permit for a first daemon is no longer needed when the next template leaves the node
+// out: it must not use up the limit.
+func TestPermitThatNobodyNeedsAnyMore(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 3, "v1")
+	w.rules["v1"] = func(node string) bool { return node != "z0-r0-00" }
+	w.nodes["z0-r0-00"].daemon = Daemon{}
+	w.tell("z0-r0-00")
+	w.start(policy(t, "{}"), daemonSet("v1"))
+	w.update("v2")
+	if p := w.course.Take(1); len(p) != 1 || p[0].Node != "z0-r0-00" {
+		t.Fatalf("permits are %+v", p)
+	}
+	w.rules["v3"] = w.rules["v1"]
+	w.update("v3")
+	w.pass(time.Minute)
+	if w.complete(t); w.on("v3") != 2 {
+		t.Errorf("%d nodes have v3, want 2", w.on("v3"))
+	}
+}
