@@ -174,7 +174,6 @@ func TestPodKeeper(t *testing.T) {
 
 	set("fourth")
 	keeper.NoteToken(false)
-	waiting(t, clock)
 	cancel()
 	if err := <-ended; err != nil || written() != "fourth" {
 		t.Errorf("at the end there is %q, %v", written(), err)

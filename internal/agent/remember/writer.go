@@ -52,7 +52,7 @@ func (f *file) run(ctx context.Context) {
 	for pause := gather; ; {
 		select {
 		case <-ctx.Done():
-			if late != nil {
+			if late != nil || len(f.news)+len(f.trifles) > 0 {
 				f.write(ctx)
 			}
 			return
