@@ -28,27 +28,37 @@ func Restarts(p *corev1.Pod) (most int32) {
 	return most
 }
 
+// Cause is what keeps a pod from coming up where waiting will not help.
+type Cause string
+
+// The causes; "" means that waiting may help.
+const (
+	ImagePull      Cause = "ImagePull"
+	ContainerStart Cause = "ContainerStart"
+	OutOfMemory    Cause = "OutOfMemory"
+)
+
 // Trouble says why the pod does not come up, in words that stay while the trouble
-// does; "" if nothing is known to be wrong. Certain tells that waiting will not help.
-func Trouble(p *corev1.Pod) (why string, certain bool) {
+// does; "" if nothing is known to be wrong.
+func Trouble(p *corev1.Pod) (why string, cause Cause) {
 	if p.Status.Phase == corev1.PodFailed {
-		return colon("its pod failed", p.Status.Reason), false
+		return colon("its pod failed", p.Status.Reason), ""
 	}
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range list {
 			w, c := containerTrouble(&list[i])
-			if c || why == "" {
-				why, certain = w, c
+			if c != "" || why == "" {
+				why, cause = w, c
 			}
-			if certain {
-				return why, true
+			if cause != "" {
+				return why, cause
 			}
 		}
 	}
-	return why, false
+	return why, ""
 }
 
-func containerTrouble(c *corev1.ContainerStatus) (why string, certain bool) {
+func containerTrouble(c *corev1.ContainerStatus) (why string, cause Cause) {
 	last := c.LastTerminationState.Terminated
 	if c.State.Terminated != nil {
 		last = c.State.Terminated
@@ -56,22 +66,22 @@ func containerTrouble(c *corev1.ContainerStatus) (why string, certain bool) {
 	if w := c.State.Waiting; w != nil {
 		switch w.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
-			return fmt.Sprintf("container %s: image %s cannot be pulled", c.Name, c.Image), true
+			return fmt.Sprintf("container %s: image %s cannot be pulled", c.Name, c.Image), ImagePull
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "PostStartHookError":
-			return colon("container "+c.Name+" cannot be started", w.Message), true
+			return colon("container "+c.Name+" cannot be started", w.Message), ContainerStart
 		}
 	}
 	switch {
 	case last == nil:
-		return "", false
+		return "", ""
 	case last.Reason == "OOMKilled":
-		return "container " + c.Name + " was killed for memory", true
+		return "container " + c.Name + " was killed for memory", OutOfMemory
 	case last.ExitCode != 0:
-		return fmt.Sprintf("container %s ended with exit code %d", c.Name, last.ExitCode), false
+		return fmt.Sprintf("container %s ended with exit code %d", c.Name, last.ExitCode), ""
 	case c.State.Waiting != nil:
-		return "container " + c.Name + " ended by itself", false
+		return "container " + c.Name + " ended by itself", ""
 	}
-	return "", false
+	return "", ""
 }
 
 func colon(what, why string) string {

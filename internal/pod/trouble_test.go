@@ -14,20 +14,20 @@ func TestTrouble(t *testing.T) {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}}
 	}
 	for want, c := range map[string]struct {
-		status  corev1.ContainerStatus
-		certain bool
+		status corev1.ContainerStatus
+		cause  Cause
 	}{
-		"": {corev1.ContainerStatus{State: waiting("ContainerCreating", "")}, false},
-		"container agent: image demo:v9 cannot be pulled": {corev1.ContainerStatus{State: waiting("ImagePullBackOff", "long")}, true},
-		"container agent cannot be started: no such file": {corev1.ContainerStatus{State: waiting("RunContainerError", "no such file")}, true},
-		"container agent was killed for memory":           {corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(137, "OOMKilled")}, true},
-		"container agent ended with exit code 3":          {corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(3, "Error"), RestartCount: 2}, false},
-		"container agent ended by itself":                 {corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(0, "Completed")}, false},
+		"": {corev1.ContainerStatus{State: waiting("ContainerCreating", "")}, ""},
+		"container agent: image demo:v9 cannot be pulled": {corev1.ContainerStatus{State: waiting("ImagePullBackOff", "long")}, ImagePull},
+		"container agent cannot be started: no such file": {corev1.ContainerStatus{State: waiting("RunContainerError", "no such file")}, ContainerStart},
+		"container agent was killed for memory":           {corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(137, "OOMKilled")}, OutOfMemory},
+		"container agent ended with exit code 3":          {corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(3, "Error"), RestartCount: 2}, ""},
+		"container agent ended by itself":                 {corev1.ContainerStatus{State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended(0, "Completed")}, ""},
 	} {
 		c.status.Name, c.status.Image = "agent", "demo:v9"
 		p := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "other"}, c.status}}}
-		if got, certain := Trouble(p); got != want || certain != c.certain || Restarts(p) != c.status.RestartCount {
-			t.Errorf("trouble is %q, certain %v, with %d restarts, want %q", got, certain, Restarts(p), want)
+		if got, cause := Trouble(p); got != want || cause != c.cause || Restarts(p) != c.status.RestartCount {
+			t.Errorf("trouble is %q, cause %q, with %d restarts, want %q", got, cause, Restarts(p), want)
 		}
 	}
 }

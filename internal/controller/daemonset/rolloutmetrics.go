@@ -10,8 +10,8 @@ import (
 
 // rolloutMetrics tell where each rollout stands.
 type rolloutMetrics struct {
-	phase, nodes, failed, step *prometheus.GaugeVec
-	stops                      *prometheus.CounterVec
+	phase, nodes, failed, failures, step *prometheus.GaugeVec
+	stops                                *prometheus.CounterVec
 	// last is the phase that was shown last, by DaemonSet.
 	last map[types.NamespacedName]v1alpha1.Phase
 }
@@ -25,7 +25,9 @@ func newRolloutMetrics() *rolloutMetrics {
 		phase:  gauge("phase", "1 for the phase that the rollout is in.", "phase"),
 		nodes:  gauge("nodes", "Nodes by verdict.", "verdict"),
 		failed: gauge("failed_nodes", "Nodes on which the target revision is known to fail."),
-		step:   gauge("step_nodes", "Nodes of the furthest step that has begun, by whether they are done.", "step", "done"),
+		failures: gauge("failures", "Nodes on which the target revision is known to fail, by why: Restarts, ImagePull, ContainerStart, "+
+			"OutOfMemory, NotInTime, Refused, NoRoom, StoppedAnswering, or Unknown after a restart.", "reason"),
+		step: gauge("step_nodes", "Nodes of the furthest step that has begun, by whether they are done.", "step", "done"),
 		stops: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "everynode", Subsystem: "rollout", Name: "stops_total",
 			Help: "Rollouts that were halted or rolled back."}, []string{"namespace", "daemonset", "phase"}),
 		last: map[types.NamespacedName]v1alpha1.Phase{},
@@ -33,7 +35,7 @@ func newRolloutMetrics() *rolloutMetrics {
 }
 
 func (m *rolloutMetrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.phase, m.nodes, m.failed, m.step, m.stops}
+	return []prometheus.Collector{m.phase, m.nodes, m.failed, m.failures, m.step, m.stops}
 }
 
 // show takes a status as it is to be written.
@@ -52,6 +54,9 @@ func (m *rolloutMetrics) show(a *matrix.UpdateRollout) {
 		failed = len(f.Nodes) + int(f.More)
 	}
 	m.failed.WithLabelValues(a.Namespace, a.Name).Set(float64(failed))
+	for reason, n := range a.Failing {
+		m.failures.WithLabelValues(a.Namespace, a.Name, string(reason)).Set(float64(n))
+	}
 	for i := range s.Steps {
 		if step := &s.Steps[i]; step.Name == s.Step {
 			m.step.WithLabelValues(a.Namespace, a.Name, step.Name, "true").Set(float64(step.Done))
@@ -68,7 +73,7 @@ func (m *rolloutMetrics) show(a *matrix.UpdateRollout) {
 func (m *rolloutMetrics) forget(t types.NamespacedName) {
 	delete(m.last, t)
 	labels := prometheus.Labels{"namespace": t.Namespace, "daemonset": t.Name}
-	for _, g := range []*prometheus.GaugeVec{m.phase, m.nodes, m.failed, m.step} {
+	for _, g := range []*prometheus.GaugeVec{m.phase, m.nodes, m.failed, m.failures, m.step} {
 		g.DeletePartialMatch(labels)
 	}
 }

@@ -54,10 +54,16 @@ type state struct {
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread   *v1alpha1.DaemonSetRolloutStatus
 	failed   []v1alpha1.FailedRevision
-	failures map[string]string // nodes on which the target fails, and why
+	failures map[string]failure // nodes on which the target fails, and why
 	// most is how many failures were known when they were more than names are kept
 	// of; 0 before that. It only grows.
 	most int
+}
+
+// failure is why the target fails on a node; both "" if that was seen before a restart.
+type failure struct {
+	reason Reason
+	why    string
 }
 
 // node is one node of the fleet.
@@ -89,7 +95,7 @@ func New(places Places) *Course {
 		nodes: map[string]*node{}, groups: map[string]*group{}, places: map[place]*domain{},
 		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
-	c.state.failures = map[string]string{}
+	c.state.failures = map[string]failure{}
 	c.recent.changed = map[*node]bool{}
 	return c
 }
@@ -155,7 +161,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.failed = slices.Clone(status.FailedRevisions)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
-			c.state.failures[n] = ""
+			c.state.failures[n] = failure{}
 		}
 		if f.More > 0 {
 			c.state.most = len(f.Nodes) + int(f.More)

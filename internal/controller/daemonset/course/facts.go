@@ -58,6 +58,8 @@ type Daemon struct {
 	// the API refuses. Certain tells that waiting will not help.
 	Trouble string
 	Certain bool
+	// Cause is what it is then; "" if that is not known.
+	Cause Reason
 	// NoRoom says why the scheduler finds no room on the node.
 	NoRoom string
 	// Refused says why the API refuses the pod that is to come.
@@ -66,6 +68,23 @@ type Daemon struct {
 	// later. Unsure tells that the last one got no answer, so that it may be done.
 	Held, Unsure bool
 }
+
+// Reason is a kind of failure, for counting.
+type Reason string
+
+// The reasons. What keeps containers from starting has some of its own, told in
+// Daemon.Cause.
+const (
+	BecauseRestarts Reason = "Restarts"
+	BecauseStart    Reason = "ContainerStart"
+	BecauseLate     Reason = "NotInTime"
+	BecauseRefused  Reason = "Refused"
+	BecauseNoRoom   Reason = "NoRoom"
+	BecauseSilent   Reason = "StoppedAnswering"
+	// BecauseUnknown: it was seen before the controller started, or is one of more than
+	// are kept by name.
+	BecauseUnknown Reason = "Unknown"
+)
 
 // Verdict is where a node stands, and whose fault it is if it is not well.
 type Verdict string

@@ -1,6 +1,7 @@
 package course
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -90,7 +91,7 @@ func (c *Course) find(n *node, want string, v *view) {
 
 // failedOn: the target fails on the node, or did and has not been well for long enough.
 func (c *Course) failedOn(n *node, v *view) {
-	v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name], true
+	v.verdict, v.reason, v.busy = FailedRevision, c.state.failures[n.name].why, true
 	since := n.daemon.Since
 	if ends := since.Add(c.soak(n)); !since.IsZero() && ends.After(c.now) {
 		v.wake = ends
@@ -185,13 +186,24 @@ func (c *Course) weigh(n *node) {
 	case failed && soaked && !c.hasFailed(c.state.target):
 		c.acquit(n)
 	case failed:
+		c.recall(n, available)
 	case soaked:
 		n.badBefore, n.hadOld = false, false
 	case c.innocent(n, available):
 	default:
-		if why := c.failing(n, available); why != "" {
-			c.blame(n, why)
+		if f := c.failing(n, available); f.why != "" {
+			c.blame(n, f)
 		}
+	}
+}
+
+// recall finds out once more why the target fails on a node that a status named.
+func (c *Course) recall(n *node, available bool) {
+	if c.state.failures[n.name].why != "" || n.fact.Fault != "" {
+		return
+	}
+	if f := c.failing(n, available); f.why != "" {
+		c.blame(n, f)
 	}
 }
 
@@ -201,7 +213,7 @@ func (c *Course) refusedBeside(n *node) {
 	d := &n.daemon
 	_, failed := c.state.failures[n.name]
 	if n.begun != nil && d.Revision == *n.begun && d.Revision != "" && d.Held && d.Refused != "" && !failed && c.changing() && c.target(n) == c.state.target {
-		c.blame(n, d.Refused)
+		c.blame(n, failure{BecauseRefused, d.Refused})
 	}
 }
 
@@ -212,31 +224,31 @@ func (c *Course) innocent(n *node, available bool) bool {
 		n.daemon.Revision == "" && !n.hadOld && !c.isNew() && !c.joins(n)
 }
 
-// failing says why the target fails on the node; "" if it does not.
-func (c *Course) failing(n *node, available bool) string {
+// failing says why the target fails on the node; nothing if it does not.
+func (c *Course) failing(n *node, available bool) failure {
 	d := &n.daemon
 	ends := c.deadline(n)
 	switch {
 	case d.NoRoom != "":
 		if n.hadOld && d.Revision == c.state.target {
-			return "there is no room for it: " + d.NoRoom
+			return failure{BecauseNoRoom, "there is no room for it: " + d.NoRoom}
 		}
 	case c.tooManyRestarts(n):
-		return fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble))
+		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble))}
 	case d.Refused != "":
-		return d.Refused
+		return failure{BecauseRefused, d.Refused}
 	case available:
 	case d.Certain:
-		return orElse(d.Trouble, "its containers cannot start")
+		return failure{cmp.Or(d.Cause, BecauseStart), orElse(d.Trouble, "its containers cannot start")}
 	case !ends.IsZero() && !ends.After(c.now):
-		return "not available in time" + colon(d.Trouble)
+		return failure{BecauseLate, "not available in time" + colon(d.Trouble)}
 	}
-	return ""
+	return failure{}
 }
 
 // blame counts a node as failed by the target revision.
-func (c *Course) blame(n *node, why string) {
-	c.state.failures[n.name], c.named = why, ""
+func (c *Course) blame(n *node, f failure) {
+	c.state.failures[n.name], c.named = f, ""
 	if known := len(c.state.failures); known > keptNames {
 		c.state.most = max(c.state.most, known)
 	}

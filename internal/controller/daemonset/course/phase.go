@@ -108,7 +108,7 @@ func (c *Course) evidence() string {
 	failed := c.failures()
 	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals.given, failed)))
 	for _, name := range c.failedSample() {
-		if why := c.state.failures[name]; why != "" {
+		if why := c.state.failures[name].why; why != "" {
 			return text + ": " + name + ": " + why
 		}
 	}

@@ -101,7 +101,7 @@ func (c *Course) suspect() bool {
 	found := false
 	for n := range r.changed {
 		if _, known := c.state.failures[n.name]; !known {
-			c.blame(n, why)
+			c.blame(n, failure{BecauseSilent, why})
 			c.stale = append(c.stale, n)
 			found = true
 		}

@@ -1,6 +1,7 @@
 package course
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -60,6 +61,18 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
 			Name: c.policy.StepName(at), Nodes: int32(s.nodes), Done: int32(s.done), Failed: int32(s.failed), Unavailable: int32(s.down),
 		})
+	}
+	return out
+}
+
+// Failing counts the failures of the target by their reason.
+func (c *Course) Failing() map[Reason]int {
+	out := map[Reason]int{}
+	for _, f := range c.state.failures {
+		out[cmp.Or(f.reason, BecauseUnknown)]++
+	}
+	if more := c.failures() - len(c.state.failures); more > 0 {
+		out[BecauseUnknown] += more
 	}
 	return out
 }

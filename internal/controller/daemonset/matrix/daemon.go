@@ -32,6 +32,7 @@ func (j *judgement) daemon() course.Daemon {
 	d.Two, d.Revision, d.Ending = others > 0, newest.info.Revision, ""
 	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
 	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
+	d.Cause = course.Reason(newest.info.Cause)
 	if j.isUp(newest) {
 		d.Since = newest.since(j.spec.MinReadySeconds)
 	}

@@ -268,6 +268,8 @@ type UpdateRollout struct {
 	Target
 	// Status is without conditions.
 	Status v1alpha1.DaemonSetRolloutStatus
+	// Failing counts the failures of the target by their reason.
+	Failing map[course.Reason]int `json:",omitempty"`
 }
 
 // Why is the reason for the action.
@@ -299,7 +301,7 @@ func (r *row) readyRollout(out []Action) []Action {
 		return out
 	}
 	g.inFlight = true
-	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want})
+	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing()})
 }
 
 // progressing is the condition of a row that follows a policy.

@@ -83,6 +83,8 @@ type PodInfo struct {
 	// Trouble is why it does not come up; Certain tells that waiting will not help.
 	Trouble string `json:",omitempty"`
 	Certain bool   `json:",omitempty"`
+	// Cause is what it is then.
+	Cause pod.Cause `json:",omitempty"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool
@@ -134,7 +136,8 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		Created:     utc(p.CreationTimestamp),
 		BoundAt:     pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
 	}
-	info.Trouble, info.Certain = pod.Trouble(p)
+	info.Trouble, info.Cause = pod.Trouble(p)
+	info.Certain = info.Cause != ""
 	switch p.Status.Phase {
 	case corev1.PodFailed:
 		info.Phase = PodFailed
