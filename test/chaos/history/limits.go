@@ -47,8 +47,8 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 			}
 		}
 	}
-	own, total := j.allowed(d, g, surge)
-	if own > 0 && (step <= own || !forward && all <= total) || own == 0 && all <= total {
+	own, lacks, total := j.allowed(d, g, surge)
+	if step <= own || (lacks || !forward) && all <= total {
 		return
 	}
 	j.report(Limits, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
@@ -120,9 +120,9 @@ func (j *judge) faulty(name string, d decision) bool {
 	return false
 }
 
-// allowed is the most that a step of the node allows, 0 if one can have none of its own,
-// and the most that the DaemonSet does.
-func (j *judge) allowed(d decision, g *guidance, surge bool) (own, total int) {
+// allowed is the most that a step of the node allows, 0 if none has a limit of its own,
+// whether one can have none, and the most that the DaemonSet does.
+func (j *judge) allowed(d decision, g *guidance, surge bool) (own int, lacks bool, total int) {
 	b := j.budget(d)
 	if total = b.unavailable; surge {
 		total = b.surge
@@ -131,11 +131,12 @@ func (j *judge) allowed(d decision, g *guidance, surge bool) (own, total int) {
 		for _, n := range j.nodeOf(d, g.low) {
 			for _, at := range stagesOf(p, n) {
 				if at.wave == len(p.Spec.Waves) || p.Spec.Waves[at.wave].MaxUnavailable == nil {
-					return 0, max(total, own)
+					lacks = true
+					continue
 				}
 				own = max(own, scaled(p.Spec.Waves[at.wave].MaxUnavailable, j.most))
 			}
 		}
 	}
-	return own, total
+	return own, lacks, total
 }
