@@ -96,7 +96,7 @@ func setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 		spec.Domains = []v1alpha1.Domain{{Key: zoneLabel, MaxUnavailable: intstr.FromInt32(2)}, {Key: rackLabel, MaxUnavailable: intstr.FromInt32(1)}}
 	}
 	share := intstr.FromString([]string{"20%", "40%"}[other%2])
-	spec.Failure = v1alpha1.Failure{Max: &share, Min: ptr.To(int32(1 + other/2%2)), Restarts: ptr.To(int32(2)), StartDeadline: "4s"}
+	spec.Failure = v1alpha1.Failure{Max: &share, Min: ptr.To(int32(1 + other/2%2)), Restarts: ptr.To(int32(2)), StartDeadline: "6s"}
 	if other/4%3 > 0 {
 		spec.Failure.Then = v1alpha1.FailureRollback
 	}
@@ -240,12 +240,16 @@ func (g guided) current() error {
 	return nil
 }
 
-// allComplete waits until all that users made is, before anything goes wrong.
+// allComplete waits until all that users made is, before anything goes wrong. A machine
+// that is busy may take longer than the policy allows.
 func (u *user) allComplete(ctx context.Context) error {
 	if err := u.mendPolicies(ctx); err != nil {
 		return err
 	}
 	return until(ctx, "the rollouts to be complete", func(ctx context.Context) error {
+		if err := u.letGoOn(ctx); err != nil {
+			return err
+		}
 		all, err := u.guidedSets(ctx)
 		if err != nil {
 			return err

@@ -32,8 +32,10 @@ type RolloutWriter interface {
 // the API then holds, or nil if nothing was written.
 func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *matrix.UpdateRollout) (*v1alpha1.DaemonSetRollout, matrix.Outcome) {
 	var err error
+	why := a.PausedWhy
 	for range 3 {
-		if have, err = e.ownRollout(ctx, ds, have); err == nil {
+		last := have
+		if have, err = e.ownRollout(ctx, ds, have, why); err == nil {
 			next := have.DeepCopy()
 			next.Status = *a.Status.DeepCopy()
 			next.Status.Conditions = course.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
@@ -48,8 +50,8 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 			if have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name); apierrors.IsNotFound(err) {
 				have, err = nil, nil
 			}
-		case apierrors.IsNotFound(err):
-			have, err = nil, nil
+		case apierrors.IsNotFound(err) && last != nil: // somebody deletes it at this moment
+			why, have, err = rollouts.Erased(last), nil, nil
 		}
 		if err != nil {
 			break
@@ -60,13 +62,19 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 	return nil, matrix.Failed
 }
 
-// ownRollout makes sure that there is a rollout, and that it says whose it is.
-func (e *executor) ownRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+// ownRollout makes sure that there is a rollout, and that it says whose it is. One that is
+// made is paused if there is a reason.
+func (e *executor) ownRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, pausedWhy string) (*v1alpha1.DaemonSetRollout, error) {
 	switch {
 	case have == nil:
-		created, err := e.rollouts.CreateRollout(ctx, &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
+		next := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
 			Namespace: ds.Namespace, Name: ds.Name, Labels: map[string]string{rollouts.OwnerLabel: string(ds.UID)},
-		}})
+		}}
+		if pausedWhy != "" {
+			next.Spec.Paused = true
+			metav1.SetMetaDataAnnotation(&next.ObjectMeta, rollouts.PausedBecause, pausedWhy)
+		}
+		created, err := e.rollouts.CreateRollout(ctx, next)
 		if err != nil {
 			return nil, fmt.Errorf("make the rollout of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 		}

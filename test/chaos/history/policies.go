@@ -227,7 +227,9 @@ func (j *judge) standsStill(g *guidance) string {
 	return cmp.Or(lost,
 		every("the rollout is paused", func(r *v1alpha1.DaemonSetRollout) bool { return r.Spec.Paused }),
 		every("the rollout is halted", func(r *v1alpha1.DaemonSetRollout) bool {
-			return r.Status.Phase == v1alpha1.PhaseHalted && !j.retriedSince(r)
+			// Another template ends that, before a status says so.
+			other := slices.ContainsFunc(g.marks, func(mark string) bool { return mark != j.markOfHash[r.Status.TargetRevision] })
+			return r.Status.Phase == v1alpha1.PhaseHalted && !j.retriedSince(r) && !other
 		}),
 	)
 }

@@ -84,6 +84,8 @@ func (c *Course) leaving(n *node, want string, v *view) {
 		c.failedOn(n, v)
 	case n.fact.Fault != "":
 		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
+	case d.Revision == "" && c.lingers(n):
+		c.neverEnds(n, v)
 	case n.begun != nil || d.Revision == "":
 		v.verdict, v.reason, v.busy = Changing, orElse(d.Trouble, "its pod is taken away"), true
 	default:

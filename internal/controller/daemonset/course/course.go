@@ -19,8 +19,9 @@ type Course struct {
 	follow Following
 	why    string // why the policy is not followed
 	spec   v1alpha1.DaemonSetRolloutSpec
-	abort  bool // spec.target is Stable, and was written about the present target
-	seen   bool // the status that it started with speaks of the spec
+	paused string // why spec.paused is set, if it was not somebody
+	abort  bool   // spec.target is Stable, and was written about the present target
+	seen   bool   // the status that it started with speaks of the spec
 
 	started bool
 	state   state
@@ -148,6 +149,14 @@ func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
 	c.abort = spec.Target == v1alpha1.TargetStable && (c.abort || c.started && c.spec.Target != v1alpha1.TargetStable)
 	c.spec = spec
 	c.settle()
+}
+
+// PausedBecause tells why the rollout is paused if nobody asked for it; "" if somebody did.
+func (c *Course) PausedBecause(why string) {
+	if c.paused != why {
+		c.paused = why
+		c.settle()
+	}
 }
 
 // SpecSeen tells, before Start, that the status speaks of the spec: an abort in it that

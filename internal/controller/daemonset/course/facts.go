@@ -47,6 +47,9 @@ type Daemon struct {
 	Since     time.Time
 	// Ended tells that the node has no newest pod, but one that ended or is about to.
 	Ended bool
+	// EndsBy is until when a pod that is on its way out was to be gone, if there is one
+	// beside the newest or in its place.
+	EndsBy time.Time
 	// Two tells that an older pod is there beside the newest.
 	Two bool
 	// Bound is when the newest pod was bound to the node.

@@ -1,6 +1,7 @@
 package course
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +78,69 @@ func TestCanaryThatFailsWithinTheLimitAsks(t *testing.T) {
 	if n := w.on("v2"); n != 1 {
 		t.Errorf("%d nodes have v2", n)
 	}
+}
+
+// A pod that never ends, say because of a finalizer, is its node's fault: it holds up no
+// other node, and is named. What keeps more nodes than may be out of order from ending
+// their pods stops the change.
+func TestAPodThatNeverEndsHoldsUpNobody(t *testing.T) {
+	for _, surge := range []bool{false, true} {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		ds := daemonSet("v1")
+		ds.Surge = surge
+		w.start(policy(t, "waves: [{name: zones, each: zone, maxUnavailable: 1}]\nfailure: {startDeadline: 1m}"), ds)
+		w.update("v2")
+		w.act(1)
+		const stuck = "z0-r0-00"
+		m := w.nodes[stuck]
+		endsBy := w.now.Add(30 * time.Second)
+		if surge {
+			m.ready = time.Time{}
+			m.daemon.Available, m.daemon.Since, m.daemon.Two = true, w.now, true
+		} else {
+			m.ready, m.daemon = time.Time{}, Daemon{Ended: true, Ending: "v1", Trouble: "its old pod has not ended yet"}
+		}
+		m.daemon.EndsBy = endsBy
+		w.tell(stuck)
+		w.stuck = stuck
+		w.pass(80 * time.Second)
+		if n := w.on("v2"); n > 1 {
+			t.Errorf("surge %v: %d nodes have v2 while the first may still end its pod", surge, n)
+		}
+		w.pass(3 * time.Minute)
+		want := 9
+		if surge {
+			want = 10
+		}
+		if n := w.on("v2"); n != want {
+			t.Errorf("surge %v: %d nodes have v2, want %d", surge, n, want)
+		}
+		if v, why := w.course.Verdict(stuck); !surge && (v != NodeFault || !strings.Contains(why, "its old pod was to end by 10:00:30 UTC, and is still there")) {
+			t.Errorf("the node is %s: %s", v, why)
+		}
+	}
+}
+
+// A pod that nobody binds is not its node's fault: if the scheduler is away, all nodes
+// would lose their daemons.
+func TestAPodThatNobodyBindsHoldsTheStep(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "failure: {startDeadline: 1m}"), daemonSet("v1"))
+	w.update("v2")
+	w.act(1)
+	for _, name := range w.names() {
+		if m := w.nodes[name]; m.daemon.Revision == "v2" {
+			m.ready, m.daemon.Bound = time.Time{}, time.Time{}
+			w.tell(name)
+		}
+	}
+	w.starts = 24 * time.Hour
+	had := w.on("v2")
+	w.pass(time.Hour)
+	if n := w.on("v2"); had == 0 || n != had {
+		t.Errorf("%d nodes have v2, want no more than %d", n, had)
+	}
+	w.expect(t, v1alpha1.PhaseProgressing, "its pod is not bound to it yet")
 }

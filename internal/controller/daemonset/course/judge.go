@@ -52,7 +52,7 @@ func (c *Course) judge(n *node) view {
 	}
 	want := c.target(n)
 	leaves := c.leaves(n, want)
-	v := view{selected: true, sick: n.fact.Fault != "", order: c.order(n, want)}
+	v := view{selected: true, wake: c.overdue(n), sick: n.fact.Fault != "", order: c.order(n, want)}
 	v.down = !n.daemon.Available && !(leaves && n.daemon.empty()) || n.begun != nil && (!c.ds.Surge || leaves)
 	if c.changing() {
 		c.weigh(n)
@@ -101,7 +101,7 @@ func (c *Course) failedOn(n *node, v *view) {
 // change adds what the node's change means for others: whether it may be taken, and
 // what it counts as.
 func (c *Course) change(n *node, want string, v *view) {
-	if n.begun != nil || n.daemon.Two || n.daemon.Unsure {
+	if n.begun != nil || n.daemon.Unsure || n.daemon.Two && n.fact.Fault == "" && !c.lingers(n) {
 		v.busy = true
 	}
 	if c.untouched(n) && n.fact.Fault == "" {
@@ -151,6 +151,10 @@ func (c *Course) outdated(n *node, want string, v *view) {
 // starting: a pod of the right revision is on its way up, or there is none yet.
 func (c *Course) starting(n *node, v *view) {
 	d := &n.daemon
+	if d.Revision == "" && c.lingers(n) {
+		c.neverEnds(n, v)
+		return
+	}
 	ends := c.deadline(n)
 	stuck := d.Certain || c.tooManyRestarts(n) || !ends.IsZero() && !ends.After(c.now)
 	if stuck {
@@ -165,8 +169,41 @@ func (c *Course) starting(n *node, v *view) {
 	case c.untouched(n):
 		v.verdict, v.busy = Waiting, false
 	case d.Revision == "":
-		v.reason = orElse(d.Refused, orElse(d.Trouble, "it gets a pod"))
+		v.reason, v.wake = orElse(d.Refused, orElse(d.Trouble, "it gets a pod")), c.lingersFrom(n)
+	case d.Bound.IsZero():
+		// Whoever binds may be away for all nodes: they would all lose their daemons.
+		v.reason = "its pod is not bound to it yet"
 	}
+}
+
+// neverEnds: the node's old pod does not end. Nothing of the revision runs there, so it is
+// not to blame, and others do not wait.
+func (c *Course) neverEnds(n *node, v *view) {
+	v.verdict, v.reason = NodeFault, "its old pod was to end by "+clock(n.daemon.EndsBy)+", and is still there"
+	v.fault, v.excused, v.sick = true, true, true
+}
+
+// lingers tells whether a pod that was to end is still there, for longer than a start
+// may take.
+func (c *Course) lingers(n *node) bool {
+	at := c.lingersFrom(n)
+	return !at.IsZero() && !at.After(c.now)
+}
+
+// overdue is when the second pod of the node does, or that of one that is to have none, if
+// that is to come.
+func (c *Course) overdue(n *node) time.Time {
+	if at := c.lingersFrom(n); (n.daemon.Two || c.leaves(n, c.target(n))) && at.After(c.now) {
+		return at
+	}
+	return time.Time{}
+}
+
+func (c *Course) lingersFrom(n *node) time.Time {
+	if n.daemon.EndsBy.IsZero() || c.policy == nil {
+		return time.Time{}
+	}
+	return n.daemon.EndsBy.Add(c.policy.Failure.StartDeadline)
 }
 
 // weigh adds the node to the evidence against the target, or takes it off when it

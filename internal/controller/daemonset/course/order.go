@@ -51,7 +51,7 @@ func (c *Course) Revisions() (stable, target string) { return c.state.stable, c.
 func (c *Course) Clone(places Places) *Course {
 	out := New(places)
 	out.now, out.ds, out.policy, out.follow, out.why = c.now, c.ds, c.policy, c.follow, c.why
-	out.spec, out.abort, out.started = c.spec, c.abort, c.started
+	out.spec, out.paused, out.abort, out.started = c.spec, c.paused, c.abort, c.started
 	out.phase, out.message = c.phase, c.message
 	out.state = c.state
 	out.state.failed, out.state.failures = slices.Clone(c.state.failed), maps.Clone(c.state.failures)

@@ -269,7 +269,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.changing() && failed != nil:
 		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.spec.Paused:
-		return v1alpha1.PhasePaused, "somebody paused it (spec.paused)", none
+		return v1alpha1.PhasePaused, orElse(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing():
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t.pending), c.state.stable), none
 	}

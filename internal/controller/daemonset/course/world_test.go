@@ -29,6 +29,7 @@ type world struct {
 	rules map[string]func(node string) bool
 	// stops is how long a daemon takes to go.
 	stops time.Duration
+	stuck string // the node whose old pod does not end
 }
 
 type machine struct {
@@ -129,6 +130,7 @@ func (w *world) act(most int) {
 		m := w.nodes[name]
 		target := w.course.Target(name)
 		switch {
+		case name == w.stuck:
 		case m.daemon.Ending != "" && !m.ends.After(w.now) && m.fault == "":
 			m.daemon = Daemon{}
 			w.course.SetDaemon(name, m.daemon)

@@ -36,6 +36,8 @@ const (
 	// FollowsPolicy and the name of a rollout's phase behind it: a policy says how far
 	// the rollout goes. Progressing is True while nodes are changed or watched.
 	FollowsPolicy = "RolloutPolicy"
+	// NotStored is the reason while the API does not hold the rollout yet.
+	NotStored = FollowsPolicy + "NotStored"
 	// RolloutStalled: nothing moves for another reason; Progressing is False.
 	RolloutStalled = "RolloutStalled"
 )

@@ -58,6 +58,9 @@ func (j *judgement) newest(d *course.Daemon) (newest *trackedPod, others int) {
 			d.Trouble = p.info.Trouble
 		case p.mapped():
 			others++
+			if p.info.EndsBy.After(d.EndsBy) {
+				d.EndsBy = p.info.EndsBy
+			}
 		}
 	}
 	return newest, others

@@ -30,6 +30,9 @@ type RolloutInfo struct {
 	// Status is what the API holds, nil if the rollout is not stored. It matters when
 	// the rollout is new to the matrix: after that the matrix knows what it wrote.
 	Status *v1alpha1.DaemonSetRolloutStatus
+	// PausedWhy says why Spec is paused if nobody asked for it, "" if somebody did. A
+	// rollout that is to be made is made paused then.
+	PausedWhy string `json:",omitempty"`
 	// Unread tells that there may be a rollout that cannot be read: it is not written.
 	Unread bool `json:",omitempty"`
 }
@@ -112,6 +115,7 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 	}
 	g.course.SetPolicy(info.Policy, info.Following, info.Why)
 	g.course.SetSpec(info.Spec)
+	g.course.PausedBecause(info.PausedWhy)
 	if r.guide != nil {
 		r.follow()
 		return
@@ -224,6 +228,11 @@ func (g *guide) start(r *row) {
 		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(), TargetRevision: r.info.Revision})
 		return
 	}
+	if g.info.Status == nil && g.info.PausedWhy != "" {
+		// It was deleted, and nobody knows what it said.
+		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(), TargetRevision: r.info.Revision})
+		return
+	}
 	if g.info.Status != nil {
 		if g.info.Status.ObservedGeneration >= g.info.Generation {
 			g.course.SpecSeen()
@@ -268,6 +277,8 @@ type UpdateRollout struct {
 	Target
 	// Status is without conditions.
 	Status v1alpha1.DaemonSetRolloutStatus
+	// PausedWhy is the info's, for a rollout that is to be made.
+	PausedWhy string `json:",omitempty"`
 	// Failing counts the failures of the target by their reason.
 	Failing map[course.Reason]int `json:",omitempty"`
 }
@@ -301,7 +312,7 @@ func (r *row) readyRollout(out []Action) []Action {
 		return out
 	}
 	g.inFlight = true
-	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing()})
+	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(), PausedWhy: g.info.PausedWhy})
 }
 
 // progressing is the condition of a row that follows a policy.
@@ -312,8 +323,11 @@ func (g *guide) progressing(counts string) Condition {
 	case v1alpha1.PhaseComplete, v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking:
 		status = corev1.ConditionTrue
 	}
-	if !g.stored && g.failures > 0 {
-		return Condition{corev1.ConditionFalse, FollowsPolicy + string(v1alpha1.PhasePaused), counts +
+	if !g.stored && g.failures == 0 {
+		return Condition{status, NotStored, counts + "; " + why}
+	}
+	if !g.stored {
+		return Condition{corev1.ConditionFalse, NotStored, counts +
 			"; nothing begins before the API takes the status of its DaemonSetRollout; the controller's log says why it does not"}
 	}
 	return Condition{status, FollowsPolicy + string(phase), counts + "; " + why}

@@ -74,6 +74,8 @@ type PodInfo struct {
 	// ReadySince is when Ready became true; only set while Ready.
 	ReadySince  time.Time
 	Terminating bool
+	// EndsBy is until when it was to be gone; only set while Terminating.
+	EndsBy time.Time `json:",omitzero"`
 	// Unplaceable is why the scheduler finds no room for the pod on its node;
 	// "" while it has not said so.
 	Unplaceable string
@@ -135,6 +137,9 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		Unplaceable: unplaceableBecause(p),
 		Created:     utc(p.CreationTimestamp),
 		BoundAt:     pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
+	}
+	if p.DeletionTimestamp != nil {
+		info.EndsBy = utc(*p.DeletionTimestamp)
 	}
 	info.Trouble, info.Cause = pod.Trouble(p)
 	info.Certain = info.Cause != ""

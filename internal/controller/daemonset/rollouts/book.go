@@ -42,7 +42,10 @@ type Book struct {
 	// they were told to stand still for that.
 	sight Sight
 	blind map[types.UID]bool
-	tasks map[types.UID]*task
+	// erased says of DaemonSets whose rollout was deleted in the middle of a change why
+	// the next one is to be paused.
+	erased map[types.UID]string
+	tasks  map[types.UID]*task
 }
 
 // policy is one RolloutPolicy, compiled.
@@ -63,6 +66,7 @@ func New(rows Rows, locate rolloutpolicy.Locate) *Book {
 		changed:  map[string]bool{},
 		left:     map[types.NamespacedName]bool{},
 		blind:    map[types.UID]bool{},
+		erased:   map[types.UID]string{},
 		tasks:    map[types.UID]*task{},
 	}
 }
@@ -134,6 +138,7 @@ func (b *Book) onDaemonSet(e DaemonSet) {
 	case e.Gone:
 		delete(b.sets, name)
 		delete(b.blind, e.Object.UID)
+		delete(b.erased, e.Object.UID)
 		delete(b.follows, e.Object.UID)
 		b.left[name] = true
 		b.changed[name.Namespace] = true
@@ -192,10 +197,14 @@ func (b *Book) onRollout(e Rollout) {
 		delete(b.rollouts, name)
 		delete(b.tasks, e.Object.UID)
 		delete(b.left, name)
+		b.erase(have)
 	case have != nil && have.UID == e.Object.UID && older(e.Object, have):
 		return
 	default:
 		b.rollouts[name] = e.Object
+		if ds := b.sets[name]; ds != nil {
+			delete(b.erased, ds.UID)
+		}
 	}
 	if ds := b.sets[name]; ds != nil {
 		b.assign(ds)
@@ -234,6 +243,9 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	info := matrix.RolloutInfo{UID: ds.UID}
 	if r := b.rollouts[nameOf(ds)]; r != nil {
 		info.Generation, info.Spec, info.Status = r.Generation, r.Spec, statusFor(ds, r)
+		info.PausedWhy = pausedBecause(r)
+	} else if why := b.wasErased(ds, found); why != "" {
+		info.Spec.Paused, info.PausedWhy = true, why
 	}
 	switch {
 	case b.sight.lost() && (found != nil || b.known(ds, had)):

@@ -284,3 +284,80 @@ func TestWhatIsRememberedGoesAlsoWithoutAPolicy(t *testing.T) {
 		t.Error("it is kept for more than a day")
 	}
 }
+
+// Who deletes a rollout in the middle of a change, or a paused one, lets nothing begin by
+// that: the next one is paused, and says why. What has failed is remembered, and needs no
+// pause; when nothing is under way there is nothing to hold up.
+func TestARolloutThatIsDeletedInTheMiddleIsPaused(t *testing.T) {
+	failed := []v1alpha1.FailedRevision{{Revision: "b"}}
+	for name, c := range map[string]struct {
+		status v1alpha1.DaemonSetRolloutStatus
+		paused bool
+		want   string
+	}{
+		"under way":   {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: "a", TargetRevision: "b"}, false, "its DaemonSetRollout was deleted while it was Progressing; look"},
+		"new":         {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, TargetRevision: "b"}, false, "its DaemonSetRollout was deleted while it was Progressing; look"},
+		"paused":      {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: "b", TargetRevision: "b"}, true, "its DaemonSetRollout was deleted while it was Complete; look"},
+		"complete":    {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: "b", TargetRevision: "b"}, false, ""},
+		"rolled back": {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseRolledBack, StableRevision: "a", TargetRevision: "b", FailedRevisions: failed}, false, ""},
+	} {
+		w := newWorld()
+		w.policy(t, "first", "")
+		w.daemonSet("logs", "u1")
+		r := w.rollout("logs", "u1", c.status, v1alpha1.DaemonSetRolloutSpec{Paused: c.paused})
+		w.rows.statuses["u1"] = c.status
+		w.Step(Rollout{Object: r, Gone: true})
+		told := w.rows.told["u1"]
+		if told.Spec.Paused != (c.want != "") || !strings.HasPrefix(told.PausedWhy, c.want) || c.want == "" && told.PausedWhy != "" {
+			t.Errorf("%s: it is told paused %v because %q", name, told.Spec.Paused, told.PausedWhy)
+		}
+		if c.want == "" {
+			continue
+		}
+		made := r.DeepCopy()
+		made.UID, made.ResourceVersion, made.Generation, made.Spec.Paused = "made", "100", 1, true
+		made.Annotations = map[string]string{PausedBecause: told.PausedWhy}
+		w.Step(Rollout{Object: made})
+		if got := w.rows.told["u1"]; got.PausedWhy != told.PausedWhy || !got.Spec.Paused {
+			t.Errorf("%s: with the next rollout it is told %+v", name, got)
+		}
+		resumed := made.DeepCopy()
+		resumed.ResourceVersion, resumed.Generation, resumed.Spec.Paused = "101", 2, false
+		w.Step(Rollout{Object: resumed})
+		again := resumed.DeepCopy()
+		if got := w.rows.told["u1"]; got.Spec.Paused || got.PausedWhy != "" {
+			t.Errorf("%s: when somebody lets it go on it is told %+v", name, got)
+		}
+		again.ResourceVersion, again.Generation, again.Spec.Paused = "102", 3, true
+		w.Step(Rollout{Object: again})
+		if got := w.rows.told["u1"]; !got.Spec.Paused || got.PausedWhy != "" {
+			t.Errorf("%s: when somebody pauses it it is told %+v", name, got)
+		}
+	}
+}
+
+// A controller that starts finds in the DaemonSet's own condition that there was a rollout
+// in the middle of a change.
+func TestARolloutThatIsDeletedWhileNobodyLooks(t *testing.T) {
+	for reason, want := range map[string]bool{
+		"RolloutPolicyHalted": true, "RolloutPolicyProgressing": true, "RolloutPolicyWaitingForApproval": true,
+		"RolloutPolicyComplete": false, matrix.NotStored: false, "RolloutComplete": false,
+	} {
+		w := newWorld()
+		w.policy(t, "first", "")
+		w.daemonSet("logs", "u1", func(ds *appsv1.DaemonSet) {
+			ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: matrix.ConditionProgressing, Reason: reason}}
+		})
+		for range 2 { // what is told once more, before the next rollout is there, changes nothing
+			if told := w.rows.told["u1"]; told.Spec.Paused != want || strings.HasPrefix(told.PausedWhy, "its DaemonSetRollout was deleted while it was ") != want {
+				t.Errorf("%s: it is told paused %v because %q", reason, told.Spec.Paused, told.PausedWhy)
+			}
+			w.rows.statuses["u1"] = v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhasePaused}
+			w.policy(t, "first", "pace: {nodesPerMinute: 5}")
+		}
+		w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: "a", TargetRevision: "b"}, v1alpha1.DaemonSetRolloutSpec{})
+		if told := w.rows.told["u1"]; told.Spec.Paused || told.PausedWhy != "" {
+			t.Errorf("%s: with a rollout it is told %+v", reason, told)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package rollouts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// PausedBecause is the annotation of a rollout that was made paused, with the reason. It
+// counts until somebody writes into the rollout.
+const PausedBecause = "everynode.io/paused-because"
+
+const goOn = "; look at the change, then go on with everynode rollout resume daemonset/"
+
+// Erased says why what follows a rollout that somebody deleted is to be paused; "" if it
+// need not be: nothing was under way, or the target has failed, which is remembered.
+func Erased(r *v1alpha1.DaemonSetRollout) string {
+	s := &r.Status
+	failed := slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
+	if underWay := s.TargetRevision != s.StableRevision && !failed; !underWay && !r.Spec.Paused {
+		return ""
+	}
+	return fmt.Sprintf("its DaemonSetRollout was deleted while it was %s%s%s", s.Phase, goOn, r.Name)
+}
+
+// erase notes that a rollout was deleted, if its DaemonSet needs one.
+func (b *Book) erase(r *v1alpha1.DaemonSetRollout) {
+	ds := b.sets[nameOf(r)]
+	if ds == nil || r.Labels[OwnerLabel] != string(ds.UID) || b.chosen(ds) == nil {
+		return
+	}
+	if why := Erased(r); why != "" {
+		b.erased[ds.UID] = why
+	}
+}
+
+// wasErased says why the rollout that is to be made for the DaemonSet is to be paused, ""
+// if it is not. What was deleted while no controller ran shows in the DaemonSet's own
+// condition: it tells of a rollout that is not there.
+func (b *Book) wasErased(ds *appsv1.DaemonSet, found *policy) string {
+	if why := b.erased[ds.UID]; why != "" || found == nil || b.sight.lost() {
+		return why
+	}
+	if _, decided := b.rows.Rollout(ds.UID); decided {
+		return ""
+	}
+	for i := range ds.Status.Conditions {
+		c := &ds.Status.Conditions[i]
+		phase, follows := strings.CutPrefix(c.Reason, matrix.FollowsPolicy)
+		if c.Type != matrix.ConditionProgressing || !follows || c.Reason == matrix.NotStored || phase == string(v1alpha1.PhaseComplete) {
+			continue
+		}
+		b.erased[ds.UID] = fmt.Sprintf("its DaemonSetRollout was deleted while it was %s, and what it knew of stable and failed revisions with it%s%s", phase, goOn, ds.Name)
+	}
+	return b.erased[ds.UID]
+}
+
+// pausedBecause says why the controller paused the rollout; "" if it did not, or somebody
+// has written into it since.
+func pausedBecause(r *v1alpha1.DaemonSetRollout) string {
+	if !r.Spec.Paused || r.Generation > 1 {
+		return ""
+	}
+	return r.Annotations[PausedBecause]
+}
