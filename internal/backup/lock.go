@@ -60,7 +60,7 @@ func Keys(content []byte) (Lock, error) {
 		case strings.HasPrefix(line, "age1"):
 			recipient, err := age.ParseX25519Recipient(line)
 			if err != nil {
-				return Lock{}, fmt.Errorf("the file holds a public key that cannot be read: %.20s...", strings.Map(printable, line))
+				return Lock{}, fmt.Errorf("the file holds a public key that cannot be read, %.20s", strings.Map(printable, line))
 			}
 			l.recipients = append(l.recipients, recipient)
 		default:

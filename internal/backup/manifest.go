@@ -100,20 +100,11 @@ func decodeManifest(content []byte, allowed func(name string) bool) (m Manifest,
 	}
 	var seen []string
 	for _, f := range m.Files {
-		most := int64(maxFile)
-		if f.Name == Database {
-			most = maxDatabase
-		}
-		sum, err := hex.DecodeString(f.SHA256)
-		switch {
-		case f.Name != Database && !allowed(f.Name):
-			return m, fmt.Errorf("%w: it holds a part %q, which no backup has", errAltered, f.Name)
-		case slices.Contains(seen, f.Name):
+		if slices.Contains(seen, f.Name) {
 			return m, fmt.Errorf("%w: it holds the part %q twice", errAltered, f.Name)
-		case f.Size < 0 || f.Size > most:
-			return m, fmt.Errorf("%w: its part %q has %d bytes", errAltered, f.Name, f.Size)
-		case err != nil || len(sum) != sha256.Size:
-			return m, fmt.Errorf("%w: its part %q has no checksum", errAltered, f.Name)
+		}
+		if err := f.check(allowed); err != nil {
+			return m, err
 		}
 		seen = append(seen, f.Name)
 	}
@@ -121,6 +112,24 @@ func decodeManifest(content []byte, allowed func(name string) bool) (m Manifest,
 		return m, fmt.Errorf("%w: it holds no database", errAltered)
 	}
 	return m, nil
+}
+
+// check says what is wrong with what a manifest says of a part.
+func (f File) check(allowed func(name string) bool) error {
+	most := int64(maxFile)
+	if f.Name == Database {
+		most = maxDatabase
+	}
+	sum, err := hex.DecodeString(f.SHA256)
+	switch {
+	case f.Name != Database && !allowed(f.Name):
+		return fmt.Errorf("%w: it holds a part %q, which no backup has", errAltered, f.Name)
+	case f.Size < 0 || f.Size > most:
+		return fmt.Errorf("%w: its part %q has %d bytes", errAltered, f.Name, f.Size)
+	case err != nil || len(sum) != sha256.Size:
+		return fmt.Errorf("%w: its part %q has no checksum", errAltered, f.Name)
+	}
+	return nil
 }
 
 func newerError(format int, by string) error {
