@@ -22,8 +22,10 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
 	"github.com/everynode/everynode/internal/apiserver/admission/fieldmanagers"
+	"github.com/everynode/everynode/internal/apiserver/admission/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
+	"github.com/everynode/everynode/internal/apiserver/admission/resourcequota"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
 	"github.com/everynode/everynode/internal/apiserver/admission/runtimeclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/servertokens"
@@ -57,6 +59,9 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	// NamespaceLifecycle, the first of the library's, stays in front.
 	order := generic.RecommendedPluginOrder
 	generic.RecommendedPluginOrder = append(append([]string{order[0]}, names...), order[1:]...)
+	if err := charge(generic, factory); err != nil {
+		return err
+	}
 	generic.EnablePlugins, generic.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
 	if err := utilerrors.NewAggregate(generic.Validate()); err != nil {
 		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(generic.RecommendedPluginOrder, ", "))
@@ -72,6 +77,18 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	return nil
 }
 
+// charge adds quotas, behind everything else that may refuse a write or change it.
+func charge(to *genericoptions.AdmissionOptions, factory informers.SharedInformerFactory) error {
+	quotas, err := resourcequota.New(factory.Core().V1().ResourceQuotas().Informer())
+	if err != nil {
+		return err
+	}
+	const name = "ResourceQuota"
+	to.Plugins.Register(name, func(io.Reader) (admission.Interface, error) { return quotas, nil })
+	to.RecommendedPluginOrder = append(to.RecommendedPluginOrder, name)
+	return nil
+}
+
 // webhookCalls are how webhooks are called: through the agents of nodes if there is no
 // other way.
 func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.AuthenticationInfoResolverWrapper {
@@ -80,12 +97,14 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
+	limits := factory.Core().V1().LimitRanges()
 	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
 	}
 	return []plugin{
 		{"FieldManagers", fieldmanagers.New()},
+		{"LimitRanger", limitrange.New(limits.Lister(), limits.Informer().HasSynced)},
 		{"ServiceAccount", serviceaccount.New(s.getters)},
 		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},

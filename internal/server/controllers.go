@@ -121,8 +121,9 @@ var cachedWhole = map[string]client.Object{
 	"ReplicaSet": &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
 	"Job":     &batchv1.Job{},
 	"Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
-	"Endpoints": &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
-	"Lease":     &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+	"Endpoints":     &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
+	"ResourceQuota": &corev1.ResourceQuota{},
+	"Lease":         &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 }
 
 // collected lists the kinds whose objects may own or be owned. Events are

@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/podgc"
 	"github.com/everynode/everynode/internal/controller/policystatus"
 	"github.com/everynode/everynode/internal/controller/replicaset"
+	"github.com/everynode/everynode/internal/controller/resourcequota"
 	"github.com/everynode/everynode/internal/controller/rootca"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
@@ -100,6 +101,7 @@ func (c *control) clusterLoops() []loop {
 		{"policies' status", "validatingadmissionpolicy-status-controller", func(a *actor) error {
 			return policystatus.Add(mgr, policystatus.Config{Client: a.client})
 		}},
+		{"resource quotas", "resourcequota-controller", c.addQuotas},
 		{"root CA", "root-ca-cert-publisher", func(a *actor) error {
 			return rootca.Add(mgr, rootca.Config{CA: c.pki.CAPEM, OnChange: c.pki.OnChange, Client: a.client})
 		}},
@@ -201,6 +203,24 @@ func (c *control) addGarbageCollector(a *actor) error {
 		return err
 	}
 	return c.run(gc.Run)
+}
+
+func (c *control) addQuotas(a *actor) error {
+	objects, err := a.metadata()
+	if err != nil {
+		return err
+	}
+	added, err := newAddedKinds(a, c.api.Kinds())
+	if err != nil {
+		return err
+	}
+	config := resourcequota.Config{Client: a.client, Added: added.namespaced, Metadata: objects}
+	for _, r := range collected(c.api.Kinds()) {
+		if r.Namespaced {
+			config.Resources = append(config.Resources, resourcequota.Resource{GVR: r.GVR, GVK: r.GVK, Prototype: r.Prototype})
+		}
+	}
+	return resourcequota.Add(c.manager, config)
 }
 
 func (c *control) addScheduler() error {

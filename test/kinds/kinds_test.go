@@ -23,8 +23,12 @@ type cluster struct {
 
 // tests are those of this package, each with a namespace of its own.
 var tests = map[string]func(*testing.T, cluster){
-	"pod templates":   podTemplates,
-	"runtime classes": runtimeClasses,
+	"pod templates":      podTemplates,
+	"runtime classes":    runtimeClasses,
+	"limits":             limitRanges,
+	"quotas":             resourceQuotas,
+	"quota scopes":       quotaScopes,
+	"daemons in a quota": daemonsInAQuota,
 }
 
 func TestKinds(t *testing.T) {

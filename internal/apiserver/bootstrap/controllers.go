@@ -39,6 +39,11 @@ func clusterControllers() []controller {
 			may("list", "watch").on(groupCore, "serviceaccounts", "namespaces"),
 			recordEvents(),
 		}},
+		{"resourcequota-controller", []rbacv1.PolicyRule{
+			may("list", "watch").on("*", "*"),
+			may("update").on(groupCore, "resourcequotas/status"),
+			recordEvents(),
+		}},
 		{"root-ca-cert-publisher", []rbacv1.PolicyRule{
 			may("get", "create", "update").on(groupCore, "configmaps"),
 			may("list", "watch").on(groupCore, "configmaps", "namespaces"),

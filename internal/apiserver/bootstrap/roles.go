@@ -132,7 +132,8 @@ func editRules() []rbacv1.PolicyRule {
 func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		read.on(groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts",
-			"services", "services/status", "bindings", "events", "namespaces", "namespaces/status", "pods/log", "pods/status"),
+			"services", "services/status", "bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status",
+			"resourcequotas", "resourcequotas/status"),
 		read.on(groupDiscovery, "endpointslices"),
 		read.on(groupApps, "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
 			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status"),

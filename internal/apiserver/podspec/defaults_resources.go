@@ -28,7 +28,7 @@ func setPodResourceDefaults(spec *corev1.PodSpec) {
 	}
 	requests := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 	for name, request := range requests {
-		if resourcehelper.IsSupportedPodLevelResource(name) && mayOvercommit(name) {
+		if resourcehelper.IsSupportedPodLevelResource(name) && MayOvercommit(name) {
 			addMissing(&r.Requests, name, request)
 		}
 	}
@@ -48,8 +48,8 @@ func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// mayOvercommit reports resources whose limit may exceed the request.
-func mayOvercommit(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }
+// MayOvercommit reports resources whose limit may exceed the request.
+func MayOvercommit(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }
 
 func addMissing(list *corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
 	if _, ok := (*list)[name]; ok {

@@ -31,7 +31,7 @@ var (
 // validateRequirements checks what a container asks for and may use. Lists are
 // visited by name, so that the errors always come in the same order.
 func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
-	errs := requirements(r, path, containerResourceName)
+	errs := requirements(r, path, ContainerResourceName)
 	for i, c := range r.Claims {
 		at := path.Child("claims").Index(i)
 		switch {
@@ -76,9 +76,9 @@ func withinLimit(r *corev1.ResourceRequirements, name corev1.ResourceName, reque
 	request := r.Requests[name]
 	limit, limited := r.Limits[name]
 	switch {
-	case !limited && !mayOvercommit(name):
+	case !limited && !MayOvercommit(name):
 		return field.ErrorList{field.Required(limits, "Limit must be set for non overcommitable resources")}
-	case limited && !mayOvercommit(name) && request.Cmp(limit) != 0:
+	case limited && !MayOvercommit(name) && request.Cmp(limit) != 0:
 		return field.ErrorList{field.Invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))}
 	case limited && request.Cmp(limit) > 0:
 		return field.ErrorList{field.Invalid(requests, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))}
@@ -86,7 +86,8 @@ func withinLimit(r *corev1.ResourceRequirements, name corev1.ResourceName, reque
 	return nil
 }
 
-func containerResourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
+// ContainerResourceName checks the name of a resource that a container can ask for.
+func ContainerResourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
 	errs := ResourceName(path, name)
 	switch {
 	case !strings.Contains(string(name), "/"):
@@ -130,7 +131,7 @@ func Amount(path *field.Path, name corev1.ResourceName, amount resource.Quantity
 
 // ValidateOverhead checks what a pod's runtime itself uses.
 func ValidateOverhead(overhead corev1.ResourceList, path *field.Path) field.ErrorList {
-	return requirements(&corev1.ResourceRequirements{Limits: overhead}, path, containerResourceName)
+	return requirements(&corev1.ResourceRequirements{Limits: overhead}, path, ContainerResourceName)
 }
 
 // validatePodResources checks resources given for the pod as a whole.

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/flowcontrol"
 	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
+	"github.com/everynode/everynode/internal/apiserver/registry/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
@@ -24,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/priorityclass"
 	"github.com/everynode/everynode/internal/apiserver/registry/rbac"
 	"github.com/everynode/everynode/internal/apiserver/registry/replicaset"
+	"github.com/everynode/everynode/internal/apiserver/registry/resourcequota"
 	"github.com/everynode/everynode/internal/apiserver/registry/rollout"
 	"github.com/everynode/everynode/internal/apiserver/registry/runtimeclass"
 	"github.com/everynode/everynode/internal/apiserver/registry/secret"
@@ -38,10 +40,12 @@ func Kinds() []resource.Definition {
 		configmap.Definition(),
 		endpoints.Definition(),
 		event.Definition(),
+		limitrange.Definition(),
 		namespace.Definition(),
 		node.Definition(),
 		pod.Definition(),
 		podtemplate.Definition(),
+		resourcequota.Definition(),
 		secret.Definition(),
 		service.Definition(),
 		serviceaccount.Definition(),
