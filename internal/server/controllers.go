@@ -118,7 +118,8 @@ func mapper(kinds []resource.Definition) meta.RESTMapper {
 var cachedWhole = map[string]client.Object{
 	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
 	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
-	"ReplicaSet": &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
+	"ReplicationController": &corev1.ReplicationController{},
+	"ReplicaSet":            &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
 	"Job":     &batchv1.Job{},
 	"Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
 	"Endpoints":     &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.

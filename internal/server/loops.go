@@ -135,8 +135,15 @@ func (c *control) workloadLoops() []loop {
 			return ttlafterfinished.Add(mgr, ttlafterfinished.Config{Client: a.client})
 		}},
 		{"pod garbage", "pod-garbage-collector", func(a *actor) error { return podgc.Add(mgr, podgc.Config{Client: a.client}) }},
-		{"ReplicaSets", "replicaset-controller", func(a *actor) error {
-			return replicaset.Add(mgr, replicaset.Config{Client: a.client, Events: a.recorder(replicaset.EventSource)})
+		{"ReplicaSets and ReplicationControllers", "replicaset-controller", func(a *actor) error {
+			old, err := c.actors.controller("replication-controller")
+			if err != nil {
+				return err
+			}
+			return replicaset.Add(mgr, replicaset.Config{
+				ReplicaSets:            replicaset.Account{Client: a.client, Events: a.recorder(replicaset.EventSource)},
+				ReplicationControllers: replicaset.Account{Client: old.client, Events: old.recorder(replicaset.ReplicationEventSource)},
+			})
 		}},
 		{"taint eviction", "taint-eviction-controller", func(a *actor) error {
 			return tainteviction.Add(mgr, tainteviction.Config{Client: a.client, Events: a.recorder("taint-eviction-controller")})

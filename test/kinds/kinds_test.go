@@ -23,12 +23,13 @@ type cluster struct {
 
 // tests are those of this package, each with a namespace of its own.
 var tests = map[string]func(*testing.T, cluster){
-	"pod templates":      podTemplates,
-	"runtime classes":    runtimeClasses,
-	"limits":             limitRanges,
-	"quotas":             resourceQuotas,
-	"quota scopes":       quotaScopes,
-	"daemons in a quota": daemonsInAQuota,
+	"pod templates":           podTemplates,
+	"runtime classes":         runtimeClasses,
+	"limits":                  limitRanges,
+	"quotas":                  resourceQuotas,
+	"quota scopes":            quotaScopes,
+	"replication controllers": replicationControllers,
+	"daemons in a quota":      daemonsInAQuota,
 }
 
 func TestKinds(t *testing.T) {

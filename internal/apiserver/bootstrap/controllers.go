@@ -106,6 +106,12 @@ func workloadControllers() []controller {
 			may("create", "delete", "list", "patch", "watch").on(groupCore, "pods"),
 			recordEvents(),
 		}},
+		{"replication-controller", []rbacv1.PolicyRule{
+			read.on(groupCore, "replicationcontrollers"),
+			may("update").on(groupCore, "replicationcontrollers/status", "replicationcontrollers/finalizers"),
+			may("create", "delete", "list", "patch", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
 		{"deployment-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch", "update").on(groupApps, "deployments"),
 			may("update").on(groupApps, "deployments/status", "deployments/finalizers"),
@@ -125,7 +131,7 @@ func workloadControllers() []controller {
 		}},
 		{"disruption-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets"),
-			may("get", "list", "watch").on(groupCore, "pods"),
+			may("get", "list", "watch").on(groupCore, "pods", "replicationcontrollers"),
 			may("get", "list", "watch").on(groupPolicy, "poddisruptionbudgets"),
 			may("update").on(groupPolicy, "poddisruptionbudgets/status"),
 			recordEvents(),

@@ -119,7 +119,7 @@ func editRules() []rbacv1.PolicyRule {
 		may("impersonate").on(groupCore, "serviceaccounts"),
 		write.on(groupCore, "pods", "pods/attach", "pods/proxy", "pods/exec", "pods/portforward"),
 		may("create").on(groupCore, "pods/eviction"),
-		write.on(groupCore, "configmaps", "events", "persistentvolumeclaims", "secrets", "serviceaccounts", "services", "services/proxy"),
+		write.on(groupCore, "configmaps", "events", "persistentvolumeclaims", "replicationcontrollers", "replicationcontrollers/scale", "secrets", "serviceaccounts", "services", "services/proxy"),
 		may("create").on(groupCore, "serviceaccounts/token"),
 		write.on(groupApps, "daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale"),
 		write.on(groupBatch, "jobs"),
@@ -133,7 +133,7 @@ func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		read.on(groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts",
 			"services", "services/status", "bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status",
-			"resourcequotas", "resourcequotas/status"),
+			"replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status"),
 		read.on(groupDiscovery, "endpointslices"),
 		read.on(groupApps, "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
 			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status"),

@@ -48,8 +48,8 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	nodes.Subresources["proxy"] = proxy.NewNodes(nodes.Store, d.Agents, d.Pods)
 	services.Subresources["proxy"] = proxy.NewServices(services.Store, pods.Store, podaccess.NewServices(d.Client), d.Pods)
 	namespace.Extend(built[core("namespaces")])
-	for _, name := range []string{"deployments", "replicasets"} {
-		workload := built[schema.GroupResource{Group: "apps", Resource: name}]
+	for _, resource := range []schema.GroupResource{{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"}, core("replicationcontrollers")} {
+		workload := built[resource]
 		workload.Subresources["scale"] = scale.New(workload.Store)
 	}
 	job.Extend(built[schema.GroupResource{Group: "batch", Resource: "jobs"}])

@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/priorityclass"
 	"github.com/everynode/everynode/internal/apiserver/registry/rbac"
 	"github.com/everynode/everynode/internal/apiserver/registry/replicaset"
+	"github.com/everynode/everynode/internal/apiserver/registry/replicationcontroller"
 	"github.com/everynode/everynode/internal/apiserver/registry/resourcequota"
 	"github.com/everynode/everynode/internal/apiserver/registry/rollout"
 	"github.com/everynode/everynode/internal/apiserver/registry/runtimeclass"
@@ -45,6 +46,7 @@ func Kinds() []resource.Definition {
 		node.Definition(),
 		pod.Definition(),
 		podtemplate.Definition(),
+		replicationcontroller.Definition(),
 		resourcequota.Definition(),
 		secret.Definition(),
 		service.Definition(),

@@ -50,6 +50,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 		Watches(&corev1.Pod{}, r.podHandler()).
 		Watches(&appsv1.DaemonSet{}, r.ownerHandler()).
 		Watches(&appsv1.ReplicaSet{}, r.ownerHandler()).
+		Watches(&corev1.ReplicationController{}, r.ownerHandler()).
 		Watches(&appsv1.Deployment{}, r.ownerHandler()).
 		Complete(r)
 	if err != nil {
@@ -119,6 +120,7 @@ func (r *reconciler) gather(ctx context.Context, budget *policyv1.PodDisruptionB
 func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1.Pod) (plan.Owners, error) {
 	o := plan.Owners{
 		DaemonSets: map[string]*appsv1.DaemonSet{}, ReplicaSets: map[string]*appsv1.ReplicaSet{}, Deployments: map[string]*appsv1.Deployment{},
+		ReplicationControllers: map[string]*corev1.ReplicationController{},
 	}
 	for i := range pods {
 		kind, name := plan.Controller(&pods[i])
@@ -126,6 +128,8 @@ func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1
 		switch kind {
 		case plan.KindDaemonSet:
 			err = read(ctx, r.reader, namespace, name, o.DaemonSets, &appsv1.DaemonSet{})
+		case plan.KindReplicationController:
+			err = read(ctx, r.reader, namespace, name, o.ReplicationControllers, &corev1.ReplicationController{})
 		case plan.KindReplicaSet:
 			if err = read(ctx, r.reader, namespace, name, o.ReplicaSets, &appsv1.ReplicaSet{}); err != nil || o.ReplicaSets[name] == nil {
 				break

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
@@ -43,17 +42,17 @@ func (r *reconciler) apply(ctx context.Context, set *appsv1.ReplicaSet, change p
 }
 
 func (r *reconciler) createPod(ctx context.Context, set *appsv1.ReplicaSet) error {
-	p := podtemplate.Pod(&set.Spec.Template, set.Namespace, podtemplate.NamePrefix(set.Name), *metav1.NewControllerRef(set, controllerKind))
+	p := podtemplate.Pod(&set.Spec.Template, set.Namespace, podtemplate.NamePrefix(set.Name), *metav1.NewControllerRef(set, r.kind.gvk))
 	created, err := r.writer.CreatePod(ctx, p)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // the namespace takes the set with it
 	}
 	if err != nil {
 		r.event(set, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
-		return fmt.Errorf("create a pod of ReplicaSet %s: %w", klog.KObj(set), err)
+		return fmt.Errorf("create a pod of %s %s: %w", r.kind.gvk.Kind, klog.KObj(set), err)
 	}
 	r.wrote.Created(set.UID, created)
-	klog.FromContext(ctx).V(3).Info("Created pod", "replicaSet", klog.KObj(set), "pod", klog.KObj(created))
+	klog.FromContext(ctx).V(3).Info("Created pod", r.kind.key, klog.KObj(set), "pod", klog.KObj(created))
 	r.event(set, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", created.Name)
 	return nil
 }
@@ -65,12 +64,12 @@ func (r *reconciler) deletePod(ctx context.Context, set *appsv1.ReplicaSet, p *c
 	}
 	if err != nil {
 		r.event(set, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
-		return fmt.Errorf("delete pod %s of ReplicaSet %s: %w", klog.KObj(p), klog.KObj(set), err)
+		return fmt.Errorf("delete pod %s of %s %s: %w", klog.KObj(p), r.kind.gvk.Kind, klog.KObj(set), err)
 	}
 	going := *p
 	going.DeletionTimestamp = ptr.To(metav1.NewTime(r.clock.Now()))
 	r.wrote.Deleted(set.UID, &going)
-	klog.FromContext(ctx).V(3).Info("Deleted pod", "replicaSet", klog.KObj(set), "pod", klog.KObj(p))
+	klog.FromContext(ctx).V(3).Info("Deleted pod", r.kind.key, klog.KObj(set), "pod", klog.KObj(p))
 	r.event(set, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", p.Name)
 	return nil
 }
@@ -88,42 +87,13 @@ func (r *reconciler) report(ctx context.Context, set *appsv1.ReplicaSet, report 
 		return nil // the change that was faster brings us back
 	}
 	if err != nil {
-		return fmt.Errorf("update the status of ReplicaSet %s: %w", klog.KObj(set), err)
+		return fmt.Errorf("update the status of %s %s: %w", r.kind.gvk.Kind, klog.KObj(set), err)
 	}
 	return nil
 }
 
 func (r *reconciler) event(set *appsv1.ReplicaSet, kind, reason, format string, args ...any) {
 	if r.events != nil {
-		r.events.Eventf(set, kind, reason, format, args...)
+		r.events.Eventf(r.kind.original(set), kind, reason, format, args...)
 	}
-}
-
-// clientWriter is the writer over client-go.
-type clientWriter struct{ client kubernetes.Interface }
-
-// CreatePod implements writer.
-func (w clientWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
-}
-
-// DeletePod implements writer.
-func (w clientWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
-}
-
-// PatchPod implements writer.
-func (w clientWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-}
-
-// GetSet implements writer.
-func (w clientWriter) GetSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
-	return w.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-// UpdateStatus implements writer.
-func (w clientWriter) UpdateStatus(ctx context.Context, set *appsv1.ReplicaSet) error {
-	_, err := w.client.AppsV1().ReplicaSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
-	return err
 }

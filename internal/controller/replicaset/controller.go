@@ -1,14 +1,14 @@
-// Package replicaset keeps as many pods of each ReplicaSet as it wants. Package
-// plan decides; apply.go acts.
+// Package replicaset keeps as many pods of each ReplicaSet, and of each
+// ReplicationController, as it wants. Package plan decides; apply.go acts.
 package replicaset
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -23,34 +23,40 @@ import (
 	"github.com/everynode/everynode/internal/ownwrites"
 )
 
-// EventSource is the component that the controller's events are from.
-const EventSource = "replicaset-controller"
-
-// controllerKind is how this controller's objects refer to a ReplicaSet.
-var controllerKind = appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
+// The components that the controllers' events are from.
+const (
+	EventSource            = "replicaset-controller"
+	ReplicationEventSource = "replication-controller"
+)
 
 // Recorder tells users what happened to an object. A record.EventRecorder is one.
 type Recorder interface {
 	Eventf(object runtime.Object, eventtype, reason, messageFmt string, args ...any)
 }
 
-// Config is what the controller needs.
-type Config struct {
-	// Client writes pods and the status of ReplicaSets. It must have no client-side
+// Account is what one of the two kinds is kept with.
+type Account struct {
+	// Client writes pods and the status of sets. It must have no client-side
 	// rate limit. Required.
 	Client kubernetes.Interface
 	// Events may be nil.
 	Events Recorder
+}
+
+// Config is what the controllers need.
+type Config struct {
+	// ReplicaSets and ReplicationControllers are kept in the same way, each with an account.
+	ReplicaSets, ReplicationControllers Account
 	// Clock is the wall clock if nil.
 	Clock clock.PassiveClock
-	// Workers is the number of ReplicaSets looked after at a time; 5 if zero.
+	// Workers is the number of sets of a kind looked after at a time; 5 if zero.
 	Workers int
 }
 
-// Add puts the controller under the manager, which runs it while it leads.
+// Add puts the controllers under the manager, which runs them while it leads.
 func Add(mgr manager.Manager, cfg Config) error {
-	if cfg.Client == nil {
-		return errors.New("replicaset: Client is required")
+	if cfg.ReplicaSets.Client == nil || cfg.ReplicationControllers.Client == nil {
+		return errors.New("replicaset: a Client for each kind is required")
 	}
 	if cfg.Workers == 0 {
 		cfg.Workers = 5
@@ -60,20 +66,26 @@ func Add(mgr manager.Manager, cfg Config) error {
 			return fmt.Errorf("index %T by their controllers: %w", object, err)
 		}
 	}
-	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg)
-	err := ctrl.NewControllerManagedBy(mgr).
-		Named("replicaset").
-		Watches(&appsv1.ReplicaSet{}, r.wrote.Owners()).
-		Watches(&corev1.Pod{}, r.podHandler()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("add the ReplicaSet controller: %w", err)
+	for _, a := range []struct {
+		kind    kind
+		account Account
+	}{{replicaSets, cfg.ReplicaSets}, {replicationControllers, cfg.ReplicationControllers}} {
+		r := newReconciler(mgr.GetClient(), a.kind, a.kind.writer(a.account.Client), a.account.Events, cfg.Clock)
+		err := ctrl.NewControllerManagedBy(mgr).
+			Named(strings.ToLower(a.kind.gvk.Kind)).
+			Watches(a.kind.object(), r.wrote.Owners()).
+			Watches(&corev1.Pod{}, r.podHandler()).
+			WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).
+			Complete(r)
+		if err != nil {
+			return fmt.Errorf("add the controller of %ss: %w", a.kind.gvk.Kind, err)
+		}
 	}
 	return nil
 }
 
 type reconciler struct {
+	kind   kind
 	reader client.Reader // of shared objects, which are never changed
 	writer writer
 	events Recorder
@@ -82,36 +94,37 @@ type reconciler struct {
 	wrote *ownwrites.Log[*corev1.Pod]
 }
 
-func newReconciler(reader client.Reader, w writer, cfg Config) *reconciler {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
+func newReconciler(reader client.Reader, k kind, w writer, events Recorder, c clock.PassiveClock) *reconciler {
+	if c == nil {
+		c = clock.RealClock{}
 	}
-	return &reconciler{reader: reader, writer: w, events: cfg.Events, clock: cfg.Clock, wrote: ownwrites.New[*corev1.Pod](cfg.Clock)}
+	return &reconciler{kind: k, reader: reader, writer: w, events: events, clock: c, wrote: ownwrites.New[*corev1.Pod](c)}
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
-	var set appsv1.ReplicaSet
-	if err := r.reader.Get(ctx, key.NamespacedName, &set); err != nil {
+	object := r.kind.object()
+	if err := r.reader.Get(ctx, key.NamespacedName, object); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return ctrl.Result{}, nil
 		}
-		return ctrl.Result{}, fmt.Errorf("read ReplicaSet %s: %w", key, err)
+		return ctrl.Result{}, fmt.Errorf("read %s %s: %w", r.kind.gvk.Kind, key, err)
 	}
-	in, err := r.gather(ctx, &set)
+	set := r.kind.set(object)
+	in, err := r.gather(ctx, set)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	change := plan.Decide(in)
-	klog.FromContext(ctx).V(2).Info("Decided", "replicaSet", klog.KObj(&set), "create", change.Create, "delete", len(change.Delete), "reason", change.Reason)
-	failure := r.apply(ctx, &set, change)
+	klog.FromContext(ctx).V(2).Info("Decided", r.kind.key, klog.KObj(set), "create", change.Create, "delete", len(change.Delete), "reason", change.Reason)
+	failure := r.apply(ctx, set, change)
 	// The status says what there is after the change: who reads that this generation
 	// was seen can rely on the numbers beside it.
-	if in.Pods, err = r.own(ctx, &set); err != nil {
+	if in.Pods, err = r.own(ctx, set); err != nil {
 		return ctrl.Result{}, err
 	}
 	report := plan.Observe(in, change, failure)
-	if err := errors.Join(failure, r.report(ctx, &set, report)); err != nil {
+	if err := errors.Join(failure, r.report(ctx, set, report)); err != nil {
 		return ctrl.Result{}, err
 	}
 	if report.Next.IsZero() {

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,7 +94,7 @@ func (j *journal) PatchPod(ctx context.Context, namespace, name string, patch []
 		return nil, err
 	}
 	if verb == "adopt" {
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j.live, controllerKind)}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j.live, replicaSets.gvk)}
 	}
 	return p, nil
 }
@@ -131,7 +132,7 @@ func aSet(replicas int32) *appsv1.ReplicaSet {
 func aPod(name string, owner *appsv1.ReplicaSet) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
 	if owner != nil {
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, controllerKind)}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, replicaSets.gvk)}
 	}
 	return p
 }
@@ -140,7 +141,7 @@ func setup(objects ...client.Object) (*reconciler, *journal) {
 	cache := crfake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, ownerIndex, byOwner).WithIndex(&appsv1.ReplicaSet{}, ownerIndex, byOwner).Build()
 	j := &journal{cache: cache, live: aSet(0)}
-	return newReconciler(cache, j, Config{Events: j, Clock: testingclock.NewFakePassiveClock(noon)}), j
+	return newReconciler(cache, replicaSets, j, j, testingclock.NewFakePassiveClock(noon)), j
 }
 
 func reconcileOnce(t *testing.T, r *reconciler) {
@@ -343,5 +344,47 @@ func TestOnlySetsConcernedAreEnqueued(t *testing.T) {
 		if got := strings.Join(q.names, " "); got != c.want {
 			t.Errorf("%s: enqueued %q, want %q", c.name, got, c.want)
 		}
+	}
+}
+
+// A ReplicationController is kept by the same rules, its pods are its own, and its status has its own form.
+func TestReplicationControllers(t *testing.T) {
+	labels := map[string]string{"app": "web"}
+	c := &corev1.ReplicationController{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "set", Generation: 3},
+		Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](2), Selector: labels, Template: &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}}
+	going, foreign := aPod("going", nil), aPod("foreign", aSet(1))
+	going.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(c, replicationControllers.gvk)}
+	going.DeletionTimestamp, going.Finalizers = &metav1.Time{Time: noon}, []string{"example.com/wait"}
+	foreign.OwnerReferences[0].UID = "other"
+	cache := crfake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(c, going, foreign).
+		WithIndex(&corev1.Pod{}, ownerIndex, byOwner).WithIndex(&corev1.ReplicationController{}, ownerIndex, byOwner).Build()
+	j := &journal{cache: cache, live: asSet(c)}
+	r := newReconciler(cache, replicationControllers, j, j, testingclock.NewFakePassiveClock(noon))
+	reconcileOnce(t, r)
+	if len(j.created) != 2 || metav1.GetControllerOf(j.created[0]).Kind != "ReplicationController" || metav1.GetControllerOf(j.created[0]).APIVersion != "v1" {
+		t.Fatalf("created %v", j.created)
+	}
+	if s := j.status; s == nil || s.Replicas != 2 || s.FullyLabeledReplicas != 2 || s.ObservedGeneration != 3 || s.TerminatingReplicas != nil {
+		t.Fatalf("the status is %+v", j.status)
+	}
+	// What was written is no news.
+	set := asSet(c)
+	set.Status = *j.status
+	set.Status.Conditions = []appsv1.ReplicaSetCondition{{Type: "Other", Status: "True", Reason: "R", Message: "m"}}
+	written := withStatus(set)
+	if got := asSet(written); !apiequality.Semantic.DeepEqual(got.Status, set.Status) {
+		t.Errorf("the status becomes %+v", got.Status)
+	}
+	c.Status = written.Status
+	if err := cache.Status().Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	j.status = nil
+	if reconcileOnce(t, r); j.status != nil {
+		t.Errorf("the status was written again: %+v", j.status)
+	}
+	q := &collected{}
+	if r.podHandler().Create(t.Context(), event.CreateEvent{Object: foreign}, q); len(q.names) != 0 {
+		t.Errorf("a ReplicaSet's pod enqueued %s", q.names)
 	}
 }

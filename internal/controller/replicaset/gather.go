@@ -17,18 +17,18 @@ import (
 // ownerIndex finds pods and sets by claim.Key.
 const ownerIndex = "replicaset-controller/owner"
 
-var indexed = []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}}
+var indexed = []client.Object{&corev1.Pod{}, &appsv1.ReplicaSet{}, &corev1.ReplicationController{}}
 
 func byOwner(object client.Object) []string { return []string{claim.Key(object)} }
 
 // gather reads what the decision about a set depends on, and takes and lets go
 // pods on the way.
 func (r *reconciler) gather(ctx context.Context, set *appsv1.ReplicaSet) (plan.Input, error) {
-	in := plan.Input{Set: set, Now: r.clock.Now()}
+	in := plan.Input{Set: set, Now: r.clock.Now(), NoTerminating: r.kind.noTerminating}
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		// The API server refuses such selectors.
-		return in, fmt.Errorf("read the selector of ReplicaSet %s: %w", klog.KObj(set), err)
+		return in, fmt.Errorf("read the selector of %s %s: %w", r.kind.gvk.Kind, klog.KObj(set), err)
 	}
 	own, err := r.own(ctx, set)
 	if err != nil {
@@ -40,7 +40,7 @@ func (r *reconciler) gather(ctx context.Context, set *appsv1.ReplicaSet) (plan.I
 	}
 	defer r.wrote.Begin()()
 	in.Pods, err = claim.Settle(claim.Owner[*corev1.Pod]{
-		Object: set, Kind: controllerKind, Selector: selector,
+		Object: set, Kind: r.kind.gvk, Selector: selector,
 		Live: func() (metav1.Object, error) { return r.writer.GetSet(ctx, set.Namespace, set.Name) },
 		Patch: func(p *corev1.Pod, patch []byte) (*corev1.Pod, error) {
 			return r.writer.PatchPod(ctx, p.Namespace, p.Name, patch)
@@ -48,7 +48,7 @@ func (r *reconciler) gather(ctx context.Context, set *appsv1.ReplicaSet) (plan.I
 		Adopted: func(p *corev1.Pod) { r.wrote.Created(set.UID, p) }, // new among the set's own
 	}, append(own, nobodys...))
 	if err != nil {
-		return in, fmt.Errorf("claim the pods of ReplicaSet %s: %w", klog.KObj(set), err)
+		return in, fmt.Errorf("claim the pods of %s %s: %w", r.kind.gvk.Kind, klog.KObj(set), err)
 	}
 	if plan.TooMany(in) {
 		in.Related, err = r.related(ctx, set, in.Pods)
@@ -82,12 +82,12 @@ func (r *reconciler) related(ctx context.Context, set *appsv1.ReplicaSet, own []
 	if ref == nil {
 		return out, nil
 	}
-	var siblings appsv1.ReplicaSetList
-	if err := r.reader.List(ctx, &siblings, client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: string(ref.UID)}); err != nil {
-		return nil, fmt.Errorf("list the sets beside ReplicaSet %s: %w", klog.KObj(set), err)
+	siblings, err := r.kind.list(ctx, r.reader, client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: string(ref.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("list the sets beside %s %s: %w", r.kind.gvk.Kind, klog.KObj(set), err)
 	}
-	for i := range siblings.Items {
-		if s := &siblings.Items[i]; s.UID != set.UID {
+	for _, s := range siblings {
+		if s.UID != set.UID {
 			pods, err := r.pods(ctx, s.Namespace, string(s.UID))
 			if err != nil {
 				return nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,17 +29,17 @@ func (r *reconciler) podHandler() handler.EventHandler {
 			if before.UID != after.UID {
 				r.wrote.Gone(before.UID)
 			}
-			if !matters(before, after) {
+			if !r.matters(before, after) {
 				return
 			}
-			if old, owned := setOf(before); owned {
+			if old, owned := r.setOf(before); owned {
 				q.Add(reconcile.Request{NamespacedName: old})
 			}
 			r.enqueue(ctx, q, after)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			r.wrote.Gone(e.Object.GetUID())
-			if set, owned := setOf(e.Object); owned {
+			if set, owned := r.setOf(e.Object); owned {
 				q.Add(reconcile.Request{NamespacedName: set})
 			}
 		},
@@ -49,20 +48,19 @@ func (r *reconciler) podHandler() handler.EventHandler {
 
 // enqueue adds the set that controls a pod, or those that would take it.
 func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
-	if set, owned := setOf(p); owned {
+	if set, owned := r.setOf(p); owned {
 		q.Add(reconcile.Request{NamespacedName: set})
 		return
 	}
 	if metav1.GetControllerOfNoCopy(p) != nil || p.GetDeletionTimestamp() != nil || len(p.GetLabels()) == 0 {
 		return
 	}
-	var sets appsv1.ReplicaSetList
-	if err := r.reader.List(ctx, &sets, client.InNamespace(p.GetNamespace())); err != nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not list ReplicaSets", "namespace", p.GetNamespace())
+	sets, err := r.kind.list(ctx, r.reader, client.InNamespace(p.GetNamespace()))
+	if err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "Could not list sets", "kind", r.kind.gvk.Kind, "namespace", p.GetNamespace())
 		return
 	}
-	for i := range sets.Items {
-		s := &sets.Items[i]
+	for _, s := range sets {
 		if claim.Selects(s.Spec.Selector, p) {
 			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}})
 		}
@@ -70,18 +68,18 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
 }
 
 // setOf names the set that controls a pod, if one does.
-func setOf(p metav1.Object) (types.NamespacedName, bool) {
+func (r *reconciler) setOf(p metav1.Object) (types.NamespacedName, bool) {
 	ref := metav1.GetControllerOfNoCopy(p)
-	if ref == nil || ref.Kind != controllerKind.Kind {
+	if ref == nil || ref.Kind != r.kind.gvk.Kind {
 		return types.NamespacedName{}, false
 	}
 	return types.NamespacedName{Namespace: p.GetNamespace(), Name: ref.Name}, true
 }
 
 // matters says whether a pod changed in what sets depend on.
-func matters(before, after *corev1.Pod) bool {
-	a, _ := setOf(before)
-	b, _ := setOf(after)
+func (r *reconciler) matters(before, after *corev1.Pod) bool {
+	a, _ := r.setOf(before)
+	b, _ := r.setOf(after)
 	return before.UID != after.UID || a != b ||
 		(metav1.GetControllerOfNoCopy(before) == nil) != (metav1.GetControllerOfNoCopy(after) == nil) ||
 		pod.IsReady(before) != pod.IsReady(after) ||

@@ -71,11 +71,13 @@ func New(namespaces corelisters.NamespaceLister, client kubernetes.Interface) (a
 
 // checked are the kinds that the standards know.
 var checked = map[schema.GroupResource]bool{
-	corev1.Resource("namespaces"):  true,
-	corev1.Resource("pods"):        true,
-	appsv1.Resource("daemonsets"):  true,
-	appsv1.Resource("deployments"): true,
-	appsv1.Resource("replicasets"): true,
+	corev1.Resource("namespaces"):             true,
+	corev1.Resource("pods"):                   true,
+	appsv1.Resource("daemonsets"):             true,
+	appsv1.Resource("deployments"):            true,
+	appsv1.Resource("replicasets"):            true,
+	corev1.Resource("replicationcontrollers"): true,
+	corev1.Resource("podtemplates"):           true,
 }
 
 // Validate implements admission.ValidationInterface.

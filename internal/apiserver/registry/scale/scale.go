@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
-// REST reads and writes the number of replicas of a Deployment or a ReplicaSet.
+// REST reads and writes the number of replicas of a workload.
 type REST struct{ store *genericregistry.Store }
 
 // New returns the subresource over the workload's store.
@@ -100,6 +101,8 @@ func (i *replicasInfo) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		o.Spec.Replicas = &scale.Spec.Replicas
 	case *appsv1.ReplicaSet:
 		o.Spec.Replicas = &scale.Spec.Replicas
+	case *corev1.ReplicationController:
+		o.Spec.Replicas = &scale.Spec.Replicas
 	}
 	// The caller's resourceVersion makes the write conditional, as for any object.
 	accessor, err := meta.Accessor(out)
@@ -122,6 +125,8 @@ func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector
 	case *appsv1.ReplicaSet:
 		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector
+	case *corev1.ReplicationController:
+		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
 	default:
 		return nil, fmt.Errorf("%T has no scale", obj)
 	}

@@ -16,6 +16,8 @@ const (
 	KindDaemonSet  = "DaemonSet"
 	KindReplicaSet = "ReplicaSet"
 	KindDeployment = "Deployment"
+
+	KindReplicationController = "ReplicationController"
 )
 
 // Owners are the controllers of a namespace by name, at least those that its pods
@@ -24,13 +26,15 @@ type Owners struct {
 	DaemonSets  map[string]*appsv1.DaemonSet
 	ReplicaSets map[string]*appsv1.ReplicaSet
 	Deployments map[string]*appsv1.Deployment
+
+	ReplicationControllers map[string]*corev1.ReplicationController
 }
 
-// Controller returns what controls an object, if it is one of apps.
+// Controller returns what controls an object, if it is a workload.
 // The name is empty if nothing does.
 func Controller(object metav1.Object) (kind, name string) {
 	ref := metav1.GetControllerOfNoCopy(object)
-	if ref == nil || !inApps(ref) {
+	if ref == nil || !inApps(ref) && !isOld(ref) {
 		return "", ""
 	}
 	return ref.Kind, ref.Name
@@ -39,6 +43,11 @@ func Controller(object metav1.Object) (kind, name string) {
 func inApps(ref *metav1.OwnerReference) bool {
 	group, err := schema.ParseGroupVersion(ref.APIVersion)
 	return err == nil && group.Group == appsv1.GroupName
+}
+
+// isOld recognizes the one controller of pods that is not of apps.
+func isOld(ref *metav1.OwnerReference) bool {
+	return ref.APIVersion == corev1.SchemeGroupVersion.String() && ref.Kind == KindReplicationController
 }
 
 // scale adds up how many pods the pods' controllers want, each controller once,
@@ -71,7 +80,7 @@ func (o Owners) scale(pods []corev1.Pod) (total int64, unmanaged int, err error)
 }
 
 func known(ref *metav1.OwnerReference) bool {
-	return inApps(ref) && (ref.Kind == KindDaemonSet || ref.Kind == KindReplicaSet)
+	return isOld(ref) || inApps(ref) && (ref.Kind == KindDaemonSet || ref.Kind == KindReplicaSet)
 }
 
 // find returns who decides about the number of pods, and that number.
@@ -82,6 +91,13 @@ func (o Owners) find(ref *metav1.OwnerReference) (uid types.UID, replicas int32,
 			return "", 0, false
 		}
 		return set.UID, set.Status.DesiredNumberScheduled, true
+	}
+	if isOld(ref) {
+		c := o.ReplicationControllers[ref.Name]
+		if c == nil || c.UID != ref.UID {
+			return "", 0, false
+		}
+		return c.UID, ptr.Deref(c.Spec.Replicas, 1), true
 	}
 	set := o.ReplicaSets[ref.Name]
 	if set == nil || set.UID != ref.UID {

@@ -32,6 +32,8 @@ type Input struct {
 	// are needed if there are TooMany pods.
 	Related []*corev1.Pod
 	Now     time.Time
+	// NoTerminating says that the set's status has no number of pods that are on their way out.
+	NoTerminating bool
 }
 
 // Change is what to do so that there are as many pods as wanted.
@@ -117,6 +119,9 @@ func Observe(in Input, change Change, failure error) Report {
 		} else if at := since.Add(time.Duration(in.Set.Spec.MinReadySeconds) * time.Second); next.IsZero() || at.Before(next) {
 			next = at
 		}
+	}
+	if in.NoTerminating {
+		status.TerminatingReplicas = nil
 	}
 	status.Conditions = conditions(in, change, failure)
 	return Report{Status: status, Changed: !sameStatus(old, status), Next: next}
