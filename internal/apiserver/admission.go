@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
 	"github.com/everynode/everynode/internal/apiserver/admission/defaulttolerationseconds"
 	"github.com/everynode/everynode/internal/apiserver/admission/fieldmanagers"
+	"github.com/everynode/everynode/internal/apiserver/admission/ingressclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
@@ -97,6 +98,7 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
+	ingresses := factory.Networking().V1().IngressClasses()
 	limits := factory.Core().V1().LimitRanges()
 	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
 	if err != nil {
@@ -111,6 +113,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New(defaults.NotReadySeconds, defaults.UnreachableSeconds)},
 		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},
+		{"DefaultIngressClass", ingressclass.New(ingresses.Lister(), ingresses.Informer().HasSynced)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},

@@ -25,6 +25,7 @@ type cluster struct {
 var tests = map[string]func(*testing.T, cluster){
 	"pod templates":           podTemplates,
 	"runtime classes":         runtimeClasses,
+	"networking":              networkKinds,
 	"limits":                  limitRanges,
 	"quotas":                  resourceQuotas,
 	"quota scopes":            quotaScopes,

@@ -123,6 +123,7 @@ func editRules() []rbacv1.PolicyRule {
 		may("create").on(groupCore, "serviceaccounts/token"),
 		write.on(groupApps, "daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale"),
 		write.on(groupBatch, "jobs"),
+		write.on(groupNetworking, "ingresses", "networkpolicies"),
 		write.on(groupPolicy, "poddisruptionbudgets"),
 		write.on(groupEverynode, "rolloutpolicies"),
 		append(append(verbs{}, read...), write...).on(groupCoordination, "leases"),
@@ -138,6 +139,7 @@ func viewRules() []rbacv1.PolicyRule {
 		read.on(groupApps, "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
 			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status"),
 		read.on(groupBatch, "jobs", "jobs/status"),
+		read.on(groupNetworking, "ingresses", "ingresses/status", "networkpolicies"),
 		read.on(groupPolicy, "poddisruptionbudgets", "poddisruptionbudgets/status"),
 		read.on(groupEverynode, "rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status"),
 	}

@@ -17,6 +17,7 @@ const (
 	groupDiscovery      = "discovery.k8s.io"
 	groupEvents         = "events.k8s.io"
 	groupEverynode      = "everynode.io"
+	groupNetworking     = "networking.k8s.io"
 	groupPolicy         = "policy"
 	groupRBAC           = "rbac.authorization.k8s.io"
 	groupScheduling     = "scheduling.k8s.io"

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
+	"github.com/everynode/everynode/internal/apiserver/registry/networking"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/registry/poddisruptionbudget"
@@ -64,6 +65,7 @@ func Kinds() []resource.Definition {
 		runtimeclass.Definition(),
 	}
 	kinds = append(kinds, csi.Definitions()...)
+	kinds = append(kinds, networking.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)
 	kinds = append(kinds, flowcontrol.Definitions()...)
 	kinds = append(kinds, rollout.Definitions()...)
