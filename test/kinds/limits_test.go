@@ -71,6 +71,14 @@ func used(c cluster, name string, want corev1.ResourceList) func(context.Context
 	}
 }
 
+// known waits until admission, which learns of quotas like everybody else, refuses one more pod with that text.
+func known(c cluster, text string) {
+	c.Eventually("admission knows the quota", func(ctx context.Context) error {
+		_, err := c.Client.CoreV1().Pods(c.namespace).Create(ctx, onePod("probe"), dryRun)
+		return refusal(func() error { return err }, text)(ctx)
+	})
+}
+
 // A quota counts what there is, charges what is made, refuses what is too much, and gets back what goes.
 func resourceQuotas(t *testing.T, c cluster) {
 	ctx, core := t.Context(), c.Client.CoreV1()
@@ -87,13 +95,12 @@ func resourceQuotas(t *testing.T, c cluster) {
 		return nil
 	})
 	pod := onePod("first")
-	_, err := core.Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
-	refused(t, err, metav1.StatusReasonForbidden, "failed quota: q: must specify requests.cpu for: c")
+	known(c, "failed quota: q: must specify requests.cpu for: c")
 	pod.Spec.Containers[0].Resources.Requests = amounts("cpu", "600m")
 	must(core.Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{}))(t)
 	c.Eventually("a pod is charged", used(c, "q", amounts("pods", "1", "requests.cpu", "600m")))
 	pod.Name = "second"
-	_, err = core.Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
+	_, err := core.Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
 	refused(t, err, metav1.StatusReasonForbidden, "exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, limited: requests.cpu=1")
 
 	service := &corev1.Service{ObjectMeta: named("s"), Spec: corev1.ServiceSpec{Type: "NodePort", Ports: []corev1.ServicePort{{Port: 80}}}}
@@ -165,7 +172,7 @@ func lower(s corev1.ResourceQuotaScope) string {
 func daemonsInAQuota(t *testing.T, c cluster) {
 	ctx, core, sets := t.Context(), c.Client.CoreV1(), c.Client.AppsV1().DaemonSets(c.namespace)
 	must(core.ResourceQuotas(c.namespace).Create(ctx, &corev1.ResourceQuota{ObjectMeta: named("q"), Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "0")}}, metav1.CreateOptions{}))(t)
-	c.Eventually("the quota is known", used(c, "q", amounts("pods", "0")))
+	known(c, "exceeded quota: q")
 	set := &appsv1.DaemonSet{ObjectMeta: named("d"), Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "d"}},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "d"}}, Spec: onePod("d").Spec}}}
 	must(sets.Create(ctx, set, metav1.CreateOptions{}))(t)

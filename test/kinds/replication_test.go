@@ -46,7 +46,7 @@ func replicationControllers(t *testing.T, c cluster) {
 	if scale.Spec.Replicas != 2 || scale.Status.Selector != "app=web" {
 		t.Errorf("the scale is %+v", scale)
 	}
-	scale.Spec.Replicas = 3
+	scale.Spec.Replicas, scale.ResourceVersion = 3, "" // the status is being written meanwhile
 	must(api.UpdateScale(ctx, "web", scale, metav1.UpdateOptions{}))(t)
 	c.Eventually("three pods are ready", ready(3))
 
@@ -66,7 +66,7 @@ func replicationControllers(t *testing.T, c cluster) {
 
 	// What cannot be made shows in a condition, until it can.
 	must(core.ResourceQuotas(c.namespace).Create(ctx, &corev1.ResourceQuota{ObjectMeta: named("q"), Spec: corev1.ResourceQuotaSpec{Hard: amounts("pods", "4")}}, metav1.CreateOptions{}))(t)
-	c.Eventually("the quota is known", used(c, "q", amounts("pods", "4")))
+	known(c, "exceeded quota: q")
 	must(api.Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"replicas":4}}`), metav1.PatchOptions{}))(t)
 	c.Eventually("a condition tells of the quota", func(ctx context.Context) error {
 		got := must(api.Get(ctx, "web", metav1.GetOptions{}))(t)

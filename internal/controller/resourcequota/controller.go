@@ -31,8 +31,9 @@ import (
 const (
 	// settle is how long news of a namespace gather before it is counted again: thousands of pods that end cause a few counts.
 	settle = 500 * time.Millisecond
-	// second is when a namespace is counted again after something was taken back. What admission charged in between, and the cache
-	// did not show yet, was taken back with it.
+	// second is when a namespace is counted again after something was taken back or a limit was changed. What admission charged in
+	// between, and the cache did not show yet, was taken back with it; and what was made before admission knew of a limit was not
+	// charged.
 	second = 10 * time.Second
 	// resync is how often a namespace is counted without news.
 	resync = 5 * time.Minute
@@ -124,7 +125,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	}
 	next.Used = quota.Mask(next.Used, quota.ResourceNames(q.Spec.Hard))
 	again := resync
-	if fewer, _ := quota.LessThanOrEqual(q.Status.Used, next.Used); !fewer {
+	if fewer, _ := quota.LessThanOrEqual(q.Status.Used, next.Used); !fewer || !quota.Equals(q.Status.Hard, next.Hard) {
 		again = second
 	}
 	written, err := r.report(ctx, &q, next)
