@@ -46,7 +46,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "another page asks", http.StatusForbidden)
 		return
 	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && !slices.Contains([]string{"same-origin", "none"}, site) {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && !slices.Contains([]string{"same-origin", "none"}, site) && !opens(r) {
 		http.Error(w, "another page asks", http.StatusForbidden)
 		return
 	}
@@ -58,6 +58,13 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	g.next.ServeHTTP(w, r)
+}
+
+// opens tells whether a browser opens the page itself in a tab, wherever the link to it stands: in the file that
+// the browser is started with, or in a chat. Who made the link sees nothing of it.
+func opens(r *http.Request) bool {
+	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/") &&
+		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
 // ownHost tells whether a host and port are this server's own.
