@@ -80,7 +80,7 @@ func (d *Dashboard) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler:           &guard{key: d.key, port: port, next: d.routes()},
-		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 2)
@@ -121,13 +121,28 @@ func (d *Dashboard) routes() http.Handler {
 	return mux
 }
 
-// whenReady waits until all is known.
+// whenReady waits until all is known, or says why it is not.
 func (d *Dashboard) whenReady(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-d.ready:
-			f(w, r)
-		case <-r.Context().Done():
+		for {
+			_, changed := d.cluster.at()
+			select {
+			case <-d.ready:
+				f(w, r)
+				return
+			case <-r.Context().Done():
+				return
+			default:
+			}
+			if trouble := d.cluster.troubles.text(); trouble != "" {
+				http.Error(w, trouble, http.StatusServiceUnavailable)
+				return
+			}
+			select {
+			case <-d.ready:
+			case <-changed:
+			case <-r.Context().Done():
+			}
 		}
 	}
 }

@@ -42,6 +42,8 @@ type overview struct {
 	DaemonSets []daemon `json:"daemonSets"`
 	Labels     []string `json:"labels"`
 	Hidden     string   `json:"hidden,omitempty"`
+	// Trouble says why what is shown may be old.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // daemon is one line of the list of DaemonSets.
@@ -139,7 +141,9 @@ type teller struct {
 func (t *teller) next() ([]message, error) {
 	var out []message
 	err := t.d.cluster.look(func(s *survey.Survey, hidden string) error {
-		if o := overviewOf(s, t.d.config.Name, hidden); isNew(&t.overview, o) {
+		o := overviewOf(s, t.d.config.Name, hidden)
+		o.Trouble = t.d.cluster.troubles.text()
+		if isNew(&t.overview, o) {
 			out = append(out, message{Overview: o})
 		}
 		var ds *appsv1.DaemonSet

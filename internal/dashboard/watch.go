@@ -30,7 +30,8 @@ type cluster struct {
 	// policies and rollouts are nil where the API does not have them, or does not show them.
 	policies, rollouts cache.SharedIndexInformer
 	// hidden says that policies may not be read.
-	hidden string
+	hidden   string
+	troubles *troubles
 
 	mu sync.Mutex // guards version and changed
 	// version counts what has changed; changed is closed at the next change.
@@ -46,8 +47,13 @@ type cluster struct {
 // the time as well.
 const staleAfter = 5 * time.Second
 
+// patience is how long the cluster may take to show the first object of a kind.
+const patience = 30 * time.Second
+
 func newCluster(core kubernetes.Interface, own *client.Client) *cluster {
-	return &cluster{core: core, own: own, changed: make(chan struct{})}
+	c := &cluster{core: core, own: own, changed: make(chan struct{})}
+	c.troubles = &troubles{of: map[string]trouble{}, changed: c.touch}
+	return c
 }
 
 // lister lists and watches one kind.
@@ -73,9 +79,12 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	var all []cache.SharedIndexInformer
 	add := func(what string, l lister, example runtime.Object) (cache.SharedIndexInformer, error) {
 		// One object tells whether it may be read: an informer would try for ever.
-		if _, err := l.list(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if _, err := l.list(soon, metav1.ListOptions{Limit: 1}); err != nil {
 			return nil, fmt.Errorf("list %s: %w", what, err)
 		}
+		l = c.troubles.watched(what, l)
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{})
 		if err := informer.SetTransform(lean); err != nil {
 			return nil, fmt.Errorf("watch %s: %w", what, err)

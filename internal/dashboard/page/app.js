@@ -43,7 +43,7 @@ async function follow() {
 
 function take(message) {
   if (message.gone) { problem(message.gone); looking.daemonset = ''; follow(); return; }
-  if (message.overview) { overview = message.overview; problem(''); showOverview(); }
+  if (message.overview) { overview = message.overview; problem(overview.trouble || ''); showOverview(); }
   if (message.set) { set = message.set; showSet(); }
   if (message.map) {
     message.map.cells = Uint8Array.from(atob(message.map.cells || ''), (c) => c.charCodeAt(0));
