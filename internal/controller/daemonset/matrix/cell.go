@@ -57,8 +57,8 @@ type trackedPod struct {
 	// unsureUntil is set while a deletion got no answer: it may be done. The pod
 	// counts as live, so that it is deleted again, and as not up.
 	unsureUntil time.Time
-	// readyFrom is when it became ready, but not after we first saw it: the
-	// node's clock may be ahead of ours.
+	// readyFrom is when it became ready, but not after we first saw it, and not before
+	// it was made: the node's clock may be ahead of ours, or behind.
 	readyFrom time.Time
 }
 
@@ -66,6 +66,9 @@ type trackedPod struct {
 func (p *trackedPod) update(info PodInfo, now time.Time) {
 	if !p.info.Ready || p.info.ReadySince != info.ReadySince {
 		p.readyFrom = info.ReadySince
+		if !p.readyFrom.IsZero() && p.readyFrom.Before(info.Created) {
+			p.readyFrom = info.Created
+		}
 		if p.readyFrom.After(now) {
 			p.readyFrom = now
 		}

@@ -135,9 +135,12 @@ func (w *world) mayStillRun(uid types.UID, node string) bool {
 	})
 }
 
-// available: ready for long enough, on a clock that is not ahead of ours.
+// available: ready for long enough, on a clock that is not ahead of ours, and not before it was made.
 func (w *world) available(p PodInfo, ds DaemonSetInfo) bool {
 	since := p.ReadySince
+	if since.Before(p.Created) {
+		since = p.Created
+	}
 	if seen := w.sawReady[p.UID]; seen.Before(since) {
 		since = seen
 	}

@@ -90,7 +90,7 @@ func drawPodChange(t *rapid.T, w *world) {
 	case "run":
 		p.Bound, p.Unplaceable = true, ""
 		if !p.Ready && p.Phase == PodActive {
-			ahead := rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "clock ahead")
+			ahead := rapid.SampledFrom([]time.Duration{0, 0, time.Hour, -time.Hour}).Draw(t, "clock ahead")
 			p.Ready, p.ReadySince = true, w.now.Add(ahead)
 		}
 	case "unready":
