@@ -216,10 +216,22 @@ func (c *Course) over() (over bool, ask string) {
 			return false, "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
 		}
 		return false, "no node of step " + name + " can take the change"
+	case s.left > 0 && wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.works() && !c.approved(open):
+		return false, "step " + name + " only takes the daemon away, and no node shows yet that the revision works"
 	case wave.Manual && !c.approved(open):
 		return false, "step " + name + " is complete" + c.exceptFor(s)
 	}
 	return true, ""
+}
+
+// works tells whether the target runs on some node of a step that has begun, and has soaked.
+func (c *Course) works() bool {
+	for at, s := range c.steps {
+		if c.begun(at) && s.done > s.left {
+			return true
+		}
+	}
+	return false
 }
 
 // exceptFor says on which nodes of a step the revision fails; "" if on none.

@@ -86,3 +86,35 @@ func TestPermitThatNobodyNeedsAnyMore(t *testing.T) {
 		t.Errorf("%d nodes have v2, want 2", w.on("v2"))
 	}
 }
+
+// What is wrong with a revision does not show where the daemon is only taken away: such a
+// step is no canary, neither of a revision that crashes elsewhere nor of a mistaken selector.
+func TestDeparturesAreNoCanary(t *testing.T) {
+	for name, selects := range map[string]func(node string) bool{
+		"the others get it":  func(node string) bool { return node >= "z1" },
+		"it selects nothing": func(string) bool { return false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.addFleet(2, 1, 20, "v1")
+			w.rules["v2"] = selects
+			w.bad = func(revision, _ string) string {
+				if revision == "v2" {
+					return "it crashes"
+				}
+				return ""
+			}
+			w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {zone: z0}}}]"), daemonSet("v1"))
+			w.pass(time.Minute)
+			w.update("v2")
+			w.pass(2 * time.Minute)
+			if phase, message := w.course.Phase(); phase != v1alpha1.PhaseWaitingForApproval || w.on("v2") != 0 || w.on("v1") != 20 {
+				t.Errorf("after a canary that only loses the daemon %d nodes have v2 and %d have v1; the rollout is %s: %s", w.on("v2"), w.on("v1"), phase, message)
+			}
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: "canary"}})
+			if w.pass(time.Minute); w.on("v1") == 20 {
+				t.Error("nothing begins after somebody approved it")
+			}
+		})
+	}
+}
