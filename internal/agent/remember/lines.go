@@ -38,6 +38,7 @@ func readLines(path, what string, seal Seal, add func(raw []byte) (bool, error))
 }
 
 func decodeLines(in io.Reader, seal Seal, add func(raw []byte) (bool, error)) error {
+	lines := &sealing{Seal: seal}
 	for d, count := json.NewDecoder(bufio.NewReader(in)), 0; ; count++ {
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
@@ -46,7 +47,7 @@ func decodeLines(in io.Reader, seal Seal, add func(raw []byte) (bool, error)) er
 			}
 			return fmt.Errorf("object %d: %w", count, err)
 		}
-		opened, err := seal.open(raw, count)
+		opened, err := lines.open(raw, count)
 		if err != nil {
 			return fmt.Errorf("object %d: %w", count, err)
 		}
@@ -76,12 +77,13 @@ func writeLines(path string, seal Seal, objects iter.Seq[any]) error {
 
 func encodeLines(out io.Writer, seal Seal, objects iter.Seq[any]) error {
 	buffered, count := bufio.NewWriter(out), 0
+	lines := seal.newWriting()
 	write := func(object any) error {
 		raw, err := json.Marshal(object)
 		if err != nil {
 			return err
 		}
-		if raw, err = seal.close(raw, count); err != nil {
+		if raw, err = lines.close(raw, count); err != nil {
 			return err
 		}
 		if _, err = buffered.Write(raw); err != nil {

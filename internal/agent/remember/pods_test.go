@@ -2,6 +2,7 @@ package remember
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -55,7 +56,7 @@ func TestPodsFile(t *testing.T) {
 	}{
 		"plain":                      {plain: true},
 		"sealed":                     {write: one, read: one},
-		"plain, and sealed from now": {read: one, plain: true},
+		"plain, and sealed from now": {read: one, plain: true, wrong: "it is not encrypted"},
 		"without the key":            {write: one, wrong: "it is encrypted"},
 		"with another key":           {write: one, read: other, wrong: "it cannot be decrypted"},
 	} {
@@ -95,14 +96,46 @@ func TestSealedLinesCannotChangePlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(strings.TrimSpace(string(content))+"\n", "\n")
+	if err := writeLines(path, seal, somePods().lines()); err != nil {
+		t.Fatal(err)
+	}
+	later, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	laterLines := strings.SplitAfter(string(later), "\n")
 	swapped := append([]string{lines[1], lines[0]}, lines[2:]...)
-	for what, changed := range map[string][]string{"swapped": swapped, "without one": lines[1:], "without the end": lines[:len(lines)-2]} {
+	for what, changed := range map[string][]string{"swapped": swapped, "without one": lines[1:], "without the end": lines[:len(lines)-2],
+		"cut off, with an end of somebody": {lines[0], `{"objects":1}` + "\n"}, "with a line of somebody": append([]string{lines[0], `{"handlers":{"vm":"runc"}}` + "\n"}, lines[2:]...),
+		"with a line of another time": append([]string{lines[0], laterLines[1]}, lines[2:]...),
+	} {
 		if err := os.WriteFile(path, []byte(strings.Join(changed, "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := ReadPods(path, seal); err == nil {
 			t.Errorf("%s: read %+v, want an error", what, got)
 		}
+	}
+}
+
+// TestPlainFileDoesNotCountWithAKey, and its Secrets do not stay on the disk.
+func TestPlainFileDoesNotCountWithAKey(t *testing.T) {
+	path, seal := filepath.Join(t.TempDir(), "file"), newSeal(t, "1")
+	if err := writeLines(path, Seal{}, somePods().lines()); err != nil {
+		t.Fatal(err)
+	}
+	keeper, known, err := NewPodKeeper(path, seal, somePods, testclock.NewFakeClock(time.Now()))
+	if known != nil || !errors.Is(err, errNotSealed) {
+		t.Fatalf("it knows %v, %v", known, err)
+	}
+	if err := keeper.file.save(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ReadPods(path, seal); err != nil || !reflect.DeepEqual(got, somePods()) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("besides the file there is %v, %v", left, err)
 	}
 }
 
