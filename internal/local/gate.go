@@ -31,15 +31,17 @@ const (
 type gate struct {
 	servers []netip.AddrPort
 	client  *http.Client
+	// kubeconfig is the administrator's, for servers that tell nobody else whether they are ready.
+	kubeconfig string
 
 	mu        sync.Mutex
 	standings standings
 	open      map[net.Conn]int // the connections to servers
 }
 
-func newGate(servers []netip.AddrPort) *gate {
+func newGate(servers []netip.AddrPort, kubeconfig string) *gate {
 	return &gate{
-		servers: servers, standings: make(standings, len(servers)), open: map[net.Conn]int{},
+		servers: servers, kubeconfig: kubeconfig, standings: make(standings, len(servers)), open: map[net.Conn]int{},
 		client: &http.Client{Timeout: gatePatience, Transport: &http.Transport{
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // Nothing is told and nothing believed: clients see themselves with whom they speak.
@@ -106,7 +108,8 @@ func (g *gate) watch(ctx context.Context, number int) {
 }
 
 func (g *gate) ask(ctx context.Context, number int) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://%s/readyz", g.servers[number]), nil)
+	address := "https://" + g.servers[number].String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/readyz", nil)
 	if err != nil {
 		return err
 	}
@@ -115,6 +118,9 @@ func (g *gate) ask(ctx context.Context, number int) error {
 		return err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusUnauthorized { // --anonymous-auth=false
+		return askReady(ctx, g.kubeconfig, address, gatePatience)
+	}
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("it answers %s", response.Status)
 	}

@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/pki"
 )
 
 func TestStandings(t *testing.T) {
@@ -72,7 +76,7 @@ func gated(t *testing.T, count int) (url string, ill []*atomic.Bool, g *gate) {
 		})
 		addresses, ill = append(addresses, netip.MustParseAddrPort(server.Listener.Addr().String())), append(ill, bad)
 	}
-	g = newGate(addresses)
+	g = newGate(addresses, "")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +103,41 @@ func eventually(t *testing.T, what string, check func() error) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A server that says nothing to those who show nothing is asked as its administrator.
+func TestGateAsksAsTheAdministrator(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keys, err := pki.LoadOrCreate(dir, pki.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	certFile, keyFile := keys.ServingFiles()
+	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" || len(r.TLS.VerifiedChains) == 0 || r.TLS.VerifiedChains[0][0].Subject.CommonName != pki.AdminUser {
+			http.Error(w, "who are you", http.StatusUnauthorized)
+		}
+	}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: keys.CAPool()}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	g := newGate([]netip.AddrPort{netip.MustParseAddrPort(server.Listener.Addr().String())}, kubeconfig)
+	if err := g.ask(t.Context(), 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before there is a kubeconfig: %v", err)
+	}
+	// It names the gate, behind which are all servers.
+	if err := keys.WriteKubeconfig(kubeconfig, "https://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.ask(t.Context(), 0); err != nil {
+		t.Errorf("with the administrator's kubeconfig: %v", err)
 	}
 }
 
@@ -167,7 +206,7 @@ func TestGateWithNobodyBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	g := newGate([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")})
+	g := newGate([]netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:1")}, "")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

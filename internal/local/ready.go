@@ -23,6 +23,7 @@ import (
 const (
 	readyPatience = 3 * time.Minute
 	askEvery      = 100 * time.Millisecond
+	askPatience   = 5 * time.Second
 )
 
 // waitServer waits until the API says that it is ready.
@@ -31,7 +32,7 @@ func (c *cluster) waitServer(ctx context.Context, ended <-chan error) error {
 	defer cancel()
 	last := errors.New("it has not written its kubeconfig")
 	for {
-		if err := askReady(ctx, c.plan.Kubeconfig()); err == nil {
+		if err := askReady(ctx, c.plan.Kubeconfig(), "", askPatience); err == nil {
 			return nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			last = err
@@ -46,19 +47,22 @@ func (c *cluster) waitServer(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-func askReady(ctx context.Context, kubeconfig string) error {
-	client, err := clientFor(kubeconfig)
+// askReady asks as the administrator, the server at that URL or else the kubeconfig's.
+func askReady(ctx context.Context, kubeconfig, at string, patience time.Duration) error {
+	client, err := clientAt(kubeconfig, at)
 	if err != nil {
 		return err
 	}
-	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).Do(ctx).Error()
+	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(patience).Do(ctx).Error()
 }
 
-func clientFor(kubeconfig string) (kubernetes.Interface, error) {
+func clientFor(kubeconfig string) (kubernetes.Interface, error) { return clientAt(kubeconfig, "") }
+
+func clientAt(kubeconfig, at string) (kubernetes.Interface, error) {
 	if _, err := os.Stat(kubeconfig); err != nil {
 		return nil, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags(at, kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
 	}

@@ -82,7 +82,7 @@ func (s *servers) openGate(ctx context.Context) error {
 	for number := range p.Servers {
 		behind = append(behind, p.ServerAddress(number))
 	}
-	s.gate = newGate(behind)
+	s.gate = newGate(behind, p.Kubeconfig())
 	s.group.Go(func() { s.gate.run(ctx, listeners) })
 	return nil
 }
