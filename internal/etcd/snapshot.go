@@ -124,7 +124,13 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	return touchAll(ctx, dir)
 }
 
-// touchAll writes every value of a database once more.
+// ofMembers is what members have told each other, and a database that is alone must not take
+// for said to it: whoever replaces keys before others join would wait for the keys of before.
+var ofMembers = []clientv3.Op{
+	clientv3.OpDelete(sharedKey), clientv3.OpDelete(turnKey), clientv3.OpDelete(watermarkPrefix, clientv3.WithPrefix()),
+}
+
+// touchAll writes every value of a database once more, but for those of members.
 func touchAll(ctx context.Context, dir string) (revision int64, err error) {
 	s, err := Start(ctx, Options{Dir: dir})
 	if err != nil {
@@ -132,6 +138,9 @@ func touchAll(ctx context.Context, dir string) (revision int64, err error) {
 	}
 	defer s.Close()
 	client := s.newClient().Client
+	if _, err := client.Txn(ctx).Then(ofMembers...).Commit(); err != nil {
+		return 0, fmt.Errorf("forget the servers of before: %w", oneLine(err))
+	}
 	for next := "\x00"; ; {
 		page, err := client.Get(ctx, next, clientv3.WithFromKey(), clientv3.WithLimit(touchedAtOnce), clientv3.WithKeysOnly())
 		if err != nil {

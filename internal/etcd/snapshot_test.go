@@ -37,6 +37,9 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 	for i := range 2500 {
 		write(t, s, fmt.Sprintf("/registry/things/%04d", i), "kept")
 	}
+	for _, of := range []string{sharedKey, turnKey, watermarkPrefix + "1", watermarkPrefix + "2"} {
+		write(t, s, of, "of several servers")
+	}
 	lease, err := s.newClient().Grant(t.Context(), 3600)
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +74,9 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 		}
 		if len(all.Kvs) != 2501 {
 			t.Errorf("%d values are there, want 2501", len(all.Kvs))
+		}
+		if left, err := client.Get(t.Context(), "/everynode/", clientv3.WithPrefix()); err != nil || len(left.Kvs) > 0 {
+			t.Errorf("what members told each other is there: %v, %v", left.Kvs, err)
 		}
 		for _, kv := range all.Kvs {
 			if kv.ModRevision <= seen {
