@@ -69,7 +69,11 @@ func readPreviousKeys(dir string) ([]previousKey, error) {
 	if err != nil {
 		return nil, fileError(path, pathless(err), remedy)
 	}
-	var out []previousKey
+	keys, err := parsePreviousKeys(data)
+	return keys, fileError(path, err, remedy)
+}
+
+func parsePreviousKeys(data []byte) (out []previousKey, err error) {
 	for len(data) > 0 {
 		block, rest := pem.Decode(data)
 		if block == nil {
@@ -78,22 +82,22 @@ func readPreviousKeys(dir string) ([]previousKey, error) {
 		data = rest
 		key, err := x509.ParsePKIXPublicKey(block.Bytes)
 		if err != nil {
-			return nil, fileError(path, fmt.Errorf("parse public key: %w", err), remedy)
+			return nil, fmt.Errorf("parse public key: %w", err)
 		}
 		public, ok := key.(*ecdsa.PublicKey)
 		if !ok {
-			return nil, fileError(path, fmt.Errorf("public key is %T, expected ECDSA", key), remedy)
+			return nil, fmt.Errorf("public key is %T, expected ECDSA", key)
 		}
 		replaced, err := time.Parse(time.RFC3339, block.Headers[replacedHeader])
 		if err != nil {
-			return nil, fileError(path, fmt.Errorf("read when a key was replaced: %w", err), remedy)
+			return nil, fmt.Errorf("read when a key was replaced: %w", err)
 		}
 		out = append(out, previousKey{public: public, replaced: replaced})
 	}
 	if len(out) == 0 {
-		return nil, fileError(path, errors.New("holds no PEM block"), remedy)
+		return nil, errors.New("holds no PEM block")
 	}
-	return out, nil
+	return out, cutOff(data)
 }
 
 func previousKeysPEM(keys []previousKey) ([]byte, error) {

@@ -18,11 +18,58 @@ func ClusterWhole(files map[string][]byte) bool {
 	return len(files[serviceAccountKey]) > 0
 }
 
+// CheckCluster says which of the files that every server of a cluster has cannot be used. A
+// server does not start with such a file, so it must take the place of no other's.
+func CheckCluster(files map[string][]byte) error {
+	for _, name := range []string{ClusterAuthority, NodeAuthority, FrontAuthority} {
+		cert, key := files[name+".crt"], files[name+".key"]
+		if len(cert)+len(key) == 0 && name != ClusterAuthority {
+			continue // of before there was one; it is made
+		}
+		if err := checkPair(name, cert, key); err != nil {
+			return err
+		}
+		if previous, there := files[previousFile("", name)]; there {
+			if _, err := parseCertificates(previous); err != nil {
+				return fmt.Errorf("%s: %w", previousFile("", name), err)
+			}
+		}
+	}
+	if _, err := parseKey(files[serviceAccountKey]); err != nil {
+		return fmt.Errorf("%s: %w", serviceAccountKey, err)
+	}
+	if previous, there := files[serviceAccountPrevious]; there {
+		if _, err := parsePreviousKeys(previous); err != nil {
+			return fmt.Errorf("%s: %w", serviceAccountPrevious, err)
+		}
+	}
+	return nil
+}
+
+// checkPair says what is wrong with an authority, whatever the time is.
+func checkPair(name string, certFile, keyFile []byte) error {
+	certs, err := parseCertificates(certFile)
+	if err != nil {
+		return fmt.Errorf("%s.crt: %w", name, err)
+	}
+	key, err := parseKey(keyFile)
+	if err != nil {
+		return fmt.Errorf("%s.key: %w", name, err)
+	}
+	if err := checkAuthority(certs[0], key, certs[0].NotBefore); err != nil {
+		return fmt.Errorf("%s.crt: %w", name, err)
+	}
+	return nil
+}
+
 // AdoptCluster puts the files that every server of a cluster has in the place of those of a
 // server that may run. Cut off at any moment, the directory is whole, and the next try goes on.
 func AdoptCluster(dir string, files map[string][]byte) error {
 	if !ClusterWhole(files) {
 		return fmt.Errorf("replace the keys in %s: those of the other server are not all there", dir)
+	}
+	if err := CheckCluster(files); err != nil {
+		return fmt.Errorf("replace the keys in %s: those of the other server cannot be used: %w", dir, err)
 	}
 	unlock, err := lockDirectory(dir)
 	if err != nil {

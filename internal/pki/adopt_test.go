@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -68,6 +70,53 @@ func TestKeysOfAnotherServerAreAdopted(t *testing.T) {
 	delete(whole, ClusterAuthority+".key")
 	if err := AdoptCluster(second, whole); err == nil {
 		t.Error("half of the keys are adopted")
+	}
+}
+
+// What a server would not start with, others must not get from it.
+func TestDamagedKeysAreNotAdopted(t *testing.T) {
+	first := serverKeys(t, nil, "10.0.0.1")
+	if err := errors.Join(Rotate(first, ClusterAuthority, time.Now()), Rotate(first, ServiceAccounts, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	good, err := ExportCluster(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckCluster(good); err != nil {
+		t.Fatal(err)
+	}
+	second := serverKeys(t, good, "10.0.0.2")
+	damage := map[string]func(name string) []byte{
+		"cut off":  func(name string) []byte { return good[name][:len(good[name])/2] },
+		"of zeros": func(name string) []byte { return make([]byte, len(good[name])) },
+		"emptied":  func(string) []byte { return nil },
+		"exchanged": func(name string) []byte {
+			return good[map[bool]string{true: NodeAuthority, false: ClusterAuthority}[name[0] == 'c']+filepath.Ext(name)]
+		},
+	}
+	for name := range good {
+		for what, damaged := range damage {
+			if what == "exchanged" && !strings.HasSuffix(name, "ca.key") {
+				continue // it is none of a pair
+			}
+			files := maps.Clone(good)
+			files[name] = damaged(name)
+			if err := AdoptCluster(second, files); err == nil {
+				t.Errorf("%s is %s, and adopted", name, what)
+			}
+			if now, err := ExportCluster(second); err != nil || !maps.EqualFunc(now, good, bytes.Equal) {
+				t.Fatalf("%s is %s: the other server's keys are changed (%v)", name, what, err)
+			}
+		}
+	}
+	// Before there was an authority for nodes, and one for API servers of others.
+	for _, name := range []string{NodeAuthority, FrontAuthority} {
+		delete(good, name+".crt")
+		delete(good, name+".key")
+	}
+	if err := CheckCluster(good); err != nil {
+		t.Errorf("keys of before there was an authority for nodes: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -51,11 +52,25 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 		return nil, &FileError{Path: path, Err: fmt.Errorf("other users of this machine can read this key (its mode is %04o)", info.Mode().Perm()),
 			Remedy: "run chmod 600 " + path + ", and replace the key if somebody may have read it"}
 	}
-	block, err := readBlock(path, pemPrivateKey)
-	if block == nil || err != nil {
-		return nil, err
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	key, err := x509.ParsePKCS8PrivateKey(block)
+	if err != nil {
+		return nil, fmt.Errorf("read: %w", pathless(err))
+	}
+	return parseKey(data)
+}
+
+func parseKey(data []byte) (*ecdsa.PrivateKey, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("holds no PEM block")
+	}
+	if block.Type != pemPrivateKey {
+		return nil, fmt.Errorf("holds a PEM block %q, expected %q", block.Type, pemPrivateKey)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("parse private key: %w", err)
 	}
@@ -85,7 +100,10 @@ func readCertificates(path string) ([]*x509.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read: %w", pathless(err))
 	}
-	var out []*x509.Certificate
+	return parseCertificates(data)
+}
+
+func parseCertificates(data []byte) (out []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
@@ -103,7 +121,15 @@ func readCertificates(path string) ([]*x509.Certificate, error) {
 	if len(out) == 0 {
 		return nil, errors.New("holds no PEM block")
 	}
-	return out, nil
+	return out, cutOff(data)
+}
+
+// cutOff says whether a block begins in what is left when no whole one is.
+func cutOff(rest []byte) error {
+	if bytes.Contains(rest, []byte("-----BEGIN")) {
+		return errors.New("holds a PEM block that is cut off")
+	}
+	return nil
 }
 
 // pathless drops the path of a file error: it is told once, by FileError.
@@ -113,24 +139,6 @@ func pathless(err error) error {
 		return pathErr.Err
 	}
 	return err
-}
-
-func readBlock(path, kind string) ([]byte, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", pathless(err))
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return nil, errors.New("holds no PEM block")
-	}
-	if block.Type != kind {
-		return nil, fmt.Errorf("holds a PEM block %q, expected %q", block.Type, kind)
-	}
-	return block.Bytes, nil
 }
 
 func loadOrCreateKey(path, remedy string) (*ecdsa.PrivateKey, error) {

@@ -58,6 +58,10 @@ func (a admission) Admit(ctx context.Context, j members.Joining) (members.Welcom
 	if j.Check {
 		return members.Welcome{Known: a.known()}, nil
 	}
+	// With keys that are not all there, or damaged, the new server would not start.
+	if _, err := exportKeys(a.options.DataDir); err != nil {
+		return members.Welcome{}, fmt.Errorf("the server that was asked has no keys to give: %w", err)
+	}
 	added, err := a.etcd.AddLearner(ctx, j.Peer)
 	if err != nil {
 		return members.Welcome{}, mayPass(err)

@@ -166,6 +166,10 @@ func backupFiles(dataDir, configuration string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Of a backup that cannot be started nobody would know, and good ones would go for it.
+	if err := (sharedKeys{keys, stored}).check(); err != nil {
+		return nil, fmt.Errorf("the cluster's keys cannot be used, and a backup of them would be of no use: %w", err)
+	}
 	if len(stored) > 0 {
 		out[filepath.Base(encryption.File(""))] = stored
 	}

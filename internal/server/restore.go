@@ -133,6 +133,9 @@ func restoreInto(ctx context.Context, b *backup.Reader, work string, now time.Ti
 	if err != nil {
 		return 0, err
 	}
+	if err := pki.CheckCluster(keys); err != nil {
+		return 0, fmt.Errorf("the backup's keys cannot be used: %w", err)
+	}
 	if err := pki.ImportCluster(filepath.Join(work, "pki"), keys); err != nil {
 		return 0, err
 	}

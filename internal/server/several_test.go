@@ -118,6 +118,13 @@ func (m *machine) stop() {
 	m.cancel = nil
 }
 
+// now is the server that runs.
+func (m *machine) now() *Server {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running
+}
+
 func (m *machine) url() string { return "https://" + m.options.Listen[0] }
 
 func (m *machine) join(at *machine, token string) {

@@ -35,6 +35,23 @@ type sharedKeys struct {
 // errHalf says that somebody is just replacing files by hand.
 var errHalf = errors.New("not all keys are there")
 
+// errDamaged says that this server would not start with its keys. The others have good ones.
+var errDamaged = errors.New("keys of this server cannot be used, and the others do not take them; copy the file from another server, or restore it from a backup")
+
+// check says what is wrong with the keys themselves.
+func (k sharedKeys) check() error {
+	if err := pki.CheckCluster(k.Cluster); err != nil {
+		return err
+	}
+	if len(k.Stored) == 0 {
+		return nil
+	}
+	if _, err := encryption.Decode(k.Stored); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(encryption.File("")), err)
+	}
+	return nil
+}
+
 func exportKeys(dataDir string) ([]byte, error) {
 	var keys sharedKeys
 	var err error
@@ -46,6 +63,9 @@ func exportKeys(dataDir string) ([]byte, error) {
 	}
 	if keys.Stored, err = encryption.Read(encryption.File(dataDir)); err != nil {
 		return nil, err
+	}
+	if err := keys.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return json.Marshal(keys)
 }
@@ -80,10 +100,12 @@ func (s *Server) followKeys(ctx context.Context) error {
 
 func (s *Server) followKeysOnce(ctx context.Context) error {
 	content, err := exportKeys(s.options.DataDir)
-	if errors.Is(err, errHalf) && s.begunKeys() == "" {
+	begun := s.begunKeys() != ""
+	switch half := errors.Is(err, errHalf); {
+	case err == nil, begun && (half || errors.Is(err, errDamaged)): // those that it began to take come anew
+	case half:
 		return nil // the next look sees all of them
-	}
-	if err != nil && !errors.Is(err, errHalf) {
+	default:
 		return err
 	}
 	all, revision, err := s.etcd.Agreed(ctx)
@@ -129,6 +151,9 @@ func (s *Server) takeKeys(ctx context.Context, here members.KeysHere, all string
 		if err := json.Unmarshal(content, &keys); err != nil {
 			return false, fmt.Errorf("read the keys of another server: %w", err)
 		}
+		if err := keys.check(); err != nil {
+			return false, fmt.Errorf("the keys of another server cannot be used, and are not taken: %w", err)
+		}
 		if err := s.noteKeys(here.Agreed, all); err != nil {
 			return false, err
 		}
@@ -136,7 +161,8 @@ func (s *Server) takeKeys(ctx context.Context, here members.KeysHere, all string
 			return false, err
 		}
 		if len(keys.Stored) > 0 {
-			if err := wholefile.Write(encryption.File(s.options.DataDir), 0o600, wholefile.Bytes(keys.Stored)); err != nil {
+			path := encryption.File(s.options.DataDir)
+			if err := errors.Join(wholefile.Write(path, 0o600, wholefile.Bytes(keys.Stored)), wholefile.SyncFolder(filepath.Dir(path))); err != nil {
 				return false, fmt.Errorf("write the keys of stored Secrets: %w", err)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -73,6 +74,32 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 		t.Error("the other server trusts the old authority for good")
 	}
 	known("the old authority has ended")
+
+	// A file that is damaged on one server stays there.
+	damaged := filepath.Join(keys(first), "ca.key")
+	whole, err := os.ReadFile(damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(damaged, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.now().followKeysOnce(t.Context()); !errors.Is(err, errDamaged) {
+		t.Errorf("the key of the authority is cut off, and the other servers are told: %v", err)
+	}
+	if err := second.now().followKeysOnce(t.Context()); err != nil {
+		t.Errorf("the other server has no good keys any more: %v", err)
+	}
+	if there, err := os.ReadFile(filepath.Join(keys(second), "ca.key")); err != nil || !bytes.Equal(there, whole) {
+		t.Errorf("the other server took a key that is cut off (%v)", err)
+	}
+	if _, err := first.now().take(t.Context()); err == nil {
+		t.Error("a backup is made of a key that is cut off")
+	}
+	if err := os.WriteFile(damaged, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same("the file is restored")
 
 	// The keys of stored Secrets, with the command that an operator uses.
 	var out bytes.Buffer
