@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
@@ -51,7 +53,7 @@ type course struct {
 func (c *course) do(r request) reply {
 	c.Helper()
 	got := c.send(context.Background(), r)
-	if err := got.wrong(); err != nil && !c.kind.misread(got) {
+	if err := got.wrong(); err != nil && !c.kind.misread(r, got) {
 		c.Fatalf("%v\n%v", r, err)
 	}
 	return got
@@ -59,9 +61,15 @@ func (c *course) do(r request) reply {
 
 // misread says that the answer is the library's own to a patch that does not fit one
 // of the kinds that it stores itself, which it calls an internal error.
-func (k *kind) misread(got reply) bool {
-	return k.answered() && got.code == http.StatusInternalServerError && bytes.Contains(got.body, []byte(`"message":"failed to create typed patch object`))
+func (k *kind) misread(r request, got reply) bool {
+	merged := r.contentType == string(types.ApplyYAMLPatchType) || r.contentType == string(types.StrategicMergePatchType)
+	return k.answered() && merged && got.code == http.StatusInternalServerError &&
+		slices.ContainsFunc(misreadings, func(begin string) bool { return bytes.Contains(got.body, []byte(`"message":"`+begin)) })
 }
+
+// misreadings are how its words begin: of a patch that cannot be read as the kind, and of
+// directives in it that there are not.
+var misreadings = []string{"failed to create typed patch object", "unknown patch type", "invalid patch format"}
 
 // must is do for requests that cannot be refused.
 func (c *course) must(what string, r request) reply {
