@@ -298,14 +298,25 @@ func (d *Dashboard) logs(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	flush(w)
-	for lines := bufio.NewReader(stream); ; {
-		line, err := lines.ReadSlice('\n') // A long one comes in pieces.
+	relay(w, stream)
+}
+
+// longestLine is where a line of a log is broken: a page keeps what it shows, and waits for the end of a line.
+const longestLine = 16 << 10
+
+// relay hands a log on, line by line, until it or the page is gone.
+func relay(w http.ResponseWriter, stream io.Reader) {
+	for lines := bufio.NewReaderSize(stream, longestLine); ; {
+		line, err := lines.ReadSlice('\n')
 		if _, failed := w.Write(line); failed != nil {
 			return
 		}
-		flush(w)
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		if errors.Is(err, bufio.ErrBufferFull) {
+			_, err = w.Write([]byte{'\n'})
+		}
+		if err != nil {
 			return
 		}
+		flush(w)
 	}
 }

@@ -214,13 +214,18 @@ function openLog(namespace, pod, container) {
   const text = make('pre', { tabindex: 0, 'aria-label': 'Log' });
   const signal = panel(`${pod} · ${container}`, text);
   const kept = [];
-  fill(signal, () => lines('/api/logs', { namespace, pod, container }, signal, (line) => {
-    kept.push(line);
-    if (kept.length > 2000) kept.splice(0, 500);
+  let asked = false; // a log can be faster than the screen
+  const show = () => {
+    asked = false;
     const atEnd = text.scrollTop + text.clientHeight >= text.scrollHeight - 30;
     text.textContent = kept.join('\n');
     if (atEnd) text.scrollTop = text.scrollHeight;
-  }, () => text.append('\n(the log has ended)')));
+  };
+  fill(signal, () => lines('/api/logs', { namespace, pod, container }, signal, (line) => {
+    kept.push(line);
+    if (kept.length > 2000) kept.splice(0, 500);
+    if (!asked) { asked = true; requestAnimationFrame(show); }
+  }, () => { kept.push('(the log has ended)'); show(); }));
 }
 
 function openPlan() {

@@ -7,6 +7,9 @@ if (fromAddress) {
   history.replaceState(null, '', location.pathname);
 }
 
+// The address of another run, in a tab that shows this page already, loads nothing by itself.
+addEventListener('hashchange', () => { if (location.hash.startsWith('#key=')) location.reload(); });
+
 export const hasKey = () => Boolean(sessionStorage.getItem('key'));
 
 // Unreachable says that the program does not answer.
