@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/backup/plan"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
@@ -282,6 +283,35 @@ func restoreStdin(dir string) error {
 		_, err = server.Restore(context.Background(), b, dir, time.Now())
 	}
 	return err
+}
+
+// A server makes backups by itself, under a name that says of which cluster they are.
+func TestServerMakesScheduledBackups(t *testing.T) {
+	_, public, err := backup.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	key, to := filepath.Join(dir, "key"), filepath.Join(dir, "to")
+	if err := os.WriteFile(key, []byte(public), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := testenv.Start(t, func(o *server.Options) {
+		o.Backups = server.BackupOptions{Every: time.Hour, To: to, Keep: 1, KeyFile: key}
+	})
+	system, err := e.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		made, err := filepath.Glob(filepath.Join(to, "everynode-*.backup"))
+		if err == nil && len(plan.Of(string(system.UID), []string{filepath.Base(strings.Join(made, ""))})) == 1 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("there are the backups %v, %v", made, err)
+		}
+	}
 }
 
 // A restore that is killed leaves a folder on which no server starts by mistake, and

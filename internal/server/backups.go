@@ -81,6 +81,8 @@ func (o BackupOptions) lock() (backup.Lock, error) {
 type scheduled struct {
 	options BackupOptions
 	store   store.Store
+	// cluster tells the ID of the cluster, which a restored one has, too.
+	cluster func(context.Context) (string, error)
 	take    func(context.Context) (*snapshot, error)
 	clock   clock.Clock
 	events  record.EventRecorder
@@ -99,16 +101,23 @@ func (c *control) addBackups(a *actor) error {
 	if err != nil {
 		return err
 	}
-	s := newScheduled(c.options.Backups, to, c.take, clock.RealClock{}, a.recorder("backup-controller"))
+	cluster := func(ctx context.Context) (string, error) {
+		ns, err := a.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return "", fmt.Errorf("find out which cluster this is: %w", err)
+		}
+		return string(ns.UID), nil
+	}
+	s := newScheduled(c.options.Backups, to, cluster, c.take, clock.RealClock{}, a.recorder("backup-controller"))
 	if err := s.register(c.metrics); err != nil {
 		return err
 	}
 	return c.run(s.run)
 }
 
-func newScheduled(o BackupOptions, to store.Store, take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
+func newScheduled(o BackupOptions, to store.Store, cluster func(context.Context) (string, error), take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
 	return &scheduled{
-		options: o, store: to, take: take, clock: c, events: events,
+		options: o, store: to, cluster: cluster, take: take, clock: c, events: events,
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_backup_last_success_timestamp_seconds", Help: "When the newest scheduled backup that is complete was made; 0 while none is known.",
 		}),
@@ -159,10 +168,15 @@ var aboutTheControlPlane = &corev1.ObjectReference{APIVersion: "v1", Kind: "Name
 func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {
 	asking, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
+	cluster, err := s.cluster(asking)
+	if err != nil {
+		return 0, err
+	}
 	names, err := s.store.Names(asking)
 	if err != nil {
 		return 0, err
 	}
+	names = plan.Of(cluster, names)
 	if newest := plan.Newest(names); !newest.IsZero() {
 		s.success.Set(float64(newest.Unix()))
 	}
@@ -171,7 +185,7 @@ func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {
 	}
 	attempt, cancel := context.WithTimeout(ctx, backupPatience)
 	defer cancel()
-	made, err := s.save(attempt)
+	made, err := s.save(attempt, cluster)
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +200,7 @@ func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {
 }
 
 // save makes a backup, and returns its name when it is there for good.
-func (s *scheduled) save(ctx context.Context) (name string, err error) {
+func (s *scheduled) save(ctx context.Context, cluster string) (name string, err error) {
 	lock, err := s.options.lock()
 	if err != nil {
 		return "", err
@@ -197,7 +211,7 @@ func (s *scheduled) save(ctx context.Context) (name string, err error) {
 	}
 	defer func() { _ = taken.Close() }() // it is gone in any case
 	m := taken.Manifest()
-	name = plan.Name(m.Created, m.Revision)
+	name = plan.Name(cluster, m.Created, m.Revision)
 	size, err := s.store.Put(ctx, name, func(w io.Writer) error { return taken.Write(w, lock) })
 	if err != nil {
 		return "", err

@@ -33,7 +33,10 @@ func clusterControllers() []controller {
 			may("list", "watch", "get").on(groupCoordination, "leases"),
 			recordEvents(),
 		}},
-		{"backup-controller", []rbacv1.PolicyRule{recordEvents()}},
+		{"backup-controller", []rbacv1.PolicyRule{
+			may("get").on(groupCore, "namespaces"), // which cluster this is
+			recordEvents(),
+		}},
 		{"service-account-controller", []rbacv1.PolicyRule{
 			may("create").on(groupCore, "serviceaccounts"),
 			may("list", "watch").on(groupCore, "serviceaccounts", "namespaces"),

@@ -12,11 +12,23 @@ import (
 // stamp is how the time of a backup stands in its name. Names are in the order of time.
 const stamp = "20060102T150405Z"
 
-var nameForm = regexp.MustCompile(`^everynode-(\d{8}T\d{6}Z)-r\d+\.backup$`)
+var nameForm = regexp.MustCompile(`^everynode-(\d{8}T\d{6}Z)-r\d+-([0-9a-f]{8})\.backup$`)
 
-// Name is that of a backup of a time and a revision.
-func Name(created time.Time, revision int64) string {
-	return fmt.Sprintf("everynode-%s-r%d.backup", created.UTC().Format(stamp), revision)
+// Name is that of a backup of a cluster, a time and a revision. Of the cluster's ID, which
+// is a UUID, it has the beginning.
+func Name(cluster string, created time.Time, revision int64) string {
+	return fmt.Sprintf("everynode-%s-r%d-%.8s.backup", created.UTC().Format(stamp), revision, cluster)
+}
+
+// Of are the names of a cluster's backups. Those of another one at the same place must
+// neither go for its own, nor pass for them.
+func Of(cluster string, names []string) (out []string) {
+	for _, name := range names {
+		if found := nameForm.FindStringSubmatch(name); found != nil && strings.HasPrefix(cluster, found[2]) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // Created tells from a name when a backup was made. What has another name is somebody else's.

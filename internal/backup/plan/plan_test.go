@@ -8,7 +8,20 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func day(n int) string { return Name(start.AddDate(0, 0, n), int64(n)) }
+const cluster = "0123abcd-0000-4000-8000-000000000000"
+
+func day(n int) string { return Name(cluster, start.AddDate(0, 0, n), int64(n)) }
+
+func TestBackupsOfAnotherCluster(t *testing.T) {
+	other := Name("4123abcd-0000-4000-8000-000000000000", start, 1)
+	names := []string{day(1), other, "everynode-20260101T000000Z-r1.backup", "notes.txt", day(2)}
+	if got, want := Of(cluster, names), []string{day(1), day(2)}; !slices.Equal(got, want) {
+		t.Errorf("of the cluster are %v, want %v", got, want)
+	}
+	if got := Of("", names); got != nil {
+		t.Errorf("of no cluster are %v", got)
+	}
+}
 
 func TestExpired(t *testing.T) {
 	now := start.AddDate(0, 0, 10)

@@ -180,7 +180,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 // Half a backup of a process that was killed goes after a day; one that is written stays.
 func TestHalvesGo(t *testing.T) {
 	dir := t.TempDir()
-	name := plan.Name(time.Now(), 7)
+	name := plan.Name("0123abcd", time.Now(), 7)
 	old, fresh := filepath.Join(dir, wholefile.Unfinished(name)+"123"), filepath.Join(dir, wholefile.Unfinished(name)+"456")
 	for _, path := range []string{old, fresh} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
