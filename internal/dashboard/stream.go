@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/dashboard/fleet"
+	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/rollout"
 	"github.com/everynode/everynode/internal/survey"
 )

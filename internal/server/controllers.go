@@ -119,8 +119,8 @@ var cachedWhole = map[string]client.Object{
 	"Pod": &corev1.Pod{}, "Node": &corev1.Node{}, "Namespace": &corev1.Namespace{},
 	"DaemonSet": &appsv1.DaemonSet{}, "ControllerRevision": &appsv1.ControllerRevision{},
 	"ReplicationController": &corev1.ReplicationController{},
-	"ReplicaSet":            &appsv1.ReplicaSet{}, "Deployment": &appsv1.Deployment{},
-	"Job":     &batchv1.Job{},
+	"ReplicaSet":            &appsv1.ReplicaSet{}, "StatefulSet": &appsv1.StatefulSet{}, "Deployment": &appsv1.Deployment{},
+	"CronJob": &batchv1.CronJob{}, "Job": &batchv1.Job{},
 	"Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
 	"Endpoints":     &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
 	"ResourceQuota": &corev1.ResourceQuota{},

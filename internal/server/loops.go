@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/certificates"
 	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
+	"github.com/everynode/everynode/internal/controller/cronjob"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/deployment"
 	"github.com/everynode/everynode/internal/controller/disruption"
@@ -29,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/resourcequota"
 	"github.com/everynode/everynode/internal/controller/rootca"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
+	"github.com/everynode/everynode/internal/controller/statefulset"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
 	"github.com/everynode/everynode/internal/controller/tokencleaner"
 	"github.com/everynode/everynode/internal/controller/ttlafterfinished"
@@ -128,6 +130,9 @@ func (c *control) workloadLoops() []loop {
 			return disruption.Add(mgr, disruption.Config{Client: a.client, Events: a.recorder("controllermanager")})
 		}},
 		{"endpoints of services", "endpointslice-controller", c.addEndpoints},
+		{"CronJobs", "cronjob-controller", func(a *actor) error {
+			return cronjob.Add(mgr, cronjob.Config{Client: a.client, Events: a.recorder(cronjob.EventSource), Registerer: c.metrics})
+		}},
 		{"Jobs", "job-controller", func(a *actor) error {
 			return job.Add(mgr, job.Config{Client: a.client, Events: a.recorder(job.EventSource), Registerer: c.metrics})
 		}},
@@ -144,6 +149,9 @@ func (c *control) workloadLoops() []loop {
 				ReplicaSets:            replicaset.Account{Client: a.client, Events: a.recorder(replicaset.EventSource)},
 				ReplicationControllers: replicaset.Account{Client: old.client, Events: old.recorder(replicaset.ReplicationEventSource)},
 			})
+		}},
+		{"StatefulSets", "statefulset-controller", func(a *actor) error {
+			return statefulset.Add(mgr, statefulset.Config{Client: a.client, Events: a.recorder(statefulset.EventSource), Normalize: podspec.SetTemplateDefaults})
 		}},
 		{"taint eviction", "taint-eviction-controller", func(a *actor) error {
 			return tainteviction.Add(mgr, tainteviction.Config{Client: a.client, Events: a.recorder("taint-eviction-controller")})

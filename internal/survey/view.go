@@ -12,8 +12,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/podtemplate"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -96,7 +96,7 @@ func (v *View) findRevision() error {
 			v.Numbers[history.HashOf(r)] = r.Revision
 		}
 	}
-	plan, err := history.Compute(history.Input{DaemonSet: v.DaemonSet, Revisions: v.revisions})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(v.DaemonSet), Revisions: v.revisions})
 	if err != nil {
 		return err
 	}

@@ -181,6 +181,7 @@ var homes = map[string][]string{
 	"github.com/spf13/cobra":           {"internal/cli"},
 	"filippo.io/age":                   {"internal/backup"},
 	"github.com/minio/minio-go":        {"internal/backup/store"},
+	"github.com/robfig/cron":           {"internal/cronschedule"},
 	"k8s.io/cri-client":                {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
 	"k8s.io/cri-api":                   {"internal/agent"},
 	"github.com/containerd/containerd": {"internal/images"},

@@ -58,7 +58,7 @@ func (p *plane) endure(t *testing.T, round uint64) {
 
 // disturbing are the resources that some control loop looks at.
 var disturbing = []string{
-	"daemonsets", "pods", "nodes", "controllerrevisions", "replicasets", "deployments", "jobs", "services", "endpoints", "endpointslices", "poddisruptionbudgets", "leases",
+	"daemonsets", "pods", "nodes", "controllerrevisions", "replicasets", "statefulsets", "deployments", "jobs", "cronjobs", "services", "endpoints", "endpointslices", "poddisruptionbudgets", "leases",
 	"namespaces", "serviceaccounts", "priorityclasses", "certificatesigningrequests", "clusterroles", "clusterrolebindings", "rolebindings", "secrets", "configmaps",
 }
 

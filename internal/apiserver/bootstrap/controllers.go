@@ -1,6 +1,10 @@
 package bootstrap
 
-import rbacv1 "k8s.io/api/rbac/v1"
+import (
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
 
 const controllerPrefix = "system:controller:"
 
@@ -11,7 +15,9 @@ type controller struct {
 	rules []rbacv1.PolicyRule
 }
 
-func controllers() []controller { return append(clusterControllers(), workloadControllers()...) }
+func controllers() []controller {
+	return slices.Concat(clusterControllers(), workloadControllers(), batchControllers())
+}
 
 // clusterControllers keep nodes, namespaces, accounts and roles.
 func clusterControllers() []controller {
@@ -122,18 +128,15 @@ func workloadControllers() []controller {
 			may("get", "list", "update", "watch").on(groupCore, "pods"),
 			recordEvents(),
 		}},
-		{"job-controller", []rbacv1.PolicyRule{
-			may("get", "list", "watch", "update", "patch").on(groupBatch, "jobs"),
-			may("update").on(groupBatch, "jobs/status", "jobs/finalizers"),
-			may("create", "delete", "list", "patch", "watch").on(groupCore, "pods"),
-			recordEvents(),
-		}},
-		{"ttl-after-finished-controller", []rbacv1.PolicyRule{
-			may("get", "list", "watch", "delete").on(groupBatch, "jobs"),
+		{"statefulset-controller", []rbacv1.PolicyRule{
+			read.on(groupApps, "statefulsets"),
+			may("update").on(groupApps, "statefulsets/status", "statefulsets/finalizers"),
+			may("get", "create", "delete", "update", "patch").on(groupCore, "pods"),
+			may("get", "create", "delete", "update", "patch", "list", "watch").on(groupApps, "controllerrevisions"),
 			recordEvents(),
 		}},
 		{"disruption-controller", []rbacv1.PolicyRule{
-			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets"),
+			may("get", "list", "watch").on(groupApps, "daemonsets", "deployments", "replicasets", "statefulsets"),
 			may("get", "list", "watch").on(groupCore, "pods", "replicationcontrollers"),
 			may("get", "list", "watch").on(groupPolicy, "poddisruptionbudgets"),
 			may("update").on(groupPolicy, "poddisruptionbudgets/status"),
@@ -161,6 +164,28 @@ func workloadControllers() []controller {
 			may("list", "watch", "delete").on(groupCore, "pods"),
 			may("get", "list", "watch").on(groupCore, "nodes"),
 			may("patch").on(groupCore, "pods/status"),
+		}},
+	}
+}
+
+// batchControllers run work that comes to an end.
+func batchControllers() []controller {
+	return []controller{
+		{"job-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update", "patch").on(groupBatch, "jobs"),
+			may("update").on(groupBatch, "jobs/status", "jobs/finalizers"),
+			may("create", "delete", "list", "patch", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
+		{"cronjob-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update").on(groupBatch, "cronjobs"),
+			may("update").on(groupBatch, "cronjobs/status", "cronjobs/finalizers"),
+			may("create", "delete", "get", "list", "patch", "update", "watch").on(groupBatch, "jobs"),
+			recordEvents(),
+		}},
+		{"ttl-after-finished-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "delete").on(groupBatch, "jobs"),
+			recordEvents(),
 		}},
 	}
 }

@@ -48,7 +48,9 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	nodes.Subresources["proxy"] = proxy.NewNodes(nodes.Store, d.Agents, d.Pods)
 	services.Subresources["proxy"] = proxy.NewServices(services.Store, pods.Store, podaccess.NewServices(d.Client), d.Pods)
 	namespace.Extend(built[core("namespaces")])
-	for _, resource := range []schema.GroupResource{{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"}, core("replicationcontrollers")} {
+	for _, resource := range []schema.GroupResource{
+		{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"}, {Group: "apps", Resource: "statefulsets"}, core("replicationcontrollers"),
+	} {
 		workload := built[resource]
 		workload.Subresources["scale"] = scale.New(workload.Store)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/certificatesigningrequest"
 	"github.com/everynode/everynode/internal/apiserver/registry/configmap"
 	"github.com/everynode/everynode/internal/apiserver/registry/controllerrevision"
+	"github.com/everynode/everynode/internal/apiserver/registry/cronjob"
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/apiserver/registry/deployment"
@@ -33,6 +34,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/secret"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/registry/serviceaccount"
+	"github.com/everynode/everynode/internal/apiserver/registry/statefulset"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -56,7 +58,9 @@ func Kinds() []resource.Definition {
 		daemonset.Definition(),
 		deployment.Definition(),
 		replicaset.Definition(),
+		statefulset.Definition(),
 		job.Definition(),
+		cronjob.Definition(),
 		certificatesigningrequest.Definition(),
 		lease.Definition(),
 		endpointslice.Definition(),

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/history"
 )
 
 // revisionWriter carries one job out.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/podtemplate"
 )
 
@@ -183,7 +183,7 @@ func TestARevisionWithoutAnOwnerIsAdoptedByItsName(t *testing.T) {
 	a := newFakeAPI(t)
 	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
 	r.job = &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
-	plan, err := history.Compute(history.Input{DaemonSet: r.job.DaemonSet})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(r.job.DaemonSet)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestARevisionThatAnotherDaemonSetTook(t *testing.T) {
 	other := a.add(testDaemonSet("other")).(*appsv1.DaemonSet)
 	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
 	r.job = &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
-	plan, err := history.Compute(history.Input{DaemonSet: r.job.DaemonSet})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(r.job.DaemonSet)})
 	if err != nil {
 		t.Fatal(err)
 	}

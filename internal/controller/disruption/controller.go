@@ -52,6 +52,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 		Watches(&appsv1.ReplicaSet{}, r.ownerHandler()).
 		Watches(&corev1.ReplicationController{}, r.ownerHandler()).
 		Watches(&appsv1.Deployment{}, r.ownerHandler()).
+		Watches(&appsv1.StatefulSet{}, r.ownerHandler()).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("add the disruption controller: %w", err)
@@ -120,7 +121,7 @@ func (r *reconciler) gather(ctx context.Context, budget *policyv1.PodDisruptionB
 func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1.Pod) (plan.Owners, error) {
 	o := plan.Owners{
 		DaemonSets: map[string]*appsv1.DaemonSet{}, ReplicaSets: map[string]*appsv1.ReplicaSet{}, Deployments: map[string]*appsv1.Deployment{},
-		ReplicationControllers: map[string]*corev1.ReplicationController{},
+		StatefulSets: map[string]*appsv1.StatefulSet{}, ReplicationControllers: map[string]*corev1.ReplicationController{},
 	}
 	for i := range pods {
 		kind, name := plan.Controller(&pods[i])
@@ -128,6 +129,8 @@ func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1
 		switch kind {
 		case plan.KindDaemonSet:
 			err = read(ctx, r.reader, namespace, name, o.DaemonSets, &appsv1.DaemonSet{})
+		case plan.KindStatefulSet:
+			err = read(ctx, r.reader, namespace, name, o.StatefulSets, &appsv1.StatefulSet{})
 		case plan.KindReplicationController:
 			err = read(ctx, r.reader, namespace, name, o.ReplicationControllers, &corev1.ReplicationController{})
 		case plan.KindReplicaSet:

@@ -111,6 +111,8 @@ func wanted(object client.Object) scale {
 		return scale{replicas: o.Status.DesiredNumberScheduled}
 	case *appsv1.ReplicaSet:
 		return scale{replicas: ptr.Deref(o.Spec.Replicas, 1), above: controller(o)}
+	case *appsv1.StatefulSet:
+		return scale{replicas: ptr.Deref(o.Spec.Replicas, 1)}
 	case *corev1.ReplicationController:
 		return scale{replicas: ptr.Deref(o.Spec.Replicas, 1)}
 	case *appsv1.Deployment:

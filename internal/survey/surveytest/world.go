@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/history"
+	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -84,7 +84,7 @@ func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []s
 	var own []*appsv1.ControllerRevision
 	for _, image := range images {
 		ds.Spec.Template.Spec.Containers[0].Image = image
-		plan, err := history.Compute(history.Input{DaemonSet: ds, Revisions: own})
+		plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: own})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []s
 // Revise adds a revision of the DaemonSet's present template, and returns its hash.
 func (w *World) Revise(ds *appsv1.DaemonSet) string {
 	ds.Generation++
-	plan, err := history.Compute(history.Input{DaemonSet: ds, Revisions: w.Objects.Revisions})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: w.Objects.Revisions})
 	if err != nil {
 		w.t.Fatal(err)
 	}

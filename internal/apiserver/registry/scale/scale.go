@@ -101,6 +101,8 @@ func (i *replicasInfo) UpdatedObject(ctx context.Context, old runtime.Object) (r
 		o.Spec.Replicas = &scale.Spec.Replicas
 	case *appsv1.ReplicaSet:
 		o.Spec.Replicas = &scale.Spec.Replicas
+	case *appsv1.StatefulSet:
+		o.Spec.Replicas = &scale.Spec.Replicas
 	case *corev1.ReplicationController:
 		o.Spec.Replicas = &scale.Spec.Replicas
 	}
@@ -124,6 +126,8 @@ func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	case *appsv1.Deployment:
 		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector
 	case *appsv1.ReplicaSet:
+		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector
+	case *appsv1.StatefulSet:
 		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector
 	case *corev1.ReplicationController:
 		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/controller/daemonset/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/history"
 )
 
 // daemonSet is what the owner knows of one DaemonSet beside its row.
@@ -262,7 +262,7 @@ func (b *Book) planHistory(s *daemonSet) {
 			job.Release = append(job.Release, r)
 		}
 	}
-	plan, err := history.Compute(history.Input{DaemonSet: s.latest, Revisions: owned, Normalize: b.normalize})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(s.latest), Revisions: owned, Normalize: b.normalize})
 	if err != nil {
 		b.jobs = append(b.jobs, &Notice{DaemonSet: s.latest, Err: fmt.Errorf("plan revisions of DaemonSet %s/%s: %w", s.latest.Namespace, s.latest.Name, err)})
 		return

@@ -13,9 +13,10 @@ import (
 
 // Kinds of controllers whose number of pods is known.
 const (
-	KindDaemonSet  = "DaemonSet"
-	KindReplicaSet = "ReplicaSet"
-	KindDeployment = "Deployment"
+	KindDaemonSet   = "DaemonSet"
+	KindStatefulSet = "StatefulSet"
+	KindReplicaSet  = "ReplicaSet"
+	KindDeployment  = "Deployment"
 
 	KindReplicationController = "ReplicationController"
 )
@@ -23,9 +24,10 @@ const (
 // Owners are the controllers of a namespace by name, at least those that its pods
 // name, and the Deployments that those ReplicaSets name.
 type Owners struct {
-	DaemonSets  map[string]*appsv1.DaemonSet
-	ReplicaSets map[string]*appsv1.ReplicaSet
-	Deployments map[string]*appsv1.Deployment
+	DaemonSets   map[string]*appsv1.DaemonSet
+	StatefulSets map[string]*appsv1.StatefulSet
+	ReplicaSets  map[string]*appsv1.ReplicaSet
+	Deployments  map[string]*appsv1.Deployment
 
 	ReplicationControllers map[string]*corev1.ReplicationController
 }
@@ -80,7 +82,7 @@ func (o Owners) scale(pods []corev1.Pod) (total int64, unmanaged int, err error)
 }
 
 func known(ref *metav1.OwnerReference) bool {
-	return isOld(ref) || inApps(ref) && (ref.Kind == KindDaemonSet || ref.Kind == KindReplicaSet)
+	return isOld(ref) || inApps(ref) && (ref.Kind == KindDaemonSet || ref.Kind == KindReplicaSet || ref.Kind == KindStatefulSet)
 }
 
 // find returns who decides about the number of pods, and that number.
@@ -91,6 +93,13 @@ func (o Owners) find(ref *metav1.OwnerReference) (uid types.UID, replicas int32,
 			return "", 0, false
 		}
 		return set.UID, set.Status.DesiredNumberScheduled, true
+	}
+	if ref.Kind == KindStatefulSet {
+		set := o.StatefulSets[ref.Name]
+		if set == nil || set.UID != ref.UID {
+			return "", 0, false
+		}
+		return set.UID, ptr.Deref(set.Spec.Replicas, 1), true
 	}
 	if isOld(ref) {
 		c := o.ReplicationControllers[ref.Name]

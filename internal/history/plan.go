@@ -13,16 +13,36 @@ import (
 	"github.com/everynode/everynode/internal/podtemplate"
 )
 
+// Owner is whose revisions a plan is about: a workload of apps/v1.
+type Owner struct {
+	Object metav1.Object
+	Kind   string
+	// Template is its present one, Collisions how often the name of a revision was
+	// taken by something else.
+	Template   *corev1.PodTemplateSpec
+	Collisions *int32
+}
+
+// OfDaemonSet returns a DaemonSet as an owner.
+func OfDaemonSet(d *appsv1.DaemonSet) Owner {
+	return Owner{d, "DaemonSet", &d.Spec.Template, d.Status.CollisionCount}
+}
+
+// OfStatefulSet returns a StatefulSet as an owner.
+func OfStatefulSet(s *appsv1.StatefulSet) Owner {
+	return Owner{s, "StatefulSet", &s.Spec.Template, s.Status.CollisionCount}
+}
+
 // Input is what a plan is made from.
 type Input struct {
-	DaemonSet *appsv1.DaemonSet
-	// Revisions are those that belong to the DaemonSet.
+	Owner Owner
+	// Revisions are those that belong to the owner.
 	Revisions []*appsv1.ControllerRevision
 	// Normalize fills a template's defaults in; nil does without.
 	Normalize func(*corev1.PodTemplateSpec)
 }
 
-// Plan says what to do about a DaemonSet's revisions, in the order of its
+// Plan says what to do about an owner's revisions, in the order of its
 // fields. Revisions in it are those of the input, not to be changed.
 type Plan struct {
 	// Label are revisions that lack the hash label; it becomes their name.
@@ -47,7 +67,7 @@ func (p *Plan) Settled() bool {
 
 // Compute makes the plan.
 func Compute(in Input) (Plan, error) {
-	patch, err := Patch(&in.DaemonSet.Spec.Template)
+	patch, err := Patch(in.Owner.Template)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -57,7 +77,7 @@ func Compute(in Input) (Plan, error) {
 		if r.Labels[appsv1.ControllerRevisionHashLabelKey] == "" {
 			plan.Label = append(plan.Label, r)
 		}
-		if Holds(r, &in.DaemonSet.Spec.Template, patch, in.Normalize) {
+		if Holds(r, in.Owner.Template, patch, in.Normalize) {
 			same = append(same, r)
 		} else {
 			plan.Old = append(plan.Old, r)
@@ -68,7 +88,7 @@ func Compute(in Input) (Plan, error) {
 		number = plan.Old[len(plan.Old)-1].Revision + 1
 	}
 	if len(same) == 0 {
-		plan.Create = newRevision(in.DaemonSet, patch, number)
+		plan.Create = newRevision(in.Owner, patch, number)
 		return plan, nil
 	}
 	plan.Current = same[len(same)-1]
@@ -107,27 +127,27 @@ func sorted(in []*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
 	return out
 }
 
-func newRevision(ds *appsv1.DaemonSet, patch []byte, number int64) *appsv1.ControllerRevision {
-	hash := podtemplate.Hash(&ds.Spec.Template, ds.Status.CollisionCount)
-	labels := maps.Clone(ds.Spec.Template.Labels)
+func newRevision(o Owner, patch []byte, number int64) *appsv1.ControllerRevision {
+	hash := podtemplate.Hash(o.Template, o.Collisions)
+	labels := maps.Clone(o.Template.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[appsv1.ControllerRevisionHashLabelKey] = hash
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: Name(ds.Name, hash), Namespace: ds.Namespace,
-			Labels: labels, Annotations: maps.Clone(ds.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
+			Name: Name(o.Object.GetName(), hash), Namespace: o.Object.GetNamespace(),
+			Labels: labels, Annotations: maps.Clone(o.Object.GetAnnotations()),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Object, appsv1.SchemeGroupVersion.WithKind(o.Kind))},
 		},
 		Data:     runtime.RawExtension{Raw: patch},
 		Revision: number,
 	}
 }
 
-// Name returns the name of a revision. Very long DaemonSet names are cut so that
+// Name returns the name of a revision. Very long names of owners are cut so that
 // the name fits.
-func Name(ds, hash string) string {
+func Name(owner, hash string) string {
 	const room = 223 // a name has 253 characters, a hash at most 10
-	return ds[:min(len(ds), room)] + "-" + hash
+	return owner[:min(len(owner), room)] + "-" + hash
 }

@@ -1,4 +1,4 @@
-// Package history decides about the ControllerRevisions of a DaemonSet: which
+// Package history decides about the ControllerRevisions of a DaemonSet or a StatefulSet: which
 // one holds its present template, whether one must be made or get a new number,
 // which are duplicates and which may go. It reads nothing but its arguments and
 // writes nothing.
@@ -7,9 +7,9 @@
 //
 //	{"spec":{"template":{"$patch":"replace","metadata":{...},"spec":{...}}}}
 //
-// Its name is the DaemonSet's name and a hash of the template. Pods carry the
-// hash as label controller-revision-hash, and a pod is up to date when that hash
-// is the current revision's.
+// Its name is the owner's name and a hash of the template. Pods carry the hash as
+// label controller-revision-hash, those of StatefulSets the name, and a pod is up to
+// date when it is the current revision's.
 //
 // Invariants of a plan:
 //

@@ -57,7 +57,7 @@ func TestPatch(t *testing.T) {
 }
 
 func TestFirstRevision(t *testing.T) {
-	plan, err := Compute(Input{DaemonSet: daemonSet("demo:v1")})
+	plan, err := Compute(Input{Owner: OfDaemonSet(daemonSet("demo:v1"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestCompute(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			plan, err := Compute(Input{DaemonSet: daemonSet("demo:v1"), Revisions: tc.revisions})
+			plan, err := Compute(Input{Owner: OfDaemonSet(daemonSet("demo:v1")), Revisions: tc.revisions})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -142,7 +142,7 @@ func TestDefaultsAreNoDifference(t *testing.T) {
 		normalize func(*corev1.PodTemplateSpec)
 		same      bool
 	}{{nil, false}, {normalize, true}} {
-		plan, err := Compute(Input{DaemonSet: ds, Revisions: []*appsv1.ControllerRevision{old}, Normalize: tc.normalize})
+		plan, err := Compute(Input{Owner: OfDaemonSet(ds), Revisions: []*appsv1.ControllerRevision{old}, Normalize: tc.normalize})
 		if err != nil {
 			t.Fatal(err)
 		}
