@@ -5,17 +5,21 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/registry/cronjob"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/apiserver/registry/deployment"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice"
+	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/registry/replicaset"
+	"github.com/everynode/everynode/internal/apiserver/registry/statefulset"
 )
 
 // answer is what a kind says to an object with these addresses: a new one, or one that
@@ -48,6 +52,15 @@ func kindsWithAddresses() map[string]answer {
 		"replicaset": update(func(a []string) *appsv1.ReplicaSet {
 			return &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Template: corev1.PodTemplateSpec{Spec: specOf(a)}}}
 		}, replicaset.Validate, replicaset.ValidateUpdate),
+		"statefulset": update(func(a []string) *appsv1.StatefulSet {
+			return &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: corev1.PodTemplateSpec{Spec: specOf(a)}}}
+		}, statefulset.Validate, statefulset.ValidateUpdate),
+		"job": update(func(a []string) *batchv1.Job {
+			return &batchv1.Job{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: specOf(a)}}}
+		}, job.Validate, job.ValidateUpdate),
+		"cronjob": update(func(a []string) *batchv1.CronJob {
+			return &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: specOf(a)}}}}}
+		}, cronjob.Validate, cronjob.ValidateUpdate),
 		"endpoints": update(func(a []string) *corev1.Endpoints {
 			subset := corev1.EndpointSubset{NotReadyAddresses: []corev1.EndpointAddress{{IP: a[0]}}}
 			for _, ip := range a {

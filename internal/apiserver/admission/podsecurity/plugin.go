@@ -14,6 +14,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,9 @@ var checked = map[schema.GroupResource]bool{
 	appsv1.Resource("daemonsets"):             true,
 	appsv1.Resource("deployments"):            true,
 	appsv1.Resource("replicasets"):            true,
+	appsv1.Resource("statefulsets"):           true,
+	batchv1.Resource("jobs"):                  true,
+	batchv1.Resource("cronjobs"):              true,
 	corev1.Resource("replicationcontrollers"): true,
 	corev1.Resource("podtemplates"):           true,
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,7 +56,8 @@ func TestStandards(t *testing.T) {
 		Volumes:    []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}},
 	}
 	plain := corev1.PodSpec{Containers: hostPath.Containers}
-	daemon := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: corev1.PodTemplateSpec{Spec: hostPath}}}
+	template := corev1.PodTemplateSpec{Spec: hostPath}
+	daemon, jobs := &appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: template}}, batchv1.JobSpec{Template: template}
 	cases := []struct {
 		name, namespace string
 		resource        schema.GroupVersionResource
@@ -68,6 +70,11 @@ func TestStandards(t *testing.T) {
 		{"host path is only warned of", "warned", pods, &corev1.Pod{Spec: hostPath}, "", `would violate PodSecurity "baseline:latest": hostPath volumes`},
 		{"daemon set is written with a warning", "guarded", daemonSets, daemon, "", `would violate PodSecurity "baseline:latest": hostPath volumes`},
 		{"daemon set is warned of", "warned", daemonSets, daemon, "", `would violate PodSecurity "baseline:latest": hostPath volumes`},
+		{"stateful set", "guarded", appsv1.SchemeGroupVersion.WithResource("statefulsets"),
+			&appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Template: template}}, "", `would violate PodSecurity "baseline:latest": hostPath volumes`},
+		{"job", "guarded", batchv1.SchemeGroupVersion.WithResource("jobs"), &batchv1.Job{Spec: jobs}, "", `would violate PodSecurity "baseline:latest": hostPath volumes`},
+		{"cron job", "guarded", batchv1.SchemeGroupVersion.WithResource("cronjobs"),
+			&batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: jobs}}}, "", `would violate PodSecurity "baseline:latest": hostPath volumes`},
 		{"other kinds", "guarded", corev1.SchemeGroupVersion.WithResource("secrets"), &corev1.Secret{}, "", ""},
 	}
 	for _, c := range cases {

@@ -112,7 +112,11 @@ func validateSpec(s, old *batchv1.CronJobSpec) (errs field.ErrorList) {
 	default:
 		errs = append(errs, field.NotSupported(at, s.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}))
 	}
-	errs = append(errs, job.ValidateTemplate(&s.JobTemplate, path.Child("jobTemplate"))...)
+	var before *batchv1.JobTemplateSpec
+	if old != nil {
+		before = &old.JobTemplate
+	}
+	errs = append(errs, job.ValidateTemplate(&s.JobTemplate, before, path.Child("jobTemplate"))...)
 	errs = append(errs, amount.NonNegative(path.Child("successfulJobsHistoryLimit"), int64(ptr.Deref(s.SuccessfulJobsHistoryLimit, 0)))...)
 	return append(errs, amount.NonNegative(path.Child("failedJobsHistoryLimit"), int64(ptr.Deref(s.FailedJobsHistoryLimit, 0)))...)
 }

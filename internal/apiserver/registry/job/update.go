@@ -16,7 +16,7 @@ import (
 // ValidateUpdate checks a changed Job, metadata aside.
 func ValidateUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := Validate(j)
+	errs := validate(j, &old.Spec.Template)
 	errs = append(errs, validateCompletions(j, old, path)...)
 	errs = append(errs, validation.ValidateImmutableField(j.Spec.Selector, old.Spec.Selector, path.Child("selector"))...)
 	before := &old.Spec.Template

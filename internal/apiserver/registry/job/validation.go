@@ -30,11 +30,14 @@ func selector(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// Validate checks a Job, metadata aside.
-func Validate(j *batchv1.Job) field.ErrorList {
+// Validate checks a new Job, metadata aside.
+func Validate(j *batchv1.Job) field.ErrorList { return validate(j, nil) }
+
+// validate checks a Job whose pod template was old before, which is nil for a new one.
+func validate(j *batchv1.Job, old *corev1.PodTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateGenerated(j, path)
-	errs = append(errs, ValidateSpec(&j.Spec, path)...)
+	errs = append(errs, validateSpec(&j.Spec, old, path)...)
 	if j.Spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	} else {
@@ -75,9 +78,14 @@ func validateGenerated(j *batchv1.Job, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ValidateTemplate checks the template of Jobs that a CronJob makes.
-func ValidateTemplate(t *batchv1.JobTemplateSpec, path *field.Path) field.ErrorList {
-	errs := ValidateSpec(&t.Spec, path.Child("spec"))
+// ValidateTemplate checks the template of Jobs that a CronJob makes. It was old before,
+// which is nil for a new one.
+func ValidateTemplate(t, old *batchv1.JobTemplateSpec, path *field.Path) field.ErrorList {
+	var before *corev1.PodTemplateSpec
+	if old != nil {
+		before = &old.Spec.Template
+	}
+	errs := validateSpec(&t.Spec, before, path.Child("spec"))
 	if t.Spec.Selector != nil {
 		errs = append(errs, field.Invalid(path.Child("spec", "selector"), t.Spec.Selector, "`selector` will be auto-generated"))
 	}
@@ -87,8 +95,9 @@ func ValidateTemplate(t *batchv1.JobTemplateSpec, path *field.Path) field.ErrorL
 	return errs
 }
 
-// ValidateSpec checks what Jobs and templates of Jobs have in common.
-func ValidateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
+// validateSpec checks what Jobs and templates of Jobs have in common. The pod template
+// was old before, which is nil for a new one.
+func validateSpec(s *batchv1.JobSpec, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := numbers(s, path)
 	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
 		errs = append(errs, field.Required(path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
@@ -106,7 +115,7 @@ func ValidateSpec(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	errs = append(errs, validateMode(s, path)...)
 	errs = append(errs, validatePolicies(s, path)...)
 	template := path.Child("template")
-	errs = append(errs, podspec.ValidateTemplate(&s.Template, template)...)
+	errs = append(errs, podspec.ValidateTemplateUpdate(&s.Template, old, template)...)
 	return append(errs, validateRestarts(s, template.Child("spec", "restartPolicy"))...)
 }
 

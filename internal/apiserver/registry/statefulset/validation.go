@@ -16,8 +16,11 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 )
 
-// Validate checks a StatefulSet, metadata aside.
-func Validate(s *appsv1.StatefulSet) field.ErrorList {
+// Validate checks a new StatefulSet, metadata aside.
+func Validate(s *appsv1.StatefulSet) field.ErrorList { return validate(s, nil) }
+
+// validate checks a StatefulSet whose template was old before, which is nil for a new one.
+func validate(s *appsv1.StatefulSet, old *corev1.PodTemplateSpec) field.ErrorList {
 	spec, path := &s.Spec, field.NewPath("spec")
 	errs := validatePolicies(spec, path)
 	errs = append(errs, amount.NonNegative(path.Child("replicas"), int64(ptr.Deref(spec.Replicas, 0)))...)
@@ -31,7 +34,7 @@ func Validate(s *appsv1.StatefulSet) field.ErrorList {
 	}
 	errs = append(errs, validateSelector(spec, path)...)
 	template := path.Child("template")
-	errs = append(errs, podspec.ValidateTemplate(&spec.Template, template)...)
+	errs = append(errs, podspec.ValidateTemplateUpdate(&spec.Template, old, template)...)
 	if policy := spec.Template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
@@ -108,7 +111,7 @@ func validateRolling(r *appsv1.RollingUpdateStatefulSetStrategy, path *field.Pat
 
 // ValidateUpdate checks a changed StatefulSet, metadata aside.
 func ValidateUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
-	errs := Validate(s)
+	errs := validate(s, &old.Spec.Template)
 	same := s.Spec.DeepCopy()
 	same.Replicas, same.Template, same.UpdateStrategy, same.MinReadySeconds = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy, old.Spec.MinReadySeconds
 	same.Ordinals, same.RevisionHistoryLimit, same.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals, old.Spec.RevisionHistoryLimit, old.Spec.PersistentVolumeClaimRetentionPolicy

@@ -18,8 +18,8 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// owners holds a DaemonSet that wants 3 pods, a ReplicaSet that wants 4, and two
-// ReplicaSets of a Deployment that wants 7.
+// owners holds a DaemonSet that wants 3 pods, a ReplicaSet that wants 4, two
+// ReplicaSets of a Deployment that wants 7, and a StatefulSet that wants 5.
 func owners() Owners {
 	set := func(name string, replicas int32, above ...metav1.OwnerReference) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
@@ -42,6 +42,10 @@ func owners() Owners {
 		Deployments: map[string]*appsv1.Deployment{"web": {
 			ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid-web"},
 			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](7)},
+		}},
+		StatefulSets: map[string]*appsv1.StatefulSet{"db": {
+			ObjectMeta: metav1.ObjectMeta{Name: "db", UID: "uid-db"},
+			Spec:       appsv1.StatefulSetSpec{Replicas: ptr.To[int32](5)},
 		}},
 	}
 }
@@ -67,6 +71,8 @@ func makePods(row string) (pods []corev1.Pod) {
 		case "":
 		case "agents":
 			p.OwnerReferences = []metav1.OwnerReference{ref("DaemonSet", owner)}
+		case "db", "nodb":
+			p.OwnerReferences = []metav1.OwnerReference{ref("StatefulSet", owner)}
 		case "job":
 			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "uid-job", Controller: ptr.To(true)}}
 		case "reborn":
@@ -122,6 +128,8 @@ func TestNumbers(t *testing.T) {
 		{"max 2", "r:old r:new r:new r:new r:new r:new", numbers{1, 6, 5, 7}, 0},
 		{"max 1", "r:custom r:custom r:custom r:custom r:custom", numbers{1, 5, 4, 5}, 0},
 		{"max 1", "r:unset", numbers{1, 1, 0, 1}, 0},
+		{"max 1", "r:db r:db r:db r:db r:db", numbers{1, 5, 4, 5}, 0},
+		{"min 50%", "r:db r:db r:db", numbers{0, 3, 3, 5}, 0},
 
 		// Shares round up on both sides.
 		{"max 34%", "r:agents r:agents r:agents", numbers{2, 3, 1, 3}, 0},
@@ -168,6 +176,7 @@ func TestUnknownNumberAllowsNothing(t *testing.T) {
 	for _, c := range []struct{ spec, pods, message string }{
 		{"max 1", "r:agents r:job", `the number of pods wanted by Job "job", which controls pod "b", is not known`},
 		{"max 1", "r:absent", `found no controllers for pod "a"`},
+		{"max 1", "r:db r:nodb", `found no controllers for pod "b"`},
 		{"min 10%", "r:lost", `found no controllers for pod "a"`},
 		{"min 10%", "r:elsewhere", `found no controllers for pod "a"`},
 		{"max 1", "r:reborn r:agents", `found no controllers for pod "a"`},
