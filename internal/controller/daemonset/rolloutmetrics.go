@@ -26,7 +26,7 @@ func newRolloutMetrics() *rolloutMetrics {
 		nodes:  gauge("nodes", "Nodes by verdict.", "verdict"),
 		failed: gauge("failed_nodes", "Nodes on which the target revision is known to fail."),
 		failures: gauge("failures", "Nodes on which the target revision is known to fail, by why: Restarts, ImagePull, ContainerStart, "+
-			"OutOfMemory, NotInTime, Refused, NoRoom, StoppedAnswering, or Unknown after a restart.", "reason"),
+			"OutOfMemory, NotInTime, Refused, NoRoom, StoppedAnswering, NodeFault, or Unknown after a restart.", "reason"),
 		step: gauge("step_nodes", "Nodes of the furthest step that has begun, by whether they are done.", "step", "done"),
 		stops: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "everynode", Subsystem: "rollout", Name: "stops_total",
 			Help: "Rollouts that were halted or rolled back."}, []string{"namespace", "daemonset", "phase"}),

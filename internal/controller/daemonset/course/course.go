@@ -84,7 +84,7 @@ type node struct {
 	view  view
 	group *group
 	timer deadline.Timer[*node]
-	// lately is whether it became silent a short while ago, until quiet ends.
+	// lately is whether it fell out of order a short while ago, until quiet ends.
 	lately lately
 	quiet  deadline.Timer[*node]
 }

@@ -24,7 +24,7 @@ type Node struct {
 	// Fault says why the node is out of order by itself; "" if it is not.
 	Fault string
 	// Silent tells that the fault is that nobody hears of the node, and Since when
-	// the fault began.
+	// the fault began; the zero time if somebody wants it so.
 	Silent bool
 	Since  time.Time
 }
@@ -84,6 +84,7 @@ const (
 	BecauseRefused  Reason = "Refused"
 	BecauseNoRoom   Reason = "NoRoom"
 	BecauseSilent   Reason = "StoppedAnswering"
+	BecauseFault    Reason = "NodeFault"
 	// BecauseUnknown: it was seen before the controller started, or is one of more than
 	// are kept by name.
 	BecauseUnknown Reason = "Unknown"

@@ -7,10 +7,10 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// suspicion is how long after its change a node that falls silent is suspicious.
+// suspicion is how long after its change a node that falls silent, or out of order in another way, is suspicious.
 const suspicion = 10 * time.Minute
 
-// lately says whether a node became silent a short while ago.
+// lately says whether a node fell out of order a short while ago.
 type lately uint8
 
 const (
@@ -19,13 +19,15 @@ const (
 	withoutCause        // and it has another revision
 )
 
-// recent counts the nodes that became silent a short while ago. When many more of
-// those that were given the target did than of the others, the target is to blame.
+// recent counts the nodes that fell out of order a short while ago. When many more of
+// those that were given the target did than of the others, the target is to blame: it
+// may have filled the disk, or taken the network away. What somebody wants, such as a
+// cordon, has no time, and is not counted.
 type recent struct {
 	changed map[*node]bool
 	others  int
 	ends    deadline.Timers[*node]
-	// before is how many of all nodes had become silent lately when the target came.
+	// before is how many of all nodes had fallen out of order lately when the target came.
 	before, of int
 }
 
@@ -33,7 +35,7 @@ type recent struct {
 func (r *recent) note(c *Course, n *node) {
 	is := notLately
 	ends := n.fact.Since.Add(suspicion)
-	if d := &n.daemon; n.fact.Fault != "" && n.fact.Silent && n.chosen.any() && ends.After(c.now) {
+	if d := &n.daemon; n.fact.Fault != "" && !n.fact.Since.IsZero() && n.chosen.any() && ends.After(c.now) {
 		switch {
 		case !c.changing() || d.Revision != c.state.target:
 			is = withoutCause
@@ -77,12 +79,12 @@ func (r *recent) forget(c *Course) {
 	}
 }
 
-// baseline remembers how usual it is that nodes fall silent.
+// baseline remembers how usual it is that nodes fall out of order.
 func (r *recent) baseline(c *Course) {
 	r.before, r.of = r.others+len(r.changed), c.totals.selected
 }
 
-// suspect blames the nodes that fell silent after their change, if the share of the
+// suspect blames the nodes that fell out of order after their change, if the share of the
 // others that did is not at least a third of theirs. It tells whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
@@ -97,11 +99,15 @@ func (c *Course) suspect() bool {
 	if down*of <= 3*others*given {
 		return false
 	}
-	why := fmt.Sprintf("it stopped answering: %d of %d changed nodes did, %d of %d others", down, given, others, of)
+	compared := fmt.Sprintf("%d of %d changed nodes did, %d of %d others", down, given, others, of)
 	found := false
 	for n := range r.changed {
 		if _, known := c.state.failures[n.name]; !known {
-			c.blame(n, failure{BecauseSilent, why})
+			f := failure{BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}
+			if n.fact.Silent {
+				f = failure{BecauseSilent, "it stopped answering: " + compared}
+			}
+			c.blame(n, f)
 			c.stale = append(c.stale, n)
 			found = true
 		}

@@ -435,3 +435,26 @@ func TestManyStepsAreNamedInOrder(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A revision that fills the disk, or takes the network away, puts nodes out of order that
+// still answer. On some nodes it works; that must not carry it through the fleet.
+func TestNodesThatFallOutOfOrderAfterTheirChange(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 100, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 4, soak: 1m}]\nfailure: {min: 2}"), daemonSet("v1"))
+	w.update("v2")
+	works := ""
+	for range 600 {
+		w.pass(time.Second)
+		for _, name := range w.names() {
+			if m := w.nodes[name]; m.daemon.Revision == "v2" && works == "" {
+				works = name
+			} else if name != works && m.daemon.Revision == "v2" && m.daemon.Available && w.now.Sub(m.daemon.Bound) > 5*time.Second {
+				w.fault(name, "the node is not ready: NetworkPluginNotReady", false)
+			}
+		}
+	}
+	if phase, message := w.course.Phase(); phase != v1alpha1.PhaseHalted && phase != v1alpha1.PhaseWaitingForApproval || w.on("v2") > 4 {
+		t.Errorf("%d nodes have v2; %s: %s", w.on("v2"), phase, message)
+	}
+}

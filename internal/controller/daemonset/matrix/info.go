@@ -115,7 +115,9 @@ func ProjectNode(n *corev1.Node) NodeInfo {
 func ProjectHealth(n *corev1.Node) NodeHealth {
 	h := NodeHealth{Name: n.Name}
 	h.Fault, h.Silent, h.Since = node.Fault(n)
-	h.Since = h.Since.UTC()
+	if h.Since = h.Since.UTC(); n.DeletionTimestamp != nil {
+		h.Since = time.Time{} // somebody wants it so
+	}
 	return h
 }
 
