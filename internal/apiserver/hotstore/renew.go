@@ -104,7 +104,7 @@ func (c *Cache) renew(ctx context.Context, key string, out runtime.Object, preco
 		return false
 	}
 	c.mu.RLock()
-	e := c.renewable(key)
+	e, at := c.renewable(key), c.revision
 	c.mu.RUnlock()
 	if e == nil || preconditions.Check(key, e.Object) != nil {
 		return false
@@ -122,7 +122,8 @@ func (c *Cache) renew(ctx context.Context, key string, out runtime.Object, preco
 		return false
 	}
 	renewed := c.Renewal.Renewed(e.Object, next)
-	if renewed == nil || renewed != e.Object && !c.hold(key, e, renewed) {
+	// Of an object whose version the cache has not gone beyond, two states would have the same.
+	if renewed == nil || renewed != e.Object && (revision >= at || !c.hold(key, e, renewed)) {
 		return false
 	}
 	answer := renewed

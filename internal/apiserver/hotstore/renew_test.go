@@ -101,12 +101,16 @@ func TestRenewalsStayInMemory(t *testing.T) {
 	next(t, inside)
 
 	one := f.mustPut(t, "p", "one", created.ResourceVersion)
+	f.shows(t, f.label(t, "q", "3"))
 	two := f.mustPut(t, "p", "two", one.ResourceVersion)
 	if got := f.stored(t, "p"); got.Status.Message != "" || got.ResourceVersion != created.ResourceVersion {
 		t.Errorf("the database holds %q of version %s, want what was created", got.Status.Message, got.ResourceVersion)
 	}
 	for who, w := range map[string]watch.Interface{"outside": outside, "inside": inside} {
-		for _, want := range []*example.Pod{one, two} {
+		for i, want := range []*example.Pod{one, two} {
+			if i > 0 {
+				next(t, w) // the label of q
+			}
 			e := next(t, w)
 			if pod, ok := podOf(e); !ok || e.Type != watch.Modified || pod.Status.Message != want.Status.Message || pod.ResourceVersion != want.ResourceVersion {
 				t.Errorf("a watch %s is told of %v, want the message %q of version %s", who, e, want.Status.Message, want.ResourceVersion)
@@ -342,8 +346,8 @@ func TestRenewalsAmongOtherWrites(t *testing.T) {
 					default:
 						message = fmt.Sprint(worker, "-", round)
 						pod, err := f.put(name, message, version)
-						if err != nil || pod.Labels["a"] != label {
-							t.Errorf("a renewal of version %s: %v, %v", version, pod.Labels, err)
+						if err != nil || pod.Labels["a"] != label || pod.ResourceVersion == version {
+							t.Errorf("a renewal of version %s: version %s, %v, %v", version, pod.ResourceVersion, pod.Labels, err)
 						}
 						version = pod.ResourceVersion
 					}
