@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -67,6 +69,17 @@ func deleteInTheMiddle(t *testing.T, restart bool) {
 	frozen = waiting.Status.StableRevision
 	a.mu.Unlock()
 	if restart {
+		// The next controller knows of it by the DaemonSet's own condition.
+		eventually(t, func() string {
+			ds, err := a.GetDaemonSet(t.Context(), "default", "logs")
+			if err != nil {
+				return err.Error()
+			}
+			if want := matrix.FollowsPolicy + string(v1alpha1.PhaseWaitingForApproval); !slices.ContainsFunc(ds.Status.Conditions, func(c appsv1.DaemonSetCondition) bool { return c.Reason == want }) {
+				return fmt.Sprintf("the conditions are %v", ds.Status.Conditions)
+			}
+			return ""
+		})
 		stop()
 	}
 	if err := a.DeleteRollout(t.Context(), waiting); err != nil {
