@@ -2,9 +2,12 @@ package pki
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ClusterWhole tells whether files hold all that a cluster needs: while somebody replaces
@@ -16,6 +19,23 @@ func ClusterWhole(files map[string][]byte) bool {
 		}
 	}
 	return len(files[serviceAccountKey]) > 0
+}
+
+// MissingOfCluster are the files that every server of a cluster has, and this directory lacks.
+// Where there are other servers nobody may make them anew: those would take them over.
+func MissingOfCluster(dir string) (missing []string, err error) {
+	for _, name := range sharedFiles {
+		if name == serviceAccountPrevious || strings.HasSuffix(name, "-previous.crt") {
+			continue // there after a replacement only
+		}
+		switch _, err := os.Stat(filepath.Join(dir, name)); {
+		case errors.Is(err, fs.ErrNotExist):
+			missing = append(missing, name)
+		case err != nil:
+			return nil, fmt.Errorf("look for the keys that all servers share: %w", err)
+		}
+	}
+	return missing, nil
 }
 
 // CheckCluster says which of the files that every server of a cluster has cannot be used. A

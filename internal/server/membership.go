@@ -90,6 +90,21 @@ func (m *membership) keep(dataDir string) error {
 	return m.write(dataDir)
 }
 
+// checkKeys refuses a folder that has lost keys which it shares with other servers. Made
+// anew they would be another cluster's, and the others would take them.
+func (m *membership) checkKeys(dataDir string) error {
+	if m == nil || m.Unfinished || m.Left || m.AgreedKeys == "" && len(m.Known) < 2 {
+		return nil
+	}
+	dir := filepath.Join(dataDir, "pki")
+	missing, err := pki.MissingOfCluster(dir)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s lacks %s, which this server shares with others; copy it from another server's folder, or remove this server there (everynode members remove %s), move %s away and join it anew",
+		dir, strings.Join(missing, ", "), m.Name, dataDir)
+}
+
 func (m *membership) write(dataDir string) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/pki"
 )
 
 // A second server on the folder of one that runs changes nothing in it.
@@ -41,6 +44,52 @@ func TestPeerAddressIsKeptUnderTheLock(t *testing.T) {
 	defer s.release()
 	if now, err := readMembership(dir); err != nil || now.URL != "https://127.0.0.1:2381" {
 		t.Errorf("the address that it was given is not kept: %+v, %v", now, err)
+	}
+}
+
+// Keys that other servers have as well are never made anew: the others would take them.
+func TestSharedKeysAreNotMadeAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pki.LoadOrCreate(filepath.Join(dir, "pki"), pki.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	alone, several := (*membership)(nil), &membership{Name: "a", AgreedKeys: "hash"}
+	for _, m := range []*membership{alone, several} {
+		if err := m.checkKeys(dir); err != nil {
+			t.Errorf("with all keys: %v", err)
+		}
+	}
+	for _, name := range []string{"service-account.key", "node-ca.crt", "ca.key"} {
+		if err := os.Remove(filepath.Join(dir, "pki", name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := several.checkKeys(dir); err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "members remove a") {
+			t.Errorf("without %s: %v", name, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "pki")); err != nil {
+		t.Fatal(err)
+	}
+	if err := several.checkKeys(dir); err == nil {
+		t.Error("without any key it starts")
+	}
+	seen := &membership{Name: "a", Known: make([]members.Known, 2)}
+	for name, c := range map[string]struct {
+		m       *membership
+		refused bool
+	}{
+		"alone": {alone, false}, "joining": {&membership{Name: "a", AgreedKeys: "hash", Unfinished: true}, false}, "left": {&membership{Name: "a", AgreedKeys: "hash", Left: true}, false},
+		"first of several, before there are others": {&membership{Name: "a"}, false}, "with others that were seen": {seen, true},
+	} {
+		if err := c.m.checkKeys(dir); (err != nil) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "pki")); err == nil {
+		t.Error("looking makes the folder")
 	}
 }
 

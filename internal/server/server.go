@@ -173,7 +173,7 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	if err = errors.Join(refuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, thisProgram())); err == nil {
-		err = errors.Join(s.membership.keep(o.DataDir), clearScratch(o.DataDir))
+		err = errors.Join(s.membership.keep(o.DataDir), s.membership.checkKeys(o.DataDir), clearScratch(o.DataDir))
 	}
 	if err == nil {
 		s.listener, err = listen(o.Listen)
