@@ -8,8 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/controller/garbagecollector/graph"
@@ -21,6 +23,8 @@ type api interface {
 	Get(ctx context.Context, id graph.Identity) (*metav1.PartialObjectMetadata, error)
 	Delete(ctx context.Context, id graph.Identity, options metav1.DeleteOptions) error
 	Patch(ctx context.Context, id graph.Identity, patchType types.PatchType, body []byte) (*metav1.PartialObjectMetadata, error)
+	// Dependents reads all objects that name the owner as theirs, from the API server and not from a cache.
+	Dependents(ctx context.Context, owner graph.Identity) ([]graph.Identity, error)
 }
 
 // apply carries out a decision. Its errors are the API server's own: NotFound
@@ -184,4 +188,40 @@ func (a *metadataAPI) Patch(ctx context.Context, id graph.Identity, patchType ty
 		return nil, err
 	}
 	return r.Patch(ctx, id.Name, patchType, body, metav1.PatchOptions{})
+}
+
+// Dependents implements api. It asks for every kind; what an added kind, whose server
+// may be down for long, does not answer is left out.
+func (a *metadataAPI) Dependents(ctx context.Context, owner graph.Identity) (found []graph.Identity, err error) {
+	for _, r := range a.kinds.watched() {
+		if owner.Namespace != "" && !r.Namespaced {
+			continue // an owner in a namespace has its dependents there
+		}
+		apiVersion := r.GVK.GroupVersion().String()
+		err := eachObject(ctx, a.client.Resource(r.GVR).Namespace(owner.Namespace), func(object *metav1.PartialObjectMetadata) {
+			for _, ref := range object.OwnerReferences {
+				if ref.UID == owner.UID {
+					found = append(found, graph.ObjectOf(apiVersion, r.GVK.Kind, object).Identity)
+				}
+			}
+		})
+		switch {
+		case err == nil || apierrors.IsNotFound(err): // or the kind is gone
+		case !a.kinds.isBuiltin(r):
+			klog.FromContext(ctx).Error(err, "Could not look for what an object that goes leaves behind", "owner", owner, "resource", r.GVR)
+		default:
+			return nil, fmt.Errorf("list %s: %w", r.GVR.GroupResource(), err)
+		}
+	}
+	return found, nil
+}
+
+func eachObject(ctx context.Context, r metadata.ResourceInterface, do func(*metav1.PartialObjectMetadata)) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return r.List(ctx, options)
+	})
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
+		do(object.(*metav1.PartialObjectMetadata))
+		return nil
+	})
 }

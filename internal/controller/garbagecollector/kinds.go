@@ -1,6 +1,7 @@
 package garbagecollector
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -65,6 +66,21 @@ func (k *kinds) find(apiVersion, kind string) (Resource, bool) {
 	defer k.mu.RUnlock()
 	r, ok := k.byKind[kindKey{apiVersion, kind}]
 	return r, ok
+}
+
+// watched returns one resource for each kind, in no order.
+func (k *kinds) watched() (out []Resource) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for kind, apiVersion := range k.first {
+		out = append(out, k.byKind[kindKey{apiVersion, kind.Kind}])
+	}
+	return out
+}
+
+// isBuiltin says whether a resource is one of those that are always there.
+func (k *kinds) isBuiltin(r Resource) bool {
+	return slices.ContainsFunc(k.builtin, func(b Resource) bool { return b.GVR == r.GVR })
 }
 
 func (k *kinds) size() int {

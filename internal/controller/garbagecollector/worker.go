@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,36 +122,39 @@ func (c *Controller) attemptToOrphan(ctx context.Context, uid types.UID) error {
 		return nil
 	}
 	released := map[types.UID]bool{}
-	for {
-		// A dependent that shows up meanwhile must be released too, or it would be deleted.
-		pending := c.unreleased(uid, released)
-		if len(pending) == 0 {
-			break
-		}
+	release := func(dependents []graph.Identity) error {
+		pending := slices.DeleteFunc(dependents, func(id graph.Identity) bool { return released[id.UID] })
 		if err := c.releaseAll(ctx, uid, pending); err != nil {
 			return fmt.Errorf("orphan the dependents of %s: %w", owner.Identity, err)
 		}
 		for _, id := range pending {
 			released[id.UID] = true
 		}
+		return nil
 	}
-	err := c.removeFinalizer(ctx, owner.Identity, metav1.FinalizerOrphanDependents)
+	if err := release(c.dependents(uid)); err != nil {
+		return err
+	}
+	// What was made a moment before the owner was deleted may not have been seen yet, and
+	// would be deleted as soon as the owner is gone.
+	unseen, err := c.api.Dependents(ctx, owner.Identity)
+	if err != nil {
+		return fmt.Errorf("find the dependents of %s: %w", owner.Identity, err)
+	}
+	if err := release(unseen); err != nil {
+		return err
+	}
+	err = c.removeFinalizer(ctx, owner.Identity, metav1.FinalizerOrphanDependents)
 	if err != nil {
 		return fmt.Errorf("let %s go after orphaning %d dependents: %w", owner.Identity, len(released), err)
 	}
 	return nil
 }
 
-func (c *Controller) unreleased(owner types.UID, released map[types.UID]bool) []graph.Identity {
+func (c *Controller) dependents(owner types.UID) []graph.Identity {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var pending []graph.Identity
-	for _, id := range c.graph.Dependents(owner) {
-		if !released[id.UID] {
-			pending = append(pending, id)
-		}
-	}
-	return pending
+	return c.graph.Dependents(owner)
 }
 
 func (c *Controller) decide(uid types.UID) graph.Decision {
