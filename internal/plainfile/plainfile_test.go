@@ -57,28 +57,28 @@ func TestOpensRegularFilesOnly(t *testing.T) {
 func TestFolders(t *testing.T) {
 	base := t.TempDir()
 	for _, err := range []error{
-		os.MkdirAll(base+"/root/pod", 0o755), os.Mkdir(base+"/outside", 0o755), os.Symlink(base+"/outside", base+"/root/link"),
+		os.MkdirAll(base+"/below/pod", 0o755), os.Mkdir(base+"/outside", 0o755), os.Symlink(base+"/outside", base+"/below/link"),
 		os.WriteFile(base+"/outside/secret", nil, 0o600),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Folder(base+"/root", base+"/root/link"); !errors.Is(err, ErrNotPlain) && !errors.Is(err, unix.ENOTDIR) {
+	if _, err := Folder(base+"/below", base+"/below/link"); !errors.Is(err, ErrNotPlain) && !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("a link was opened as a folder: %v", err)
 	}
-	folder, err := Folder(base+"/root", base+"/root/pod")
+	folder, err := Folder(base+"/below", base+"/below/pod")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer folder.Close()
 	// The folder is this one even when its name is another's by now.
-	for _, err := range []error{os.Rename(base+"/root/pod", base+"/root/moved"), os.Symlink(base+"/outside", base+"/root/pod"), folder.WriteFile("new", nil, 0o600)} {
+	for _, err := range []error{os.Rename(base+"/below/pod", base+"/below/moved"), os.Symlink(base+"/outside", base+"/below/pod"), folder.WriteFile("new", nil, 0o600)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(base + "/root/moved/new"); err != nil {
+	if _, err := os.Stat(base + "/below/moved/new"); err != nil {
 		t.Errorf("the file is not in the folder that was opened: %v", err)
 	}
 }

@@ -138,6 +138,12 @@ func (s session) shows(selector, text string) {
 	s.t.Fatalf("%s shows %.300q, want %q", selector, last, text)
 }
 
+// close closes the panel. The page beside it takes no keys until it is closed.
+func (s session) close() {
+	s.t.Helper()
+	s.do("close", chromedp.Click("#panel-close"), chromedp.WaitNotVisible("#panel"))
+}
+
 // press clicks the first button whose text begins so, once it is there.
 func (s session) press(within, text string) {
 	s.t.Helper()
@@ -295,7 +301,7 @@ func TestPage(t *testing.T) {
 	s.shows("#panel-body .added", "example.com/agent:2")
 	s.shows("#panel-body pre", "onerror")
 	s.picture("dashboard-revisions")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 
 	s.do("find a node by keys", chromedp.KeyEvent("/"), chromedp.WaitVisible("#find:focus"), chromedp.Evaluate(`document.querySelector("#find").value = ""`, nil), chromedp.SendKeys("#find", "sim-0007\r"))
 	s.shows("#panel-title", "sim-0007")
@@ -303,11 +309,11 @@ func TestPage(t *testing.T) {
 	s.shows("#panel-body", "posting ready status")
 	s.press("#panel-body", "agent")
 	s.shows("#panel-title", "· agent")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 	s.do("walk on the map by keys", chromedp.Focus("#map"), chromedp.KeyEvent("\ue015"), chromedp.KeyEvent("\ue014"))
 	s.do("open the cell", chromedp.Evaluate(`document.querySelector('#map').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))`, nil))
 	s.shows("#panel-title", "sim-")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 
 	s.press("nav", "Plan a change")
 	s.do("paste a manifest", chromedp.SetValue("#manifest", `{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"agent","namespace":"default"},
@@ -315,18 +321,18 @@ func TestPage(t *testing.T) {
 	s.shows("#panel-body pre", "example.com/agent:2 -> example.com/agent:3")
 	s.do("plan nonsense", chromedp.SetValue("#manifest", "kind: Nonsense"), chromedp.Click("#plan"))
 	s.shows("#panel-body [role=alert]", "DaemonSet")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 
 	s.press("nav", "Events")
 	s.shows("#panel-body", "RolloutComplete")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 	s.press("#rollout", "Events")
 	s.shows("#panel-body", "RolloutStepOpened")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 	s.press("#rollout", "Undo")
 	s.press("#panel-body", "Undo")
 	s.shows("#panel-body [role=status]", "rolled back")
-	s.do("close", chromedp.Click("#panel-close"))
+	s.close()
 	s.shows("#rollout", "WaitingForApproval")
 
 	s.do("dark, and on a phone", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}), chromedp.EmulateViewport(390, 844))

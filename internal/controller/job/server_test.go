@@ -18,8 +18,8 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// cluster is a control plane with what the tests ask about it, in a namespace. No
-// node takes the pods: the tests say how they end.
+// cluster is a control plane with what the tests ask about it, in a namespace. Nothing
+// runs the pods: the tests say how they end.
 type cluster struct {
 	*testenv.Env
 	t         *testing.T
@@ -139,6 +139,19 @@ func (c cluster) end(p *corev1.Pod, code int32, conditions ...corev1.PodConditio
 	}}}}
 	if _, err := c.Client.CoreV1().Pods(c.namespace).UpdateStatus(c.t.Context(), p, metav1.UpdateOptions{}); err != nil {
 		c.t.Errorf("end pod %s: %v", p.Name, err)
+	}
+}
+
+// bind gives a pod a node of its own, on which nothing runs.
+func (c cluster) bind(p *corev1.Pod) {
+	c.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	if _, err := c.Client.CoreV1().Nodes().Create(c.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node.Name}}
+	if err := c.Client.CoreV1().Pods(c.namespace).Bind(c.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		c.t.Fatal(err)
 	}
 }
 
@@ -543,6 +556,7 @@ func elastic(c cluster) {
 func replacement(c cluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }))
 	p := c.active(1)[0]
+	c.bind(p) // one without a node ends as soon as it is deleted
 	c.patchPod(p, `{"metadata":{"finalizers":["batch.kubernetes.io/job-tracking","example.com/held"]}}`)
 	if err := c.Client.CoreV1().Pods(c.namespace).Delete(c.t.Context(), p.Name, metav1.DeleteOptions{}); err != nil {
 		c.t.Fatal(err)
