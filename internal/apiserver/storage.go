@@ -146,6 +146,7 @@ var hot = map[schema.GroupResource]int{
 // is too much for a database to be told of each heartbeat of each node.
 var renewals = map[schema.GroupResource]*hotstore.Renewal{
 	{Group: "coordination.k8s.io", Resource: "leases"}: {
+		Renewable: func(now runtime.Object) bool { return lease.Renewable(now.(*coordinationv1.Lease)) },
 		Renewed: func(now, next runtime.Object) runtime.Object {
 			if renewed := lease.Renewed(now.(*coordinationv1.Lease), next.(*coordinationv1.Lease)); renewed != nil {
 				return renewed

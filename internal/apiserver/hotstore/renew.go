@@ -18,6 +18,9 @@ import (
 // Renewal is how writes are found that say only that somebody is alive. They are kept in
 // memory, and each object goes to the database again after a while.
 type Renewal struct {
+	// Renewable says, by what is held of an object, whether a write can be its renewal at all:
+	// what a write makes of it is then found out twice if it is none.
+	Renewable func(now runtime.Object) bool
 	// Renewed returns what is held after a write that turns now into next; nil if it changes
 	// anything but the time of the renewal, and now itself if it changes nothing. What it
 	// returns shares nothing with next.
@@ -79,7 +82,7 @@ func (c *Cache) renewable(key string) *entry {
 		return nil
 	}
 	e := entryOf(element)
-	if c.Clock.Since(e.stored) >= c.Renewal.keep(key) {
+	if c.Clock.Since(e.stored) >= c.Renewal.keep(key) || !c.Renewal.Renewable(e.Object) {
 		return nil
 	}
 	return e

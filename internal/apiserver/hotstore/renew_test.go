@@ -23,7 +23,7 @@ import (
 // byMessage takes a pod as renewed when only the message of its status differs.
 func byMessage(keep time.Duration) func(*Config) {
 	return func(c *Config) {
-		c.Renewal = &Renewal{Keep: keep, Renewed: func(now, next runtime.Object) runtime.Object {
+		c.Renewal = &Renewal{Keep: keep, Renewable: func(now runtime.Object) bool { return now.(*example.Pod).Name != "never" }, Renewed: func(now, next runtime.Object) runtime.Object {
 			before, after := now.(*example.Pod), next.(*example.Pod)
 			same := *after
 			same.Status.Message, same.ResourceVersion = before.Status.Message, before.ResourceVersion
@@ -405,6 +405,21 @@ func (f *fixture) writesUnderWay() int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return len(f.writes)
+}
+
+// TestWhatIsNeverRenewedIsLookedAtOnce: who writes it is asked once what becomes of it.
+func TestWhatIsNeverRenewedIsLookedAtOnce(t *testing.T) {
+	f := newFixture(t, byMessage(time.Hour))
+	f.shows(t, f.create(t, "never", ""))
+	asked := 0
+	err := f.GuaranteedUpdate(t.Context(), "/pods/ns/never", &example.Pod{}, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
+		asked++
+		obj.(*example.Pod).Status.Message = "one"
+		return obj, nil
+	}), nil)
+	if err != nil || asked != 1 || f.stored(t, "never").Status.Message != "one" {
+		t.Errorf("it was asked %d times (%v), and the database holds %q", asked, err, f.stored(t, "never").Status.Message)
+	}
 }
 
 // TestRenewalThatIsRefused: an update that fails is answered as by the database.

@@ -9,12 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Renewed returns now as it is after a write that makes it next, if now is the lease of a
-// node and next differs only in when it was renewed, which is not earlier; else nil. If
-// next does not differ it returns now. The result shares nothing with next.
+// Renewable says whether a lease is one that a node renews.
+func Renewable(now *coordinationv1.Lease) bool {
+	return now.Namespace == corev1.NamespaceNodeLease && now.DeletionTimestamp == nil && now.Spec.RenewTime != nil
+}
+
+// Renewed returns now as it is after a write that makes it next, if now is Renewable and
+// next differs only in when it was renewed, which is not earlier; else nil. If next does
+// not differ it returns now. The result shares nothing with next.
 func Renewed(now, next *coordinationv1.Lease) *coordinationv1.Lease {
 	before, after := now.Spec.RenewTime, next.Spec.RenewTime
-	if now.Namespace != corev1.NamespaceNodeLease || now.DeletionTimestamp != nil || before == nil || after == nil {
+	if !Renewable(now) || after == nil {
 		return nil
 	}
 	at := metav1.NewMicroTime(after.Truncate(time.Microsecond).Local()) // as it is stored
