@@ -77,7 +77,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg, skew)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("cronjob").
-		Watches(&batchv1.CronJob{}, r.owners()).
+		Watches(&batchv1.CronJob{}, r.jobs.Owners(r.crons.Forget)).
 		Watches(&batchv1.Job{}, r.jobHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).
 		Complete(r)
@@ -115,22 +115,6 @@ func newReconciler(reader client.Reader, w writer, cfg Config, skew prometheus.H
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// owners enqueues each CronJob that changes, and forgets what is gone.
-func (r *reconciler) owners() handler.EventHandler {
-	jobs, crons := r.jobs.Owners(), r.crons.Owners()
-	return handler.Funcs{
-		CreateFunc: jobs.Create,
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			jobs.Update(ctx, e, q)
-			crons.Update(ctx, e, q)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			jobs.Delete(ctx, e, q)
-			crons.Delete(ctx, e, q)
-		},
-	}
-}
 
 // jobHandler enqueues the CronJob that controls a Job.
 func (r *reconciler) jobHandler() handler.EventHandler {

@@ -11,59 +11,50 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/podwriter"
 )
 
 // clientWriter writes through an ordinary API client.
-type clientWriter struct{ client kubernetes.Interface }
+type clientWriter struct{ podwriter.Writer }
 
 // NewWriter returns a Writer over an API client, to any Kubernetes API. The
 // client's rate limit is the controller's.
-func NewWriter(client kubernetes.Interface) Writer { return clientWriter{client} }
-
-func (w clientWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
+func NewWriter(client kubernetes.Interface) Writer {
+	return clientWriter{podwriter.Writer{Client: client}}
 }
 
 func (w clientWriter) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
-func (w clientWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, onlyThat(uid))
-}
-
-func (w clientWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (w clientWriter) GetDaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
-	return w.client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (w clientWriter) UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
-	return w.client.AppsV1().DaemonSets(ds.Namespace).UpdateStatus(ctx, ds, metav1.UpdateOptions{})
+	return w.Client.AppsV1().DaemonSets(ds.Namespace).UpdateStatus(ctx, ds, metav1.UpdateOptions{})
 }
 
 func (w clientWriter) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
 }
 
 func (w clientWriter) GetRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.AppsV1().ControllerRevisions(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
 }
 
 func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 }
 
 func (w clientWriter) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
 	options := onlyThat(r.UID)
 	options.Preconditions.ResourceVersion = &r.ResourceVersion
-	return w.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, options)
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, options)
 }
 
 // rolloutWriter writes Everynode's own kinds through an ordinary API client.

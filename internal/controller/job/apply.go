@@ -12,10 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/controller/job/plan"
+	"github.com/everynode/everynode/internal/podwriter"
 	"github.com/everynode/everynode/internal/slowstart"
 )
 
@@ -164,29 +164,14 @@ func (r *reconciler) event(j *batchv1.Job, kind, reason, format string, args ...
 }
 
 // clientWriter is the writer over client-go.
-type clientWriter struct{ client kubernetes.Interface }
-
-// CreatePod implements writer.
-func (w clientWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
-}
-
-// DeletePod implements writer.
-func (w clientWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
-}
-
-// PatchPod implements writer.
-func (w clientWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-}
+type clientWriter struct{ podwriter.Writer }
 
 // GetJob implements writer.
 func (w clientWriter) GetJob(ctx context.Context, namespace, name string) (*batchv1.Job, error) {
-	return w.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // UpdateStatus implements writer.
 func (w clientWriter) UpdateStatus(ctx context.Context, j *batchv1.Job) (*batchv1.Job, error) {
-	return w.client.BatchV1().Jobs(j.Namespace).UpdateStatus(ctx, j, metav1.UpdateOptions{})
+	return w.Client.BatchV1().Jobs(j.Namespace).UpdateStatus(ctx, j, metav1.UpdateOptions{})
 }

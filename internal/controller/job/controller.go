@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/job/plan"
 	"github.com/everynode/everynode/internal/job"
 	"github.com/everynode/everynode/internal/ownwrites"
+	"github.com/everynode/everynode/internal/podwriter"
 )
 
 // EventSource is the component that the controller's events are from.
@@ -68,10 +69,10 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("register the metrics of the Job controller: %w", err)
 	}
-	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg, metrics)
+	r := newReconciler(mgr.GetClient(), clientWriter{podwriter.Writer{Client: cfg.Client}}, cfg, metrics)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("job").
-		Watches(&batchv1.Job{}, r.jobHandler()).
+		Watches(&batchv1.Job{}, r.pods.Owners(r.forget)).
 		Watches(&corev1.Pod{}, r.podHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).
 		Complete(r)
@@ -208,7 +209,6 @@ func (r *reconciler) remember(j *batchv1.Job, f plan.Failures) {
 
 // forget drops everything about a Job that is gone.
 func (r *reconciler) forget(uid types.UID) {
-	r.pods.Forget(uid)
 	r.jobs.Forget(uid)
 	r.mu.Lock()
 	defer r.mu.Unlock()

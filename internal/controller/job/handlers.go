@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,14 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/ownwrites"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -27,69 +27,23 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // the same time, and each turn writes the status.
 const together = 100 * time.Millisecond
 
-// jobHandler enqueues the Job that changed, and forgets one that is gone.
-func (r *reconciler) jobHandler() handler.EventHandler {
-	add := func(j client.Object, q queue) {
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(j)})
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				r.forget(e.ObjectOld.GetUID())
-			}
-			add(e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.forget(e.Object.GetUID()) },
-	}
-}
-
 // podHandler enqueues the Jobs that a pod concerns.
 func (r *reconciler) podHandler() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			if before.UID != after.UID {
-				r.pods.Gone(before.UID)
-			}
-			if !matters(before, after) {
-				return
-			}
-			if old, owned := jobOf(before); owned {
-				q.AddAfter(reconcile.Request{NamespacedName: old}, together)
-			}
-			r.enqueue(ctx, q, after)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			r.pods.Gone(e.Object.GetUID())
-			if j, owned := jobOf(e.Object); owned {
-				q.AddAfter(reconcile.Request{NamespacedName: j}, together)
-			}
-		},
-	}
+	return ownwrites.Owned[*corev1.Pod]{Owner: jobOf, Takers: r.takers, Matters: matters, Together: together}.Handler(r.pods)
 }
 
-// enqueue adds the Job that controls a pod, or those that would take it.
-func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
-	if j, owned := jobOf(p); owned {
-		q.AddAfter(reconcile.Request{NamespacedName: j}, together)
-		return
-	}
-	if metav1.GetControllerOfNoCopy(p) != nil || p.GetDeletionTimestamp() != nil || len(p.GetLabels()) == 0 {
-		return
-	}
+// takers names the Jobs that would take a pod.
+func (r *reconciler) takers(ctx context.Context, p client.Object) (takers []types.NamespacedName, err error) {
 	var jobs batchv1.JobList
 	if err := r.reader.List(ctx, &jobs, client.InNamespace(p.GetNamespace())); err != nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not list Jobs", "namespace", p.GetNamespace())
-		return
+		return nil, fmt.Errorf("list Jobs: %w", err)
 	}
 	for i := range jobs.Items {
-		j := &jobs.Items[i]
-		if claim.Selects(j.Spec.Selector, p) {
-			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: j.Namespace, Name: j.Name}})
+		if j := &jobs.Items[i]; claim.Selects(j.Spec.Selector, p) {
+			takers = append(takers, client.ObjectKeyFromObject(j))
 		}
 	}
+	return takers, nil
 }
 
 // jobOf names the Job that controls a pod, if one does.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
 	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -294,7 +295,7 @@ func TestAskedAgainWhenPodsBecomeAvailable(t *testing.T) {
 
 // collected is a queue that only remembers what was added to it.
 type collected struct {
-	queue
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	names []string
 }
 

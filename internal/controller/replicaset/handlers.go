@@ -2,69 +2,37 @@ package replicaset
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/ownwrites"
 	"github.com/everynode/everynode/internal/pod"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
 // podHandler enqueues the sets that a pod concerns.
 func (r *reconciler) podHandler() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			if before.UID != after.UID {
-				r.wrote.Gone(before.UID)
-			}
-			if !r.matters(before, after) {
-				return
-			}
-			if old, owned := r.setOf(before); owned {
-				q.Add(reconcile.Request{NamespacedName: old})
-			}
-			r.enqueue(ctx, q, after)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.wrote.Gone(e.Object.GetUID())
-			if set, owned := r.setOf(e.Object); owned {
-				q.Add(reconcile.Request{NamespacedName: set})
-			}
-		},
-	}
+	return ownwrites.Owned[*corev1.Pod]{Owner: r.setOf, Takers: r.takers, Matters: r.matters}.Handler(r.wrote)
 }
 
-// enqueue adds the set that controls a pod, or those that would take it.
-func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
-	if set, owned := r.setOf(p); owned {
-		q.Add(reconcile.Request{NamespacedName: set})
-		return
-	}
-	if metav1.GetControllerOfNoCopy(p) != nil || p.GetDeletionTimestamp() != nil || len(p.GetLabels()) == 0 {
-		return
-	}
+// takers names the sets that would take a pod.
+func (r *reconciler) takers(ctx context.Context, p client.Object) (takers []types.NamespacedName, err error) {
 	sets, err := r.kind.list(ctx, r.reader, client.InNamespace(p.GetNamespace()))
 	if err != nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not list sets", "kind", r.kind.gvk.Kind, "namespace", p.GetNamespace())
-		return
+		return nil, fmt.Errorf("list sets of kind %s: %w", r.kind.gvk.Kind, err)
 	}
 	for _, s := range sets {
 		if claim.Selects(s.Spec.Selector, p) {
-			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: s.Namespace, Name: s.Name}})
+			takers = append(takers, client.ObjectKeyFromObject(s))
 		}
 	}
+	return takers, nil
 }
 
 // setOf names the set that controls a pod, if one does.

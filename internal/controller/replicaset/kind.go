@@ -7,9 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/podwriter"
 )
 
 // kind is one of the kinds that are kept. All is done with ReplicaSets: a ReplicationController is seen as one.
@@ -40,7 +41,7 @@ var replicaSets = kind{
 		}
 		return out, err
 	},
-	writer: func(c kubernetes.Interface) writer { return clientWriter{podWriter{c}} },
+	writer: func(c kubernetes.Interface) writer { return clientWriter{podwriter.Writer{Client: c}} },
 }
 
 var replicationControllers = kind{
@@ -58,7 +59,7 @@ var replicationControllers = kind{
 		}
 		return out, err
 	},
-	writer:        func(c kubernetes.Interface) writer { return replicationWriter{podWriter{c}} },
+	writer:        func(c kubernetes.Interface) writer { return replicationWriter{podwriter.Writer{Client: c}} },
 	noTerminating: true,
 }
 
@@ -96,44 +97,26 @@ func withStatus(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 	return out
 }
 
-// podWriter writes pods over client-go.
-type podWriter struct{ client kubernetes.Interface }
-
-// CreatePod implements writer.
-func (w podWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
-}
-
-// DeletePod implements writer.
-func (w podWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
-}
-
-// PatchPod implements writer.
-func (w podWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-}
-
 // clientWriter is the writer of ReplicaSets.
-type clientWriter struct{ podWriter }
+type clientWriter struct{ podwriter.Writer }
 
 // GetSet implements writer.
 func (w clientWriter) GetSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
-	return w.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // UpdateStatus implements writer.
 func (w clientWriter) UpdateStatus(ctx context.Context, set *appsv1.ReplicaSet) error {
-	_, err := w.client.AppsV1().ReplicaSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
+	_, err := w.Client.AppsV1().ReplicaSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
 	return err
 }
 
 // replicationWriter is the writer of ReplicationControllers.
-type replicationWriter struct{ podWriter }
+type replicationWriter struct{ podwriter.Writer }
 
 // GetSet implements writer.
 func (w replicationWriter) GetSet(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
-	found, err := w.client.CoreV1().ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})
+	found, err := w.Client.CoreV1().ReplicationControllers(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +125,6 @@ func (w replicationWriter) GetSet(ctx context.Context, namespace, name string) (
 
 // UpdateStatus implements writer.
 func (w replicationWriter) UpdateStatus(ctx context.Context, set *appsv1.ReplicaSet) error {
-	_, err := w.client.CoreV1().ReplicationControllers(set.Namespace).UpdateStatus(ctx, withStatus(set), metav1.UpdateOptions{})
+	_, err := w.Client.CoreV1().ReplicationControllers(set.Namespace).UpdateStatus(ctx, withStatus(set), metav1.UpdateOptions{})
 	return err
 }

@@ -10,10 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
+	"github.com/everynode/everynode/internal/podwriter"
 	"github.com/everynode/everynode/internal/slowstart"
 )
 
@@ -126,54 +126,39 @@ func (r *reconciler) event(set *appsv1.StatefulSet, kind, reason, format string,
 }
 
 // clientWriter is the writer over client-go.
-type clientWriter struct{ client kubernetes.Interface }
-
-// CreatePod implements writer.
-func (w clientWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
-}
-
-// DeletePod implements writer.
-func (w clientWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
-}
-
-// PatchPod implements writer.
-func (w clientWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
-	return w.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-}
+type clientWriter struct{ podwriter.Writer }
 
 // GetSet implements writer.
 func (w clientWriter) GetSet(ctx context.Context, namespace, name string) (*appsv1.StatefulSet, error) {
-	return w.client.AppsV1().StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.AppsV1().StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // UpdateStatus implements writer.
 func (w clientWriter) UpdateStatus(ctx context.Context, set *appsv1.StatefulSet) (*appsv1.StatefulSet, error) {
-	return w.client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
+	return w.Client.AppsV1().StatefulSets(set.Namespace).UpdateStatus(ctx, set, metav1.UpdateOptions{})
 }
 
 // GetRevision implements writer.
 func (w clientWriter) GetRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(namespace).Get(ctx, name, metav1.GetOptions{})
+	return w.Client.AppsV1().ControllerRevisions(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // CreateRevision implements writer.
 func (w clientWriter) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
 }
 
 // UpdateRevision implements writer.
 func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
 }
 
 // PatchRevision implements writer.
 func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
-	return w.client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 }
 
 // DeleteRevision implements writer.
 func (w clientWriter) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
-	return w.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
 }

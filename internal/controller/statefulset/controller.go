@@ -21,6 +21,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
 	"github.com/everynode/everynode/internal/ownwrites"
+	"github.com/everynode/everynode/internal/podwriter"
 )
 
 // EventSource is the component that the controller's events are from.
@@ -63,10 +64,10 @@ func Add(mgr manager.Manager, cfg Config) error {
 			return fmt.Errorf("index %T by their controllers: %w", object, err)
 		}
 	}
-	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg)
+	r := newReconciler(mgr.GetClient(), clientWriter{podwriter.Writer{Client: cfg.Client}}, cfg)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("statefulset").
-		Watches(&appsv1.StatefulSet{}, r.setHandler()).
+		Watches(&appsv1.StatefulSet{}, r.pods.Owners(r.revisions.Forget, r.sets.Forget)).
 		Watches(&corev1.Pod{}, r.podHandler()).
 		Watches(&appsv1.ControllerRevision{}, r.revisionHandler()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: cfg.Workers}).

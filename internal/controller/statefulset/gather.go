@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
+	"github.com/everynode/everynode/internal/ownwrites"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -82,82 +82,32 @@ func (r *reconciler) list(ctx context.Context, namespace, owner string) ([]*core
 	return out, nil
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// setHandler enqueues each set that changes, and forgets what is gone.
-func (r *reconciler) setHandler() handler.EventHandler {
-	enqueue := r.pods.Owners()
-	forget := func(uid types.UID) {
-		r.revisions.Forget(uid)
-		r.sets.Forget(uid)
-	}
-	return handler.Funcs{
-		CreateFunc: enqueue.Create,
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
-				forget(e.ObjectOld.GetUID())
-			}
-			enqueue.Update(ctx, e, q)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			forget(e.Object.GetUID())
-			enqueue.Delete(ctx, e, q)
-		},
-	}
-}
-
 // revisionHandler notes which revisions are gone. What becomes of revisions by other
 // hands is seen when something else happens.
 func (r *reconciler) revisionHandler() handler.EventHandler {
-	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.revisions.Gone(e.Object.GetUID()) }}
+	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		r.revisions.Gone(e.Object.GetUID())
+	}}
 }
 
 // podHandler enqueues the sets that a pod concerns.
 func (r *reconciler) podHandler() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			if before.UID != after.UID {
-				r.pods.Gone(before.UID)
-			}
-			if !matters(before, after) {
-				return
-			}
-			if old, owned := setOf(before); owned {
-				q.Add(reconcile.Request{NamespacedName: old})
-			}
-			r.enqueue(ctx, q, after)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
-			r.pods.Gone(e.Object.GetUID())
-			if set, owned := setOf(e.Object); owned {
-				q.Add(reconcile.Request{NamespacedName: set})
-			}
-		},
-	}
+	return ownwrites.Owned[*corev1.Pod]{Owner: setOf, Takers: r.takers, Matters: matters}.Handler(r.pods)
 }
 
-// enqueue adds the set that controls a pod, or those that would take it.
-func (r *reconciler) enqueue(ctx context.Context, q queue, p client.Object) {
-	if set, owned := setOf(p); owned {
-		q.Add(reconcile.Request{NamespacedName: set})
-		return
-	}
-	if metav1.GetControllerOfNoCopy(p) != nil || p.GetDeletionTimestamp() != nil || len(p.GetLabels()) == 0 {
-		return
-	}
+// takers names the sets that would take a pod.
+func (r *reconciler) takers(ctx context.Context, p client.Object) (takers []types.NamespacedName, err error) {
 	var sets appsv1.StatefulSetList
 	if err := r.reader.List(ctx, &sets, client.InNamespace(p.GetNamespace())); err != nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not list StatefulSets", "namespace", p.GetNamespace())
-		return
+		return nil, fmt.Errorf("list StatefulSets: %w", err)
 	}
 	for i := range sets.Items {
 		s := &sets.Items[i]
 		if _, named := plan.Number(s.Name, p.GetName()); named && claim.Selects(s.Spec.Selector, p) {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s)})
+			takers = append(takers, client.ObjectKeyFromObject(s))
 		}
 	}
+	return takers, nil
 }
 
 // setOf names the set that controls a pod, if one does.
