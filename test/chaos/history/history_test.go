@@ -11,6 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// surgesOn has a user take one of the two pods, old or new, of the first node out of
+// the DaemonSet by its label, and the controller go on with the next node.
+func surgesOn(out int) *story {
+	s := began(surge(1))
+	old := s.fleet()
+	s.edit(template("t2"))
+	b := s.pod("b1", "n1")
+	s.put(b)
+	taken := []*corev1.Pod{old[0], b}[out]
+	delete(taken.Labels, UserKey+"app")
+	s.put(taken)
+	s.wrote(taken)
+	s.put(s.pod("b2", "n2"))
+	return s
+}
+
 // TestHistories tells short histories, good and bad. Each bad one breaks one rule.
 func TestHistories(t *testing.T) {
 	for _, c := range []struct {
@@ -177,6 +193,8 @@ func TestHistories(t *testing.T) {
 			s.put(s.pod("b2", "n2"))
 			return s
 		}, Budget + ": pod b2 is the second on node n2; that makes 2 nodes, and maxSurge allows 1"},
+		{"surge: on the next node when a user took the first one's old pod out", func() *story { return surgesOn(0) }, ""},
+		{"surge: on the next node when a user took the first one's new pod out", func() *story { return surgesOn(1) }, ""},
 		{"surge: on the next node when the first is done", func() *story {
 			s := began(surge(1))
 			old := s.fleet()

@@ -98,7 +98,7 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 		switch {
 		case at.set != d.at.set:
 			continue
-		case first == nil || second == nil || j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time), j.unwanted(d, at, d.since):
+		case first == nil || second == nil || !selects(d.specs[0], first) || !selects(d.specs[0], second) || j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time), j.unwanted(d, at, d.since):
 			delete(j.doubled, at)
 		default:
 			count++
