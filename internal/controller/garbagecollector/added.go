@@ -98,11 +98,7 @@ func (c *Controller) monitor(ctx context.Context, r Resource) (*monitor, error) 
 		return nil, err
 	}
 	apiVersion, kind := r.GVK.GroupVersion().String(), r.GVK.Kind
-	registration, err := m.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.onObject(apiVersion, kind, obj) },
-		UpdateFunc: func(_, obj any) { c.onObject(apiVersion, kind, obj) },
-		DeleteFunc: func(obj any) { c.onDelete(apiVersion, kind, obj) },
-	})
+	registration, err := m.informer.AddEventHandler(c.handler(apiVersion, kind))
 	if err != nil {
 		cancel()
 		return nil, err

@@ -170,15 +170,27 @@ func (c *Controller) watch(ctx context.Context, r Resource) (toolscache.Informer
 		return nil, fmt.Errorf("watch %s for garbage collection: %w", r.GVR, err)
 	}
 	apiVersion, kind := r.GVK.GroupVersion().String(), r.GVK.Kind
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.onObject(apiVersion, kind, obj) },
-		UpdateFunc: func(_, obj any) { c.onObject(apiVersion, kind, obj) },
-		DeleteFunc: func(obj any) { c.onDelete(apiVersion, kind, obj) },
-	})
+	registration, err := informer.AddEventHandler(c.handler(apiVersion, kind))
 	if err != nil {
 		return nil, fmt.Errorf("watch %s for garbage collection: %w", r.GVR, err)
 	}
 	return registration.HasSynced, nil
+}
+
+// handler tells the graph of the objects of one kind.
+func (c *Controller) handler(apiVersion, kind string) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { c.onObject(apiVersion, kind, obj) },
+		UpdateFunc: func(before, obj any) {
+			if old, err := meta.Accessor(before); err == nil {
+				if now, err := meta.Accessor(obj); err == nil && old.GetUID() != now.GetUID() {
+					c.onDelete(apiVersion, kind, before) // its name was taken over while nobody watched
+				}
+			}
+			c.onObject(apiVersion, kind, obj)
+		},
+		DeleteFunc: func(obj any) { c.onDelete(apiVersion, kind, obj) },
+	}
 }
 
 func (c *Controller) onObject(apiVersion, kind string, obj any) {

@@ -216,6 +216,26 @@ func TestOwnerWhoseNameWasTakenOverIsAbsent(t *testing.T) {
 	f.expectCalls(t, "get owner", "delete Background child")
 }
 
+// TestOwnerReplacedWhileNobodyWatched: an informer that lists anew tells of an object
+// that took over a name as of an update.
+func TestOwnerReplacedWhileNobodyWatched(t *testing.T) {
+	f := newFixture(t)
+	before := f.put("owner").DeepCopy()
+	f.put("child", "owner")
+	f.see("owner", "child")
+	f.put("owner").UID = "owner-2"
+	f.handler("v1", "ConfigMap").OnUpdate(before, f.objects["owner"].DeepCopy())
+	if err := f.attemptToDelete(t.Context(), "child-1"); err != nil {
+		t.Fatal(err)
+	}
+	if f.objects["child"] != nil || f.deletes.Len() == 0 {
+		t.Errorf("the child of the first bearer of the name: %v, %d objects are looked at", f.objects["child"], f.deletes.Len())
+	}
+	if f.objects["owner"] == nil {
+		t.Error("the second bearer of the name is deleted")
+	}
+}
+
 func TestObjectAdoptedAtTheLastMomentStays(t *testing.T) {
 	f := newFixture(t)
 	f.put("owner")
