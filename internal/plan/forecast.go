@@ -111,6 +111,8 @@ type planner struct {
 	out      *Forecast
 	of       map[string]nodeOf
 	lacking  map[string][]string
+	// escapes is the policy that the new one leaves together with its template.
+	escapes string
 }
 
 // Make foretells what the DaemonSet, as it would be stored, would do. Old is what is stored now, nil if nothing is.
@@ -137,6 +139,9 @@ func Make(s *survey.Survey, old, new *appsv1.DaemonSet) (*Forecast, error) {
 		}
 		if p.view.Known {
 			p.out.To = number(p.view, p.view.Revision)
+		}
+		if before.Policy != nil && p.view.Policy == nil && !p.onDelete() && before.Revision != p.view.Revision {
+			p.escapes = before.Policy.Name
 		}
 	}
 	p.sortNodes(before)

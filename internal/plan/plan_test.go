@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,47 @@ func TestForecasts(t *testing.T) {
 	show("with a policy, and a node selector with a typo", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
 		d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "A"}
 	})))
+	canary := w.Objects.Policies
+	for _, add := range []struct{ title, policy string }{
+		{"an automatic canary that only loses the daemon", "waves: [{name: first, nodes: {matchLabels: {zone: b}}, soak: 1m}]"},
+		{"an automatic canary of which one node keeps it", "waves: [{name: first, count: 7, soak: 1m}]"},
+		{"a canary behind one that shows that it works", "waves: [{name: first, nodes: {matchLabels: {canary: \"yes\"}}}, {name: second, nodes: {matchLabels: {zone: b}}}]"},
+		{"a canary that is out of order, with all of a zone", "waves: [{name: first, each: zone}]"},
+	} {
+		w.Objects.Policies = nil
+		w.Policy("careful", add.policy)
+		show(add.title, forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+			d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
+		})))
+	}
+	w.Objects.Policies = nil
+	w.Policy("careful", "pace: {nodesPerMinute: 5}")
+	show("without a canary", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "A"}
+	})))
+	w.Objects.Policies = nil
+	w.Policy("careful", "waves: [{name: first, nodes: {matchLabels: {rack: r2}}}]")
+	half := edited(ds, func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"} })
+	moved := slices.IndexFunc(w.Objects.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "node-6" })
+	was := w.Objects.Pods[moved].Labels[appsv1.ControllerRevisionHashLabelKey]
+	w.Objects.Pods[moved].Labels[appsv1.ControllerRevisionHashLabelKey] = forecastRevision(t, w, half)
+	show("a canary of which one node has it already", forecast(t, w, ds, half))
+	w.Objects.Pods[moved].Labels[appsv1.ControllerRevisionHashLabelKey] = was
+	w.Objects.Policies = nil
+	w.Policy("careful", "waves: [{name: first, nodes: {matchExpressions: [{key: zone, operator: DoesNotExist}]}}]")
+	show("a canary without room for its first daemon", forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+		d.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100")}
+	})))
+	w.Objects.Policies = nil
+	w.Policy("careful", "selector: {matchLabels: {tier: agent}}")
+	ds.Labels["tier"] = "agent"
+	out1, out2 := edited(ds, bigger), edited(ds)
+	delete(out1.Labels, "tier")
+	delete(out2.Labels, "tier")
+	show("out of the policy, and changed", forecast(t, w, ds, out1))
+	show("out of the policy", forecast(t, w, ds, out2))
+	w.Objects.Policies = canary
 	w.Objects.Nodes[1].Status.Images = []corev1.ContainerImage{{Names: []string{"example.com/agent:1.5"}}}
 	new := edited(ds, bigger)
 	hash := forecastRevision(t, w, new)

@@ -47,9 +47,12 @@ func (p *planner) steps() {
 		step, _ := fleet.Step(name)
 		of[step] = append(of[step], name)
 	}
+	able := p.able(fleet)
 	var last *Step
+	works := 0
 	for _, at := range fleet.Steps() {
 		names := of[at]
+		works += able[at]
 		if len(names) == 0 {
 			continue
 		}
@@ -57,9 +60,41 @@ func (p *planner) steps() {
 		if p.rules() == p.view.Steady {
 			name = "all"
 		}
-		s := p.step(name, &p.rules().Waves[at.Wave], names, fleet.Size(at), fleet.Len(), last)
+		wave := &p.rules().Waves[at.Wave]
+		s := p.step(name, wave, names, fleet.Size(at), fleet.Len(), last)
+		p.ask(&s, wave, able[at], works)
 		p.out.Steps = append(p.out.Steps, s)
 		last = &s
+	}
+}
+
+// able counts in each step the nodes on which the revision can show whether it works. Where it takes a pod away and has no room
+// it fails.
+func (p *planner) able(fleet *rolloutpolicy.Fleet) map[rolloutpolicy.Step]int {
+	out := map[rolloutpolicy.Step]int{}
+	for _, n := range p.survey.Nodes {
+		switch of := p.of[n.Name]; {
+		case of == stays, of == changes, of == joins && len(p.lacking[n.Name]) == 0:
+			step, _ := fleet.Step(n.Name)
+			out[step]++
+		}
+	}
+	return out
+}
+
+// ask adds that a step asks for approval though its wave does not, as a canary does that shows nothing. Able is on how many
+// of its nodes the revision can work, works the same of all steps so far.
+func (p *planner) ask(s *Step, wave *rolloutpolicy.Wave, able, works int) {
+	if wave.Manual || wave.Each != "" || wave.Name == rolloutpolicy.RestName {
+		return
+	}
+	switch {
+	case able+s.Leave == 0:
+		s.From += ", then approval"
+		p.add("no node of step %s can take the change now, so it asks for approval", s.Name)
+	case s.Leave > 0 && works == 0:
+		s.From += ", then approval"
+		p.add("step %s only takes the daemon away, which does not show that the revision works, so it asks for approval", s.Name)
 	}
 }
 
@@ -116,6 +151,8 @@ func (p *planner) from(last *Step, wave *rolloutpolicy.Wave) string {
 	switch open, next := p.rules().Windows.Open(p.survey.Now); {
 	case p.onDelete():
 		return "when somebody deletes the old pod"
+	case p.escapes != "":
+		return "after approval of step All"
 	case last != nil:
 		text = "after " + last.Name
 	case !open:
@@ -272,6 +309,9 @@ func (p *planner) warn() {
 
 // warnOfHolds says why nothing would begin.
 func (p *planner) warnOfHolds() {
+	if p.escapes != "" {
+		p.add("no policy selects it any more, and policy %s did: a write that takes it out and changes its template is held until somebody approves step All", p.escapes)
+	}
 	if p.view.Broken != "" {
 		p.add("policy %s cannot be followed, so nothing would begin: %s", p.out.Policy, p.view.Broken)
 	}

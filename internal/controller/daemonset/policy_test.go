@@ -243,6 +243,19 @@ func TestAPolicyThatGoesInTheMiddle(t *testing.T) {
 	})
 }
 
+// One write takes the DaemonSet's label and changes its template: it is held, also by a
+// controller that starts after it, until somebody who may approves.
+func TestAWriteThatLeavesThePolicyWaits(t *testing.T) {
+	f := startFleet(t, 5, "selector: {matchExpressions: [{key: loose, operator: DoesNotExist}]}\nwaves: [{name: canary, count: 1, soak: 1h}]")
+	patch(t, f.Env, `{"metadata":{"labels":{"loose":"yes"}},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"demo:v2"}]}}}}`)
+	f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
+	f.Restart()
+	r := f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
+	f.runs(map[string]int{"demo:v1": 5})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "step": "All"}})
+	f.runs(map[string]int{"demo:v2": 5})
+}
+
 func TestATemplateThatIsEditedInTheMiddle(t *testing.T) {
 	f := startFleet(t, 10, "waves: [{name: canary, count: 2, soak: 1h}]")
 	f.setImage("demo:v2")

@@ -45,7 +45,10 @@ type Book struct {
 	// erased says of DaemonSets whose rollout was deleted in the middle of a change why
 	// the next one is to be paused.
 	erased map[types.UID]string
-	tasks  map[types.UID]*task
+	// free are DaemonSets that have left their policy, until one selects them again: what
+	// they change meanwhile is theirs.
+	free  map[types.UID]bool
+	tasks map[types.UID]*task
 }
 
 // policy is one RolloutPolicy, compiled.
@@ -67,6 +70,7 @@ func New(rows Rows, locate rolloutpolicy.Locate) *Book {
 		left:     map[types.NamespacedName]bool{},
 		blind:    map[types.UID]bool{},
 		erased:   map[types.UID]string{},
+		free:     map[types.UID]bool{},
 		tasks:    map[types.UID]*task{},
 	}
 }
@@ -140,6 +144,7 @@ func (b *Book) onDaemonSet(e DaemonSet) {
 		delete(b.blind, e.Object.UID)
 		delete(b.erased, e.Object.UID)
 		delete(b.follows, e.Object.UID)
+		delete(b.free, e.Object.UID)
 		b.left[name] = true
 		b.changed[name.Namespace] = true
 	case have != nil && have.UID == e.Object.UID && older(e.Object, have):
@@ -269,16 +274,18 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	default:
 		b.rows.Step(matrix.RolloutGone(ds.UID))
 		if b.rollouts[nameOf(ds)] != nil {
-			b.left[nameOf(ds)] = true
+			b.left[nameOf(ds)], b.free[ds.UID] = true, true
 		}
 		return
 	}
 	delete(b.left, nameOf(ds))
+	delete(b.free, ds.UID)
 	b.rows.Step(info)
 }
 
 // inTheMiddle tells whether a change of the DaemonSet is under way that nobody lets
-// go on without a policy.
+// go on without a policy. A spec that the rollout does not speak of yet may be such a
+// change, made by the same write that takes the DaemonSet out of its policy.
 func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool {
 	status, known := b.rows.Rollout(ds.UID)
 	if !known {
@@ -286,6 +293,9 @@ func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool 
 			return false
 		}
 		status = *info.Status
+	}
+	if s := info.Status; s != nil && s.DaemonSetGeneration > 0 && s.DaemonSetGeneration < ds.Generation && !b.free[ds.UID] {
+		return true
 	}
 	if status.TargetRevision == status.StableRevision {
 		return false

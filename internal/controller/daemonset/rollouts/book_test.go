@@ -188,6 +188,71 @@ func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// Who takes a DaemonSet out of its policy and changes it in the same write changes nothing
+// by that, whether the controller sees it at once or when it starts. What was changed
+// before it left, or is changed after, is its own.
+func TestAWriteThatLeavesThePolicyIsHeld(t *testing.T) {
+	const tier = "selector: {matchLabels: {tier: logs}}"
+	out := func(generation int64) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) { ds.Labels, ds.Generation = nil, generation }
+	}
+	in := func(ds *appsv1.DaemonSet) { ds.Generation = 5 }
+	at := func(generation int64, target string) v1alpha1.DaemonSetRolloutStatus {
+		return v1alpha1.DaemonSetRolloutStatus{DaemonSetGeneration: generation, StableRevision: "a", TargetRevision: target}
+	}
+	all := func(revision string) v1alpha1.DaemonSetRolloutSpec {
+		return v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: v1alpha1.AllSteps}}
+	}
+	for _, restart := range []bool{false, true} {
+		w := newWorld()
+		w.policy(t, "first", tier)
+		if !restart {
+			w.daemonSet("logs", "u1", in)
+		}
+		w.rollout("logs", "u1", at(5, "a"), all("a"))
+		held := func(when string, want bool) {
+			t.Helper()
+			if got, told := w.rows.told["u1"]; told != want || want && (got.Following != course.Gone || !strings.HasPrefix(got.Why, "no policy selects it any more; ")) {
+				t.Errorf("restart %t, %s: it is told %+v", restart, when, got)
+			}
+		}
+		w.daemonSet("logs", "u1", out(6))
+		held("with the write", true)
+		w.rollout("logs", "u1", at(6, "b"), all("a"))
+		held("when its revision is known", true)
+		w.daemonSet("logs", "u1", out(7))
+		held("with the next edit", true)
+		w.rollout("logs", "u1", at(7, "c"), all("b"))
+		held("with an approval of another revision", true)
+		w.rollout("logs", "u1", at(7, "c"), all("c"))
+		held("when somebody approved it", false)
+
+		w.rollout("logs", "u1", at(7, "a"), v1alpha1.DaemonSetRolloutSpec{})
+		w.daemonSet("logs", "u1", out(8))
+		held("after it left", false)
+		w.daemonSet("logs", "u1", func(ds *appsv1.DaemonSet) { ds.Generation = 8 })
+		w.rollout("logs", "u1", at(8, "a"), v1alpha1.DaemonSetRolloutSpec{})
+		w.daemonSet("logs", "u1", out(9))
+		held("when it leaves once more", true)
+	}
+	w := newWorld()
+	w.policy(t, "first", tier)
+	w.daemonSet("logs", "u1", in)
+	w.rollout("logs", "u1", at(5, "a"), v1alpha1.DaemonSetRolloutSpec{})
+	w.daemonSet("logs", "u1", out(6))
+	if _, told := w.rows.told["u1"]; !told {
+		t.Error("a write that may change its template is not held")
+	}
+	w.rollout("logs", "u1", at(6, "a"), v1alpha1.DaemonSetRolloutSpec{})
+	if _, told := w.rows.told["u1"]; told {
+		t.Error("the write did not change its template, and it is held")
+	}
+	jobs := w.Jobs()
+	if len(jobs) == 0 || jobs[len(jobs)-1].Delete == nil {
+		t.Errorf("its rollout is not deleted: %+v", jobs)
+	}
+}
+
 func TestWhatFailedOutlivesItsDaemonSetForADay(t *testing.T) {
 	w := newWorld()
 	w.policy(t, "first", "")
