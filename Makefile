@@ -62,6 +62,12 @@ NODES ?= 1000
 bench: build ## Measure with simulated nodes and print a table (NODES=1000,5000).
 	@$(GO) run ./test/scale -nodes $(NODES)
 
+RUNS ?= 3
+
+.PHONY: bench-servers
+bench-servers: build ## Compare one server with three, in turn (NODES=1000 RUNS=3).
+	@$(GO) run ./test/scale -several -nodes $(NODES) -runs $(RUNS)
+
 SEED   ?= 1
 ROUNDS ?= 20
 JOBS   ?= 2
@@ -73,7 +79,7 @@ chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=
 	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES)
 
 .PHONY: chaos-servers
-chaos-servers: build ## Kill, stop and cut off three servers, and compare what each has (SEED=1 ROUNDS=20); needs root.
+chaos-servers: build ## Kill, stop and cut off three servers, fill their disks, and compare what each has (SEED=1 ROUNDS=20); needs root.
 	@$(GO) run ./test/chaos/several -seed $(SEED) -rounds $(ROUNDS)
 
 .PHONY: package

@@ -139,7 +139,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	storages := &storageOptions{
 		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, transformers: generic.ResourceTransformers, open: cfg.OpenStorage, openHot: cfg.OpenHot, hot: map[reflect.Type]*hotstore.Cache{},
-		openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
+		shared: cfg.Presence, openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
 	}
 	s.storages = storages
 	if err := storages.serve(generic, kinds); err != nil {

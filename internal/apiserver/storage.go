@@ -66,6 +66,8 @@ type storageOptions struct {
 	openReserving ReservingOpener
 	// openHot is nil when all kinds are kept the library's way.
 	openHot HotOpener
+	// shared says that other servers write to the database as well.
+	shared bool
 	// hot are the caches of kinds that are kept in our own way, by the type of the objects.
 	hot map[reflect.Type]*hotstore.Cache
 	// reservations are what the storages of such resources know, once they are open.
@@ -143,7 +145,8 @@ var hot = map[schema.GroupResource]int{
 }
 
 // renewals are the hot kinds that change most often only to say that somebody is alive. It
-// is too much for a database to be told of each heartbeat of each node.
+// is too much for a database to be told of each heartbeat of each node, where it is one
+// server's only.
 var renewals = map[schema.GroupResource]*hotstore.Renewal{
 	{Group: "coordination.k8s.io", Resource: "leases"}: {
 		Renewable: func(now runtime.Object) bool { return lease.Renewable(now.(*coordinationv1.Lease)) },
@@ -228,10 +231,14 @@ func (o *storageOptions) openedHot(history int) generic.StorageDecorator {
 		if err != nil {
 			return nil, nil, err
 		}
+		renewal := renewals[c.GroupResource]
+		if o.shared {
+			renewal = nil // The other servers know of nothing but what is in the database.
+		}
 		opened, err := hotstore.New(hotstore.Config{
 			GroupResource: c.GroupResource, ResourcePrefix: prefix, Storage: raw, Decoder: decoder, Database: database,
 			New: newObject, NewList: newList, Attributes: attrs, Triggers: triggers, Indexers: indexers, History: history, Clock: clock.RealClock{},
-			Renewal: renewals[c.GroupResource],
+			Renewal: renewal,
 		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("open the cache of %s: %w", c.GroupResource, err)

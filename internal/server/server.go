@@ -408,9 +408,7 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 	s.etcd = database
 	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
 	config.Members, config.Backups = admission{s}, backups{s}
-	if !s.several() {
-		config.OpenHot = apiserver.Hot(database.OpenHot) // among several, the library's way
-	}
+	config.OpenHot = apiserver.Hot(database.OpenHot)
 	return nil
 }
 

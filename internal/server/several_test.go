@@ -292,6 +292,7 @@ func TestThreeServers(t *testing.T) {
 		t.Errorf("the servers are %+v", list)
 	}
 
+	renewedByAll(t, all)
 	turnsEnd(t, all[0], all[1])
 
 	// One stops in order: another's loops work at once, its endpoint is gone at once,

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
@@ -105,4 +108,38 @@ func turnsEnd(t *testing.T, still, other *machine) {
 		return errors.Join(err, ctx.Err())
 	})
 	written(t, fmt.Sprint("turns-of-", still.options.Name), still, still, other)
+}
+
+// renewedByAll renews a lease through each server in turn. None may keep that from the others:
+// the next one is made of it without a conflict, and every list shows it at once.
+func renewedByAll(t *testing.T, all []*machine) {
+	t.Helper()
+	holder, at := "node-1", metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: holder}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: &at}}
+	lease, err := all[0].client().CoordinationV1().Leases("kube-node-lease").Create(t.Context(), lease, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for turn := range 9 {
+		by := all[turn%len(all)]
+		// What is written besides is what would let a server keep a renewal to itself.
+		other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("other-", turn)}}
+		if _, err := by.client().CoordinationV1().Leases("default").Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := by.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		at = metav1.NewMicroTime(at.Add(10 * time.Second))
+		lease.Spec.RenewTime = &at
+		if lease, err = by.client().CoordinationV1().Leases("kube-node-lease").Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+			t.Fatalf("renew through %s: %v", by.options.Name, err)
+		}
+		for _, m := range all {
+			list, err := m.client().CoordinationV1().Leases("kube-node-lease").List(t.Context(), metav1.ListOptions{})
+			if err != nil || len(list.Items) != 1 || !list.Items[0].Spec.RenewTime.Equal(&at) {
+				t.Errorf("%s lists %v, %v after a renewal at %v through %s", m.options.Name, list.Items, err, at, by.options.Name)
+			}
+		}
+	}
 }

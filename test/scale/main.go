@@ -19,6 +19,9 @@ func main() {
 	sizes := flag.String("nodes", "1000", "numbers of simulated nodes, separated by commas")
 	unavailable := flag.String("max-unavailable", "10%", "maxUnavailable of the rolling update")
 	greedy := flag.Int("greedy", 0, "how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as long, and no node may turn not ready")
+	several := flag.Bool("several", false, "compare one server with three, on one number of nodes")
+	runs := flag.Int("runs", 1, "how often they are compared")
+	before := flag.String("before", "", "another program whose three servers are compared as well")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -26,6 +29,15 @@ func main() {
 	if *greedy > 0 {
 		measured = func(ctx context.Context, binary, sizes, unavailable string) error {
 			return runGreedy(ctx, options{binary: binary, unavailable: unavailable}, sizes, *greedy)
+		}
+	}
+	if *several {
+		measured = func(ctx context.Context, binary, sizes, unavailable string) error {
+			nodes, err := strconv.Atoi(sizes)
+			if err != nil || nodes < 1 {
+				return fmt.Errorf("%q is not a number of nodes", sizes)
+			}
+			return runSeveral(ctx, options{binary: binary, nodes: nodes, unavailable: unavailable}, *runs, *before)
 		}
 	}
 	if err := measured(ctx, *binary, *sizes, *unavailable); err != nil {

@@ -29,17 +29,22 @@ type options struct {
 	binary      string
 	nodes       int
 	unavailable string
+	// servers is how many there are, 1 for none. library keeps all kinds the library's way.
+	servers int
+	library bool
 }
 
 type result struct {
 	ready, create, update, remove phase
 	// peak is the largest resident memory in bytes.
 	peak int64
-	// cpu is what the server has used from its start to the end of the run.
-	cpu time.Duration
+	// cpu is what the servers have used from their start to the end of the run, each what
+	// each of them has.
+	cpu  time.Duration
+	each []used
 }
 
-// phase is what one step took: by the clock, and of the server's CPU time. On a
+// phase is what one step took: by the clock, and of the servers' CPU time. On a
 // machine that does other things too, only the latter can be compared.
 type phase struct{ took, cpu time.Duration }
 
@@ -53,6 +58,9 @@ type bench struct {
 	config *restclient.Config
 	server *exec.Cmd
 	ended  chan error
+	// port is where the API is; others may be there too, at other addresses.
+	port      string
+	followers []follower
 }
 
 // newBench starts a control plane; cleanUp ends it and removes what it left.
@@ -62,7 +70,12 @@ func newBench(ctx context.Context, o options) (b *bench, cleanUp func(), err err
 		return nil, nil, err
 	}
 	b = &bench{options: o, dir: dir}
-	if err := b.start(ctx); err != nil {
+	err = b.start(ctx)
+	if err == nil {
+		err = b.joinOthers(ctx)
+	}
+	if err != nil {
+		b.stop()
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return b, func() { b.stop(); _ = os.RemoveAll(dir) }, nil
@@ -79,7 +92,7 @@ func measure(ctx context.Context, o options) (r result, err error) {
 		return r, err
 	}
 	r.ready.took = time.Since(start)
-	if _, r.ready.cpu, err = usage(b.server.Process.Pid); err != nil {
+	if r.ready.cpu, _, err = b.used(); err != nil {
 		return r, err
 	}
 	b.settle()
@@ -92,15 +105,18 @@ func measure(ctx context.Context, o options) (r result, err error) {
 		}
 		b.settle()
 	}
-	r.peak, r.cpu, err = usage(b.server.Process.Pid)
-	return r, err
+	if r.cpu, r.each, err = b.used(); err != nil {
+		return r, err
+	}
+	r.peak = r.each[0].peak
+	return r, nil
 }
 
 // settle waits, so that what one phase leaves behind does not count for the next.
 func (b *bench) settle() { time.Sleep(2 * time.Second) }
 
 func (b *bench) time(ctx context.Context, run func(context.Context) error) (p phase, err error) {
-	_, before, err := usage(b.server.Process.Pid)
+	before, _, err := b.used()
 	if err != nil {
 		return p, err
 	}
@@ -109,15 +125,15 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 		return p, err
 	}
 	p.took = time.Since(begin)
-	_, after, err := usage(b.server.Process.Pid)
+	after, _, err := b.used()
 	p.cpu = after - before
 	return p, err
 }
 
 // start runs a server on the run's folder, for the first time or again.
 func (b *bench) start(ctx context.Context) error {
-	port, err := freePort()
-	if err != nil {
+	var err error
+	if b.port, err = freePort(); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(filepath.Join(b.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -130,7 +146,15 @@ func (b *bench) start(ctx context.Context) error {
 	if err := os.RemoveAll(filepath.Join(data, "kubeconfig")); err != nil {
 		return err
 	}
-	b.server = exec.Command(b.binary, "server", "--data-dir", data, "--listen", "127.0.0.1:"+port, "--simulated-nodes", strconv.Itoa(b.nodes))
+	args := []string{"server", "--data-dir", data, "--listen", "127.0.0.1:" + b.port, "--simulated-nodes", strconv.Itoa(b.nodes)}
+	if b.library {
+		file := filepath.Join(b.dir, "storage.yaml")
+		if err := os.WriteFile(file, []byte(plainStorage), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "--encryption-provider-config", file)
+	}
+	b.server = exec.Command(b.binary, args...)
 	b.server.Stdout, b.server.Stderr = log, log
 	b.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := b.server.Start(); err != nil {
@@ -155,6 +179,16 @@ func (b *bench) start(ctx context.Context) error {
 }
 
 func (b *bench) stop() {
+	for _, f := range b.followers {
+		_ = f.cmd.Process.Kill()
+		<-f.ended
+	}
+	if b.ended == nil {
+		return // It has never run.
+	}
+	if len(b.followers) > 0 {
+		_ = b.server.Process.Kill() // Nobody is left with whom it could end in order.
+	}
 	_ = b.server.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-b.ended:

@@ -23,6 +23,7 @@ type cluster struct {
 	binary, dir string
 	id          string
 	servers     []server
+	disks       map[string]disk
 }
 
 type server struct {
@@ -43,7 +44,10 @@ type state struct {
 
 // start makes the cluster; it is to be removed also after an error.
 func start(ctx context.Context, binary, dir string) (*cluster, error) {
-	c := &cluster{binary: binary, dir: dir}
+	c := &cluster{binary: binary, dir: dir, disks: map[string]disk{}}
+	if err := c.mountDisks(); err != nil {
+		return c, err
+	}
 	port, err := freeport.Take()
 	if err != nil {
 		return c, err
@@ -81,24 +85,33 @@ func (c *cluster) state() (s state, err error) {
 }
 
 func (c *cluster) remove() error {
-	if out, err := exec.Command(c.binary, "down", "--data-dir", c.dir, "--purge").CombinedOutput(); err != nil {
-		return fmt.Errorf("remove the cluster: %w: %s", err, out)
+	err := run(exec.Command(c.binary, "down", "--data-dir", c.dir))
+	for _, d := range c.disks {
+		err = errors.Join(err, d.unmount())
 	}
-	return nil
+	return errors.Join(err, run(exec.Command(c.binary, "down", "--data-dir", c.dir, "--purge")))
 }
 
-// signal sends one to a server's process, as it is now.
-func (c *cluster) signal(name string, signal syscall.Signal) error {
+// pid is a server's process, as it is now.
+func (c *cluster) pid(name string) (int, error) {
 	s, err := c.state()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	pid := s.Others[name].PID
 	if name == s.Plan.Servers[0].Name {
 		pid = s.Server.PID
 	}
 	if pid == 0 {
-		return errors.New("it has no process")
+		return 0, errors.New("it has no process")
+	}
+	return pid, nil
+}
+
+func (c *cluster) signal(name string, signal syscall.Signal) error {
+	pid, err := c.pid(name)
+	if err != nil {
+		return err
 	}
 	return syscall.Kill(pid, signal)
 }
@@ -127,6 +140,7 @@ func (c *cluster) heal() {
 		_ = c.cable(s.name, "up")
 		_ = c.cut(s.name, "")
 		_ = c.signal(s.name, syscall.SIGCONT)
+		_ = c.disks[s.name].free()
 	}
 }
 

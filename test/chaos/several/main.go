@@ -1,7 +1,9 @@
 // Command several plays rounds in which three servers, each in a network namespace of its
-// own, are killed, stopped and cut off from each other, both ways or one way, while clients
-// write through each of them. Afterwards every write that was acknowledged must be on every
-// server, and every server must have the same. `make chaos-servers` runs it; it needs root.
+// own and its data on a small disk of its own, are killed, stopped, cut off from each other,
+// both ways or one way, and left without room, while clients write through each of them. A
+// server whose disk is full must say so, and take part again once there is room. Afterwards
+// every write that was acknowledged must be on every server, and every server must have the
+// same. `make chaos-servers` runs it; it needs root.
 package main
 
 import (
@@ -69,8 +71,8 @@ func series(ctx context.Context, binary string, first uint64, rounds int, length
 			bad++
 			verdict = "VIOLATION"
 		}
-		fmt.Printf("round %2d/%d  seed %-5d %2d faults  %4d writes acknowledged, %4d without an answer  whole after %4.1f s  %s\n",
-			i+1, rounds, seed, out.faults, out.acknowledged, out.unknown, out.healing.Seconds(), verdict)
+		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer  whole after %4.1f s  %s\n",
+			i+1, rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.healing.Seconds(), verdict)
 		for _, v := range out.violations {
 			fmt.Println("  VIOLATION:", v)
 		}
@@ -79,9 +81,9 @@ func series(ctx context.Context, binary string, first uint64, rounds int, length
 				fmt.Println("   ", line)
 			}
 		}
-		sum.faults, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
+		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
 	}
-	fmt.Printf("\n%d rounds, %d with violations; %d faults, %d writes acknowledged, %d without an answer, in %.0f s\n",
-		rounds, bad, sum.faults, sum.acknowledged, sum.unknown, time.Since(begin).Seconds())
+	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, in %.0f s\n",
+		rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, time.Since(begin).Seconds())
 	return bad, nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +24,10 @@ const patience = 2 * time.Minute
 
 type outcome struct {
 	faults, acknowledged, unknown int
-	healing                       time.Duration
-	violations, timeline          []string
+	// full are the servers that ended of a full disk.
+	full                 int
+	healing              time.Duration
+	violations, timeline []string
 }
 
 // journal is what clients were told in a round.
@@ -84,6 +88,8 @@ func (c *cluster) strike(ctx context.Context, chance *rand.Rand, j *journal) {
 		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
 		{"deaf", func() error { return c.cut(name, "input") }, func() error { return c.cut(name, "") }},
 		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
+		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
+		{"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) }, c.disks[name].free},
 	}
 	k := kinds[chance.IntN(len(kinds))]
 	j.note("%s: %s for %.1f s", name, k.what, lasts.Seconds())
@@ -100,11 +106,18 @@ func (c *cluster) strike(ctx context.Context, chance *rand.Rand, j *journal) {
 	sleep(ctx, time.Duration(chance.Int64N(int64(2*time.Second))))
 }
 
-// create makes one object after another.
+// create makes one object after another: of a kind that is kept the library's way, and of
+// one that is kept in ours, in turn.
 func (j *journal) create(ctx context.Context, client kubernetes.Interface, space string, who int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		name := fmt.Sprintf("made-%d-%d", who, n)
-		_, err := client.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		meta := metav1.ObjectMeta{Name: name}
+		var err error
+		if n%2 == 0 {
+			_, err = client.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{})
+		} else {
+			_, err = client.CoordinationV1().Leases(space).Create(ctx, &coordinationv1.Lease{ObjectMeta: meta}, metav1.CreateOptions{})
+		}
 		j.mu.Lock()
 		if err == nil {
 			j.made[name] = true
@@ -183,6 +196,13 @@ func look(ctx context.Context, s server, space string) (has holding, err error) 
 		has = holding{}
 		for _, m := range list.Items {
 			has[m.Name] = m.ResourceVersion + " " + m.Data["n"]
+		}
+		if err != nil {
+			return err
+		}
+		leases, err := s.client.CoordinationV1().Leases(space).List(ctx, metav1.ListOptions{})
+		for _, l := range leases.Items {
+			has[l.Name] = l.ResourceVersion + " "
 		}
 		return err
 	})
