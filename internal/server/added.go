@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -85,7 +86,7 @@ func (k *addedKinds) list() ([]served, error) {
 				continue
 			}
 			for j := range l.APIResources {
-				if s := servedAs(schema.GroupVersion{Group: g.Name, Version: v.Version}, &l.APIResources[j]); !k.builtin[s.GVR.GroupResource()] {
+				if s, ok := servedAs(schema.GroupVersion{Group: g.Name, Version: v.Version}, &l.APIResources[j]); ok && !k.builtin[s.GVR.GroupResource()] {
 					out = append(out, s)
 				}
 			}
@@ -94,8 +95,14 @@ func (k *addedKinds) list() ([]served, error) {
 	return out, err
 }
 
-func servedAs(v schema.GroupVersion, r *metav1.APIResource) served {
-	return served{garbagecollector.Resource{GVR: v.WithResource(r.Name), GVK: v.WithKind(r.Kind), Namespaced: r.Namespaced}, r.Verbs}
+// servedAs leaves subresources out, and with them what a server of others calls a
+// resource although it is a path: it would lead the control loops, and their rights,
+// to objects of other kinds.
+func servedAs(v schema.GroupVersion, r *metav1.APIResource) (served, bool) {
+	if r.Name == "" || len(restclient.IsValidPathSegmentName(r.Name)) > 0 {
+		return served{}, false
+	}
+	return served{garbagecollector.Resource{GVR: v.WithResource(r.Name), GVK: v.WithKind(r.Kind), Namespaced: r.Namespaced}, r.Verbs}, true
 }
 
 // namespaced lists what else a namespace can hold, each kind in one version.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"k8s.io/klog/v2"
 
@@ -156,6 +157,13 @@ func (a *metadataAPI) resource(id graph.Identity) (metadata.ResourceInterface, e
 	r, ok := a.kinds.find(id.APIVersion, id.Kind)
 	if !ok {
 		return nil, fmt.Errorf("kind %s of %s is not served", id.Kind, id.APIVersion)
+	}
+	// Objects of servers of others, and references that anybody writes, may have names that
+	// are paths; the client would follow them to objects of other kinds. None has such a name.
+	for _, name := range []string{id.Namespace, id.Name} {
+		if len(restclient.IsValidPathSegmentName(name)) > 0 {
+			return nil, apierrors.NewNotFound(r.GVR.GroupResource(), name)
+		}
 	}
 	if r.Namespaced {
 		return a.client.Resource(r.GVR).Namespace(id.Namespace), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/controller/namespace/plan"
@@ -145,6 +147,10 @@ func (a clientAPI) DeleteAll(ctx context.Context, resource schema.GroupVersionRe
 		return err
 	}
 	for i := range list.Items {
+		// A name of a server of others may be a path to something else; the client does not look.
+		if words := restclient.IsValidPathSegmentName(list.Items[i].Name); len(words) > 0 {
+			return fmt.Errorf("an object has a name that is none: %q %s", list.Items[i].Name, strings.Join(words, ", "))
+		}
 		if err := objects.Delete(ctx, list.Items[i].Name, options); client.IgnoreNotFound(err) != nil {
 			return err
 		}
