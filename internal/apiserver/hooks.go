@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/fairness"
 	"github.com/everynode/everynode/internal/apiserver/networkapi"
+	"github.com/everynode/everynode/internal/apiserver/starthook"
 )
 
 // addHooks adds what runs once the server answers. Each hook is part of
@@ -27,8 +27,8 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 			return security.rolesReady(ctx)
 		}},
 		{"everynode/networks", func(ctx context.Context) error { return networks.Run(ctx, security.nodes) }},
-		{"everynode/fairness", func(ctx context.Context) error { return fairness.Start(ctx, client) }},
-		{"everynode/bootstrap", func(ctx context.Context) error {
+		{"everynode/fairness", starthook.Insist(func(ctx context.Context) error { return fairness.Start(ctx, client) })},
+		{"everynode/bootstrap", starthook.Insist(func(ctx context.Context) error {
 			if err := bootstrapCluster(ctx, cfg, client); err != nil {
 				return err
 			}
@@ -36,11 +36,10 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 				return err
 			}
 			return security.defaultsKnown(ctx)
-		}},
+		})},
 	}
 	for _, h := range hooks {
-		hook := func(c genericapiserver.PostStartHookContext) error { return h.run(c.Context) }
-		if err := s.generic.AddPostStartHook(h.name, hook); err != nil {
+		if err := s.generic.AddPostStartHook(h.name, starthook.UnlessStopped(h.run)); err != nil {
 			return fmt.Errorf("add the start hook %s: %w", h.name, err)
 		}
 	}

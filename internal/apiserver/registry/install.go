@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/starthook"
 )
 
 // Dependencies is what storages need from the server that they are installed in.
@@ -65,7 +66,7 @@ func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definit
 		return nil, err
 	}
 	for name, start := range starts {
-		if err := server.AddPostStartHook(name, func(c genericapiserver.PostStartHookContext) error { return start(c.Context) }); err != nil {
+		if err := server.AddPostStartHook(name, starthook.UnlessStopped(start)); err != nil {
 			return nil, fmt.Errorf("add the start hook %s: %w", name, err)
 		}
 	}
