@@ -74,6 +74,7 @@ func records(t *testing.T, log string) (out []auditv1.Event) {
 // Each control loop writes under its own account, and the account's role allows
 // all that the loop does, whichever way it goes.
 func TestControlLoopsHaveTheRightsOfTheirRoles(t *testing.T) {
+	t.Parallel()
 	change, log := audited(t, "omitStages: [RequestReceived]\nrules: [{level: Metadata, verbs: [create, update, patch, delete, deletecollection]}, {level: Metadata, verbs: [get, list, watch]}]\n")
 	env := testenv.Start(t, change, testenv.SimulatedNodes(3))
 	aTokenEnds(t, env)

@@ -90,6 +90,7 @@ func with(t *testing.T, config *restclient.Config, token string) kubernetes.Inte
 // TestWhoIsLetIn is a server whose operator has said who: people with tokens of an issuer
 // of theirs, nobody without anything, and service accounts under another issuer's name.
 func TestWhoIsLetIn(t *testing.T) {
+	t.Parallel()
 	is := newIssuer(t)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: is.Certificate().Raw}), 0o600); err != nil {

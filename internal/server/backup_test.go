@@ -75,6 +75,7 @@ func version(t *testing.T, o metav1.Object) uint64 {
 // A restored control plane has what the backup has, is the same cluster, and no client
 // sees time go backwards.
 func TestRestoredControlPlane(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(3))
 	makeSecret(t, e.Client, "s", "hidden")
 	service := func(name string) *corev1.Service {
@@ -163,6 +164,7 @@ func nodesReady(t *testing.T, e *testenv.Env, count int) (resourceVersion string
 
 // Who may do everything by a role is still not given the keys of everything.
 func TestWhoGetsABackup(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "operators"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -223,6 +225,7 @@ func stopped(t *testing.T) (content []byte, dir string) {
 }
 
 func TestRestoreRefusals(t *testing.T) {
+	t.Parallel()
 	content, used := stopped(t)
 	base := t.TempDir()
 	path := func(name string) string { return filepath.Join(base, name) }
@@ -287,6 +290,7 @@ func restoreStdin(dir string) error {
 
 // A server makes backups by itself, under a name that says of which cluster they are.
 func TestServerMakesScheduledBackups(t *testing.T) {
+	t.Parallel()
 	_, public, err := backup.NewKey()
 	if err != nil {
 		t.Fatal(err)
@@ -317,6 +321,7 @@ func TestServerMakesScheduledBackups(t *testing.T) {
 // A restore that is killed leaves a folder on which no server starts by mistake, and
 // which the same restore completes.
 func TestRestoreThatIsKilled(t *testing.T) {
+	t.Parallel()
 	content, _ := stopped(t)
 	base := t.TempDir()
 	half := "restore-unfinished"
@@ -367,6 +372,7 @@ func killAt(t *testing.T, content []byte, dir, path string) {
 
 // Data of a newer program is left alone, that of an older one is used and signed.
 func TestDataVersions(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
 	e.Stop()
 	file := filepath.Join(e.DataDir(), datadir.WrittenFile)

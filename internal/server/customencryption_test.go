@@ -91,6 +91,7 @@ func fails(t *testing.T, env *testenv.Env, what string, change func(*server.Opti
 // Objects of added kinds are encrypted where a configuration names them, are counted and
 // rewritten with the others, and are looked at before the server starts.
 func TestEncryptedCustomObjects(t *testing.T) {
+	t.Parallel()
 	for _, resources := range []string{"widgets.example.com", "*.*"} {
 		t.Run(resources, func(t *testing.T) {
 			with := func(providers string) func(*server.Options) {

@@ -62,6 +62,7 @@ const daemons = "system:serviceaccount:kube-system:daemon-set-controller"
 // What comes through the door is recorded as what comes as a request, under the
 // name of the loop that did it.
 func TestInsideDoorIsAudited(t *testing.T) {
+	t.Parallel()
 	change, log := recording(t, "RequestResponse")
 	_, http, door := ways(t, change)
 	ctx := t.Context()
@@ -102,6 +103,7 @@ func TestInsideDoorIsAudited(t *testing.T) {
 
 // The door asks for the rights of who writes, and a refusal changes nothing.
 func TestInsideDoorAsksForRights(t *testing.T) {
+	t.Parallel()
 	change, log := recording(t, "Metadata")
 	client, _, door := ways(t, change)
 	door.as(bootstrap.ControllerAccount("nobody"))

@@ -57,6 +57,7 @@ func onDisk(t *testing.T, dir, text string) (found bool) {
 // Secrets are not readable in the database's files, other objects are; and a server
 // whose configuration cannot read them does not start, and says so.
 func TestEncryptedSecrets(t *testing.T) {
+	t.Parallel()
 	change, file := encrypted(t, oneKey+"      - identity: {}\n")
 	env := testenv.Start(t, change)
 	ctx := t.Context()
@@ -116,6 +117,7 @@ func TestEncryptedSecrets(t *testing.T) {
 
 // Plugins of admission can be switched off, and a name that is none is refused.
 func TestAdmissionPluginsCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
 	o := server.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = t.TempDir(), []string{"127.0.0.1:0"}, true
 	o.API.DisablePlugins = []string{"Nope"}

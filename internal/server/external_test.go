@@ -159,6 +159,7 @@ func TestMajorityOfEtcdIsLostAndComesBack(t *testing.T) {
 
 // An etcd that cannot be used is refused in one line that says what is wrong.
 func TestEtcdThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	c := startMembers(t, 1)
 	stranger := newAuthority(t)
 	dir := t.TempDir()

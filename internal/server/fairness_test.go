@@ -37,6 +37,7 @@ func settled(t *testing.T, client kubernetes.Interface) {
 }
 
 func TestFairnessIsThereFromTheStart(t *testing.T) {
+	t.Parallel()
 	_, client := first(t, "10.96.0.0/24")
 	ctx := t.Context()
 	settled(t, client)

@@ -123,6 +123,7 @@ func answer(t *testing.T, client kubernetes.Interface, csr *certificatesv1.Certi
 // A stolen node that reports the control plane's names and addresses as its own gets
 // no certificate for them, and what it gets nobody takes for the API server's.
 func TestNodeDoesNotBecomeTheAPIServer(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	keys := keysOf(t, env)
 	certPEM, keyPEM, err := keys.Signer().NewClient("system:node:n1", []string{"system:nodes"}, time.Hour)

@@ -74,6 +74,7 @@ func ask(t *testing.T, config *rest.Config, method, path string) (int, string) {
 
 // A node learns of others what its network needs, and nothing else.
 func TestNodesLearnOfEachOtherWhatNetworksNeed(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	ctx := t.Context()
 	for name, ip := range map[string]string{"n1": "10.0.0.1", "n2": "10.0.0.2"} {
@@ -222,6 +223,7 @@ func asAccount(config *rest.Config) *rest.Config {
 
 // While agents of old are updated, the operator may let them read what they did.
 func TestNodesReadAllNodesWhenToldSo(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, func(o *server.Options) { o.API.NodesReadAllNodes = true })
 	client := kubernetes.NewForConfigOrDie(asNode(env.Config, "n1"))
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {

@@ -32,6 +32,7 @@ const refused = "refused"
 // what is refused. The controllers of the control plane write about the nodes too: they have taken place, or have
 // nothing to do with what is compared.
 func TestInsideDoorWritesNodesTheSame(t *testing.T) {
+	t.Parallel()
 	client, http, door := ways(t)
 	ctx := t.Context()
 	in := door.ds.(daemonSetWriter).inside

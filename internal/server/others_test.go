@@ -206,6 +206,7 @@ func TestServersOfOthers(t *testing.T) {
 }
 
 func TestConversionThatIsAService(t *testing.T) {
+	t.Parallel()
 	s, client := first(t, "10.96.0.0/24")
 	ctx := t.Context()
 	var used atomic.Int32

@@ -51,6 +51,7 @@ func listening(t *testing.T, pid int) (out []string) {
 // metrics. Who comes without a credential learns the version and the health there, and
 // nothing else.
 func TestOnePortIsOpenAndTellsNobodyAnything(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	_, process := serveProcess(t, dir)
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))

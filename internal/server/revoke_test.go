@@ -95,6 +95,7 @@ func must(t *testing.T, err error) {
 
 // Who has a join token does not get the name of a node that lives.
 func TestNameOfALivingNodeIsNotGivenAway(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	token, owner, thief, stranger := newToken(t, env), newMachine(t), newMachine(t), &machine{}
 	refused := func(who string, err error) {
@@ -155,6 +156,7 @@ func revoke(t *testing.T, env *testenv.Env, node string) string {
 
 // A revoked node is shut out at once, by a server that starts anew too, and can come back with a new token.
 func TestRevokedNodeIsShutOut(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	token, m := newToken(t, env), newMachine(t)
 	must(t, m.join(t, env, token, "n1"))

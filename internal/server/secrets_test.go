@@ -40,6 +40,7 @@ func checkSecret(t *testing.T, client kubernetes.Interface, name, password strin
 // Nothing of a Secret can be found in the files of a server that was killed, and the
 // next one reads it.
 func TestSecretsAreEncryptedFromTheStart(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	client, kill := serveElsewhere(t, dir)
 	const hidden, shown = "a-password-that-nobody-may-see", "a-text-that-everybody-may-see"
@@ -88,6 +89,7 @@ func startup(t *testing.T, dir string, change ...func(*server.Options)) error {
 // A server that could not read its Secrets does not start, and says what to do; nothing
 // is changed, and with the right file it starts again.
 func TestStartWithoutTheRightKeys(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	makeSecret(t, env.Client, "s", "x")
 	env.Stop()
@@ -212,6 +214,7 @@ func TestRotationIsKilledAtEachStep(t *testing.T) {
 
 // Data from before Secrets were encrypted works as it did, until somebody encrypts it.
 func TestOldDataIsEncryptedWhenItIsTold(t *testing.T) {
+	t.Parallel()
 	plain, _ := encrypted(t, "      - identity: {}\n")
 	env := testenv.Start(t, plain, quick)
 	makeSecret(t, env.Client, "s", "a-password-of-old")
@@ -262,6 +265,7 @@ func TestOldDataIsEncryptedWhenItIsTold(t *testing.T) {
 
 // Two commands at once do not mix their steps.
 func TestOneChangeOfKeysAtATime(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, quick)
 	var out bytes.Buffer
 	first := changeOf(env, true, &out)

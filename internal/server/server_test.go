@@ -17,6 +17,7 @@ import (
 )
 
 func TestDataSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	ctx := context.Background()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}, Data: map[string]string{"a": "b"}}
@@ -35,6 +36,7 @@ func TestDataSurvivesRestart(t *testing.T) {
 }
 
 func TestReadyMeansBootstrapped(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	ctx := context.Background()
 	for _, name := range []string{"default", "kube-system", "kube-public", "kube-node-lease"} {
@@ -70,6 +72,7 @@ func TestReadyMeansBootstrapped(t *testing.T) {
 }
 
 func TestSecondServerIsRefused(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t)
 	o := server.Defaults()
 	o.DataDir, o.Listen = env.DataDir(), []string{"127.0.0.1:0"}

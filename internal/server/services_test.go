@@ -148,6 +148,7 @@ func unheld(t *testing.T, client kubernetes.Interface, port int32) int32 {
 }
 
 func TestTwoServersNeverGiveOutOneAddressTwice(t *testing.T) {
+	t.Parallel()
 	s, one := first(t, "10.96.0.0/24")
 	clients := []kubernetes.Interface{one, another(t, s, s.etcd.OpenReserving)}
 	services := func(i int) interface {
@@ -287,6 +288,7 @@ func (forgetful) Repair(context.Context, func([]runtime.Object, map[string]strin
 }
 
 func TestServicesOfOlderDataKeepWhatTheyHave(t *testing.T) {
+	t.Parallel()
 	s, _ := first(t, "10.96.0.0/24")
 	old := another(t, s, func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string,
 		_ func(runtime.Object) (string, []string)) (storage.Interface, error) {

@@ -342,6 +342,7 @@ func TestThreeServers(t *testing.T) {
 
 // Each of these is refused in one line, and nothing is written.
 func TestRefusedToJoin(t *testing.T) {
+	t.Parallel()
 	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)

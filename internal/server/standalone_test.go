@@ -23,6 +23,7 @@ import (
 // the built-in controller to one that runs by itself, with the permissions of
 // the example and no others: no pod is restarted, and the work goes on.
 func TestControllerAloneTakesOver(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.SimulatedNodes(3))
 	ctx := context.Background()
 	labels := map[string]string{"app": "agent"}

@@ -110,6 +110,7 @@ func tunnels(t *testing.T, bundle *pki.Bundle, to string, used *atomic.Int32) ne
 }
 
 func TestWebhooksThatAreServices(t *testing.T) {
+	t.Parallel()
 	s, client := first(t, "10.96.0.0/24")
 	ctx := t.Context()
 	var used atomic.Int32

@@ -123,6 +123,7 @@ func testPod(namespace, name string) *corev1.Pod {
 // TestInsideDoorStoresTheSame goes both ways step by step, through everything
 // that a pod lives through, and compares what is stored and what is refused.
 func TestInsideDoorStoresTheSame(t *testing.T) {
+	t.Parallel()
 	client, http, door := ways(t)
 	ctx := t.Context()
 	last := map[string]*corev1.Pod{}
@@ -284,6 +285,7 @@ func comparable(p *corev1.Pod) *corev1.Pod {
 
 // TestInsideDoorAsksPolicies shows that a policy stops writes of either way.
 func TestInsideDoorAsksPolicies(t *testing.T) {
+	t.Parallel()
 	client, http, door := ways(t)
 	ctx := t.Context()
 	bound := map[string]*corev1.Pod{}
@@ -339,6 +341,7 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 
 // TestInsideDoorLeasesAndEvents checks what else comes by the thousand.
 func TestInsideDoorLeasesAndEvents(t *testing.T) {
+	t.Parallel()
 	client, http, door := ways(t)
 	ctx := t.Context()
 	specs, messages := map[string]coordinationv1.LeaseSpec{}, map[string]string{}
