@@ -6,12 +6,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/rollout"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -52,45 +52,41 @@ func newLists(config *rest.Config, namespace string) (l *lists, err error) {
 }
 
 // look lists all that a survey needs. It reads only. Where the API does not have the kinds of Everynode, or does not show
-// them, there are no policies; hidden says the latter.
+// them, there are no policies; hidden says so.
 func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err error) {
 	o := survey.Objects{Now: time.Now(), Locate: time.LoadLocation}
 	// What the API server has in memory is new enough, and costs it little.
 	cached := metav1.ListOptions{ResourceVersion: "0"}
 	nodes, err := l.client.CoreV1().Nodes().List(ctx, cached)
 	if err != nil {
-		return nil, "", fmt.Errorf("list nodes: %w", err)
+		return nil, "", rollout.Unread("nodes", err)
 	}
 	pods, err := l.client.CoreV1().Pods("").List(ctx, cached)
 	if err != nil {
-		return nil, "", fmt.Errorf("list pods: %w", err)
+		return nil, "", rollout.Unread("pods", err)
 	}
 	sets, err := l.client.AppsV1().DaemonSets("").List(ctx, cached)
 	if err != nil {
-		return nil, "", fmt.Errorf("list DaemonSets: %w", err)
+		return nil, "", rollout.Unread("DaemonSets", err)
 	}
 	revisions, err := l.client.AppsV1().ControllerRevisions("").List(ctx, cached)
 	if err != nil {
-		return nil, "", fmt.Errorf("list ControllerRevisions: %w", err)
+		return nil, "", rollout.Unread("ControllerRevisions", err)
 	}
 	o.Nodes, o.Pods, o.DaemonSets, o.Revisions = pointers(nodes.Items), pointers(pods.Items), pointers(sets.Items), pointers(revisions.Items)
 	policies, err := l.own.RolloutPolicies("").List(ctx, cached)
-	if err == nil {
-		o.Policies = pointers(policies.Items)
-		rollouts, err := l.own.DaemonSetRollouts("").List(ctx, cached)
-		if err != nil {
-			return nil, "", fmt.Errorf("list DaemonSetRollouts: %w", err)
+	if err != nil {
+		if hidden = rollout.Hidden(err); hidden == "" {
+			return nil, "", fmt.Errorf("list RolloutPolicies: %w", err)
 		}
-		o.Rollouts = pointers(rollouts.Items)
+		return survey.New(o), hidden, nil
 	}
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
-	case apierrors.IsForbidden(err):
-		hidden = "RolloutPolicies may not be read, so this is said as if there were none: " + err.Error()
-	default:
-		return nil, "", fmt.Errorf("list RolloutPolicies: %w", err)
+	rollouts, err := l.own.DaemonSetRollouts("").List(ctx, cached)
+	if err != nil {
+		return nil, "", rollout.Unread("DaemonSetRollouts", err)
 	}
-	return survey.New(o), hidden, nil
+	o.Policies, o.Rollouts = pointers(policies.Items), pointers(rollouts.Items)
+	return survey.New(o), "", nil
 }
 
 func pointers[T any](items []T) []*T {

@@ -28,8 +28,17 @@ update daemonsetrollouts; the role admin of a namespace has it.`,
 	cmd.AddCommand(newRolloutStatusCommand(c), newApproveCommand(c),
 		newRolloutVerb(c, "pause", "Change no further node", rollout.Pause),
 		newRolloutVerb(c, "resume", "Go on after a pause", rollout.Resume),
-		newRolloutVerb(c, "retry", "Try a failed revision again", rollout.Retry),
-		newRolloutVerb(c, "abort", "Take all nodes back to the stable revision", rollout.Abort))
+		newRevisionVerb(c, "retry", "Try a failed revision again", rollout.Retry),
+		newRevisionVerb(c, "abort", "Take all nodes back to the stable revision", rollout.Abort))
+	return cmd
+}
+
+// newRevisionVerb makes a command that changes the rollout's spec for the sake of one revision.
+func newRevisionVerb(c *cluster, name, short string, of func(revision string) rollout.Verb) *cobra.Command {
+	var revision string
+	cmd := newRolloutVerb(c, name, short, nil)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.do(cmd, args[0], of(revision)) }
+	cmd.Flags().StringVar(&revision, "revision", "", name+" only if the change is to this revision")
 	return cmd
 }
 

@@ -140,12 +140,11 @@ func (l *lists) why(ctx context.Context, q question) (report, error) {
 	if err != nil {
 		return nil, err
 	}
+	if hidden != "" {
+		r.Missing = append(r.Missing, hidden)
+	}
 	for i := range r.DaemonSets {
-		p := &r.DaemonSets[i]
-		if hidden != "" {
-			p.Missing = append(p.Missing, hidden)
-		}
-		l.addMore(ctx, p)
+		l.addMore(ctx, &r.DaemonSets[i])
 	}
 	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -155,5 +156,54 @@ func TestWhyRefusesWhatItDoesNotKnow(t *testing.T) {
 		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {
 			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
 		}
+	}
+}
+
+// hiding is a connection to an API that does not have our kinds.
+type hiding struct{ next http.RoundTripper }
+
+func (h hiding) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasPrefix(r.URL.Path, "/apis/everynode.io/") {
+		return h.next.RoundTrip(r)
+	}
+	return &http.Response{
+		StatusCode: http.StatusNotFound, Status: "404 Not Found", Header: http.Header{"Content-Type": {"text/plain"}},
+		Body: io.NopCloser(strings.NewReader("404 page not found\n")), Request: r, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// TestAnAPIWithoutOurKinds is planned for and explained all the same, and what is not there is said.
+func TestAnAPIWithoutOurKinds(t *testing.T) {
+	env := testenv.Start(t, testenv.SimulatedNodes(1))
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:1"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(env.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return hiding{next} })
+	c, err := newLists(config, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const absent = "this cluster does not have RolloutPolicies, so every DaemonSet changes as in Kubernetes"
+	for _, q := range []question{{daemonSet: "agent"}, {node: "sim-0001"}, {node: "sim-0001", daemonSet: "agent"}} {
+		env.Eventually("it is said", func(ctx context.Context) error {
+			r, err := c.why(ctx, q)
+			if err != nil {
+				return err
+			}
+			var out bytes.Buffer
+			r.Write(&out, why.Style{})
+			if text := strings.Join(strings.Fields(out.String()), " "); strings.Count(text, absent) != 1 || !strings.Contains(text, "Current") {
+				return fmt.Errorf("of %+v it says %s", q, text)
+			}
+			return nil
+		})
+	}
+	p, err := c.plan(t.Context(), &manifests{daemonSets: []*appsv1.DaemonSet{newAgent("agent:2")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Missing) != 1 || !strings.HasPrefix(p.Missing[0], absent) || !p.DaemonSets[0].Changes() {
+		t.Errorf("the plan is missing %q, and is %+v", p.Missing, p.DaemonSets[0])
 	}
 }

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/kubectl/pkg/cmd/util"
-	"k8s.io/kubectl/pkg/polymorphichelpers"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/rollout"
 )
@@ -18,11 +16,12 @@ import (
 type order struct {
 	DaemonSet string `json:"daemonSet"`
 	Verb      string `json:"verb"`
-	// Step and Revision are what is approved.
+	// Step is what is approved. Revision is the one that is approved, aborted, tried again, or gone back to.
 	Step     string `json:"step"`
 	Revision string `json:"revision"`
-	// Number is the revision to go back to; 0 is the one before.
-	Number int64 `json:"number"`
+	// UID and Generation are those of the DaemonSet whose template is to go back, as they were shown.
+	UID        types.UID `json:"uid"`
+	Generation int64     `json:"generation"`
 }
 
 // act does what somebody wants done to a rollout, by the caller's rights.
@@ -39,7 +38,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	}
 	var done string
 	if o.Verb == "undo" {
-		done, err = d.undo(r, namespace, name, o.Number)
+		done, err = d.undo(r.Context(), namespace, name, o)
 	} else {
 		done, err = d.steer(r, namespace, name, o)
 	}
@@ -48,10 +47,13 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 
 func (d *Dashboard) steer(r *http.Request, namespace, name string, o order) (string, error) {
 	verbs := map[string]rollout.Verb{
-		"pause": rollout.Pause, "resume": rollout.Resume, "retry": rollout.Retry, "abort": rollout.Abort,
+		"pause": rollout.Pause, "resume": rollout.Resume, "retry": rollout.Retry(o.Revision), "abort": rollout.Abort(o.Revision),
 		"approve": rollout.Approve(o.Step, o.Revision),
 	}
 	verb := verbs[o.Verb]
+	if o.Revision == "" && (o.Verb == "retry" || o.Verb == "abort") {
+		return "", fmt.Errorf("say which revision you %s", o.Verb)
+	}
 	if verb == nil {
 		return "", fmt.Errorf("%q is not known", o.Verb)
 	}
@@ -60,24 +62,6 @@ func (d *Dashboard) steer(r *http.Request, namespace, name string, o order) (str
 		return "", err
 	}
 	return c.Do(r.Context(), verb)
-}
-
-// undo does what "kubectl rollout undo" does.
-func (d *Dashboard) undo(r *http.Request, namespace, name string, number int64) (string, error) {
-	ds, err := d.core.AppsV1().DaemonSets(namespace).Get(r.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	ds.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
-	back, err := polymorphichelpers.RollbackerFor(ds.GroupVersionKind().GroupKind(), d.core)
-	if err != nil {
-		return "", fmt.Errorf("undo: %w", err)
-	}
-	done, err := back.Rollback(ds, map[string]string{}, number, util.DryRunNone)
-	if err != nil {
-		return "", fmt.Errorf("undo: %w", err)
-	}
-	return fmt.Sprintf("daemonset %s/%s %s", namespace, name, done), nil
 }
 
 // rights tells what the caller may do to a DaemonSet, so that the page offers nothing else.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -61,9 +60,7 @@ func (d *Dashboard) node(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if hidden != "" {
-			for i := range detail.DaemonSets {
-				detail.DaemonSets[i].Missing = append(detail.DaemonSets[i].Missing, hidden)
-			}
+			detail.Missing = append(detail.Missing, hidden)
 		}
 		return nil
 	})
@@ -184,96 +181,6 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 	// Its own survey: the server is asked meanwhile, which may take long.
 	out.Forecast, out.Text, err = d.config.Plan(r.Context(), d.cluster.survey(time.Now()), d.cluster.hidden, manifest)
 	answer(w, out, err)
-}
-
-// eventLine is one event.
-type eventLine struct {
-	At      time.Time `json:"at"`
-	Type    string    `json:"type"`
-	Reason  string    `json:"reason"`
-	Object  string    `json:"object"`
-	Message string    `json:"message"`
-	Count   int32     `json:"count"`
-}
-
-// mostEvents is how many events a page is given at the beginning.
-const mostEvents = 200
-
-// events tells the events of a namespace, or of one object of it, as lines of JSON, and
-// goes on with those to come.
-func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	options := metav1.ListOptions{}
-	if name := q.Get("name"); name != "" {
-		options.FieldSelector = "involvedObject.name=" + name
-	}
-	client := d.core.CoreV1().Events(q.Get("namespace"))
-	list, err := client.List(r.Context(), options)
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	options.ResourceVersion = list.ResourceVersion
-	watch, err := client.Watch(r.Context(), options)
-	if err != nil {
-		answer(w, nil, err)
-		return
-	}
-	defer watch.Stop()
-	items := list.Items
-	slices.SortFunc(items, func(a, b corev1.Event) int { return timeOf(&a).Compare(timeOf(&b)) })
-	w.Header().Set("Content-Type", "application/x-ndjson")
-	out := json.NewEncoder(w)
-	for i := max(0, len(items)-mostEvents); i < len(items); i++ {
-		if out.Encode(eventLineOf(&items[i])) != nil {
-			return
-		}
-	}
-	flush(w)
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case change, ok := <-watch.ResultChan():
-			if !ok {
-				return
-			}
-			e, is := change.Object.(*corev1.Event)
-			if !is || change.Type == "DELETED" {
-				continue
-			}
-			if out.Encode(eventLineOf(e)) != nil {
-				return
-			}
-			flush(w)
-		}
-	}
-}
-
-func flush(w http.ResponseWriter) {
-	if f, ok := w.(http.Flusher); ok {
-		f.Flush()
-	}
-}
-
-func timeOf(e *corev1.Event) time.Time {
-	for _, at := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time, e.FirstTimestamp.Time} {
-		if !at.IsZero() {
-			return at
-		}
-	}
-	return e.CreationTimestamp.Time
-}
-
-func eventLineOf(e *corev1.Event) eventLine {
-	count := max(e.Count, 1)
-	if e.Series != nil {
-		count = max(count, e.Series.Count)
-	}
-	return eventLine{
-		At: timeOf(e).UTC(), Type: e.Type, Reason: e.Reason, Message: e.Message, Count: count,
-		Object: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name,
-	}
 }
 
 // logTail is how many lines of a log a page is given at the beginning.

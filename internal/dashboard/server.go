@@ -113,6 +113,7 @@ func (d *Dashboard) routes() http.Handler {
 	mux.HandleFunc("GET /api/node", d.whenReady(d.node))
 	mux.HandleFunc("GET /api/why", d.whenReady(d.why))
 	mux.HandleFunc("GET /api/revisions", d.whenReady(d.revisions))
+	mux.HandleFunc("GET /api/timeline", d.whenReady(d.timeline))
 	mux.HandleFunc("GET /api/events", d.whenReady(d.events))
 	mux.HandleFunc("GET /api/logs", d.logs)
 	mux.HandleFunc("GET /api/rights", d.rights)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/dashboard/fleet"
 	"github.com/everynode/everynode/internal/history"
@@ -66,6 +67,11 @@ type set struct {
 	Rollout   *rollout.State         `json:"rollout,omitempty"`
 	Numbers   map[string]int64       `json:"numbers"`
 	Strategy  string                 `json:"strategy"`
+	// UID and Generation tell which DaemonSet and which spec of it is shown.
+	UID        types.UID `json:"uid"`
+	Generation int64     `json:"generation"`
+	// Unseen says what no controller has taken note of.
+	Unseen []string `json:"unseen,omitempty"`
 }
 
 // stream tells a page what there is and what changes, as lines of JSON.
@@ -209,6 +215,7 @@ func overviewOf(s *survey.Survey, name, hidden string) *overview {
 func setOf(s *survey.Survey, ds *appsv1.DaemonSet) *set {
 	out := &set{
 		Namespace: ds.Namespace, Name: ds.Name, Status: ds.Status, Strategy: string(ds.Spec.UpdateStrategy.Type), Numbers: map[string]int64{},
+		UID: ds.UID, Generation: ds.Generation, Unseen: s.Unseen(ds),
 	}
 	newest := int64(0)
 	for _, r := range revisionsOf(s, ds) {

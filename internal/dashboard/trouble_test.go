@@ -155,3 +155,17 @@ func TestWhoMayListButNotWatch(t *testing.T) {
 		t.Errorf("the stream is answered with %d: %s", response.StatusCode, text)
 	}
 }
+
+// TestKindsThatAreNotServed are told of on the page, once all else is known.
+func TestKindsThatAreNotServed(t *testing.T) {
+	_, d := refusing(t, false, false)
+	response := stream(t, d)
+	defer response.Body.Close()
+	var m message
+	if err := json.NewDecoder(response.Body).Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Overview == nil || !strings.HasPrefix(m.Overview.Hidden, "this cluster does not have RolloutPolicies") {
+		t.Errorf("the page is told %+v", m.Overview)
+	}
+}

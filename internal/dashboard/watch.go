@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rollout"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -29,7 +29,7 @@ type cluster struct {
 	nodes, pods, sets, revisions cache.SharedIndexInformer
 	// policies and rollouts are nil where the API does not have them, or does not show them.
 	policies, rollouts cache.SharedIndexInformer
-	// hidden says that policies may not be read.
+	// hidden says why policies cannot be read.
 	hidden   string
 	troubles *troubles
 
@@ -82,7 +82,7 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		if _, err := l.list(soon, metav1.ListOptions{Limit: 1}); err != nil {
-			return nil, fmt.Errorf("list %s: %w", what, err)
+			return nil, rollout.Unread(what, err)
 		}
 		l = c.troubles.watched(what, l)
 		informer := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{})
@@ -112,13 +112,10 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	}
 	c.policies, err = add("RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{})
 	if err == nil {
-		c.rollouts, err = add("DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch), &v1alpha1.DaemonSetRollout{})
-	}
-	switch {
-	case err == nil, apierrors.IsNotFound(err):
-	case apierrors.IsForbidden(err):
-		c.hidden = "RolloutPolicies may not be read, so this is said as if there were none: " + err.Error()
-	default:
+		if c.rollouts, err = add("DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch), &v1alpha1.DaemonSetRollout{}); err != nil {
+			return err
+		}
+	} else if c.hidden = rollout.Hidden(err); c.hidden == "" {
 		return err
 	}
 	var running sync.WaitGroup

@@ -294,6 +294,9 @@ func (p *planner) add(format string, args ...any) {
 
 // warn says what somebody should think of before.
 func (p *planner) warn() {
+	if p.old != nil && p.out.Changes() {
+		p.out.Warnings = append(p.out.Warnings, p.survey.Unseen(p.old)...)
+	}
 	p.warnOfHolds()
 	if n := p.out.Nodes; n.Leave > 0 && n.Change+n.New+n.Stay+n.OutOfOrder == 0 {
 		how := "at once"

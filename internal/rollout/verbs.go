@@ -42,8 +42,8 @@ func Approve(step, revision string) Verb {
 		switch {
 		case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:
 			return "", errors.New("there is nothing to approve: no change is under way")
-		case revision != "" && revision != s.TargetRevision:
-			return "", fmt.Errorf("nothing is approved: the change is to revision %s by now, not to %s", s.TargetRevision, revision)
+		case moved("approved", revision, r) != nil:
+			return "", moved("approved", revision, r)
 		case step == "" && s.Phase != v1alpha1.PhaseWaitingForApproval:
 			return "", fmt.Errorf("there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message)
 		case step == "":
@@ -74,8 +74,25 @@ func stepNames(steps []v1alpha1.StepStatus) string {
 	return text
 }
 
-// Retry tries a failed revision again.
-func Retry(r *v1alpha1.DaemonSetRollout) (string, error) {
+// moved is the error of who wants something of one revision when the change is to another by now. No revision means any.
+func moved(what, revision string, r *v1alpha1.DaemonSetRollout) error {
+	if target := r.Status.TargetRevision; revision != "" && revision != target {
+		return fmt.Errorf("nothing is %s: the change is to revision %s by now, not to %s", what, orNone(target), revision)
+	}
+	return nil
+}
+
+// Retry tries a failed revision again. With a revision, it tries that one only.
+func Retry(revision string) Verb {
+	return func(r *v1alpha1.DaemonSetRollout) (string, error) {
+		if err := moved("tried again", revision, r); err != nil {
+			return "", err
+		}
+		return tryAgain(r)
+	}
+}
+
+func tryAgain(r *v1alpha1.DaemonSetRollout) (string, error) {
 	target := r.Status.TargetRevision
 	i := slices.IndexFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == target })
 	if target == "" || i < 0 {
@@ -90,8 +107,17 @@ func Retry(r *v1alpha1.DaemonSetRollout) (string, error) {
 	return "tries revision " + target + " again, from the first step", nil
 }
 
-// Abort takes all nodes back to the stable revision.
-func Abort(r *v1alpha1.DaemonSetRollout) (string, error) {
+// Abort takes all nodes back to the stable revision. With a revision, only if the change is to that one.
+func Abort(revision string) Verb {
+	return func(r *v1alpha1.DaemonSetRollout) (string, error) {
+		if err := moved("aborted", revision, r); err != nil {
+			return "", err
+		}
+		return goBack(r)
+	}
+}
+
+func goBack(r *v1alpha1.DaemonSetRollout) (string, error) {
 	s := &r.Status
 	switch {
 	case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:

@@ -23,6 +23,8 @@ type NodeReport struct {
 	// Fault is what is wrong with the node itself.
 	Fault      string  `json:"fault,omitempty"`
 	DaemonSets []Place `json:"daemonSets"`
+	// Missing says what could not be read, and why.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // Place is one DaemonSet on one node.
@@ -65,6 +67,8 @@ type SetReport struct {
 	Target  string  `json:"target,omitempty"`
 	Nodes   int     `json:"nodes"`
 	Groups  []Group `json:"groups"`
+	// Unseen says what no controller has taken note of.
+	Unseen []string `json:"unseen,omitempty"`
 	// Missing says what could not be read, and why.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -94,7 +98,9 @@ func Node(s *survey.Survey, name string, only *appsv1.DaemonSet) (*NodeReport, e
 		if err != nil {
 			return nil, err
 		}
-		r.DaemonSets = append(r.DaemonSets, place(v, name))
+		p := place(v, name)
+		p.Reasons = append(p.Reasons, s.Unseen(ds)...)
+		r.DaemonSets = append(r.DaemonSets, p)
 	}
 	r.Fault = s.Fault(name)
 	rank := func(p Place) int { return slices.Index(Verdicts, course.Verdict(p.Verdict)) }
@@ -144,7 +150,7 @@ func Set(s *survey.Survey, ds *appsv1.DaemonSet, all course.Verdict) (*SetReport
 	if err != nil {
 		return nil, err
 	}
-	r := &SetReport{Namespace: ds.Namespace, DaemonSet: ds.Name, Revision: revision(v, v.Revision), Nodes: len(s.Nodes), Groups: []Group{}}
+	r := &SetReport{Namespace: ds.Namespace, DaemonSet: ds.Name, Revision: revision(v, v.Revision), Nodes: len(s.Nodes), Groups: []Group{}, Unseen: s.Unseen(ds)}
 	if v.Policy != nil {
 		r.Policy = v.Policy.Name
 	}

@@ -60,6 +60,9 @@ func (r *NodeReport) Write(w io.Writer, s Style) {
 	if r.Fault != "" {
 		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" is out of order: "+r.Fault, ""))
 	}
+	for _, m := range r.Missing {
+		fmt.Fprint(w, survey.Wrap("("+m+")", ""))
+	}
 }
 
 func (p *Place) write(w io.Writer, s Style) {
@@ -136,6 +139,9 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 		fmt.Fprintf(w, "revision %s, no policy\n", r.Revision)
 	} else {
 		fmt.Fprint(w, survey.Wrap(r.line(), ""))
+	}
+	for _, unseen := range r.Unseen {
+		fmt.Fprint(w, survey.Wrap(unseen, ""))
 	}
 	for _, g := range r.Groups {
 		fmt.Fprintf(w, "\n%s %s: %s\n", survey.Number(g.Count), s.verdict(g.Verdict), meaning[g.Verdict])

@@ -164,6 +164,52 @@ func (s session) press(within, text string) {
 	s.t.Fatalf("there is no button %q in %s", text, within)
 }
 
+// undo goes back to the revision before, as soon as the page shows what there is.
+func (s session) undo() {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for said := ""; !strings.Contains(said, "rolled back"); {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("undo says %q", said)
+		}
+		s.press("#rollout", "Undo")
+		s.press("#panel-body", "Undo")
+		for said = ""; said == ""; {
+			s.do("read the answer", chromedp.Evaluate(`document.querySelector("#panel-body [role=status]")?.textContent ?? ""`, &said))
+		}
+		s.close()
+	}
+}
+
+// differs compares texts as the page does: what it shows must be both of them, and cost little.
+func (s session) differs() {
+	s.t.Helper()
+	var wrong []string
+	s.do("compare texts", chromedp.Evaluate(`(async () => {
+		const { difference } = await import('/page.js');
+		const wrong = [];
+		const check = (a, b, most) => {
+			const shown = [...difference(a.join('\n'), b.join('\n')).children];
+			const of = (not) => shown.filter((l) => l.className !== not).map((l) => l.textContent.slice(2)).join('\n');
+			if (of('added') !== a.join('\n') || of('removed') !== b.join('\n')) wrong.push(a.length + ' and ' + b.length + ' lines come out as others');
+			const changed = shown.filter((l) => l.className !== 'same').length;
+			if (changed > most) wrong.push(changed + ' lines differ, want at most ' + most);
+		};
+		let seed = 1;
+		const chance = (n) => (seed = seed * 48271 % 2147483647) % n;
+		for (let i = 0; i < 300; i++) check(Array.from({ length: 1 + chance(9) }, () => 'abc'[chance(3)]), Array.from({ length: 1 + chance(9) }, () => 'abc'[chance(3)]), 18);
+		check(['a', 'b', 'c', 'd'], ['a', 'x', 'c', 'd', 'e'], 3);
+		const long = Array.from({ length: 20000 }, (_, i) => 'line ' + i), other = long.slice();
+		other[5] = 'x'; other.splice(15000, 2);
+		check(long, other, 4);
+		check(long.slice(0, 4000), long.slice(4000, 8000), 8000);
+		return wrong;
+	})()`, &wrong, chromedp.EvalAsValue, awaited))
+	for _, text := range wrong {
+		s.t.Error(text)
+	}
+}
+
 func (s session) picture(name string) {
 	if *pictures == "" {
 		return
@@ -302,6 +348,7 @@ func TestPage(t *testing.T) {
 	s.shows("#panel-body pre", "onerror")
 	s.picture("dashboard-revisions")
 	s.close()
+	s.differs()
 
 	s.do("find a node by keys", chromedp.KeyEvent("/"), chromedp.WaitVisible("#find:focus"), chromedp.Evaluate(`document.querySelector("#find").value = ""`, nil), chromedp.SendKeys("#find", "sim-0007\r"))
 	s.shows("#panel-title", "sim-0007")
@@ -329,10 +376,24 @@ func TestPage(t *testing.T) {
 	s.press("#rollout", "Events")
 	s.shows("#panel-body", "RolloutStepOpened")
 	s.close()
-	s.press("#rollout", "Undo")
-	s.press("#panel-body", "Undo")
-	s.shows("#panel-body [role=status]", "rolled back")
+	s.press("#rollout", "Timeline")
+	s.shows("#panel-body", "It waits for approval")
+	s.shows("#panel-body", "everynode-rollout wrote what is wanted of the rollout last")
+	s.shows("#panel-body", "It is complete")
+	s.picture("dashboard-timeline")
 	s.close()
+	// Somebody else changes it between the look and the yes.
+	s.press("#rollout", "Undo")
+	s.shows("#panel-body", "back to the revision before, 1 (")
+	patch := []byte(`{"spec":{"minReadySeconds":1}}`)
+	if _, err := core.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.press("#panel-body", "Undo")
+	s.shows("#panel-body [role=status]", "nothing is undone: somebody has changed daemonset default/agent meanwhile")
+	s.close()
+	// Until the page shows the change, the same is said again.
+	s.undo()
 	s.shows("#rollout", "WaitingForApproval")
 
 	s.do("dark, and on a phone", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}), chromedp.EmulateViewport(390, 844))

@@ -1,6 +1,6 @@
 import { get, hasKey, lines, post } from './talk.js';
 import { colourOf, FleetMap } from './map.js';
-import { ago, difference, make, number, swatch, table } from './page.js';
+import { ago, difference, lasting, make, number, swatch, table } from './page.js';
 
 const $ = (id) => document.getElementById(id);
 const looking = { daemonset: sessionStorage.getItem('daemonset') || '', group: sessionStorage.getItem('group') || '' };
@@ -54,7 +54,7 @@ function take(message) {
 }
 
 function showOverview() {
-  $('cluster').textContent = `${overview.cluster} · ${number(overview.nodes)} nodes` + (overview.hidden ? ' · policies hidden' : '');
+  $('cluster').textContent = `${overview.cluster} · ${number(overview.nodes)} nodes` + (overview.hidden ? ' · no policies' : '');
   $('cluster').title = overview.hidden || '';
   const button = (value, title, ...rest) => make('li', {}, make('button', { 'aria-pressed': String(looking.daemonset === value), onclick: () => { looking.daemonset = value; rights = {}; follow(); showOverview(); } }, title, ...rest));
   $('set-list').replaceChildren(
@@ -89,7 +89,8 @@ async function showSet() {
     ? [make('p', {}, make('span', { class: 'phase ' + (tone[r.phase] || '') }, r.phase || 'Unknown'), r.message ? ': ' + r.message : ''),
       make('p', { class: 'quiet' }, `policy ${set.policy} · stable ${name(r.stableRevision)} · target ${name(r.targetRevision)}` + (r.stepStarted ? ` · step began ${ago(r.stepStarted)} ago` : ''))]
     : [make('p', {}, `Revision ${name(set.revision)}: ${number(s.updatedNumberScheduled)} of ${number(s.desiredNumberScheduled)} nodes have it, ${number(s.numberAvailable)} available.`),
-      make('p', { class: 'quiet' }, `No RolloutPolicy selects it; it changes as in Kubernetes (${set.strategy}).`)];
+      make('p', { class: 'quiet' }, overview.hidden ? overview.hidden : `No RolloutPolicy selects it; it changes as in Kubernetes (${set.strategy}).`)];
+  head.push(...(set.unseen || []).map((text) => make('p', { class: 'phase warn' }, text)));
   const bar = (done, all) => { const i = make('i'); i.style.width = (all ? 100 * done / all : 0) + '%'; return make('span', { class: 'bars' }, i); };
   const steps = r?.steps?.length ? table(['step', '', '#nodes', '#done', '#failed', '#unavailable'],
     r.steps.map((t) => [(t.name === r.step ? '▸ ' : '') + t.name, bar(t.done || 0, t.nodes || 0), number(t.nodes), number(t.done), number(t.failed), number(t.unavailable)])) : null;
@@ -104,6 +105,9 @@ async function showSet() {
   }
 }
 
+// goingBack says which DaemonSet is shown, and which revision of it is wanted: if somebody changes it meanwhile, nothing is done.
+const goingBack = (revision) => ({ revision, uid: set.uid, generation: set.generation });
+
 function actions(of, r) {
   const out = make('div', { class: 'actions' });
   const add = (text, verb, question, strong, extra = {}) => out.append(make('button', {
@@ -116,11 +120,12 @@ function actions(of, r) {
     if (waiting) add('Approve', 'approve', `Let the next step of ${of} begin? After ${r.step}, revision ${r.targetRevision}.`, true, { step: r.step, revision: r.targetRevision });
     if (r.spec.paused) add('Resume', 'resume', `Let the change of ${of} go on?`, true);
     else if (!r.finished) add('Pause', 'pause', `Stop the change of ${of} where it is? What is under way ends.`);
-    if (!r.finished && r.stableRevision) add('Abort', 'abort', `Take ${of} back to revision ${r.stableRevision} on all nodes?`);
-    if (r.phase === 'Halted' || r.phase === 'RolledBack') add('Retry', 'retry', `Try revision ${r.targetRevision} of ${of} again, from the first step?`);
+    if (!r.finished && r.stableRevision) add('Abort', 'abort', `Take ${of} from revision ${r.targetRevision} back to revision ${r.stableRevision} on all nodes?`, false, { revision: r.targetRevision });
+    if (r.phase === 'Halted' || r.phase === 'RolledBack') add('Retry', 'retry', `Try revision ${r.targetRevision} of ${of} again, from the first step?`, false, { revision: r.targetRevision });
   }
-  add('Undo', 'undo', `Take the template of ${of} back to the revision before, as kubectl rollout undo does?`);
-  out.append(make('button', { onclick: () => openRevisions(of) }, 'Revisions'), make('button', { onclick: () => openEvents(...of.split('/')) }, 'Events'));
+  const before = Object.keys(set.numbers).sort((a, b) => set.numbers[b] - set.numbers[a])[1];
+  if (before) add('Undo', 'undo', `Take the template of ${of} back to the revision before, ${set.numbers[before]} (${before})?`, false, goingBack(before));
+  out.append(make('button', { onclick: () => openRevisions(of) }, 'Revisions'), make('button', { onclick: () => openTimeline(of) }, 'Timeline'), make('button', { onclick: () => openEvents(of.split('/')[0], of.split('/')[1], 'DaemonSet') }, 'Events'));
   return out;
 }
 
@@ -156,7 +161,7 @@ function openNode(name) {
   fill(signal, async () => {
     const n = await get('/api/node', { name });
     if (signal.aborted) return;
-    body.replaceChildren(n.fault ? make('p', { class: 'phase bad' }, n.fault) : '', n.cordoned ? make('p', {}, 'Cordoned: nothing new is scheduled to it.') : '',
+    body.replaceChildren(n.fault ? make('p', { class: 'phase bad' }, n.fault) : '', n.cordoned ? make('p', {}, 'Cordoned: nothing new is scheduled to it.') : '', ...(n.missing || []).map((x) => make('p', { class: 'quiet' }, x)),
       make('h3', {}, 'Its daemons'), table(['DaemonSet', 'verdict', 'since', 'why', 'revision', 'wanted'], n.daemonSets.map((p) => [
         `${p.namespace}/${p.daemonSet}`, make('span', {}, swatch(colourOf(p.verdict)), p.verdict), p.since ? ago(p.since) : '', reasons(p), p.revision, p.wanted])),
       make('h3', {}, 'Its pods'), table(['pod', 'phase', 'ready', '#restarts', 'log'], n.pods.map((p) => [`${p.namespace}/${p.name}`, p.phase, p.ready ? 'yes' : 'no', number(p.restarts),
@@ -165,7 +170,7 @@ function openNode(name) {
       make('h3', {}, 'Room'), table(['resource', 'allocatable'], Object.entries(n.allocatable || {})),
       make('h3', {}, 'Labels'), table(['label', 'value'], Object.entries(n.labels || {}).sort()),
       n.taints?.length ? make('div', {}, make('h3', {}, 'Taints'), table(['taint', 'effect'], n.taints.map((t) => [t.key + (t.value ? '=' + t.value : ''), t.effect]))) : '',
-      make('div', { class: 'actions' }, make('button', { onclick: () => openEvents('', name) }, 'Events of the node')));
+      make('div', { class: 'actions' }, make('button', { onclick: () => openEvents('', name, 'Node') }, 'Events of the node')));
   });
 }
 
@@ -188,22 +193,43 @@ function openRevisions(of) {
   const body = make('div', {}, 'Looking…');
   const signal = panel(`${of}: revisions`, body);
   fill(signal, async () => {
+    const seen = goingBack('');
     const all = await get('/api/revisions', { daemonset: of });
     const compare = make('div');
     const show = (i) => compare.replaceChildren(make('h3', {}, i + 1 < all.length ? `From revision ${all[i + 1].number} to ${all[i].number}` : `Revision ${all[i].number}`),
       i + 1 < all.length ? difference(all[i + 1].template, all[i].template) : make('pre', { tabindex: 0 }, all[i].template));
     body.replaceChildren(table(['#number', 'hash', 'age', 'cause', '', ''], all.map((v, i) => [String(v.number), v.hash, ago(v.created), v.cause,
       make('button', { onclick: () => show(i) }, i + 1 < all.length ? 'what changed' : 'show'),
-      i > 0 ? make('button', { disabled: rights.undo === false, onclick: () => ask('Go back', `Take the template of ${of} back to revision ${v.number}?`,
-        () => post('/api/rollout', JSON.stringify({ daemonSet: of, verb: 'undo', number: v.number }))) }, 'go back to it') : ''])), compare);
+      i > 0 ? make('button', { disabled: rights.undo === false, onclick: () => ask('Go back', `Take the template of ${of} back to revision ${v.number} (${v.hash})?`,
+        () => post('/api/rollout', JSON.stringify({ daemonSet: of, verb: 'undo', ...seen, revision: v.hash }))) }, 'go back to it') : ''])), compare);
     if (all.length) show(0);
   });
 }
 
-function openEvents(namespace, name) {
+// openTimeline shows when the rollout did what, and how long each took; it looks again while it is open.
+function openTimeline(of) {
+  const body = make('div', {}, 'Looking…');
+  const signal = panel(`${of}: timeline`, body);
+  fill(signal, async () => {
+    while (!signal.aborted) {
+      const all = await get('/api/timeline', { daemonset: of });
+      if (signal.aborted) return;
+      const longest = Math.max(1, ...all.moments.map((m) => m.seconds));
+      const bar = (m) => { const i = make('i', { class: m.tone || undefined }); i.style.width = 100 * m.seconds / longest + '%'; return make('span', { class: 'bars' }, i); };
+      body.replaceChildren(make('p', { class: 'quiet' }, 'Put together from events, which a cluster keeps for about an hour, and from what its objects say of older things.'),
+        ...(all.missing || []).map((x) => make('p', { class: 'phase warn' }, x)),
+        table(['when', 'what', '', 'for', 'in its own words'], all.moments.slice().reverse().map((m, i) => [
+          make('time', { datetime: m.at, title: m.at }, new Date(m.at).toLocaleTimeString('en-GB') + (Date.now() - new Date(m.at) > 86400e3 ? ' ' + m.at.slice(0, 10) : '')),
+          make('span', { class: 'phase ' + (m.tone || '') }, m.what), bar(m), lasting(m.seconds) + (i ? '' : ' so far'), m.detail])));
+      await new Promise((done) => setTimeout(done, 5000));
+    }
+  });
+}
+
+function openEvents(namespace, name, kind) {
   const rows = make('tbody');
   const signal = panel(name ? `Events of ${name}` : 'Events', make('div', { class: 'scroll' }, make('table', {}, make('thead', {}, make('tr', {}, ...['when', 'object', 'reason', 'message', 'times'].map((h) => make('th', {}, h)))), rows)));
-  fill(signal, () => lines('/api/events', { namespace: namespace || '', name: name || '' }, signal, (line) => {
+  fill(signal, () => lines('/api/events', { namespace: namespace || '', name: name || '', kind: kind || '' }, signal, (line) => {
     const e = JSON.parse(line);
     rows.prepend(make('tr', {}, ...[ago(e.at) + ' ago', e.object, e.reason, e.message, number(e.count)].map((c, i) => make('td', { class: i === 2 && e.type === 'Warning' ? 'phase warn' : undefined }, c))));
     while (rows.children.length > 500) rows.lastChild.remove();

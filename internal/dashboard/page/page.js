@@ -21,8 +21,10 @@ export function table(heads, rows) {
     make('tbody', {}, ...rows.map((r) => make('tr', {}, ...cells('td', r))))));
 }
 
-export function ago(at) {
-  const seconds = Math.max(0, (Date.now() - new Date(at)) / 1000);
+export const ago = (at) => lasting(Math.max(0, (Date.now() - new Date(at)) / 1000));
+
+// lasting writes how long something is.
+export function lasting(seconds) {
   for (const [unit, length] of [['d', 86400], ['h', 3600], ['min', 60]]) if (seconds >= 2 * length) return Math.floor(seconds / length) + ' ' + unit;
   return Math.floor(seconds) + ' s';
 }
@@ -33,17 +35,49 @@ export function swatch(colour) {
   return s;
 }
 
-// difference compares two texts line by line.
+// most is how many lines may differ before two texts count as different from there on.
+const most = 1000;
+
+// difference shows two texts line by line. Its cost grows with their length and with what differs, not with the product.
 export function difference(before, after) {
   const a = before.split('\n'), b = after.split('\n');
-  const length = Array.from({ length: a.length + 1 }, () => new Uint32Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) for (let j = b.length - 1; j >= 0; j--) length[i][j] = a[i] === b[j] ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+  let first = 0, last = 0;
+  while (first < a.length && first < b.length && a[first] === b[first]) first++;
+  while (last < a.length - first && last < b.length - first && a[a.length - 1 - last] === b[b.length - 1 - last]) last++;
   const out = make('pre', { tabindex: 0, 'aria-label': 'Difference' });
   const line = (kind, mark, text) => out.append(make('span', { class: kind }, mark + ' ' + text));
-  for (let i = 0, j = 0; i < a.length || j < b.length;) {
-    if (i < a.length && j < b.length && a[i] === b[j]) { line('same', ' ', a[i]); i++; j++; }
-    else if (i < a.length && (j === b.length || length[i + 1][j] >= length[i][j + 1])) line('removed', '-', a[i++]);
-    else line('added', '+', b[j++]);
-  }
+  const same = (lines) => { for (const text of lines) line('same', ' ', text); };
+  same(a.slice(0, first));
+  for (const [kind, text] of edits(a.slice(first, a.length - last), b.slice(first, b.length - last))) line(kind, { same: ' ', removed: '-', added: '+' }[kind], text);
+  same(a.slice(a.length - last));
   return out;
+}
+
+// edits is the shortest way from one list of lines to another, by E. W. Myers' greedy algorithm.
+function edits(a, b) {
+  const ways = []; // of each number of edits: how far in a one comes, by the diagonal
+  search: for (let d = 0; d <= Math.min(a.length + b.length, most); d++) {
+    const was = ways[d - 1], way = new Int32Array(2 * d + 1);
+    for (let k = -d; k <= d; k += 2) {
+      let x = 0;
+      if (d > 0) x = k === -d || k !== d && was[k - 1 + d - 1] < was[k + 1 + d - 1] ? was[k + 1 + d - 1] : was[k - 1 + d - 1] + 1;
+      while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
+      way[k + d] = x;
+      if (x >= a.length && x - k >= b.length) { ways.push(way); break search; }
+    }
+    ways.push(way);
+  }
+  const end = ways.at(-1), k = a.length - b.length, d = ways.length - 1;
+  if (Math.abs(k) > d || end[k + d] < a.length) return [...a.map((text) => ['removed', text]), ...b.map((text) => ['added', text])];
+  const out = [];
+  let x = a.length, y = b.length;
+  for (let d = ways.length - 1; d > 0; d--) {
+    const was = ways[d - 1], k = x - y;
+    const down = k === -d || k !== d && was[k - 1 + d - 1] < was[k + 1 + d - 1];
+    const from = was[(down ? k + 1 : k - 1) + d - 1], turn = down ? from : from + 1;
+    while (x > turn) { x--; y--; out.push(['same', a[x]]); }
+    if (down) out.push(['added', b[--y]]); else out.push(['removed', a[--x]]);
+  }
+  while (x > 0) { x--; y--; out.push(['same', a[x]]); }
+  return out.reverse();
 }

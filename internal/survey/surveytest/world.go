@@ -79,6 +79,7 @@ func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []s
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent"}}},
 			},
 		},
+		Status: appsv1.DaemonSetStatus{ObservedGeneration: int64(len(images))},
 	}
 	var hashes []string
 	var own []*appsv1.ControllerRevision
@@ -99,6 +100,7 @@ func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []s
 // Revise adds a revision of the DaemonSet's present template, and returns its hash.
 func (w *World) Revise(ds *appsv1.DaemonSet) string {
 	ds.Generation++
+	ds.Status.ObservedGeneration = ds.Generation
 	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: w.Objects.Revisions})
 	if err != nil {
 		w.t.Fatal(err)
@@ -161,7 +163,8 @@ func (w *World) Other(node string) {
 
 // Policy adds a policy with this spec.
 func (w *World) Policy(name, spec string) {
-	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("policy-" + name), CreationTimestamp: Ago(time.Hour)}}
+	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("policy-" + name), CreationTimestamp: Ago(time.Hour), Generation: 1}}
+	p.Status.ObservedGeneration = 1
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		w.t.Fatal(err)
 	}
