@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,17 +109,31 @@ func (n *nodes) survives(of *node, podUID string) {
 	of.patient.Survives(podUID, n.config.Clock.Now())
 }
 
-// ails is what ails a container of the pod.
+// ails is what ails a container of the pod, or that its work comes to an end.
 func (p *pod) ails(object *corev1.Pod, container string) illness.Container {
-	if p.ward == nil {
-		return illness.Container{}
+	spec := containerSpec(object, container)
+	ill := p.ward.Container(object, spec)
+	if !ill.Ends && task(object, spec) {
+		ill.Ends, ill.After, ill.ExitCode, ill.Reason = true, max(ill.TaskTakes, taskTakes), 0, "Completed"
 	}
-	return p.ward.Container(object, containerSpec(object, container))
+	return ill
+}
+
+// taskTakes is how long the work of a container takes that has an end.
+const taskTakes = time.Second
+
+// task reports whether the container has work that ends, as those of a Job's pods do. Its pod is not started again
+// whenever it ends; init containers end at once anyway.
+func task(object *corev1.Pod, spec *corev1.Container) bool {
+	if object == nil || spec == nil || object.Spec.RestartPolicy == corev1.RestartPolicyAlways || object.Spec.RestartPolicy == "" {
+		return false
+	}
+	return slices.ContainsFunc(object.Spec.Containers, func(c corev1.Container) bool { return c.Name == spec.Name })
 }
 
 // end lets containers that are due to end do so. It returns when the next one is.
 func (p *pod) end(object *corev1.Pod, now time.Time) (next time.Time) {
-	if p.ward == nil || object == nil {
+	if object == nil {
 		return next
 	}
 	for i := range p.runtime.Containers {

@@ -96,6 +96,38 @@ func TestCrashLoop(t *testing.T) {
 	})
 }
 
+func TestWorkThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 1}, nil)
+		policy := func(r corev1.RestartPolicy) func(*corev1.Pod) {
+			return func(p *corev1.Pod) { p.Spec.RestartPolicy = r }
+		}
+		c.bind(newPod("daemon", "demo"), "sim-0001")
+		c.bind(newPod("once", "demo", policy(corev1.RestartPolicyNever)), "sim-0001")
+		c.bind(newPod("until-well", "demo", policy(corev1.RestartPolicyOnFailure)), "sim-0001")
+		c.bind(newPod("long", "demo", policy(corev1.RestartPolicyNever), bad("{slowTask: {takes: 1m}}")), "sim-0001")
+		c.bind(newPod("bad", "demo", policy(corev1.RestartPolicyNever), bad("crash")), "sim-0001")
+		for _, step := range []struct {
+			after time.Duration
+			want  map[string]corev1.PodPhase
+		}{
+			{500 * time.Millisecond, map[string]corev1.PodPhase{"once": "Running", "until-well": "Running", "daemon": "Running"}},
+			{20 * time.Second, map[string]corev1.PodPhase{"once": "Succeeded", "until-well": "Succeeded", "long": "Running", "bad": "Failed", "daemon": "Running"}},
+			{time.Minute, map[string]corev1.PodPhase{"long": "Succeeded", "daemon": "Running"}},
+		} {
+			c.pass(step.after)
+			for name, want := range step.want {
+				if got := c.pod(name).Status; got.Phase != want {
+					t.Errorf("%s later %s is %s, want %s: %+v", step.after, name, got.Phase, want, got.ContainerStatuses)
+				}
+			}
+		}
+		if end := c.pod("once").Status.ContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 0 || end.Reason != "Completed" {
+			t.Errorf("the work ended with %+v, want Completed", end)
+		}
+	})
+}
+
 func TestContainersThatDoNotBecomeReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recorder := record.NewFakeRecorder(1000)

@@ -25,6 +25,8 @@ func (f *Fault) afflict(c *Container) {
 		c.Unready = cmp.Or(c.Unready, f.Unready.Message)
 	case f.SlowPull != nil:
 		c.PullTakes = cmp.Or(c.PullTakes, f.SlowPull.Takes.Duration)
+	case f.SlowTask != nil:
+		c.TaskTakes = cmp.Or(c.TaskTakes, f.SlowTask.Takes.Duration)
 	case f.PullError != nil:
 		c.PullError = cmp.Or(c.PullError, f.PullError.Message)
 	case f.Unstarted != nil:

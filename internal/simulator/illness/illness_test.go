@@ -219,6 +219,8 @@ func TestFaultsOfOneContainer(t *testing.T) {
 		"{outOfMemory: {after: 7s}}":                   {Ends: true, After: 7 * time.Second, ExitCode: 137, Reason: "OOMKilled"},
 		"neverReady":                                   {Unready: "HTTP probe failed with statuscode: 503"},
 		"{slowPull: {takes: 30s}}":                     {PullTakes: 30 * time.Second},
+		"{slowTask: {takes: 30s}}":                     {TaskTakes: 30 * time.Second},
+		"slowTask":                                     {TaskTakes: time.Minute},
 		"{pullError: {message: m}}":                    {PullError: "m"},
 		"{startError: {message: m}}":                   {StartError: "m"},
 		"{crash: {}, share: 0%}":                       {},

@@ -12,7 +12,7 @@ import (
 // kindNames are the kinds of fault as they are written, those of nodes first.
 var kindNames = []string{
 	"notReady", "pressure", "flaps", "powerLoss", "room",
-	"crash", "outOfMemory", "neverReady", "slowPull", "pullError", "startError", "killsNode",
+	"crash", "outOfMemory", "neverReady", "slowPull", "slowTask", "pullError", "startError", "killsNode",
 }
 
 // nodeKinds is how many of kindNames are faults of nodes.
@@ -22,7 +22,7 @@ const nodeKinds = 5
 func (f *Fault) kinds() (names []string) {
 	for i, there := range []bool{
 		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil,
-		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
+		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
 	} {
 		if there {
 			names = append(names, kindNames[i])
@@ -63,6 +63,11 @@ func (f *Fault) checkKind() error {
 			f.SlowPull.Takes.Duration = time.Minute
 		}
 		return notNegative(f.SlowPull.Takes.Duration)
+	case f.SlowTask != nil:
+		if f.SlowTask.Takes.Duration == 0 {
+			f.SlowTask.Takes.Duration = time.Minute
+		}
+		return notNegative(f.SlowTask.Takes.Duration)
 	case f.KillsNode != nil:
 		return notNegative(given(f.KillsNode.After, 0), f.KillsNode.For.Duration)
 	case f.Unready != nil:

@@ -242,6 +242,8 @@ type Container struct {
 	Reason, Message string
 	// Unready is why its probes fail; empty if they do not.
 	Unready string
+	// TaskTakes is how long its work takes, if it has an end.
+	TaskTakes time.Duration
 	// PullTakes is how long its pull takes, PullError why it fails, StartError why it cannot be started.
 	PullTakes             time.Duration
 	PullError, StartError string

@@ -57,6 +57,7 @@ type Fault struct {
 	Memory    *Memory    `json:"outOfMemory,omitempty"`
 	Unready   *Unready   `json:"neverReady,omitempty"`
 	SlowPull  *SlowPull  `json:"slowPull,omitempty"`
+	SlowTask  *SlowTask  `json:"slowTask,omitempty"`
 	PullError *Refusal   `json:"pullError,omitempty"`
 	Unstarted *Refusal   `json:"startError,omitempty"`
 	KillsNode *KillsNode `json:"killsNode,omitempty"`
@@ -125,6 +126,11 @@ type Unready struct {
 
 // SlowPull makes a pull take time.
 type SlowPull struct {
+	Takes metav1.Duration `json:"takes"`
+}
+
+// SlowTask makes the work of a container take time whose pod is not to be restarted always.
+type SlowTask struct {
 	Takes metav1.Duration `json:"takes"`
 }
 
