@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/definitions"
@@ -19,7 +21,7 @@ func newControllerCommand() *cobra.Command {
 		printCRDs  bool
 	)
 	cmd := &cobra.Command{
-		Use:   "controller --kubeconfig FILE",
+		Use:   "controller [--kubeconfig FILE]",
 		Short: "Run the DaemonSet controller alone, against any Kubernetes API",
 		Long: `Run Everynode's DaemonSet controller, and nothing else, against any Kubernetes API.
 
@@ -36,12 +38,9 @@ them:
 			if printCRDs {
 				return definitions.Print(cmd.OutOrStdout())
 			}
-			if kubeconfig == "" {
-				return fmt.Errorf("no cluster is given; name its --kubeconfig")
-			}
-			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			config, err := controlled(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("read the kubeconfig %s: %w", kubeconfig, err)
+				return err
 			}
 			config.QPS, config.Burst, config.UserAgent = qps, burst, "everynode-daemonset-controller"
 			o.Config = config
@@ -49,7 +48,7 @@ them:
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; in a pod, the cluster that it is in without it")
 	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "stand by for, or be stood by, other instances")
 	f.StringVar(&o.LeaseNamespace, "leader-elect-namespace", o.LeaseNamespace, "namespace of the lease of the leader")
 	f.StringVar(&o.LeaseName, "leader-elect-name", o.LeaseName, "name of the lease of the leader")
@@ -57,6 +56,27 @@ them:
 	f.IntVar(&burst, "kube-api-burst", 200, "requests to the API at once")
 	f.IntVar(&o.Workers, "workers", 0, "pods created or deleted at a time (default 32)")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
+	f.StringVar(&o.Listen, "listen", "", "host:port where metrics and health are served, without TLS: /metrics, /healthz, /readyz; nowhere without it")
 	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of RolloutPolicy and DaemonSetRollout, for an API that does not have them, and do nothing else")
 	return cmd
+}
+
+// controlled says how the controller reaches its cluster: by the kubeconfig, or as the
+// pod's account.
+func controlled(kubeconfig string) (*restclient.Config, error) {
+	if kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("read the kubeconfig %s: %w", kubeconfig, err)
+		}
+		return config, nil
+	}
+	config, err := restclient.InClusterConfig()
+	switch {
+	case errors.Is(err, restclient.ErrNotInCluster):
+		return nil, errors.New("no cluster is given; name its --kubeconfig")
+	case err != nil:
+		return nil, fmt.Errorf("use the account of this pod: %w", err)
+	}
+	return config, nil
 }

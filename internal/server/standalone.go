@@ -39,6 +39,9 @@ type ControllerOptions struct {
 	// RecordDecisions is a file that gets a script of what the controller decides
 	// and from what; empty for none.
 	RecordDecisions string
+	// Listen is the host:port where metrics and health are served, without TLS; empty for
+	// nowhere.
+	Listen string
 }
 
 // rolloutsOf returns what writes Everynode's own kinds; nil where the API does not
@@ -90,8 +93,16 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return err
 	}
+	shown, err := listenForProbes(o.Listen, func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	})
+	if err != nil {
+		return err
+	}
+	defer shown.close()
 	run, err := daemonSets(daemonset.Config{
-		Rollouts: rollouts, Watches: watches,
+		Registerer: shown.registry,
+		Rollouts:   rollouts, Watches: watches,
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,
@@ -100,6 +111,9 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 		return fmt.Errorf("set up the DaemonSet controller: %w", err)
 	}
 	if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
+		return err
+	}
+	if err := mgr.Add(shown); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
