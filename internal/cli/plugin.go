@@ -32,7 +32,7 @@ client: it works on any Kubernetes where Everynode's DaemonSet controller runs.`
 
 // clientCommands are the verbs that are clients, and verbs of the plugin too.
 func clientCommands(plugin bool) []*cobra.Command {
-	return []*cobra.Command{newPlanCommand(plugin), newWhyCommand(plugin), newRolloutCommand(plugin), newDashboardCommand(plugin)}
+	return []*cobra.Command{newPlanCommand(plugin), newWhyCommand(plugin), newRolloutCommand(plugin), newDashboardCommand(plugin), newDoctorCommand(plugin)}
 }
 
 // cluster says which cluster a client is for, with kubectl's flags.

@@ -1,0 +1,340 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Cluster is what was seen of a cluster.
+type Cluster struct {
+	// Now is this machine's time; ServerNow is the API server's at that moment.
+	Now, ServerNow time.Time
+	// Server is how the API is reached. Unreachable is why it does not answer; then nothing
+	// else is known. Unready are the parts of it that say that they are not well.
+	Server, Unreachable string
+	Unready             []string
+	// Version is the API server's, such as v1.37.2.
+	Version string
+	// Program begins the commands that are recommended: everynode, or kubectl everynode.
+	// Kubectl is how kubectl is called.
+	Program, Kubectl string
+
+	Nodes      []*corev1.Node
+	Leases     map[string]*coordinationv1.Lease // by node
+	DaemonSets []*appsv1.DaemonSet
+	Rollouts   []*v1alpha1.DaemonSetRollout
+	Webhooks   []Webhook
+	// Extensions are API servers of others, and what is wrong with them.
+	Extensions []Extension
+	// Members are the servers; fewer than two tell nothing.
+	Members []Member
+	// Hidden are the kinds that may not be read.
+	Hidden []string
+}
+
+// Webhook is one that the API asks about changes.
+type Webhook struct {
+	// Resource is the kind of its configuration, such as validatingwebhookconfigurations.
+	Resource, Configuration, Name string
+	// Demanding tells that what it is asked about is refused while it does not answer.
+	Demanding bool
+	// Service is namespace/name of where it is; empty if it is at a URL. Missing tells that
+	// there is no such Service, Ready how many endpoints of it are ready.
+	Service string
+	Missing bool
+	Ready   int
+	// AuthorityEnds is the end of the authority of its certificate; zero if none is named.
+	AuthorityEnds    time.Time
+	AuthorityProblem string
+}
+
+// Extension is an API server behind the API server.
+type Extension struct{ Name, Problem string }
+
+// Member is one of several servers.
+type Member struct {
+	Name, Version, Problem string
+	Learner                bool
+	// Behind is how many changes its database does not have yet.
+	Behind uint64
+}
+
+// OfCluster says what is wrong with a cluster, problems first.
+func OfCluster(c Cluster) []Finding {
+	if c.Unreachable != "" {
+		f := findings{check: "api"}
+		f.add(Problem, c.Server, "everynode doctor    # on the machine of the server", "the API does not answer: %s", c.Unreachable)
+		return f.all
+	}
+	var all []Finding
+	for _, check := range []struct {
+		name string
+		look func(*findings, *Cluster)
+	}{
+		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
+		{"daemons", daemons}, {"rollouts", rollouts}, {"webhooks", webhooks},
+	} {
+		f := findings{check: check.name}
+		check.look(&f, &c)
+		all = append(all, f.all...)
+	}
+	return inOrder(all)
+}
+
+func answers(f *findings, c *Cluster) {
+	for _, part := range c.Unready {
+		f.add(Problem, c.Server, c.Kubectl+" get --raw '/readyz?verbose'", "the API server says that it is not ready: %s", part)
+	}
+	for _, kind := range c.Hidden {
+		f.add(Warning, kind, c.Kubectl+" auth whoami", "%s may not be read by you, so nothing is said about them", kind)
+	}
+	for _, e := range c.Extensions {
+		f.add(Problem, "apiservice/"+e.Name, c.Kubectl+" describe apiservice "+e.Name, "the API server of others for %s does not answer: %s", e.Name, e.Problem)
+	}
+}
+
+// farBehind is how many changes a server may be behind the others.
+const farBehind = 10000
+
+func serversOf(f *findings, c *Cluster) {
+	if len(c.Members) < 2 {
+		return
+	}
+	voters, silent := 0, 0
+	for _, m := range c.Members {
+		if !m.Learner {
+			voters++
+		}
+		subject := "server/" + m.Name
+		switch {
+		case m.Problem != "":
+			if !m.Learner {
+				silent++
+			}
+			f.add(Problem, subject, "everynode members remove "+m.Name+"    # if it is lost; else start it", "the server does not answer: %s", m.Problem)
+		case m.Behind > farBehind:
+			f.add(Warning, subject, "everynode members", "its database is %d changes behind", m.Behind)
+		}
+	}
+	if spare := (voters - 1) / 2; silent > spare {
+		f.add(Problem, "servers", "everynode members", "%d of %d servers do not answer, and %d are needed: nothing can be changed", silent, voters, voters/2+1)
+	}
+	if voters%2 == 0 {
+		f.add(Warning, "servers", "everynode server --help    # --join", "%d servers stand no more losses than %d do; add one, or remove one", voters, voters-1)
+	}
+}
+
+// How much the time of two machines may differ. Nodes renew their leases every ten seconds.
+const (
+	clockOff  = 2 * time.Second
+	clockWild = 30 * time.Second
+)
+
+func clocks(f *findings, c *Cluster) {
+	const remedy = "timedatectl set-ntp true"
+	if d := c.Now.Sub(c.ServerNow).Abs(); !c.ServerNow.IsZero() && d > clockOff {
+		severity := Warning
+		if d > clockWild {
+			severity = Problem
+		}
+		f.add(severity, "this machine", remedy, "its clock and the API server's differ by %s; certificates and leases depend on them", long(d))
+	}
+	var ahead []string
+	for name, lease := range c.Leases {
+		if lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Sub(c.ServerNow) > clockWild && !c.ServerNow.IsZero() {
+			ahead = append(ahead, name)
+		}
+	}
+	if len(ahead) > 0 {
+		f.add(Problem, "nodes", remedy+"    # on each", "the clocks of %d nodes are ahead of the API server's: %s; if one dies, that is noticed late", len(ahead), some(ahead))
+	}
+}
+
+func nodeVersions(f *findings, c *Cluster) {
+	by := map[string][]string{}
+	for _, n := range c.Nodes {
+		if v := n.Status.NodeInfo.KubeletVersion; v != "" && c.Version != "" && minor(v) != minor(c.Version) {
+			by[v] = append(by[v], n.Name)
+		}
+	}
+	for _, version := range sortedKeys(by) {
+		names := by[version]
+		slices.Sort(names)
+		f.add(Warning, "nodes", c.Kubectl+" get nodes -o wide", "%d nodes run %s, and the API server %s: %s; upgrade servers first, then nodes, and all of them", len(names), version, c.Version, some(names))
+	}
+}
+
+// minor is a version without what comes after its second number.
+func minor(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+func sortedKeys[T any](m map[string]T) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func nodes(f *findings, c *Cluster) {
+	if len(c.Nodes) == 0 {
+		f.add(Warning, "nodes", "everynode token create", "there are no nodes; join one with a token")
+		return
+	}
+	short := map[corev1.NodeConditionType][]string{}
+	groups := map[string][]string{} // nodes that are not ready, by what they say
+	since := map[string]time.Time{}
+	var cordoned []string
+	for _, n := range c.Nodes {
+		if n.Spec.Unschedulable {
+			cordoned = append(cordoned, n.Name)
+		}
+		for _, cond := range n.Status.Conditions {
+			switch cond.Type {
+			case corev1.NodeReady:
+				if cond.Status == corev1.ConditionTrue {
+					continue
+				}
+				key := "silent"
+				if cond.Status == corev1.ConditionFalse {
+					key = cond.Message
+				}
+				groups[key] = append(groups[key], n.Name)
+				if first, known := since[key]; !known || cond.LastTransitionTime.Time.Before(first) {
+					since[key] = cond.LastTransitionTime.Time
+				}
+			case corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure:
+				if cond.Status == corev1.ConditionTrue {
+					short[cond.Type] = append(short[cond.Type], n.Name)
+				}
+			}
+		}
+	}
+	for _, key := range sortedKeys(groups) {
+		names := groups[key]
+		slices.Sort(names)
+		how := "say that they are not ready: " + key
+		if key == "silent" {
+			how = "are silent"
+		}
+		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0], "%d nodes %s, the first for %s: %s",
+			len(names), how, long(c.Now.Sub(since[key])), some(names))
+	}
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		if names := short[kind]; len(names) > 0 {
+			slices.Sort(names)
+			f.add(Warning, nodeSubject(names), c.Kubectl+" describe node "+names[0], "%d nodes are short of %s, and take no pods or end some: %s", len(names), shortOf[kind], some(names))
+		}
+	}
+	if len(cordoned) > 0 {
+		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "), "%d nodes take no new pods, because somebody said so: %s", len(cordoned), some(cordoned))
+	}
+}
+
+var shortOf = map[corev1.NodeConditionType]string{
+	corev1.NodeMemoryPressure: "memory", corev1.NodeDiskPressure: "disk", corev1.NodePIDPressure: "process numbers",
+}
+
+func nodeSubject(names []string) string {
+	if len(names) == 1 {
+		return "node/" + names[0]
+	}
+	return "nodes"
+}
+
+// stands is how long something may take that is usually quick.
+const stands = 10 * time.Minute
+
+func daemons(f *findings, c *Cluster) {
+	var unseen []string
+	for _, d := range c.DaemonSets {
+		name := d.Namespace + "/" + d.Name
+		s := &d.Status
+		switch {
+		case s.ObservedGeneration < d.Generation:
+			if changed := lastChange(d); c.Now.Sub(changed) > time.Minute {
+				unseen = append(unseen, name)
+			}
+		case s.NumberUnavailable > 0:
+			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%d of %d nodes have no available daemon", s.NumberUnavailable, s.DesiredNumberScheduled)
+		case s.NumberMisscheduled > 0:
+			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%d nodes have a daemon and should not", s.NumberMisscheduled)
+		}
+	}
+	if len(unseen) > 0 {
+		f.add(Problem, "daemonset controller", c.Kubectl+" -n kube-system get leases", "no controller has seen the latest change of %s; does one run?", some(unseen))
+	}
+}
+
+// lastChange is when somebody last wrote the spec, as far as that is told.
+func lastChange(d *appsv1.DaemonSet) time.Time {
+	last := d.CreationTimestamp.Time
+	for _, m := range d.ManagedFields {
+		if m.Subresource == "" && m.Time != nil && m.Time.After(last) {
+			last = m.Time.Time
+		}
+	}
+	return last
+}
+
+func rollouts(f *findings, c *Cluster) {
+	for _, r := range c.Rollouts {
+		subject := "daemonset/" + r.Namespace + "/" + r.Name
+		target := "daemonset/" + r.Name + " -n " + r.Namespace
+		show := c.Program + " rollout status " + target
+		switch r.Status.Phase {
+		case v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack:
+			f.add(Problem, subject, c.Program+" why "+target+" --verdict FailedRevision", "its change has failed (%s): %s", r.Status.Phase, r.Status.Message)
+		case v1alpha1.PhaseWaitingForApproval:
+			f.add(Warning, subject, c.Program+" rollout approve "+target, "its change waits for approval: %s", r.Status.Message)
+		case v1alpha1.PhasePaused:
+			f.add(Warning, subject, c.Program+" rollout resume "+target, "its change is paused: %s", r.Status.Message)
+		case v1alpha1.PhaseProgressing:
+			if t := r.Status.StepStarted; t != nil && c.Now.Sub(t.Time) > stands && r.Status.Counts["Changing"] == 0 {
+				f.add(Warning, subject, show, "its change is in the step %s for %s, and no node is being changed: %s", r.Status.Step, long(c.Now.Sub(t.Time)), r.Status.Message)
+			}
+		}
+	}
+}
+
+func webhooks(f *findings, c *Cluster) {
+	for _, w := range c.Webhooks {
+		subject := w.Resource + "/" + w.Configuration
+		severity, effect := Warning, "it is left out"
+		if w.Demanding {
+			severity, effect = Problem, "what it is asked about is refused"
+		}
+		switch service, namespace := after(w.Service), before(w.Service); {
+		case w.Service == "":
+		case w.Missing:
+			f.add(severity, subject, c.Kubectl+" delete "+w.Resource+" "+w.Configuration+"    # if its package is gone", "the webhook %s is to be asked at the Service %s, which does not exist; %s", w.Name, w.Service, effect)
+		case w.Ready == 0:
+			f.add(severity, subject, fmt.Sprintf("%s -n %s get pods,endpointslices -l kubernetes.io/service-name=%s", c.Kubectl, namespace, service), "the webhook %s has nobody to answer: no endpoint of the Service %s is ready; %s", w.Name, w.Service, effect)
+		}
+		edit := c.Kubectl + " edit " + w.Resource + " " + w.Configuration
+		switch left := w.AuthorityEnds.Sub(c.Now); {
+		case w.AuthorityProblem != "":
+			f.add(severity, subject, edit, "the caBundle of the webhook %s cannot be read: %s; %s", w.Name, w.AuthorityProblem, effect)
+		case w.AuthorityEnds.IsZero():
+		case left <= 0:
+			f.add(severity, subject, edit, "the authority in the caBundle of the webhook %s ended %s ago; %s", w.Name, long(-left), effect)
+		case left < endsSoon:
+			f.add(Warning, subject, edit, "the authority in the caBundle of the webhook %s ends in %s", w.Name, long(left))
+		}
+	}
+}
+
+func before(path string) string { name, _, _ := strings.Cut(path, "/"); return name }
+
+func after(path string) string { _, name, _ := strings.Cut(path, "/"); return name }
