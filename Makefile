@@ -45,6 +45,11 @@ down: ## Stop the cluster and remove it from this machine.
 test: deps build ## Run every test.
 	@hack/test.sh
 
+.PHONY: test-helm3
+test-helm3: build ## Install the test charts with Helm 3 as well; make test does with Helm 4.
+	@hack/helm.sh v3
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -v -run 'TestCharts/v3' ./test/helm
+
 .PHONY: test-members
 test-members: deps build ## Lose servers of three in many ways, with real nodes; takes some minutes, needs root.
 	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 30m -v -run 'OfThree|ThreeServers' ./test/stories -members

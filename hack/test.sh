@@ -15,6 +15,9 @@ report() { # NAME: shows a line per package, and keeps what failed
   "$results/report" -failures "$results/$1.failures" -log "bin/test-$1.log"
 }
 
+# Charts are installed with the real Helm.
+hack/helm.sh v4
+
 # Stories mostly wait for containers, so they run beside the other tests.
 echo "== stories on real containers start in the background"
 go test -json -timeout 30m ./test/stories >"$results/stories.json" 2>&1 &

@@ -1,0 +1,255 @@
+package helm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/internal/apiserver/definitions"
+	"github.com/everynode/everynode/internal/cli"
+	"github.com/everynode/everynode/internal/testenv/freeport"
+)
+
+const controllerChart = "../../packaging/chart"
+
+// rendered are the objects of the controller's chart, by kind.
+type rendered map[string][]string
+
+// render renders the controller's chart.
+func render(t *testing.T, r *release, args ...string) rendered {
+	t.Helper()
+	return split(r.helm(append([]string{"template", "en", controllerChart, "--namespace", "agents"}, args...)...))
+}
+
+// split sorts the objects of a manifest by kind.
+func split(text string) rendered {
+	out := rendered{}
+	for _, object := range strings.Split(text, "\n---\n") {
+		var meta metav1.TypeMeta
+		if yaml.Unmarshal([]byte(object), &meta) == nil && meta.Kind != "" {
+			out[meta.Kind] = append(out[meta.Kind], object)
+		}
+	}
+	return out
+}
+
+// one is the only object of a kind.
+func one[T any](t *testing.T, all rendered, kind string) (object T) {
+	t.Helper()
+	if len(all[kind]) != 1 {
+		t.Fatalf("there are %d objects of the kind %s, want one", len(all[kind]), kind)
+	}
+	if err := yaml.UnmarshalStrict([]byte(all[kind][0]), &object); err != nil {
+		t.Fatalf("%s: %v", kind, err)
+	}
+	return object
+}
+
+// TestControllerChart: the chart gives the controller what its guide says, and no more.
+func TestControllerChart(t *testing.T) {
+	r := &release{cluster: &cluster{t: t}, t: t, program: Program(t, "v4"), home: t.TempDir()}
+	if out := r.helm("lint", "--strict", controllerChart); !strings.Contains(out, "0 chart(s) failed") {
+		t.Errorf("helm lint says\n%s", out)
+	}
+	all := render(t, r)
+	example, err := os.ReadFile("../../examples/controller-rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := split(string(example))
+	if got, want := one[rbacv1.ClusterRole](t, all, "ClusterRole"), one[rbacv1.ClusterRole](t, want, "ClusterRole"); !reflect.DeepEqual(got.Rules, want.Rules) {
+		t.Errorf("the chart gives other rights than examples/controller-rbac.yaml; copy its rules to packaging/chart/files/rules.yaml\n%v\nwant\n%v", got.Rules, want.Rules)
+	}
+	got, lease := one[rbacv1.Role](t, all, "Role"), one[rbacv1.Role](t, want, "Role")
+	lease.Rules[1].ResourceNames = []string{"en"}
+	if !reflect.DeepEqual(got.Rules, lease.Rules) {
+		t.Errorf("the chart gives other rights to leases than the example: %v, want %v", got.Rules, lease.Rules)
+	}
+	definitionsAreThoseOfTheProgram(t, all["CustomResourceDefinition"])
+	budget := one[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget")
+	d := one[appsv1.Deployment](t, all, "Deployment")
+	if !reflect.DeepEqual(budget.Spec.Selector, d.Spec.Selector) {
+		t.Errorf("the budget is for %v, the pods are %v", budget.Spec.Selector, d.Spec.Selector)
+	}
+	argumentsAreKnown(t, d)
+
+	for flag, want := range map[string]string{
+		"policies.install=false,rbac.create=false,serviceAccount.create=false,serviceAccount.name=mine,podDisruptionBudget.enabled=false,metrics.service=false": "[Deployment]",
+		"metrics.serviceMonitor.enabled=true,policies.install=false": "[ClusterRole ClusterRoleBinding Deployment PodDisruptionBudget Role RoleBinding Service ServiceAccount ServiceMonitor]",
+	} {
+		var kinds []string
+		for kind := range render(t, r, "--set", flag) {
+			kinds = append(kinds, kind)
+		}
+		slices.Sort(kinds)
+		if fmt.Sprint(kinds) != want {
+			t.Errorf("with %s the kinds are %v, want %s", flag, kinds, want)
+		}
+	}
+	for flag, want := range map[string]string{
+		"replica=3":                       "replica",
+		"replicas=many":                   "replicas",
+		"controller.verbosity=9":          "verbosity",
+		"controller.extraArgs[0]=workers": "extraArgs",
+		"serviceAccount.create=false":     "name",
+		"metrics.port=80":                 "port",
+	} {
+		r.refused(want, "template", "en", controllerChart, "--set", flag)
+	}
+}
+
+// definitionsAreThoseOfTheProgram compares the chart's definitions with what
+// everynode controller --print-crds says.
+func definitionsAreThoseOfTheProgram(t *testing.T, texts []string) {
+	t.Helper()
+	var printed bytes.Buffer
+	if err := definitions.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	if packed, err := os.ReadFile(filepath.Join(controllerChart, "files/definitions.yaml")); err != nil || !bytes.Equal(packed, printed.Bytes()) {
+		t.Errorf("the chart's definitions are not the program's (%v); run: bin/everynode controller --print-crds >packaging/chart/files/definitions.yaml", err)
+	}
+	all, err := definitions.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(texts) != len(all) {
+		t.Fatalf("the chart has %d definitions, want %d", len(texts), len(all))
+	}
+	for i, text := range texts {
+		var got apiextensionsv1.CustomResourceDefinition
+		if err := yaml.UnmarshalStrict([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Annotations["helm.sh/resource-policy"] != "keep" {
+			t.Errorf("%s goes with the chart, and all policies with it", got.Name)
+		}
+		if want := all[i]; got.Name != want.Name || len(got.Spec.Versions) != len(want.Spec.Versions) {
+			t.Errorf("definition %d is %s, want %s", i, got.Name, want.Name)
+		}
+	}
+}
+
+// argumentsAreKnown has the program read the Deployment's arguments.
+func argumentsAreKnown(t *testing.T, d appsv1.Deployment) {
+	t.Helper()
+	var said bytes.Buffer
+	args := append(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), "--kubeconfig=/nowhere")
+	if code := cli.Execute(t.Context(), args, &said, &said); code != 1 || !strings.Contains(said.String(), "read the kubeconfig /nowhere") {
+		t.Errorf("with %v the program says %q", args, &said)
+	}
+}
+
+// TestControllerChartOnACluster installs the chart, and runs what its pods would run: with
+// their arguments, as their account.
+func TestControllerChartOnACluster(t *testing.T) {
+	program := Program(t, "v4")
+	on := start(t, "--daemonset-controller=false")
+	r := &release{cluster: on, t: t, program: program, home: t.TempDir(),
+		chart: controllerChart, name: "everynode", namespace: "agents"}
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The kinds are built in here.
+	values := []string{"--set", "policies.install=false,image.tag=v1,image.repository=everynode.io/demo", "--set", fmt.Sprintf("metrics.port=%d", port)}
+	out := r.install(append(values, "--create-namespace")...)
+	if !strings.Contains(out, "--controllers=*,-daemonset-controller") {
+		t.Errorf("installing does not say what else is to be done:\n%s", out)
+	}
+	d, err := on.Client.AppsV1().Deployments("agents").Get(t.Context(), "everynode", metav1.GetOptions{})
+	if err != nil || d.Status.ReadyReplicas != 2 {
+		t.Fatalf("Helm waited, and the Deployment is %+v (%v)", d.Status, err)
+	}
+	stop := runAsPod(r, d)
+	defer stop()
+
+	labels := map[string]string{"app": "agent"}
+	daemon := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "everynode.io/demo:v1"}}}},
+	}}
+	if _, err := on.Client.AppsV1().DaemonSets("default").Create(t.Context(), daemon, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	on.Eventually("the controller makes the pods", func(ctx context.Context) error {
+		d, err := on.Client.AppsV1().DaemonSets("default").Get(ctx, "agent", metav1.GetOptions{})
+		if err == nil && d.Status.NumberAvailable != 3 {
+			err = fmt.Errorf("the status is %+v", d.Status)
+		}
+		return err
+	})
+	on.Eventually("its metrics tell of them", func(context.Context) error {
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err == nil && !bytes.Contains(body, []byte("\ndaemonset_controller_pods_created_total 3\n")) {
+			err = errors.New("no metric says that three pods were made")
+		}
+		return err
+	})
+	r.upgrade(append(values, "--set", "replicas=1")...)
+	r.helm("rollback", r.name, "1", "--wait", "--timeout", patience)
+	r.helm("uninstall", r.name, "--wait", "--timeout", patience)
+}
+
+// runAsPod runs the program as a container of the Deployment would: with its arguments and
+// the rights of its account. What it returns ends it.
+func runAsPod(r *release, d *appsv1.Deployment) (stop func()) {
+	r.t.Helper()
+	token, err := r.Client.CoreV1().ServiceAccounts(r.namespace).CreateToken(r.t.Context(), d.Spec.Template.Spec.ServiceAccountName,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}, metav1.CreateOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: r.Config.Host, CertificateAuthorityData: r.Config.CAData, CertificateAuthority: r.Config.CAFile}
+	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+	config.CurrentContext = "c"
+	path := filepath.Join(r.t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan string, 1)
+	go func() {
+		var said bytes.Buffer
+		code := cli.Execute(ctx, append(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), "--kubeconfig="+path), &said, &said)
+		if code != 0 {
+			done <- fmt.Sprintf("code %d: %s", code, &said)
+		}
+		close(done)
+	}()
+	return func() {
+		cancel()
+		if said := <-done; said != "" {
+			r.t.Errorf("the controller ended with %s", said)
+		}
+	}
+}
