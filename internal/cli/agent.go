@@ -14,9 +14,9 @@ import (
 
 	"github.com/everynode/everynode/internal/agent"
 	"github.com/everynode/everynode/internal/agent/eviction"
-	"github.com/everynode/everynode/internal/agent/footprint"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/dns"
+	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -66,7 +66,7 @@ only the first time; after that the node has a certificate of its own.`,
 			if err := a.Withdraw(cmd.Context()); err != nil {
 				return err
 			}
-			go footprint.Keep(cmd.Context(), clock.RealClock{})
+			go footprint.Keep(cmd.Context(), footprint.Agent, clock.RealClock{})
 			return a.Run(cmd.Context())
 		},
 	}

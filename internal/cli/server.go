@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/server"
 )
@@ -65,6 +67,7 @@ Three can lose one, five can lose two, and go on.`,
 			if err != nil {
 				return err
 			}
+			go footprint.Keep(cmd.Context(), footprint.Server, clock.RealClock{})
 			return endOr(cmd.Context(), s.Run(cmd.Context()), beginAnew)
 		},
 	}

@@ -30,6 +30,10 @@ import (
 // keptRevisions is how many revisions stay readable for watches that resume.
 const keptRevisions = "20000"
 
+// keptAlone is how many of the last writes a database that is alone keeps in memory. Only
+// other members, which may be behind, ask for more.
+const keptAlone = 100
+
 // Options says where and how the embedded etcd runs.
 type Options struct {
 	// Dir holds the database; it is made when missing.
@@ -230,6 +234,7 @@ func membersOf(cfg *embed.Config, o Options) error {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.ForceNewCluster = o.forgetOthers
 	if o.Peers == nil {
+		cfg.SnapshotCatchUpEntries = keptAlone
 		return nil
 	}
 	p := o.Peers

@@ -73,8 +73,13 @@ func (p *pods) seen(object *corev1.Pod) {
 		known = &entry{}
 		p.byUID[object.UID] = known
 	}
+	if known.object != nil && known.object.ResourceVersion == object.ResourceVersion && object.ResourceVersion != "" {
+		// An answer to one of our writes said this. That was a copy, and this is the one that all share.
+		known.object = object
+		return
+	}
 	if known.object != nil && !newer(object.ResourceVersion, known.object.ResourceVersion) {
-		return // an answer to one of our writes said this, or more
+		return // an answer said more
 	}
 	known.object = object
 	p.queue.Add(object.UID)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		Keep(ctx, clock)
+		Keep(ctx, Agent, clock)
 		close(done)
 	}()
 	var stats runtime.MemStats
@@ -113,6 +114,41 @@ func TestKeep(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestServerGivesBackWhenIdle has work go on and end.
+func TestServerGivesBackWhenIdle(t *testing.T) {
+	const mb = 1 << 20
+	before := heap{live: 200 * mb, objects: 300 * mb, free: 10 * mb, allocated: 5000 * mb}
+	for _, test := range []struct {
+		name   string
+		now    heap
+		idle   bool
+		unused uint64
+	}{
+		{"nothing happens", heap{live: 200 * mb, objects: 310 * mb, free: 5 * mb, allocated: 5010 * mb}, true, 115 * mb},
+		{"it works", heap{live: 200 * mb, objects: 310 * mb, free: 5 * mb, allocated: 5200 * mb}, false, 115 * mb},
+		{"it holds less since", heap{live: 20 * mb, objects: 30 * mb, free: 200 * mb, allocated: 5010 * mb}, true, 210 * mb},
+		{"just collected, and counted at different moments", heap{live: 200 * mb, objects: 199 * mb, allocated: 5010 * mb}, true, 0},
+	} {
+		if got := test.now.idle(before); got != test.idle {
+			t.Errorf("%s: idle %v, want %v", test.name, got, test.idle)
+		}
+		if got := test.now.unused(); got != test.unused {
+			t.Errorf("%s: %d bytes unused, want %d", test.name, got, test.unused)
+		}
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // or what is let go could be counted as alive
+	runtime.GC()
+	for range 64 {
+		waste = make([]byte, mb)
+	}
+	if now := look(); now.unused() < 32*mb || now.allocated < 64*mb {
+		t.Errorf("after 64 MB were let go the runtime is seen to have %+v", now)
+	}
+}
+
+// waste is something that the compiler cannot do without.
+var waste []byte
 
 // resident is how many bytes of the mapped files are in memory.
 func resident(t *testing.T) int64 {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,33 +15,56 @@ import (
 )
 
 const (
-	// collectAt is by how many percent the heap grows between two collections, unless GOGC says otherwise.
-	collectAt = 40
-	// period is how often memory is given back. It costs some 30 ms of processor time.
+	// soon is when that is done for the first time: what the start has touched is then not needed any more.
+	soon = 20 * time.Second
+	// period is how often memory is given back. It costs an agent some 30 ms of processor time.
 	period = 2 * time.Minute
 	// stripe is how much of the program is mapped at most when one page of it is used: eight pages.
 	stripe = 32 << 10
+	// worthwhile is what a process of that kind gives back at least, or it gives back nothing.
+	worthwhile = 16 << 20
+)
+
+// Habit is how a process of one kind uses memory.
+type Habit struct {
+	// collectAt is by how many percent the heap grows between two collections, unless GOGC says otherwise.
+	collectAt int
+	// whenIdle means that memory is given back only after a time with little to do. To find what is not used costs a look at all
+	// that is, which is much for a process that holds much, and what is given back in the middle of work is wanted again.
+	whenIdle bool
+}
+
+// Agent is the habit of an agent, and Server that of a control plane.
+var (
+	Agent  = Habit{collectAt: 40}
+	Server = Habit{collectAt: 60, whenIdle: true}
 )
 
 // Keep gives back the process's unused memory until ctx ends. It also sets how often the whole process's heap is collected, so
-// it is for a process that is an agent and nothing else.
-func Keep(ctx context.Context, clk clock.WithTicker) {
+// it is for a process that is of that kind and nothing else.
+func Keep(ctx context.Context, habit Habit, clk clock.WithTicker) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
+		debug.SetGCPercent(habit.collectAt)
 	}
 	logger := klog.FromContext(ctx)
 	if err := eachOfProgram(divide); err != nil {
 		logger.Info("The program's file is mapped in large pieces, so that more of it is resident than is used", "err", err)
 	}
-	ticker := clk.NewTicker(period)
-	defer ticker.Stop()
+	timer := clk.NewTimer(soon)
+	defer timer.Stop()
+	before := look()
 	for droppable := true; ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C():
+		case <-timer.C():
+			timer.Reset(period)
 		}
-		debug.FreeOSMemory()
+		now := look()
+		if !habit.whenIdle || now.idle(before) && now.unused() >= worthwhile {
+			debug.FreeOSMemory()
+		}
+		before = now
 		if !droppable {
 			continue
 		}
@@ -51,6 +75,29 @@ func Keep(ctx context.Context, clk clock.WithTicker) {
 		}
 	}
 }
+
+// heap is what the runtime says of it, in bytes.
+type heap struct {
+	// live is what the last collection found in use, objects what there is with what was let go since, and free what
+	// belongs to no object and was not given back.
+	live, objects, free uint64
+	// allocated counts since the start of the process.
+	allocated uint64
+}
+
+func look() heap {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(samples)
+	return heap{live: samples[0].Value.Uint64(), objects: samples[1].Value.Uint64(), free: samples[2].Value.Uint64(), allocated: samples[3].Value.Uint64()}
+}
+
+// idle says whether little was made since: less than there is.
+func (h heap) idle(since heap) bool { return h.allocated-since.allocated < h.live }
+
+// unused is about what a collection would find to give back.
+func (h heap) unused() uint64 { return h.free + h.objects - min(h.live, h.objects) }
 
 // eachOfProgram does something to each mapping of the program's file that nobody can have changed.
 func eachOfProgram(do func(mapping) error) error {
