@@ -75,7 +75,8 @@ func measureGreedy(ctx context.Context, o options, clients int) (r greedyResult,
 		return r, err
 	}
 	r.lists, r.creates = crowd.lists.Load(), crowd.creates.Load()
-	r.peak, _, err = usage(b.server.Process.Pid)
+	whole, err := usageOf(b.server.Process.Pid)
+	r.peak = whole.peak
 	return r, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,11 +22,11 @@ func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
 		t.Skip("takes a thousand nodes")
 	}
 	ctx := context.Background()
-	b := &bench{options: options{binary: binary(t), nodes: nodesToKillOver, unavailable: "10%"}, dir: t.TempDir()}
+	b := &bench{options: options{binary: binary(t), nodes: nodesToKillOver, sets: 1, unavailable: "10%", patience: 15 * time.Minute}, dir: t.TempDir()}
 	must(t, b.start(ctx))
 	t.Cleanup(func() { b.stop() })
 	must(t, b.nodesReady(ctx))
-	must(t, b.apply(ctx))
+	must(t, b.apply(ctx, updated))
 	for _, share := range []int{4, 2} {
 		must(t, b.until(ctx, "some of the pods", func(ctx context.Context) (bool, error) {
 			pods, err := b.pods(ctx, "0")
@@ -35,7 +36,7 @@ func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
 		<-b.ended
 		must(t, b.start(ctx))
 	}
-	must(t, b.available(ctx))
+	must(t, b.available(ctx, updated))
 	pods, err := b.pods(ctx, "") // no older than the status that was just seen
 	must(t, err)
 	perNode := map[string]int{}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,12 +13,17 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
-	binary := flag.String("binary", "bin/everynode", "the program to measure")
+	var o options
+	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program to measure")
 	sizes := flag.String("nodes", "1000", "numbers of simulated nodes, separated by commas")
-	unavailable := flag.String("max-unavailable", "10%", "maxUnavailable of the rolling update")
+	flag.IntVar(&o.sets, "daemonsets", 1, "how many DaemonSets are created; the first of them is updated and deleted")
+	flag.StringVar(&o.unavailable, "max-unavailable", "10%", "maxUnavailable of the rolling update")
+	flag.DurationVar(&o.idle, "idle", time.Minute, "for how long nothing happens after the update, to see what that costs")
+	flag.DurationVar(&o.patience, "patience", 15*time.Minute, "how long a phase may take")
 	greedy := flag.Int("greedy", 0, "how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as long, and no node may turn not ready")
 	several := flag.Bool("several", false, "compare one server with three, on one number of nodes")
 	runs := flag.Int("runs", 1, "how often they are compared")
@@ -25,43 +31,59 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	measured := run
-	if *greedy > 0 {
-		measured = func(ctx context.Context, binary, sizes, unavailable string) error {
-			return runGreedy(ctx, options{binary: binary, unavailable: unavailable}, sizes, *greedy)
-		}
+	nodes, err := numbers(*sizes)
+	switch {
+	case err != nil:
+	case o.sets < 1 || o.idle < 0 || o.patience <= 0 || *greedy < 0 || *runs < 1:
+		err = errors.New("there is at least one DaemonSet and one run, and no other number is below 0")
+	case *several && len(nodes) > 1:
+		err = errors.New("one server is compared with three on one number of nodes")
+	case *several:
+		o.nodes = nodes[0]
+		err = runSeveral(ctx, o, *runs, *before)
+	case *greedy > 0:
+		err = runGreedy(ctx, o, nodes, *greedy)
+	default:
+		err = runQuiet(ctx, o, nodes)
 	}
-	if *several {
-		measured = func(ctx context.Context, binary, sizes, unavailable string) error {
-			nodes, err := strconv.Atoi(sizes)
-			if err != nil || nodes < 1 {
-				return fmt.Errorf("%q is not a number of nodes", sizes)
-			}
-			return runSeveral(ctx, options{binary: binary, nodes: nodes, unavailable: unavailable}, *runs, *before)
-		}
-	}
-	if err := measured(ctx, *binary, *sizes, *unavailable); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary, sizes, unavailable string) error {
-	fmt.Println(machine())
-	fmt.Printf("\nOne DaemonSet, pods ready at once, maxUnavailable %s; seconds by the clock / seconds of the server's CPU time.\n\n", unavailable)
-	fmt.Println("| nodes | nodes ready | create | update | delete | peak memory | CPU |")
-	fmt.Println("|------:|------------:|-------:|-------:|-------:|------------:|----:|")
+func numbers(sizes string) (nodes []int, err error) {
 	for text := range strings.SplitSeq(sizes, ",") {
-		nodes, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil || nodes < 1 {
-			return fmt.Errorf("%q is not a number of nodes", text)
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is not a number of nodes", text)
 		}
-		r, err := measure(ctx, options{binary: binary, nodes: nodes, unavailable: unavailable})
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func runQuiet(ctx context.Context, o options, nodes []int) error {
+	fmt.Println(machine())
+	fmt.Printf("\nDaemonSets: %d, of which one is updated and deleted; pods ready at once, maxUnavailable %s; seconds by the clock / seconds of the server's CPU time.\n", o.sets, o.unavailable)
+	fmt.Printf("Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of 99 in 100, at most.\nIdle and settled: nothing happens for %v after the update.\n\n", o.idle)
+	fmt.Println("| nodes | nodes ready | create | update | delete | waits, create | waits, update | peak memory | settled | CPU of the three | CPU in all | written | idle, of a core | idle, written a minute |")
+	fmt.Println("|------:|------------:|-------:|-------:|-------:|--------------:|--------------:|------------:|--------:|-----------------:|-----------:|--------:|----------------:|-----------------------:|")
+	for _, o.nodes = range nodes {
+		r, err := measure(ctx, o)
 		if err != nil {
-			return fmt.Errorf("measure %d nodes: %w", nodes, err)
+			return fmt.Errorf("measure %d nodes: %w", o.nodes, err)
 		}
-		fmt.Printf("| %d | %s | %s | %s | %s | %d MB | %.0f s |\n", nodes, r.ready, r.create, r.update, r.remove, r.peak>>20, r.cpu.Seconds())
+		waits := func(p phase) string { return fmt.Sprintf("%.1f / %.1f", p.half.Seconds(), p.most.Seconds()) }
+		idle, idleWritten := "-", "-"
+		if o.idle > 0 {
+			idle = fmt.Sprintf("%.1f %%", 100*r.rest.core())
+			idleWritten = fmt.Sprintf("%.1f MB", float64(r.rest.written)/r.rest.took.Minutes()/(1<<20))
+		}
+		fmt.Printf("| %d | %s | %s | %s | %s | %s | %s | %d MB | %d MB | %.1f s | %.0f s | %d MB | %s | %s |\n",
+			o.nodes, r.ready, r.create, r.update, r.remove, waits(r.create), waits(r.update), r.whole.peak>>20, r.settled>>20,
+			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.whole.cpu.Seconds(), r.whole.written>>20, idle, idleWritten)
 	}
 	return nil
 }
@@ -69,16 +91,12 @@ func run(ctx context.Context, binary, sizes, unavailable string) error {
 // mostSlowdown is how much longer a rollout may take among greedy clients.
 const mostSlowdown = 2
 
-func runGreedy(ctx context.Context, o options, sizes string, clients int) error {
+func runGreedy(ctx context.Context, o options, nodes []int, clients int) error {
 	fmt.Println(machine())
 	fmt.Printf("\nA rollout with maxUnavailable %s, alone and while %d clients list all pods and create objects; seconds by the clock / seconds of the server's CPU time.\n\n", o.unavailable, clients)
 	fmt.Println("| nodes | alone | among greedy clients | slower | their lists | their objects | peak memory |")
 	fmt.Println("|------:|------:|---------------------:|-------:|------------:|--------------:|------------:|")
-	for text := range strings.SplitSeq(sizes, ",") {
-		var err error
-		if o.nodes, err = strconv.Atoi(strings.TrimSpace(text)); err != nil || o.nodes < 1 {
-			return fmt.Errorf("%q is not a number of nodes", text)
-		}
+	for _, o.nodes = range nodes {
 		r, err := measureGreedy(ctx, o, clients)
 		if err != nil {
 			return fmt.Errorf("measure %d nodes among %d greedy clients: %w", o.nodes, clients, err)

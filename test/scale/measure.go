@@ -9,26 +9,25 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// patience bounds every phase.
-const patience = 15 * time.Minute
-
 type options struct {
-	binary      string
-	nodes       int
+	binary string
+	nodes  int
+	// sets is how many DaemonSets there are; one of them is updated and removed.
+	sets        int
 	unavailable string
+	// idle is for how long nothing happens, after the update.
+	idle time.Duration
+	// patience bounds every phase.
+	patience time.Duration
 	// servers is how many there are, 1 for none. library keeps all kinds the library's way.
 	servers int
 	library bool
@@ -36,19 +35,29 @@ type options struct {
 
 type result struct {
 	ready, create, update, remove phase
-	// peak is the largest resident memory in bytes.
-	peak int64
-	// cpu is what the servers have used from their start to the end of the run, each what
+	// rest is what the servers do while nothing happens, and settled the memory of the first after that.
+	rest    phase
+	settled int64
+	// whole is what the servers have used from their start to the end of the run, each what
 	// each of them has.
-	cpu  time.Duration
-	each []used
+	whole usage
+	each  []usage
 }
 
 // phase is what one step took: by the clock, and of the servers' CPU time. On a
 // machine that does other things too, only the latter can be compared.
-type phase struct{ took, cpu time.Duration }
+type phase struct {
+	took, cpu time.Duration
+	// half and most are how long half of the nodes waited for a pod at most, and 99 of 100.
+	half, most time.Duration
+	written    int64
+}
 
+// String implements fmt.Stringer.
 func (p phase) String() string { return fmt.Sprintf("%.1f / %.1f", p.took.Seconds(), p.cpu.Seconds()) }
+
+// core is the share of one core that was used.
+func (p phase) core() float64 { return p.cpu.Seconds() / p.took.Seconds() }
 
 // bench is one run: a control plane of its own in a process of its own.
 type bench struct {
@@ -57,7 +66,9 @@ type bench struct {
 	client kubernetes.Interface
 	config *restclient.Config
 	server *exec.Cmd
-	ended  chan error
+	// pace is nil where nobody asks how long nodes wait.
+	pace  *pace
+	ended chan error
 	// port is where the API is; others may be there too, at other addresses.
 	port      string
 	followers []follower
@@ -92,24 +103,42 @@ func measure(ctx context.Context, o options) (r result, err error) {
 		return r, err
 	}
 	r.ready.took = time.Since(start)
-	if r.ready.cpu, _, err = b.used(); err != nil {
+	at, _, err := b.used()
+	if err != nil {
 		return r, err
 	}
+	r.ready.cpu = at.cpu
 	b.settle()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	b.pace = b.watchPods(watching)
 	for _, step := range []struct {
 		phase *phase
 		run   func(context.Context) error
-	}{{&r.create, b.create}, {&r.update, b.update}, {&r.remove, b.remove}} {
+	}{{&r.create, b.create}, {&r.update, b.update}, {&r.rest, b.rest}, {&r.remove, b.remove}} {
 		if *step.phase, err = b.time(ctx, step.run); err != nil {
 			return r, err
 		}
+		if step.phase == &r.rest {
+			if _, r.each, err = b.used(); err != nil {
+				return r, err
+			}
+			r.settled = r.each[0].now
+		}
 		b.settle()
 	}
-	if r.cpu, r.each, err = b.used(); err != nil {
-		return r, err
+	r.whole, r.each, err = b.used()
+	return r, err
+}
+
+// rest does nothing.
+func (b *bench) rest(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(b.idle):
+		return nil
 	}
-	r.peak = r.each[0].peak
-	return r, nil
 }
 
 // settle waits, so that what one phase leaves behind does not count for the next.
@@ -121,12 +150,20 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 		return p, err
 	}
 	begin := time.Now()
+	if b.pace != nil {
+		b.pace.begin(begin)
+	}
 	if err := run(ctx); err != nil {
 		return p, err
 	}
 	p.took = time.Since(begin)
+	if b.pace != nil {
+		if p.half, p.most, err = b.pace.waited(); err != nil {
+			return p, err
+		}
+	}
 	after, _, err := b.used()
-	p.cpu = after - before
+	p.cpu, p.written = after.cpu-before.cpu, after.written-before.written
 	return p, err
 }
 
@@ -171,7 +208,8 @@ func (b *bench) start(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		config.QPS = -1
+		config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
+		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 		b.config = config
 		b.client, err = kubernetes.NewForConfig(config)
 		return err == nil, err
@@ -200,7 +238,7 @@ func (b *bench) stop() {
 
 // until polls a condition.
 func (b *bench) until(ctx context.Context, what string, done func(context.Context) (bool, error)) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(b.patience)
 	for {
 		ok, err := done(ctx)
 		if err != nil {
@@ -218,88 +256,9 @@ func (b *bench) until(ctx context.Context, what string, done func(context.Contex
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("wait for %s: not done after %v", what, patience)
+			return fmt.Errorf("wait for %s: not done after %v", what, b.patience)
 		}
 	}
-}
-
-// nodesReady waits until every node can take ordinary pods.
-func (b *bench) nodesReady(ctx context.Context) error {
-	return b.until(ctx, "the nodes", func(ctx context.Context) (bool, error) {
-		list, err := b.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return false, err
-		}
-		ready := 0
-		for i := range list.Items {
-			if len(list.Items[i].Spec.Taints) == 0 {
-				ready++
-			}
-		}
-		if ready < b.nodes {
-			time.Sleep(200 * time.Millisecond) // Listing thousands of nodes costs the server too.
-		}
-		return ready == b.nodes, nil
-	})
-}
-
-func (b *bench) create(ctx context.Context) error {
-	if err := b.apply(ctx); err != nil {
-		return err
-	}
-	return b.available(ctx)
-}
-
-// apply creates the DaemonSet and does not wait for its pods.
-func (b *bench) apply(ctx context.Context) error {
-	labels := map[string]string{"app": "bench"}
-	unavailable := intstr.Parse(b.unavailable)
-	ds := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "bench"},
-		Spec: appsv1.DaemonSetSpec{
-			Selector:       &metav1.LabelSelector{MatchLabels: labels},
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &unavailable}},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "everynode.io/demo:v1"}}},
-			},
-		},
-	}
-	_, err := b.client.AppsV1().DaemonSets("default").Create(ctx, ds, metav1.CreateOptions{})
-	return err
-}
-
-func (b *bench) update(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v2") }
-
-// rollOut gives the DaemonSet another image, and waits until all nodes run it.
-func (b *bench) rollOut(ctx context.Context, image string) error {
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":%q}]}}}}`, image)
-	if _, err := b.client.AppsV1().DaemonSets("default").Patch(ctx, "bench", "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
-		return err
-	}
-	return b.available(ctx)
-}
-
-// available waits until every node runs the newest template.
-func (b *bench) available(ctx context.Context) error {
-	return b.until(ctx, "the DaemonSet", func(ctx context.Context) (bool, error) {
-		ds, err := b.client.AppsV1().DaemonSets("default").Get(ctx, "bench", metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		n, s := int32(b.nodes), ds.Status
-		return s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == n && s.UpdatedNumberScheduled == n && s.NumberAvailable == n, nil
-	})
-}
-
-func (b *bench) remove(ctx context.Context) error {
-	if err := b.client.AppsV1().DaemonSets("default").Delete(ctx, "bench", metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	return b.until(ctx, "the pods to go", func(ctx context.Context) (bool, error) {
-		list, err := b.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{Limit: 1})
-		return err == nil && len(list.Items) == 0, err
-	})
 }
 
 func freePort() (string, error) {
@@ -310,36 +269,4 @@ func freePort() (string, error) {
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	return port, err
-}
-
-// usage reads a process's peak resident memory and the CPU time it has used.
-func usage(pid int) (peak int64, cpu time.Duration, err error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.SplitSeq(string(status), "\n") {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				return 0, 0, fmt.Errorf("read the peak memory: %w", err)
-			}
-			peak = kib << 10
-		}
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0, err
-	}
-	// The fields after the command's name, which may hold spaces, in brackets.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	var ticks int64
-	for _, i := range []int{11, 12} {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return 0, 0, fmt.Errorf("read the CPU time: %w", err)
-		}
-		ticks += n
-	}
-	return peak, time.Duration(ticks) * 10 * time.Millisecond, nil
 }

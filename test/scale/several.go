@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -51,7 +50,7 @@ func runSeveral(ctx context.Context, o options, runs int, before string) error {
 	for range runs {
 		for _, c := range all {
 			with := o
-			with.servers, with.library = c.servers, c.library
+			with.servers, with.library, with.idle = c.servers, c.library, 0
 			if c.binary != "" {
 				with.binary = c.binary
 			}
@@ -65,7 +64,7 @@ func runSeveral(ctx context.Context, o options, runs int, before string) error {
 			}
 			three := phase{took: r.create.took + r.update.took + r.remove.took, cpu: r.create.cpu + r.update.cpu + r.remove.cpu}
 			fmt.Printf("| %s | %s | %s | %s | %s | %s | %.0f s (%s) | %s MB |\n", c.name, r.ready, r.create, r.update, r.remove, three,
-				r.cpu.Seconds(), strings.Join(cpus, ", "), strings.Join(peaks, ", "))
+				r.whole.cpu.Seconds(), strings.Join(cpus, ", "), strings.Join(peaks, ", "))
 		}
 	}
 	return nil
@@ -142,20 +141,16 @@ func (b *bench) pids() []int {
 	return out
 }
 
-// used is what all servers have used so far, and each of them.
-func (b *bench) used() (cpu time.Duration, each []used, err error) {
+// used is what all servers have used so far, of memory the most of one, and what each has.
+func (b *bench) used() (all usage, each []usage, err error) {
 	for _, pid := range b.pids() {
-		var u used
-		if u.peak, u.cpu, err = usage(pid); err != nil {
-			return 0, nil, err
+		u, err := usageOf(pid)
+		if err != nil {
+			return all, nil, err
 		}
-		cpu, each = cpu+u.cpu, append(each, u)
+		all.cpu, all.written = all.cpu+u.cpu, all.written+u.written
+		all.peak, all.now = max(all.peak, u.peak), max(all.now, u.now)
+		each = append(each, u)
 	}
-	return cpu, each, nil
-}
-
-// used is what a process has used.
-type used struct {
-	peak int64
-	cpu  time.Duration
+	return all, each, nil
 }
