@@ -146,6 +146,16 @@ type DaemonSetRolloutStatus struct {
 	// +optional
 	// +listType=atomic
 	FailedRevisions []FailedRevision `json:"failedRevisions,omitempty"`
+	// EarlierFailures are up to 200 revisions that failed before those, the newest last.
+	// They are not tried again by themselves either.
+	// +optional
+	// +listType=atomic
+	EarlierFailures []string `json:"earlierFailures,omitempty"`
+	// ForgottenFailures is how many more failed before those. While there are any, each
+	// revision that nobody knows may be one of them, and waits until somebody asks for it
+	// with spec.retry.
+	// +optional
+	ForgottenFailures int32 `json:"forgottenFailures,omitempty"`
 	// Step is the name of the furthest step that has begun.
 	// +optional
 	Step string `json:"step,omitempty"`
@@ -220,4 +230,7 @@ type Failures struct {
 	// More counts failures beyond those.
 	// +optional
 	More int32 `json:"more,omitempty"`
+	// Since is when the revision was last tried again: what is older does not count.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }

@@ -108,6 +108,11 @@ func (in *DaemonSetRolloutStatus) DeepCopyInto(out *DaemonSetRolloutStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.EarlierFailures != nil {
+		in, out := &in.EarlierFailures, &out.EarlierFailures
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.StepStarted != nil {
 		in, out := &in.StepStarted, &out.StepStarted
 		*out = (*in).DeepCopy()
@@ -230,6 +235,10 @@ func (in *Failures) DeepCopyInto(out *Failures) {
 		in, out := &in.Nodes, &out.Nodes
 		*out = make([]string, len(*in))
 		copy(*out, *in)
+	}
+	if in.Since != nil {
+		in, out := &in.Since, &out.Since
+		*out = (*in).DeepCopy()
 	}
 	return
 }

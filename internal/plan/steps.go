@@ -319,11 +319,7 @@ func (p *planner) warnOfHolds() {
 		p.add("policy %s cannot be followed, so nothing would begin: %s", p.out.Policy, p.view.Broken)
 	}
 	if r := p.view.Rollout; r != nil && p.view.Rules != nil {
-		for _, f := range r.Status.FailedRevisions {
-			if f.Revision == p.view.Revision {
-				p.add("this revision has failed before (%s); it is not tried again without \"everynode rollout retry\"", f.Why)
-			}
-		}
+		p.warnOfFailures(&r.Status)
 		if r.Spec.Paused {
 			p.add("the rollout is paused; nothing begins before \"everynode rollout resume\"")
 		}
@@ -331,6 +327,21 @@ func (p *planner) warnOfHolds() {
 	total := p.out.Nodes.Change + p.out.Nodes.New + p.out.Nodes.Stay + p.out.Nodes.OutOfOrder
 	if limit := p.rules().MaxNodeFaults; p.view.Rules != nil && limit.Exceeded(p.out.Nodes.OutOfOrder, total) {
 		p.add("%d of %s are out of order, more than %s: nothing would begin", p.out.Nodes.OutOfOrder, survey.Count(total, "node"), limit)
+	}
+}
+
+// warnOfFailures says that the revision would be refused: it has failed, or may have.
+func (p *planner) warnOfFailures(s *v1alpha1.DaemonSetRolloutStatus) {
+	const retry = "it is not tried without \"everynode rollout retry\""
+	revision := p.view.Revision
+	i := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
+	switch {
+	case i >= 0:
+		p.add("this revision has failed before (%s); %s", s.FailedRevisions[i].Why, retry)
+	case slices.Contains(s.EarlierFailures, revision):
+		p.add("this revision has failed before, too long ago to know how; %s", retry)
+	case s.ForgottenFailures > 0 && revision != s.StableRevision && revision != s.TargetRevision:
+		p.add("this revision may have failed before, since %d failed ones are not remembered; %s", s.ForgottenFailures, retry)
 	}
 }
 

@@ -879,6 +879,32 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							},
 						},
 					},
+					"earlierFailures": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "EarlierFailures are up to 200 revisions that failed before those, the newest last. They are not tried again by themselves either.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"forgottenFailures": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ForgottenFailures is how many more failed before those. While there are any, each revision that nobody knows may be one of them, and waits until somebody asks for it with spec.retry.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"step": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Step is the name of the furthest step that has begun.",
@@ -1165,10 +1191,18 @@ func schema_everynode_everynode_api_v1alpha1_Failures(ref common.ReferenceCallba
 							Format:      "int32",
 						},
 					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when the revision was last tried again: what is older does not count.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"revision"},
 			},
 		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -60,6 +60,10 @@ func (m *podMold) pod(a *matrix.CreatePod) *corev1.Pod {
 	p.Name = a.PodName
 	p.Labels = maps.Clone(m.meta.Labels)
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = a.Revision
+	if a.Before != "" {
+		p.Annotations = maps.Clone(m.meta.Annotations)
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, matrix.Replaced, matrix.ReplacedText(a.Before, a.PodName))
+	}
 	p.Spec.Affinity = matrix.PinToNode(m.spec.Affinity, a.Node)
 	return p
 }

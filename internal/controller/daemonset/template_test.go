@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -45,6 +46,29 @@ func TestPodOfANode(t *testing.T) {
 	}
 	if !reflect.DeepEqual(ds, before) {
 		t.Error("the DaemonSet itself was changed")
+	}
+}
+
+// A pod that comes in its turn says what it replaced, and only it: the others of its mold,
+// and one that has the annotation from a template or from another pod, say nothing.
+func TestPodSaysWhatItReplaced(t *testing.T) {
+	ds := testDaemonSet("logs")
+	for _, annotations := range []map[string]string{nil, {"note": "n"}, {matrix.Replaced: "unavailable logs-2"}} {
+		ds.Spec.Template.Annotations = annotations
+		mold := newPodMold(ds)
+		for _, before := range []course.Before{course.WasAvailable, course.WasNotAvailable} {
+			p := mold.pod(&matrix.CreatePod{Node: "n1", PodName: "logs-1", Before: before})
+			if got := matrix.ProjectPod(p, "").Before; got != before || p.Annotations["note"] != annotations["note"] {
+				t.Errorf("%v, %s: it says %q, and its annotations are %v", annotations, before, got, p.Annotations)
+			}
+			if p.Name = "logs-2"; matrix.ProjectPod(p, "").Before != "" {
+				t.Errorf("%v: copied to another pod it says %q", annotations, before)
+			}
+		}
+		p := mold.pod(&matrix.CreatePod{Node: "n1", PodName: "logs-1"})
+		if got := matrix.ProjectPod(p, "").Before; got != "" || !reflect.DeepEqual(p.Annotations, annotations) {
+			t.Errorf("one that replaced nothing says %q, and its annotations are %v", got, p.Annotations)
+		}
 	}
 }
 

@@ -53,9 +53,11 @@ type state struct {
 	// left is when the daemon was last taken away from a node of that step.
 	left time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
-	unread   *v1alpha1.DaemonSetRolloutStatus
-	failed   []v1alpha1.FailedRevision
+	unread *v1alpha1.DaemonSetRolloutStatus
+	memory
 	failures map[string]failure // nodes on which the target fails, and why
+	// since is when the target was last tried again; zero if it was not.
+	since time.Time
 	// most is how many failures were known when they were more than names are kept
 	// of; 0 before that. It only grows.
 	most int
@@ -77,9 +79,10 @@ type node struct {
 	// begun is the revision that the node had when its change was begun by Take, until
 	// that shows.
 	begun *string
-	// badBefore tells that the daemon was not available when its change began, and
-	// hadOld that there was one.
-	badBefore, hadOld bool
+	// before is what its daemon was like when its change began.
+	before Before
+	// overlooked is how often its pod had restarted when the target was tried again.
+	overlooked int32
 
 	view  view
 	group *group
@@ -167,13 +170,16 @@ func (c *Course) SpecSeen() { c.seen = true }
 // rollout's object says, empty for one that is new.
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
-	c.state.failed = slices.Clone(status.FailedRevisions)
+	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures), status.ForgottenFailures}
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
 			c.state.failures[n] = failure{}
 		}
 		if f.More > 0 {
 			c.state.most = len(f.Nodes) + int(f.More)
+		}
+		if f.Since != nil {
+			c.state.since = f.Since.Time
 		}
 	}
 	if status.StepStarted != nil {
@@ -197,6 +203,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.reopen(c.begunSteps())
 	}
 	c.recent.baseline(c)
+	c.overlook()
 	c.refreshAll()
 	c.settle()
 }
@@ -276,6 +283,7 @@ func (c *Course) retarget() {
 	}
 	c.state.target = c.ds.Newest
 	c.beginAnew()
+	c.refuse()
 	c.abort = false
 	c.recent.baseline(c)
 }
@@ -326,6 +334,12 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 		return
 	}
 	c.refusedBeside(n)
+	if d.Before != was.Before && d.Before != "" {
+		n.before = d.Before // it was begun before a restart
+	}
+	if n.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
+		n.overlooked = 0
+	}
 	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
 		n.begun = nil
 	}

@@ -52,8 +52,8 @@ type Daemon struct {
 	EndsBy time.Time
 	// Two tells that an older pod is there beside the newest.
 	Two bool
-	// Bound is when the newest pod was bound to the node.
-	Bound time.Time
+	// Made is when the newest pod was made, Bound when it was bound to the node.
+	Made, Bound time.Time
 	// Restarts is how often containers of the newest pod have restarted.
 	Restarts int32
 	// Trouble says why the newest pod does not come up: an image that cannot be
@@ -67,10 +67,23 @@ type Daemon struct {
 	NoRoom string
 	// Refused says why the API refuses the pod that is to come.
 	Refused string
+	// Before is what the newest pod says of the daemon that it replaced.
+	Before Before
 	// Held tells that the last try to change the node failed, and that the next one is
 	// later. Unsure tells that the last one got no answer, so that it may be done.
 	Held, Unsure bool
 }
+
+// Before is what a node's daemon was like when a change took it away; "" if there was
+// none, or nobody knows. It is told to the pod that comes in its place, so that it is known
+// after a restart too: what was broken before is no evidence against a revision.
+type Before string
+
+// The cases.
+const (
+	WasAvailable    Before = "available"
+	WasNotAvailable Before = "unavailable"
+)
 
 // Reason is a kind of failure, for counting.
 type Reason string

@@ -79,7 +79,7 @@ func (c *Course) find(n *node, want string, v *view) {
 		c.current(n, v)
 	case n.fact.Fault != "":
 		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
-	case has && d.NoRoom != "":
+	case has && d.NoRoom != "" && c.roomUntil(n).IsZero():
 		v.verdict, v.reason, v.fault, v.excused = NoRoom, d.NoRoom, true, true
 		v.sick = true
 	case !has && (want == "" || d.Revision != ""):
@@ -156,7 +156,7 @@ func (c *Course) starting(n *node, v *view) {
 		return
 	}
 	ends := c.deadline(n)
-	stuck := d.Certain || c.tooManyRestarts(n) || !ends.IsZero() && !ends.After(c.now)
+	stuck := c.hopeless(n) || c.tooManyRestarts(n) || !ends.IsZero() && !ends.After(c.now)
 	if stuck {
 		// Failures of the target are evidence; this is the stable revision, or a node
 		// whose daemon was bad before.
@@ -172,7 +172,7 @@ func (c *Course) starting(n *node, v *view) {
 		v.reason, v.wake = orElse(d.Refused, orElse(d.Trouble, "it gets a pod")), c.lingersFrom(n)
 	case d.Bound.IsZero():
 		// Whoever binds may be away for all nodes: they would all lose their daemons.
-		v.reason = "its pod is not bound to it yet"
+		v.reason, v.wake = "its pod is not bound to it yet", c.roomUntil(n)
 	}
 }
 
@@ -225,7 +225,7 @@ func (c *Course) weigh(n *node) {
 	case failed:
 		c.recall(n, available)
 	case soaked:
-		n.badBefore, n.hadOld = false, false
+		n.before = ""
 	case c.innocent(n, available):
 	default:
 		if f := c.failing(n, available); f.why != "" {
@@ -257,8 +257,8 @@ func (c *Course) refusedBeside(n *node) {
 // innocent: whatever is wrong with the node's daemon is not the target's doing. The
 // node is out of order, its daemon was before, or it was never given the target.
 func (c *Course) innocent(n *node, available bool) bool {
-	return n.fact.Fault != "" || n.badBefore && !available ||
-		n.daemon.Revision == "" && !n.hadOld && !c.isNew() && !c.joins(n)
+	return n.fact.Fault != "" || n.before == WasNotAvailable && !available ||
+		n.daemon.Revision == "" && n.before == "" && !c.isNew() && !c.joins(n)
 }
 
 // failing says why the target fails on the node; nothing if it does not.
@@ -267,15 +267,15 @@ func (c *Course) failing(n *node, available bool) failure {
 	ends := c.deadline(n)
 	switch {
 	case d.NoRoom != "":
-		if n.hadOld && d.Revision == c.state.target {
+		if c.roomUntil(n).IsZero() && n.before != "" && d.Revision == c.state.target {
 			return failure{BecauseNoRoom, "there is no room for it: " + d.NoRoom}
 		}
 	case c.tooManyRestarts(n):
-		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", d.Restarts, colon(d.Trouble))}
+		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
 	case d.Refused != "":
 		return failure{BecauseRefused, d.Refused}
 	case available:
-	case d.Certain:
+	case c.hopeless(n):
 		return failure{cmp.Or(d.Cause, BecauseStart), orElse(d.Trouble, "its containers cannot start")}
 	case !ends.IsZero() && !ends.After(c.now):
 		return failure{BecauseLate, "not available in time" + colon(d.Trouble)}
@@ -300,11 +300,11 @@ func (c *Course) acquit(n *node) {
 // forgetFailures begins without evidence: the target is another one, or is tried anew.
 func (c *Course) forgetFailures() {
 	clear(c.state.failures)
-	c.state.most, c.named = 0, ""
+	c.state.most, c.state.since, c.named = 0, time.Time{}, ""
 }
 
 func (c *Course) tooManyRestarts(n *node) bool {
-	return c.policy != nil && n.daemon.Restarts >= c.policy.Failure.Restarts
+	return c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts
 }
 
 // deadline is until when the node's newest pod must be available.
@@ -312,7 +312,11 @@ func (c *Course) deadline(n *node) time.Time {
 	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
 		return time.Time{}
 	}
-	return n.daemon.Bound.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
+	from := n.daemon.Bound
+	if c.old(n) && from.Before(c.state.since) {
+		from = c.state.since
+	}
+	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
 }
 
 func (c *Course) soak(n *node) time.Duration {

@@ -2,7 +2,6 @@ package course
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -31,6 +30,14 @@ func (c *Course) Moved() []string {
 	return out
 }
 
+// Before is what is to be written on a pod that is made now on the node.
+func (c *Course) Before(name string) Before {
+	if n := c.nodes[name]; n != nil && c.changing() && c.target(n) == c.state.target {
+		return n.before
+	}
+	return ""
+}
+
 func (c *Course) order(n *node, want string) Order {
 	begun := n.begun != nil
 	return Order{Target: want, Change: begun && want != "", Create: c.started && want != "" && (begun || !c.isNew() && !c.joins(n) || want != c.state.target)}
@@ -54,12 +61,12 @@ func (c *Course) Clone(places Places) *Course {
 	out.spec, out.paused, out.abort, out.started = c.spec, c.paused, c.abort, c.started
 	out.phase, out.message = c.phase, c.message
 	out.state = c.state
-	out.state.failed, out.state.failures = slices.Clone(c.state.failed), maps.Clone(c.state.failures)
+	out.state.failures = maps.Clone(c.state.failures)
 	if c.policy != nil {
 		out.fleet = rolloutpolicy.NewFleet(c.policy)
 	}
 	for name, n := range c.nodes {
-		m := &node{name: name, fact: n.fact, daemon: n.daemon, chosen: n.chosen, begun: n.begun, badBefore: n.badBefore, hadOld: n.hadOld}
+		m := &node{name: name, fact: n.fact, daemon: n.daemon, chosen: n.chosen, begun: n.begun, before: n.before, overlooked: n.overlooked}
 		m.timer.Owner, m.quiet.Owner = m, m
 		m.view.verdict = NotSelected
 		out.counts[NotSelected]++

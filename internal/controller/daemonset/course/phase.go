@@ -7,14 +7,9 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
-
-// keptFailures is how many failed revisions are remembered.
-const keptFailures = 10
 
 // settle does what follows from the facts: trips limits, begins steps, completes.
 func (c *Course) settle() {
@@ -86,23 +81,6 @@ func (c *Course) action() v1alpha1.FailureAction {
 	return halt
 }
 
-// fail writes the target down as failed. A new DaemonSet has nothing to go back to.
-func (c *Course) fail(why string, action v1alpha1.FailureAction) {
-	if c.isNew() {
-		action = halt
-	}
-	f := v1alpha1.FailedRevision{
-		Revision: c.state.target, Why: why, Nodes: c.failedSample(), Time: metav1.NewTime(c.now), Action: action,
-	}
-	if r := c.spec.Retry; r != nil && r.Revision == c.state.target {
-		f.Retries = r.Count
-	}
-	c.state.failed = append(c.state.failed, f)
-	if extra := len(c.state.failed) - keptFailures; extra > 0 {
-		c.state.failed = c.state.failed[extra:]
-	}
-}
-
 // evidence says how many nodes failed, and how the first of them did.
 func (c *Course) evidence() string {
 	failed := c.failures()
@@ -124,33 +102,6 @@ func (c *Course) failedSample() []string {
 	slices.Sort(names)
 	return names[:min(3, len(names))]
 }
-
-// retry tries a failed revision again, if somebody asks for it once more.
-func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
-	r := c.spec.Retry
-	if r == nil || r.Revision != f.Revision || r.Count <= f.Retries {
-		return false
-	}
-	c.state.failed = slices.DeleteFunc(slices.Clone(c.state.failed), func(o v1alpha1.FailedRevision) bool { return o.Revision == r.Revision })
-	c.abort = false
-	c.beginAnew()
-	for _, n := range c.nodes {
-		n.badBefore, n.hadOld = false, false
-	}
-	c.refreshAll()
-	return true
-}
-
-func (c *Course) failedRevision(revision string) *v1alpha1.FailedRevision {
-	for i := range c.state.failed {
-		if c.state.failed[i].Revision == revision {
-			return &c.state.failed[i]
-		}
-	}
-	return nil
-}
-
-func (c *Course) hasFailed(revision string) bool { return c.failedRevision(revision) != nil }
 
 // complete tells whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {

@@ -39,6 +39,7 @@ func (r *recent) note(c *Course, n *node) {
 		switch {
 		case !c.changing() || d.Revision != c.state.target:
 			is = withoutCause
+		case n.fact.Since.Before(c.state.since): // before the target was tried again
 		case !n.fact.Since.Before(d.Bound) && n.fact.Since.Before(d.Bound.Add(suspicion)):
 			is = soonAfter
 		}

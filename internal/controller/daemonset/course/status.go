@@ -29,17 +29,21 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	phase, message := c.Phase()
 	out := v1alpha1.DaemonSetRolloutStatus{
 		Phase: phase, Message: message, StableRevision: c.state.stable, TargetRevision: c.state.target,
-		FailedRevisions: slices.Clone(c.state.failed), Counts: map[string]int32{},
+		FailedRevisions: slices.Clone(c.state.failed), EarlierFailures: slices.Clone(c.state.earlier), ForgottenFailures: c.state.forgotten,
+		Counts: map[string]int32{},
 	}
 	for verdict, n := range c.counts {
 		if n > 0 {
 			out.Counts[string(verdict)] = n
 		}
 	}
-	if names := slices.Sorted(maps.Keys(c.state.failures)); len(names) > 0 || c.state.most > 0 {
+	if names := slices.Sorted(maps.Keys(c.state.failures)); len(names) > 0 || c.state.most > 0 || !c.state.since.IsZero() {
 		kept := min(len(names), keptNames)
 		out.Failures = &v1alpha1.Failures{
 			Revision: c.state.target, Nodes: names[:kept], More: int32(c.failures() - kept),
+		}
+		if since := metav1.NewTime(c.state.since); !since.IsZero() {
+			out.Failures.Since = &since
 		}
 	}
 	if u := c.state.unread; u != nil && c.changing() {

@@ -78,7 +78,12 @@ func (c *Course) begin(n *node) Permit {
 	}
 	from := d.Revision
 	n.begun = &from
-	n.badBefore, n.hadOld = !d.Available && from != "", from != ""
+	switch n.before = WasAvailable; {
+	case from == "":
+		n.before = ""
+	case !d.Available:
+		n.before = WasNotAvailable
+	}
 	c.refresh(n)
 	return p
 }

@@ -65,7 +65,7 @@ func (w *world) names() []string { return slices.Sorted(maps.Keys(w.nodes)) }
 func (w *world) addNode(name string, labels map[string]string, revision string) {
 	m := &machine{labels: labels, daemon: Daemon{}}
 	if revision != "" {
-		m.daemon = Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
+		m.daemon = Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Made: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
 	}
 	w.nodes[name] = m
 	w.course.SetNode(name, Node{Labels: labels})
@@ -159,7 +159,8 @@ func (w *world) create(name string) {
 		return
 	}
 	m := w.nodes[name]
-	m.daemon.Revision, m.daemon.Bound, m.ready = target, w.now, w.now.Add(w.starts)
+	m.daemon.Revision, m.daemon.Made, m.daemon.Bound, m.ready = target, w.now, w.now, w.now.Add(w.starts)
+	m.daemon.Before = w.course.Before(name)
 	if w.given[target] == nil {
 		w.given[target] = map[string]int{}
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
 
 // Action is something to do: *CreatePod, *DeletePod, *FailedPlacement,
@@ -59,6 +61,9 @@ type CreatePod struct {
 	// use there, so that a repetition meets its own pod and does not make a twin.
 	PodName string
 	Reason  Reason
+	// Before is what the daemon was like that the pod replaces, for a pod that comes in its
+	// turn in a rollout.
+	Before course.Before
 	// again says that the last creation on the node failed.
 	again bool
 }
@@ -67,7 +72,11 @@ type CreatePod struct {
 func (a *CreatePod) Why() Reason { return a.Reason }
 
 func (a *CreatePod) String() string {
-	return fmt.Sprintf("create %s/%s rev=%s (%s)", a.Name, a.Node, a.Revision, a.Reason)
+	before := ""
+	if a.Before == course.WasNotAvailable {
+		before = "; the one before was not available"
+	}
+	return fmt.Sprintf("create %s/%s rev=%s (%s%s)", a.Name, a.Node, a.Revision, a.Reason, before)
 }
 
 // DeletePod asks for the deletion of exactly that pod.

@@ -30,9 +30,9 @@ func (j *judgement) daemon() course.Daemon {
 		return c.without(d, others)
 	}
 	d.Two, d.Revision, d.Ending = others > 0, newest.info.Revision, ""
-	d.Bound, d.Restarts = newest.info.BoundAt, d.Restarts+newest.info.Restarts
+	d.Made, d.Bound, d.Restarts = newest.info.Created, newest.info.BoundAt, d.Restarts+newest.info.Restarts
 	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
-	d.Cause = course.Reason(newest.info.Cause)
+	d.Before, d.Cause = newest.info.Before, course.Reason(newest.info.Cause)
 	if j.isUp(newest) {
 		d.Since = newest.since(j.spec.MinReadySeconds)
 	}

@@ -56,7 +56,7 @@ func (r *row) update(info DaemonSetInfo) {
 func (r *row) tryAnew() {
 	for _, c := range r.cells {
 		refused := c.refused != ""
-		if c.setback, c.refused = (setback{}), ""; refused {
+		if c.setback, c.refused, c.failures = (setback{}), "", (failureBackoff{}); refused {
 			r.rejudge(c)
 		}
 	}

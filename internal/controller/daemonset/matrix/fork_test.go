@@ -75,7 +75,7 @@ func playedForward(t *rapid.T, m *Matrix, uid types.UID) string {
 			case *CreatePod:
 				made++
 				e.Pod = types.UID(fmt.Sprint("ahead-", made))
-				m.Step(PodInfo{UID: e.Pod, Name: a.PodName, Owner: uid, Node: a.Node, Revision: a.Revision, Bound: true, Ready: true, ReadySince: m.now, Created: m.now})
+				m.Step(PodInfo{UID: e.Pod, Name: a.PodName, Owner: uid, Node: a.Node, Revision: a.Revision, Before: a.Before, Bound: true, Ready: true, ReadySince: m.now, Created: m.now})
 			case *DeletePod:
 				m.Step(PodGone(a.PodUID))
 			case *FailedPlacement:

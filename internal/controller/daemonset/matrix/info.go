@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -87,6 +88,8 @@ type PodInfo struct {
 	Certain bool   `json:",omitempty"`
 	// Cause is what it is then.
 	Cause pod.Cause `json:",omitempty"`
+	// Before is what the daemon was like that it replaced.
+	Before course.Before `json:",omitempty"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool
@@ -145,6 +148,7 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 	}
 	info.Trouble, info.Cause = pod.Trouble(p)
 	info.Certain = info.Cause != ""
+	info.Before = replaced(p)
 	switch p.Status.Phase {
 	case corev1.PodFailed:
 		info.Phase = PodFailed
@@ -155,6 +159,24 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		info.Ready, info.ReadySince = true, since.UTC()
 	}
 	return info
+}
+
+// Replaced is the annotation of a pod that came in its turn in a rollout: whether the daemon
+// that it replaced was available. Behind it stands the pod's own name, so that it says
+// nothing in a template, or copied to another pod.
+const Replaced = "everynode.io/replaced"
+
+// ReplacedText is the annotation's value for the pod of that name.
+func ReplacedText(before course.Before, pod string) string { return string(before) + " " + pod }
+
+// replaced reads the annotation.
+func replaced(p *corev1.Pod) course.Before {
+	for _, before := range []course.Before{course.WasAvailable, course.WasNotAvailable} {
+		if p.Annotations[Replaced] == ReplacedText(before, p.Name) {
+			return before
+		}
+	}
+	return ""
 }
 
 // utc makes times comparable with ==.

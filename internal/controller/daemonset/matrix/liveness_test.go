@@ -119,7 +119,7 @@ func (c *clockwork) act(a Action) {
 
 func (c *clockwork) create(a *CreatePod) {
 	c.made++
-	p := PodInfo{UID: types.UID(fmt.Sprint("pod-", c.made)), Name: a.PodName, Owner: a.UID, Node: a.Node, Revision: a.Revision, Created: c.now}
+	p := PodInfo{UID: types.UID(fmt.Sprint("pod-", c.made)), Name: a.PodName, Owner: a.UID, Node: a.Node, Revision: a.Revision, Before: a.Before, Created: c.now}
 	c.set(p)
 	c.m.Step(Answer{Action: a, Pod: p.UID})
 	c.after(time.Second, func() {

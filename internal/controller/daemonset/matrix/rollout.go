@@ -186,6 +186,9 @@ func (r *row) create(c *cell, why Reason) Action {
 	if a.PodName = c.unanswered; a.PodName == "" {
 		a.PodName = c.freeName()
 	}
+	if r.guide != nil {
+		a.Before = r.guide.course.Before(c.node)
+	}
 	c.creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
 	r.paceOf(a).begin(r.now)
 	r.refresh(c)

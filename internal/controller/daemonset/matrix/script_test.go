@@ -100,7 +100,7 @@ func (s *script) noise() {
 		s.m.Step(NodeHealth{Name: name, Fault: "it is out of order", Silent: true, Since: s.now})
 	}
 	for uid, p := range s.pods {
-		p.Restarts, p.Trouble, p.Certain = p.Restarts+1, "it crashes", true
+		p.Restarts, p.Trouble, p.Certain, p.Before = p.Restarts+1, "it crashes", true, course.WasNotAvailable
 		s.pods[uid] = p
 		s.m.Step(p)
 	}
@@ -164,6 +164,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return lines(s.ready(), "nothing")
 	case "done":
 		s.done(a)
+	case "restart":
+		s.restart()
 	case "deliver":
 		s.deliver()
 	case "tick":
@@ -385,6 +387,29 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states 
 		}
 	}
 	s.setPod(p)
+}
+
+// restart has another process go on with what the API holds.
+func (s *script) restart() {
+	s.inFlight, s.late = nil, nil
+	clear(s.creating)
+	clear(s.unanswered)
+	clear(s.doomed)
+	clear(s.unsure)
+	s.m = New(s.cfg)
+	s.m.Step(Now{s.now})
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		s.m.Step(s.nodes[name])
+	}
+	for _, uid := range slices.Sorted(maps.Keys(s.sets)) {
+		if info, follows := s.rollouts[uid]; follows {
+			s.m.Step(info)
+		}
+		s.m.Step(s.sets[uid])
+	}
+	for _, uid := range slices.Sorted(maps.Keys(s.pods)) {
+		s.m.Step(s.pods[uid])
+	}
 }
 
 func (s *script) done(a words) {

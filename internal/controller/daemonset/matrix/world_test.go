@@ -340,7 +340,7 @@ func (w *world) event(a Action) {
 			return
 		}
 		w.setPod(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
-			Revision: a.Revision, Created: noon.Add(time.Duration(w.made) * time.Millisecond)})
+			Revision: a.Revision, Before: a.Before, Created: noon.Add(time.Duration(w.made) * time.Millisecond)})
 	case *DeletePod:
 		if p, ok := w.pods[a.PodUID]; ok {
 			p.Terminating = true

@@ -310,7 +310,9 @@ func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.Dae
 	if r.Labels[OwnerLabel] == string(ds.UID) {
 		return &r.Status
 	}
-	return &v1alpha1.DaemonSetRolloutStatus{FailedRevisions: r.Status.FailedRevisions}
+	return &v1alpha1.DaemonSetRolloutStatus{
+		FailedRevisions: r.Status.FailedRevisions, EarlierFailures: r.Status.EarlierFailures, ForgottenFailures: r.Status.ForgottenFailures,
+	}
 }
 
 // older tells whether have is a later version of the object than obj. Versions that

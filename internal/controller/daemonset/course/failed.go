@@ -1,0 +1,150 @@
+package course
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// So many failed revisions are remembered with what happened, and so many more by name.
+const (
+	keptFailures = 10
+	keptEarlier  = 200
+)
+
+// memory is which revisions have failed. None of them goes out again unasked, however many
+// there are: of what was forgotten it is known that there was something.
+type memory struct {
+	failed    []v1alpha1.FailedRevision
+	earlier   []string
+	forgotten int32
+}
+
+// add remembers one, and forgets about the others what there is no room for.
+func (m *memory) add(f v1alpha1.FailedRevision) {
+	m.failed = append(slices.Clone(m.failed), f)
+	if len(m.failed) > keptFailures {
+		m.earlier = append(slices.Clone(m.earlier), m.failed[0].Revision)
+		m.failed = m.failed[1:]
+	}
+	if len(m.earlier) > keptEarlier {
+		m.earlier = m.earlier[1:]
+		m.forgotten++
+	}
+}
+
+// drop forgets one that is tried again.
+func (m *memory) drop(revision string) {
+	m.failed = slices.DeleteFunc(slices.Clone(m.failed), func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
+	m.earlier = slices.DeleteFunc(slices.Clone(m.earlier), func(r string) bool { return r == revision })
+}
+
+// refusal says why a revision that nobody knows more about is not to go out unasked; "" if
+// it may.
+func (m *memory) refusal(revision string) string {
+	switch {
+	case slices.Contains(m.earlier, revision):
+		return "has failed before, too long ago to know how"
+	case m.forgotten > 0:
+		return fmt.Sprintf("may have failed before: %d failed revisions are not remembered", m.forgotten)
+	}
+	return ""
+}
+
+// fail writes the target down as failed. A new DaemonSet has nothing to go back to.
+func (c *Course) fail(why string, action v1alpha1.FailureAction) {
+	if c.isNew() {
+		action = halt
+	}
+	f := v1alpha1.FailedRevision{
+		Revision: c.state.target, Why: why, Nodes: c.failedSample(), Time: metav1.NewTime(c.now), Action: action,
+	}
+	if r := c.spec.Retry; r != nil && r.Revision == c.state.target {
+		f.Retries = r.Count
+	}
+	c.state.add(f)
+}
+
+// refuse has a target wait for somebody to ask for it that failed longer ago than is
+// remembered well.
+func (c *Course) refuse() {
+	target := c.state.target
+	if target == c.state.stable || c.failedRevision(target) != nil {
+		return
+	}
+	if why := c.state.refusal(target); why != "" {
+		c.state.drop(target)
+		c.fail(why+"; everynode rollout retry tries it", halt)
+	}
+}
+
+// retry tries a failed revision again, if somebody asks for it once more.
+func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
+	r := c.spec.Retry
+	if r == nil || r.Revision != f.Revision || r.Count <= f.Retries {
+		return false
+	}
+	c.state.drop(r.Revision)
+	c.abort = false
+	c.beginAnew()
+	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
+	for _, n := range c.nodes {
+		if n.before = ""; n.daemon.Revision == c.state.target {
+			n.before = n.daemon.Before
+		}
+	}
+	c.overlook()
+	c.refreshAll()
+	return true
+}
+
+// overlook has the restarts of pods that are older than the evidence not count.
+func (c *Course) overlook() {
+	for _, n := range c.nodes {
+		if c.old(n) {
+			n.overlooked = n.daemon.Restarts
+		}
+	}
+}
+
+// old tells whether the node's pod is from before the target was tried again: what was
+// wrong with it then is no evidence.
+func (c *Course) old(n *node) bool {
+	return n.daemon.Revision == c.state.target && n.daemon.Made.Before(c.state.since)
+}
+
+// restarts is how often the node's newest pod restarted since the evidence begins.
+func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.overlooked }
+
+// hopeless tells whether waiting for the node's pod will not help. One from before the
+// target was tried again has the time of a start to show that it is another.
+func (c *Course) hopeless(n *node) bool { return n.daemon.Certain && !c.old(n) }
+
+// roomUntil is until when the scheduler may find room for a pod from before the target was
+// tried again; zero if it has said its word.
+func (c *Course) roomUntil(n *node) time.Time {
+	if c.policy == nil || n.daemon.NoRoom == "" || !c.old(n) {
+		return time.Time{}
+	}
+	if ends := c.state.since.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
+		return ends
+	}
+	return time.Time{}
+}
+
+func (c *Course) failedRevision(revision string) *v1alpha1.FailedRevision {
+	for i := range c.state.failed {
+		if c.state.failed[i].Revision == revision {
+			return &c.state.failed[i]
+		}
+	}
+	return nil
+}
+
+func (c *Course) hasFailed(revision string) bool {
+	return c.failedRevision(revision) != nil || slices.Contains(c.state.earlier, revision)
+}

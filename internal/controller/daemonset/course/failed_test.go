@@ -1,0 +1,183 @@
+package course
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// halted is a world in which a canary of two nodes has failed in that way.
+func halted(t *testing.T, ail func(d *Daemon)) (w *world, canary []string) {
+	w = newWorld()
+	w.addFleet(1, 2, 5, "v1")
+	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {rack: z0-r0}}, maxUnavailable: 2, soak: 10s}]\nfailure: {min: 2, restarts: 3, startDeadline: 2m}"), daemonSet("v1"))
+	w.starts = time.Hour
+	w.update("v2")
+	for range 100 {
+		w.pass(time.Second)
+		for _, name := range w.names() {
+			if m := w.nodes[name]; m.daemon.Revision == "v2" && !slices.Contains(canary, name) {
+				canary = append(canary, name)
+				m.ready = time.Time{}
+				ail(&m.daemon)
+				w.tell(name)
+			}
+		}
+	}
+	w.expect(t, v1alpha1.PhaseHalted, "failed on 2 of 2 nodes")
+	return w, canary
+}
+
+// A try that somebody asks for is not ended by what was wrong before it, also not by a
+// process that starts after it. What goes wrong from then on ends it.
+func TestEvidenceCountsFromTheRetryOn(t *testing.T) {
+	well := func(w *world, names []string) {
+		for _, name := range names {
+			m := w.nodes[name]
+			m.fault, m.daemon.Trouble, m.daemon.Certain, m.daemon.NoRoom = "", "", false, ""
+			m.daemon.Available, m.daemon.Since = true, w.now
+			w.tell(name)
+		}
+	}
+	for name, test := range map[string]struct {
+		ail, worse func(d *Daemon)
+		again      string
+		after      time.Duration // that it takes to fail again
+	}{
+		"restarts": {func(d *Daemon) { d.Restarts, d.Trouble = 7, "exit 1" }, func(d *Daemon) { d.Restarts += 3 }, "3 restarts: exit 1", 0},
+		"an image": {func(d *Daemon) { d.Trouble, d.Certain = "no such image", true }, func(*Daemon) {}, "not available in time: no such image", 2 * time.Minute},
+		"too late": {func(d *Daemon) { d.Bound = d.Bound.Add(-time.Hour) }, func(*Daemon) {}, "not available in time", 2 * time.Minute},
+		"no room":  {func(d *Daemon) { d.Bound, d.NoRoom = time.Time{}, "cpu short" }, func(*Daemon) {}, "there is no room for it: cpu short", 2 * time.Minute},
+	} {
+		for _, restart := range []bool{false, true} {
+			try := func() (*world, []string) {
+				w, canary := halted(t, test.ail)
+				w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+				w.pass(30 * time.Second)
+				if restart {
+					w.again()
+				}
+				w.pass(time.Minute)
+				if phase, message := w.course.Phase(); phase != v1alpha1.PhaseProgressing || w.on("v2") != 2 {
+					t.Fatalf("%s, restart %t: the try is %s: %s; %d nodes have v2", name, restart, phase, message, w.on("v2"))
+				}
+				return w, canary
+			}
+			w, canary := try()
+			well(w, canary)
+			w.starts = time.Second
+			w.pass(10 * time.Minute)
+			w.expect(t, v1alpha1.PhaseComplete, "10 of 10 nodes have revision v2")
+			w, canary = try()
+			for _, name := range canary {
+				test.worse(&w.nodes[name].daemon)
+				w.tell(name)
+			}
+			w.pass(test.after)
+			w.expect(t, v1alpha1.PhaseHalted, "failed on 2 of 2 nodes: "+canary[0]+": "+test.again)
+		}
+	}
+}
+
+// Nodes that fell out of order before the try are none of it.
+func TestFaultsFromBeforeTheRetryAreNoEvidence(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 5, "v1")
+	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {rack: z0-r0}}, soak: 20m}]\nfailure: {min: 2}\nnodeFaults: {max: 90%}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(time.Minute)
+	silent := w.names()[:3]
+	for _, name := range silent {
+		w.fault(name, "does not answer", true)
+	}
+	w.pass(time.Second)
+	w.expect(t, v1alpha1.PhaseHalted, "it stopped answering")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+	w.pass(time.Minute)
+	if phase, message := w.course.Phase(); phase == v1alpha1.PhaseHalted {
+		t.Errorf("%s: %s", phase, message)
+	}
+	for _, name := range silent {
+		w.fault(name, "", false)
+	}
+	w.pass(10 * time.Second)
+	for _, name := range silent[:2] {
+		w.nodes[name].daemon.Bound = w.now
+		w.fault(name, "does not answer", true)
+	}
+	w.pass(time.Second)
+	w.expect(t, v1alpha1.PhaseHalted, "it stopped answering")
+}
+
+// What failed does not go out again unasked, however many others failed since: of the last
+// it is known why, of those before that they did, and with more than those every revision
+// that nobody knows has to be asked for.
+func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 4, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 1}]\nfailure: {restarts: 1, then: Rollback}"), daemonSet("v1"))
+	w.bad = func(revision, _ string) string {
+		if strings.HasPrefix(revision, "bad") {
+			return "it restarts"
+		}
+		return ""
+	}
+	fails := func(i int) {
+		revision := fmt.Sprint("bad", i)
+		w.update(revision)
+		w.pass(10 * time.Second)
+		if w.course.failedRevision(revision) == nil {
+			t.Fatalf("%s has not failed: %+v", revision, w.course.Status())
+		}
+	}
+	refused := func(revision, why string) {
+		t.Helper()
+		given := len(w.given[revision])
+		w.update(revision)
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseHalted, why)
+		w.again()
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseHalted, why)
+		if len(w.given[revision]) != given || w.on(revision) > 0 {
+			t.Fatalf("%s goes out again unasked", revision)
+		}
+	}
+	retried := func(revision string, count int32) {
+		t.Helper()
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: revision, Count: count}})
+		w.pass(time.Minute)
+	}
+	for i := range 11 {
+		fails(i)
+	}
+	if s := w.course.Status(); len(s.FailedRevisions) != 10 || !slices.Equal(s.EarlierFailures, []string{"bad0"}) || s.ForgottenFailures != 0 {
+		t.Fatalf("status %+v", s)
+	}
+	refused("bad0", "revision bad0 has failed before, too long ago to know how; everynode rollout retry tries it")
+	if s := w.course.Status(); len(s.FailedRevisions) != 10 || !slices.Equal(s.EarlierFailures, []string{"bad1"}) {
+		t.Errorf("it is there twice, or not at all: %+v", s)
+	}
+	retried("bad0", 1)
+	w.expect(t, v1alpha1.PhaseRolledBack, "it restarts")
+	for i := 11; i < 211; i++ {
+		fails(i)
+	}
+	s := w.course.Status()
+	if len(s.FailedRevisions) != 10 || len(s.EarlierFailures) != 200 || s.ForgottenFailures != 1 {
+		t.Fatalf("%d, %d and %d are remembered", len(s.FailedRevisions), len(s.EarlierFailures), s.ForgottenFailures)
+	}
+	w.update("v1")
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "4 of 4 nodes have revision v1") // the stable one is known
+	const forgotten = "may have failed before: 1 failed revisions are not remembered; everynode rollout retry tries it"
+	refused("bad1", forgotten)
+	refused("v2", "may have failed before")
+	retried("v2", 1)
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "4 of 4 nodes have revision v2")
+}
