@@ -73,7 +73,7 @@ func (u *user) makePolicy(ctx context.Context, s plan.Step) (string, error) {
 // setPolicy makes one of many policies.
 func setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	number := func(n int) *intstr.IntOrString { return ptr.To(intstr.FromInt32(int32(n))) }
-	canary := v1alpha1.Wave{Name: "canary", Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{fleetLabel: "canary"}}, Soak: "300ms"}
+	canary := v1alpha1.Wave{Name: "canary", Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{fleetLabel: "canary"}}, Soak: "1s"}
 	zones := v1alpha1.Wave{Name: "zones", Each: zoneLabel, MaxUnavailable: number(2)}
 	*spec = v1alpha1.RolloutPolicySpec{}
 	switch pick % 6 {
@@ -81,7 +81,7 @@ func setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 		canary.Approval = v1alpha1.ApprovalManual
 		spec.Waves = []v1alpha1.Wave{canary, zones}
 	case 2:
-		zones.Soak, zones.MaxUnavailable = "200ms", nil
+		zones.Soak, zones.MaxUnavailable = "1s", nil
 		spec.Waves = []v1alpha1.Wave{canary, zones}
 	case 3:
 		zones.Approval = v1alpha1.ApprovalManual
@@ -103,7 +103,7 @@ func setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	faults := intstr.FromString("40%")
 	spec.NodeFaults.Max = &faults
 	if other/12%4 == 0 {
-		spec.Pace.NodesPerMinute = ptr.To(int32(120))
+		spec.Pace.NodesPerMinute = ptr.To(int32(30))
 	}
 	if other/48%8 == 0 {
 		spec.Windows = []v1alpha1.Window{closed(time.Now())}
@@ -243,7 +243,7 @@ func (g guided) current() error {
 // allComplete waits until all that users made is, before anything goes wrong. A machine
 // that is busy may take longer than the policy allows.
 func (u *user) allComplete(ctx context.Context) error {
-	if err := u.mendPolicies(ctx); err != nil {
+	if err := u.mendPolicies(ctx, false); err != nil {
 		return err
 	}
 	return until(ctx, "the rollouts to be complete", func(ctx context.Context) error {
@@ -298,7 +298,7 @@ func (u *user) say(ctx context.Context) error {
 // healNodes makes sick nodes well, and takes those back that were cordoned in a round
 // with policies, where they count as out of order.
 func (u *user) healNodes(ctx context.Context) error {
-	if err := u.mendPolicies(ctx); err != nil {
+	if err := u.mendPolicies(ctx, true); err != nil {
 		return err
 	}
 	return until(ctx, "the nodes to be mended", func(ctx context.Context) error {
@@ -325,8 +325,8 @@ func (u *user) healNodes(ctx context.Context) error {
 	})
 }
 
-// mendPolicies takes the windows away.
-func (u *user) mendPolicies(ctx context.Context) error {
+// mendPolicies takes the windows away, and where nobody has time the pace.
+func (u *user) mendPolicies(ctx context.Context, hurry bool) error {
 	return until(ctx, "the policies to be mended", func(ctx context.Context) error {
 		list, err := u.cluster.own().RolloutPolicies(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -334,10 +334,13 @@ func (u *user) mendPolicies(ctx context.Context) error {
 		}
 		for i := range list.Items {
 			p := list.Items[i].DeepCopy()
-			if len(p.Spec.Windows) == 0 {
+			paced := hurry && p.Spec.Pace.NodesPerMinute != nil
+			if len(p.Spec.Windows) == 0 && !paced {
 				continue
 			}
-			p.Spec.Windows = nil
+			if p.Spec.Windows = nil; paced {
+				p.Spec.Pace = v1alpha1.Pace{}
+			}
 			updated, err := u.cluster.own().RolloutPolicies(namespace).Update(ctx, p, metav1.UpdateOptions{})
 			u.wrote("RolloutPolicy", p, updated, err)
 			if err != nil {

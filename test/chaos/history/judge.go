@@ -50,6 +50,10 @@ type judge struct {
 	// revision; doubled those where it put a second one.
 	taken   map[place]int64
 	doubled map[place]pair
+	// leaving are the pods that were taken from places where there is to be none, begun is
+	// when changes began under a policy with a pace.
+	leaving map[place]types.UID
+	begun   map[types.UID][]time.Time
 	ended   map[types.UID]bool // deletion judged
 	most    int                // nodes at once, so far
 	present map[types.UID]bool
@@ -65,7 +69,7 @@ func newJudge(r Record) *judge {
 	j := &judge{
 		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, lives: map[string][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
-		doubled: map[place]pair{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
+		doubled: map[place]pair{}, leaving: map[place]types.UID{}, begun: map[types.UID][]time.Time{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
 		rollouts: map[string][]*track{}, markOfHash: map[string]string{},
 	}
 	for _, c := range r.Calls {

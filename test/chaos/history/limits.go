@@ -101,8 +101,17 @@ func (j *judge) outOf(d decision, now time.Time, surge bool) (out []string) {
 		out = append(out, at.node)
 	}
 	j.taken[d.at] = d.event
+	for at := range j.leaving {
+		switch {
+		case at.set != d.at.set || at == d.at:
+		case j.stillLeaving(at, d.event):
+			out = append(out, at.node)
+		default:
+			delete(j.leaving, at)
+		}
+	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // faulty tells whether the node was out of order at some time of late.

@@ -36,6 +36,7 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 	}
 	if len(j.policies) > 0 {
 		j.givenOne(d, p)
+		j.placed(d, p)
 	}
 	others := slices.DeleteFunc(j.others(d.at, p.UID, e.Revision), func(o *corev1.Pod) bool { return j.notOurs(d, o) })
 	if !d.any(surges) {
@@ -134,6 +135,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	life := j.tracks[p.UID].versions[0].from
 	worst, best := j.fits(d, life-lag)
 	if worst == unfit || best != shouldRun {
+		j.leaves(d, p, life)
 		return // unfit at some time, or only allowed to stay
 	}
 	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {

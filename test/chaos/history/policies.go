@@ -71,16 +71,18 @@ func (j *judge) earned(d decision, g *guidance, mark string) bool {
 func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at stage, mark string) bool {
 	before := map[string]bool{}
 	for name := range j.nodes {
-		n := j.steady(name, d)
+		n, left := j.steady(name, d), false
 		if n == nil {
-			continue
+			if n, left = j.departs(name, d, mark); n == nil {
+				continue
+			}
 		}
 		stages := stagesOf(p, n)
 		if len(stages) != 1 || !stages[0].before(at) {
 			continue
 		}
 		before[stages[0].name(p)] = true
-		if !j.hadAvailable(place{d.at.set, name}, mark, d.event) && !j.faulty(name, d) {
+		if !left && !j.hadAvailable(place{d.at.set, name}, mark, d.event) && !j.faulty(name, d) {
 			return false
 		}
 	}
@@ -204,6 +206,9 @@ func (j *judge) takenUnderPolicy(d decision, g *guidance, p *corev1.Pod, surge b
 		j.report(Assigned, d.event, g.concerned(d, p.UID), "node %s lost pod %s of the stable template before its step began: %s", d.at.node, p.Name, j.tell(g))
 	}
 	j.count(d, g, p, forward, surge, now)
+	if forward {
+		j.paced(d, g, p, now)
+	}
 }
 
 // standsStill says why nothing may begin, whatever of its guidance the controller went by.

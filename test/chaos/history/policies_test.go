@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -96,6 +98,55 @@ func (s *guidedStory) rest() *guidedStory {
 	s.changes(1, true)
 	s.approves()
 	s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+	return s
+}
+
+// rests says that the rest has begun, so long after something.
+func (s *guidedStory) rests(after time.Time, soaked time.Duration) {
+	s.approves()
+	s.rollout.Status.StepStarted = ptr.To(metav1.NewTime(after.Add(soaked)))
+	s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+}
+
+func soaking(soak string) func(*v1alpha1.RolloutPolicy) {
+	return func(p *v1alpha1.RolloutPolicy) { p.Spec.Waves[0].Soak = v1alpha1.Duration(soak) }
+}
+
+// hurries takes all four nodes in a moment, the canary first.
+func hurries(perMinute int32) *guidedStory {
+	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) {
+		p.Spec.Domains, p.Spec.Waves[0].Approval, p.Spec.Pace.NodesPerMinute = nil, "", ptr.To(perMinute)
+	})
+	now := s.now
+	for node := 1; node <= 4; node++ {
+		if s.now = now; node == 2 {
+			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+			s.now = now
+		}
+		s.changes(node, true)
+	}
+	return s
+}
+
+// narrows has the next template want its daemon on no node, with the canary begun.
+func narrows() *guidedStory {
+	s := guidedFleet()
+	s.edit(func(d *appsv1.DaemonSet) {
+		template("t3")(d)
+		d.Spec.Template.Spec.NodeSelector = map[string]string{"pool": "typo"}
+	})
+	s.put(s.revision(3))
+	s.status(v1alpha1.PhaseProgressing, "t1", "t3", "canary")
+	return s
+}
+
+// spreads has the canary taken away, somebody approve, and the rest begin.
+func (s *guidedStory) spreads() *guidedStory {
+	s.takes(1)
+	s.says(func(r *v1alpha1.DaemonSetRollout) {
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t3", Step: "canary"}
+	})
+	s.status(v1alpha1.PhaseProgressing, "t1", "t3", "rest")
 	return s
 }
 
@@ -211,6 +262,58 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.deleted(p)
 			return s
 		}, Reason + ": pod new on node n1 was deleted, though its template was the newest"},
+		{"a step after its soak", func() *guidedStory {
+			s := guidedFleet(soaking("30s"))
+			s.takes(1)
+			s.runs("new-1", "n1")
+			s.rests(s.now.Add(-10*time.Second), 30*time.Second)
+			return s
+		}, ""},
+		{"a step before its soak", func() *guidedStory {
+			s := guidedFleet(soaking("30s"))
+			s.takes(1)
+			s.runs("new-1", "n1")
+			s.rests(s.now.Add(-10*time.Second), 29*time.Second)
+			return s
+		}, Soak + ": rollout agent began step rest at"},
+		{"a step before the soak of a node that failed", func() *guidedStory {
+			s := guidedFleet(soaking("30s"))
+			s.takes(1)
+			s.runs("new-1", "n1")
+			s.rollout.Status.Failures = &v1alpha1.Failures{Revision: "hash-t2", Nodes: []string{"n1"}}
+			s.rests(s.now.Add(-10*time.Second), 29*time.Second)
+			return s
+		}, ""},
+		{"within the pace", func() *guidedStory { return hurries(60) }, ""},
+		{"faster than the pace", func() *guidedStory { return hurries(1) }, Pace + ": node n4 was changed (pod old-4), the 4. of policy policy in 0s; 1 in a minute are allowed"},
+		{"taken away step by step", func() *guidedStory { s := narrows().spreads(); s.takes(2); s.takes(3); return s }, ""},
+		{"taken away before its step", func() *guidedStory { s := narrows(); s.takes(2); return s }, Assigned + ": node n2 lost pod old-2 of the stable template before its step began"},
+		{"taken away while it is paused", func() *guidedStory {
+			s := narrows()
+			s.says(func(r *v1alpha1.DaemonSetRollout) { r.Spec.Paused = true })
+			s.takes(1)
+			return s
+		}, Still + ": node n1 was changed though the rollout is paused"},
+		{"taken away from two of a rack at once", func() *guidedStory {
+			s := narrows().spreads()
+			s.deleted(s.pods[1])
+			s.deleted(s.pods[2])
+			return s
+		}, Limits + ": node n3 was changed (pod old-3); that makes 2 nodes of rack=r"},
+		{"taken away because the node changed", func() *guidedStory {
+			s := narrows()
+			s.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n2", Labels: map[string]string{"rack": "r"}}, Spec: corev1.NodeSpec{
+				Taints: []corev1.Taint{{Key: "off", Effect: corev1.TaintEffectNoExecute}},
+			}})
+			s.takes(2)
+			return s
+		}, ""},
+		{"made where its template wants none", func() *guidedStory {
+			s := narrows()
+			s.takes(1)
+			s.put(s.pod("new", "n1"))
+			return s
+		}, Placed + `: pod new was made on node n1, which its template "t3" does not select`},
 		{"nobody else changes what people want", func() *guidedStory { s := guidedFleet(); s.rollout.Spec.Paused = true; s.put(s.rollout); return s }, Writes + ": agent was changed by nobody's wish"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

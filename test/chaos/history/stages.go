@@ -102,7 +102,7 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 	if before == nil || before.Status.Step == r.Status.Step || before.Status.TargetRevision != r.Status.TargetRevision || r.Status.Step == "" || before.Status.Step == "" {
 		return
 	}
-	low := e.Revision - lag
+	low := j.knownSince(e.Revision-lag, j.policies)
 	var found []*v1alpha1.RolloutPolicy
 	for _, m := range moments(low, e.Revision, j.policies) {
 		for _, t := range j.policies {
@@ -119,6 +119,7 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 	if from < 0 || to <= from {
 		return // another policy
 	}
+	j.soaked(e, before, r, names[from:to], found)
 	for _, name := range names[from:to] {
 		if !slices.ContainsFunc(found, func(p *v1alpha1.RolloutPolicy) bool { return !asks(p, name) }) && !j.wasApproved(r, name, names, e.Revision) {
 			j.report(Early, e.Revision, []types.UID{r.UID}, "rollout %s went from step %s to %s, and nobody had approved step %s", r.Name, before.Status.Step, r.Status.Step, name)

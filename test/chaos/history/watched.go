@@ -1,0 +1,210 @@
+package history
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// More rules for DaemonSets whose changes follow a policy.
+const (
+	Soak   = "a step began before the one before it had soaked"
+	Pace   = "changes began faster than the pace"
+	Placed = "a pod where its template wants none"
+)
+
+// soaked judges a step that began, at the time that the status gives: on each node of the
+// steps before it that has the target, this must have been ready for as long as the step
+// soaks. Times in objects are whole seconds, and so are the soak times of rounds.
+func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []string, policies []*v1alpha1.RolloutPolicy) {
+	failures := slices.ContainsFunc([]*v1alpha1.Failures{before.Status.Failures, r.Status.Failures}, func(f *v1alpha1.Failures) bool { return f != nil && f.More > 0 })
+	if r.Status.StepStarted == nil || failures || len(policies) == 0 || len(passed) == 0 {
+		return
+	}
+	low := j.knownSince(e.Revision-lag, slices.Concat(j.policies, j.rollouts[r.Name]))
+	set := types.UID(r.Labels[OwnerLabel])
+	for name, tracks := range j.nodes {
+		step, soak := j.soakOf(tracks, policies, low, e.Revision)
+		if !slices.Contains(passed, step) || soak == 0 || failedOn(&before.Status, name) || failedOn(&r.Status, name) {
+			continue
+		}
+		at := place{set, name}
+		newest, enough := time.Time{}, false
+		for _, t := range j.pods[at] {
+			for _, p := range j.seen(t.first().GetUID(), low, e.Revision) {
+				if since, ready := readySince(p); ready && j.markOfHash[r.Status.TargetRevision] == markOf(p) {
+					newest = later(newest, since)
+					enough = enough || !since.Add(soak).After(r.Status.StepStarted.Time)
+				}
+			}
+		}
+		if !newest.IsZero() && !enough {
+			j.report(Soak, e.Revision, []types.UID{r.UID}, "rollout %s began step %s at %s, and node %s of step %s, which soaks for %s, had the target ready since %s",
+				r.Name, r.Status.Step, clock(r.Status.StepStarted.Time), name, step, soak, clock(newest))
+		}
+	}
+}
+
+// soakOf is the step of a node, "" if that is not sure, and how long it soaks at least.
+func (j *judge) soakOf(tracks []*track, policies []*v1alpha1.RolloutPolicy, low, high int64) (step string, shortest time.Duration) {
+	shortest = time.Hour
+	for _, t := range tracks {
+		for _, o := range t.between(low, high) {
+			for _, p := range policies {
+				at := stagesOf(p, o.(*corev1.Node))
+				if len(at) != 1 || step != "" && step != at[0].name(p) || at[0].wave == len(p.Spec.Waves) {
+					return "", 0
+				}
+				soak, err := time.ParseDuration(string(p.Spec.Waves[at[0].wave].Soak))
+				if err != nil {
+					soak = 0
+				}
+				step, shortest = at[0].name(p), min(shortest, soak)
+			}
+		}
+	}
+	return step, shortest
+}
+
+func failedOn(s *v1alpha1.DaemonSetRolloutStatus, node string) bool {
+	return s.Failures != nil && slices.Contains(s.Failures.Nodes, node)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
+
+// late is by how much a change may come later than it was begun: writes are held up, and
+// are done once more.
+const late = 5 * time.Second
+
+// paced judges when a node's change began: over all DaemonSets of a policy there may be as
+// many in any time as its pace allows, and what it had saved up before, for ten seconds at
+// most. A new process may begin two at once.
+func (j *judge) paced(d decision, g *guidance, p *corev1.Pod, now time.Time) {
+	perMinute := int32(0)
+	for _, policy := range g.policies {
+		n := policy.Spec.Pace.NodesPerMinute
+		if n == nil || policy.UID != g.policies[0].UID {
+			return
+		}
+		perMinute = max(perMinute, *n)
+	}
+	if len(g.policies) == 0 {
+		return
+	}
+	uid := g.policies[0].UID
+	j.begun[uid] = append(j.begun[uid], now)
+	for _, first := range j.begun[uid] {
+		n := 0
+		for _, t := range j.begun[uid] {
+			if !t.Before(first) && !t.After(now) {
+				n++
+			}
+		}
+		passed := now.Sub(first) + late
+		if most := int(float64(perMinute)*(passed.Minutes()+(10*time.Second).Minutes())) + 3; n > most {
+			j.report(Pace, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s), the %d. of policy %s in %s; %d in a minute are allowed",
+				d.at.node, p.Name, n, g.policies[0].Name, now.Sub(first), perMinute)
+			j.begun[uid] = nil
+			return
+		}
+	}
+}
+
+// templateOf is a DaemonSet that has the template, nil if none had.
+func (j *judge) templateOf(set types.UID, mark string) *appsv1.DaemonSet {
+	for _, v := range j.tracks[set].versions {
+		if d := v.object.(*appsv1.DaemonSet); markOfSet(d) == mark {
+			return d
+		}
+	}
+	return nil
+}
+
+// wants tells whether the pod's own template wanted it on its node always since a revision,
+// or never.
+func (j *judge) wants(d decision, p *corev1.Pod, low int64) (always, never bool) {
+	template := j.templateOf(d.at.set, markOf(p))
+	if template == nil {
+		return false, false
+	}
+	always, never = true, true
+	known := false
+	for _, t := range j.nodes[d.at.node] {
+		always = always && (t.gone == 0 || t.gone > d.event)
+		for _, o := range t.between(low, d.event) {
+			known = true
+			wants := judgeFit(template, o.(*corev1.Node)) == shouldRun
+			always, never = always && wants, never && !wants
+		}
+	}
+	return always && known, never && known
+}
+
+// placed judges where a pod was made.
+func (j *judge) placed(d decision, p *corev1.Pod) {
+	low := j.knownSince(d.early-lag, j.nodes[d.at.node])
+	if _, never := j.wants(d, p, low); never {
+		j.report(Placed, d.event, uids(d, p), "pod %s was made on node %s, which its template %q does not select", p.Name, d.at.node, markOf(p))
+	}
+}
+
+// leaves judges the end of a pod where some template that can have been the newest wants
+// none: where the pod's own does, that waits for the node's turn as every other change.
+func (j *judge) leaves(d decision, p *corev1.Pod, life int64) {
+	if len(j.policies) == 0 || d.any(surges) {
+		return
+	}
+	g := j.guidanceOf(d)
+	if g == nil || g.mixed() || slices.ContainsFunc(j.seen(p.UID, life, d.event), ended) || j.crowded(d, p, life) {
+		return
+	}
+	if always, _ := j.wants(d, p, life-lag); !always || !j.surelyAvailable(d, p, d.early) {
+		return
+	}
+	j.takenUnderPolicy(d, g, p, false, deletedAt(p))
+	delete(j.taken, d.at)
+	j.leaving[d.at] = p.UID
+}
+
+// departs is the node of a name if the template takes the daemon away from it that it had
+// of late; left tells that it did.
+func (j *judge) departs(name string, d decision, mark string) (node *corev1.Node, left bool) {
+	template := j.templateOf(d.at.set, mark)
+	if template == nil {
+		return nil, false
+	}
+	for _, t := range j.nodes[name] {
+		if n, _ := t.at(d.event).(*corev1.Node); n != nil && judgeFit(template, n) == unfit {
+			node = n
+		}
+	}
+	had := false
+	for _, t := range j.pods[place{d.at.set, name}] {
+		had = had || len(t.between(d.early-lag, d.event)) > 0 && (t.gone == 0 || t.gone > d.early-lag)
+		if p, _ := t.at(d.event).(*corev1.Pod); p != nil && p.DeletionTimestamp == nil && !ended(p) {
+			return node, false
+		}
+	}
+	if !had {
+		return nil, false
+	}
+	return node, true
+}
+
+// stillLeaving tells whether a pod that was taken away from a place is not gone yet.
+func (j *judge) stillLeaving(at place, revision int64) bool {
+	t := j.tracks[j.leaving[at]]
+	return t != nil && t.at(revision) != nil
+}
