@@ -239,3 +239,54 @@ func TestPlanChangesNothing(t *testing.T) {
 		t.Errorf("the second forecast is\n%s\nand the first was\n%s", b.String(), a.String())
 	}
 }
+
+// TestRoomOnceTheOldPodHasLeft: without surge the next pod has the room of the one before it, with surge it needs its own.
+func TestRoomOnceTheOldPodHasLeft(t *testing.T) {
+	w, ds := cluster(t)
+	cpu := func(c *corev1.Container, amount string) {
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount)}
+	}
+	for _, p := range w.Objects.Pods {
+		if metav1.IsControlledBy(p, ds) {
+			cpu(&p.Spec.Containers[0], "1500m") // of 2
+		}
+	}
+	next := func(d *appsv1.DaemonSet) { cpu(&d.Spec.Template.Spec.Containers[0], "1600m") }
+	surge := func(d *appsv1.DaemonSet) {
+		none, two := intstr.FromInt32(0), intstr.FromInt32(2)
+		d.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &two}
+	}
+	if f := forecast(t, w, ds, edited(ds, next)); f.Nodes.Change != 9 || f.Nodes.NoRoom != 0 {
+		t.Errorf("without surge: %s", f.Nodes)
+	}
+	if f := forecast(t, w, ds, edited(ds, next, surge)); f.Nodes.Change != 9 || f.Nodes.NoRoom != 9 {
+		t.Errorf("with surge: %s", f.Nodes)
+	}
+}
+
+// TestTheNewestPodOfANodeCounts: a node whose next pod is there beside the old one changes no more.
+func TestTheNewestPodOfANodeCounts(t *testing.T) {
+	w, ds := cluster(t)
+	new := edited(ds, bigger)
+	w.Pod(ds, "node-2", forecastRevision(t, w, new), func(p *corev1.Pod) {
+		p.Name, p.UID, p.CreationTimestamp = "a-second", "a-second", surveytest.Ago(time.Minute)
+	})
+	if f := forecast(t, w, ds, new); f.Nodes.Stay != 1 || f.Nodes.Change != 8 {
+		t.Errorf("%s", f.Nodes)
+	}
+}
+
+// TestDomainsCountAllTheirNodes: a share of a domain is one of all its nodes, not of those alone that are still to change.
+func TestDomainsCountAllTheirNodes(t *testing.T) {
+	w, ds := cluster(t)
+	w.Policy("careful", "waves: [{name: zones, each: zone, maxUnavailable: 100%}]\ndomains: [{key: zone, maxUnavailable: 40%}]")
+	new := edited(ds, bigger)
+	for _, p := range w.Objects.Pods {
+		if slices.Contains([]string{"node-0", "node-2", "node-4"}, p.Spec.NodeName) {
+			p.Labels[appsv1.ControllerRevisionHashLabelKey] = forecastRevision(t, w, new)
+		}
+	}
+	if f := forecast(t, w, ds, new); f.Steps[0].Name != "zones/a" || f.Steps[0].Nodes != 2 || f.Steps[0].AtOnce != 2 {
+		t.Errorf("the first step is %+v", f.Steps[0])
+	}
+}

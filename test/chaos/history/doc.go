@@ -17,7 +17,10 @@
 //     a failed template is not made again unless somebody wants that; nothing is taken
 //     down while the rollout is paused or halted, or its policy is gone or cannot be
 //     followed; no step and no domain has more nodes down by the rollout's doing than
-//     it allows; no step begins that somebody has to approve first and did not.
+//     it allows; no step begins that somebody has to approve first and did not, nor
+//     before those before it have soaked (watched.go); changes begin no faster than the
+//     pace; where a template takes a daemon away it goes in its node's turn, and no pod
+//     is made where its template wants none.
 //   - Writes: what was acknowledged to a user is in the history as it was
 //     answered, and nobody but users changes what users write.
 //   - Settled (settled.go): in the end the fleet, the statuses and the rollouts are as
