@@ -290,3 +290,40 @@ func TestDomainsCountAllTheirNodes(t *testing.T) {
 		t.Errorf("the first step is %+v", f.Steps[0])
 	}
 }
+
+// TestEstimate: batches take as long as pods took to start and are to be ready for, and all together not less than the pace
+// allows.
+func TestEstimate(t *testing.T) {
+	w, ds := cluster(t)
+	for _, p := range w.Objects.Pods {
+		if metav1.IsControlledBy(p, ds) {
+			p.Status.Conditions[1].LastTransitionTime = metav1.NewTime(p.CreationTimestamp.Add(2 * time.Second))
+		}
+	}
+	new := edited(ds, bigger, func(d *appsv1.DaemonSet) { d.Spec.MinReadySeconds = 5 })
+	for policy, want := range map[string]time.Duration{
+		"waves: [{name: all, percent: 100, maxUnavailable: 100%}]":                            7 * time.Second,
+		"waves: [{name: all, percent: 100, maxUnavailable: 3}]":                               3 * 7 * time.Second,
+		"waves: [{name: all, percent: 100, maxUnavailable: 3}]\npace: {nodesPerMinute: 6}":    90 * time.Second,
+		"waves: [{name: all, percent: 100, maxUnavailable: 3}]\npace: {nodesPerMinute: 6000}": 3 * 7 * time.Second,
+	} {
+		w.Objects.Policies = nil
+		w.Policy("careful", policy)
+		if e := forecast(t, w, ds, new).Estimate; e == nil || e.EachBatch != 7*time.Second || e.Changing != want {
+			t.Errorf("%s: %+v, want %s", policy, e, want)
+		}
+	}
+}
+
+// TestImagesThatAreNew: also those of init containers, on all nodes that get a pod, also their first one.
+func TestImagesThatAreNew(t *testing.T) {
+	w, ds := cluster(t)
+	w.Objects.Nodes[len(w.Objects.Nodes)-1].Status.Images = []corev1.ContainerImage{{Names: []string{"docker.io/library/init:1"}}} // of node-db
+	f := forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
+		d.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}}
+		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	}))
+	if want := []Image{{Image: "init:1", On: 1, Of: 10}}; !slices.Equal(f.Images, want) {
+		t.Errorf("images are %+v, want %+v", f.Images, want)
+	}
+}
