@@ -88,8 +88,18 @@ chaos-servers: build ## Kill, stop and cut off three servers, fill their disks, 
 	@$(GO) run ./test/chaos/several -seed $(SEED) -rounds $(ROUNDS)
 
 .PHONY: package
-package: build ## Make a Debian package of bin/everynode in bin/.
-	@hack/package.sh $(VERSION)
+package: build ## Make a Debian package and an .rpm of bin/everynode in bin/.
+	@hack/package.sh $(VERSION) bin deb
+	@hack/package.sh $(VERSION) bin rpm
+
+.PHONY: image
+image: build ## Make an image of bin/everynode, as an archive in bin/.
+	@$(GO) run -trimpath ./packaging/image -version $(VERSION) -o bin/everynode-image.tar $(shell go env GOARCH)=bin/everynode
+	@echo bin/everynode-image.tar
+
+.PHONY: release
+release: build ## Make all packages, images and lists of a release in bin/release (ARCHS="amd64 arm64").
+	@LDFLAGS='$(LDFLAGS)' hack/release.sh $(VERSION)
 
 # A path is taken from this folder.
 ANSWERS ?= internal/apiserver/registry/answers/testdata/answers.jsonl.gz

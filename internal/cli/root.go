@@ -68,7 +68,7 @@ Start with "everynode up": a cluster of three nodes on this machine.`,
 	}
 	prepare(root)
 	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newMembersCommand(), newBackupCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
-		newKubectlCommand(), newVersionCommand())
+		newKubectlCommand(), newVersionCommand(), newManualCommand())
 	root.AddCommand(clientCommands(false)...)
 	return root
 }
