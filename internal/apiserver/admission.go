@@ -3,7 +3,6 @@ package apiserver
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -12,7 +11,6 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -90,12 +88,6 @@ func charge(to *genericoptions.AdmissionOptions, factory informers.SharedInforme
 	return nil
 }
 
-// webhookCalls are how webhooks are called: through the agents of nodes if there is no
-// other way.
-func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.AuthenticationInfoResolverWrapper {
-	return webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.Dial}, nil, c.LoopbackClientConfig, c.TracerProvider)
-}
-
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
 	ingresses := factory.Networking().V1().IngressClasses()
@@ -118,7 +110,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},
 		{"ServerTokens", servertokens.New(s.authorizer)},
-		{"BuiltInKinds", builtinkinds.New(ownVersions())},
+		{"BuiltInKinds", builtinkinds.New(ownVersions(), offered.Group)},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},
 	}, nil
 }

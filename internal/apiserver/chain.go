@@ -50,7 +50,7 @@ func ownKinds(o *options.Objects) []resource.Definition {
 // definitions there are.
 func ownVersions() []schema.GroupVersion {
 	own := []schema.GroupVersion{
-		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion, metricsv1beta1.SchemeGroupVersion,
+		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion, offered,
 		authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion, peer.GroupVersion,
 	}
 	for _, k := range registry.Kinds() {
@@ -59,10 +59,13 @@ func ownVersions() []schema.GroupVersion {
 	return own
 }
 
+// offered is what this server answers for until others do.
+var offered = metricsv1beta1.SchemeGroupVersion
+
 // front is how servers of others are reached: as webhooks are. What we say of metrics
 // holds until somebody has a better word.
 func front(keys *pki.Bundle, pods *podaccess.Access) extensions.Front {
-	f := extensions.Front{Dial: pods.Dial, Offered: []schema.GroupVersion{metricsv1beta1.SchemeGroupVersion}}
+	f := extensions.Front{Dial: pods.DialService, Offered: []schema.GroupVersion{offered}}
 	f.CertFile, f.KeyFile = keys.FrontProxyFiles()
 	return f
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,6 +43,27 @@ func New(agents *nodecall.Caller, nodes func(ctx context.Context, name string) (
 
 // Transport leads to pods by their PodHost, and to other hosts.
 func (a *Access) Transport() *http.Transport { return a.transport }
+
+// DialService connects to what Services leads to. What a Service calls by an external
+// name must not be this machine, or what only it reaches: who may write a Service that
+// a webhook or an APIService names could have the server talk to itself, or to the
+// machine's cloud, in its own name.
+func (a *Access) DialService(ctx context.Context, network, hostPort string) (net.Conn, error) {
+	if _, _, ok := parsePodHost(hostPort); ok {
+		return a.Dial(ctx, network, hostPort)
+	}
+	d := net.Dialer{Timeout: dialTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		found, err := netip.ParseAddrPort(address)
+		if err == nil {
+			_, err = Proxyable(found.Addr().String())
+		}
+		if err != nil {
+			return fmt.Errorf("the Service leads to %s (%s): %w", hostPort, address, err)
+		}
+		return nil
+	}}
+	return d.DialContext(ctx, network, hostPort)
+}
 
 // Dial connects to what PodHost stands for, through the agent of the node, or to any
 // other host as usual. Pods on the network of their node have its address, and are

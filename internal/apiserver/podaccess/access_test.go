@@ -278,3 +278,24 @@ type noRefusals struct{}
 
 func (noRefusals) Check(*x509.Certificate) error { return nil }
 func (noRefusals) OnRevoke(func(string))         {}
+
+// TestServicesDoNotLeadToTheMachineItself dials what an external name may stand for.
+func TestServicesDoNotLeadToTheMachineItself(t *testing.T) {
+	access := agent(t, "127.0.0.2")
+	here := echo(t, "127.0.0.1")
+	for _, host := range []string{here.String(), fmt.Sprintf("localhost:%d", here.Port()), fmt.Sprintf("[::1]:%d", here.Port()), "169.254.169.254:80", fmt.Sprintf("0.0.0.0:%d", here.Port()), fmt.Sprintf("[::ffff:127.0.0.1]:%d", here.Port())} {
+		conn, err := access.DialService(t.Context(), "tcp", host)
+		if err == nil {
+			conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), ErrAddressNotAllowed.Error()) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	pod := echo(t, "127.0.0.2")
+	conn, err := access.DialService(t.Context(), "tcp", PodHost("n1.example", pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}

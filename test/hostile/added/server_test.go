@@ -18,12 +18,20 @@ import (
 	restclient "k8s.io/client-go/rest"
 )
 
-// TestServersOfOthers shares one control plane among the lies of servers.
-func TestServersOfOthers(t *testing.T) {
+// TestAdded shares one control plane among all attacks. After them, it does its work.
+func TestAdded(t *testing.T) {
 	c := start(t)
-	t.Run("what it is told", c.told)
+	t.Run("what a server of others is told", c.told)
 	t.Run("redirects", c.redirects)
 	t.Run("resources that lead elsewhere", c.elsewhere)
+	t.Run("groups of the server itself", c.takingOver)
+	t.Run("the API server as a webhook", c.itself)
+	t.Run("a webhook that never ends", c.endless)
+	t.Run("an external name that leads home", c.home)
+	t.Run("bodies that cost", c.bodies)
+	t.Run("forged conditions", c.conditions)
+	t.Run("conversions that lie", c.conversions)
+	t.Run("a conversion that hangs", c.hanging)
 }
 
 // told looks at what a server is told of who asks, whatever the client says.

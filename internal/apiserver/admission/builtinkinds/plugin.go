@@ -1,7 +1,8 @@
 // Package builtinkinds warns of CustomResourceDefinitions of what the server itself
 // serves. They are taken, as in Kubernetes: a package that brings a kind along for
 // other clusters installs here too. But the server's own kinds come first, and nobody
-// should believe that the definition does anything.
+// should believe that the definition does anything. APIServices that would hand such a
+// group to another server are refused.
 package builtinkinds
 
 import (
@@ -18,15 +19,21 @@ import (
 type plugin struct {
 	*admission.Handler
 	served map[schema.GroupVersion]bool
+	// groups are those that nobody else may answer for.
+	groups map[string]bool
 }
 
 var _ admission.ValidationInterface = &plugin{}
 
-// New makes the plugin; served are the groups and versions of the server's own kinds.
-func New(served []schema.GroupVersion) admission.ValidationInterface {
-	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), served: map[schema.GroupVersion]bool{}}
+// New makes the plugin; served are the groups and versions of the server's own kinds,
+// and offered are groups of them that others may take over.
+func New(served []schema.GroupVersion, offered ...string) admission.ValidationInterface {
+	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), served: map[schema.GroupVersion]bool{}, groups: map[string]bool{}}
 	for _, v := range served {
-		p.served[v] = true
+		p.served[v], p.groups[v.Group] = true, true
+	}
+	for _, group := range offered {
+		delete(p.groups, group)
 	}
 	return p
 }
@@ -35,7 +42,12 @@ var definitions = schema.GroupResource{Group: apiextensions.GroupName, Resource:
 
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != definitions || a.GetSubresource() != "" {
+	switch resource := a.GetResource().GroupResource(); {
+	case a.GetSubresource() != "":
+		return nil
+	case resource == apiServices:
+		return p.validateService(a)
+	case resource != definitions:
 		return nil
 	}
 	definition, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)

@@ -1,0 +1,112 @@
+package apiserver
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/webhook"
+	restclient "k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/apiserver/podaccess"
+)
+
+// What a webhook may answer, in bytes: so much for anything, and in proportion to what
+// it was asked, since a conversion answers with as many objects as it got.
+const (
+	answerFloor  = 16 << 20
+	answerFactor = 8
+)
+
+// webhookCalls are how webhooks are called: through the agents of nodes if there is no
+// other way. An answer that never ends is cut.
+func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.AuthenticationInfoResolverWrapper {
+	ourselves := restclient.CopyConfig(c.LoopbackClientConfig)
+	ourselves.Transport = addedOnly{c.LoopbackClientConfig.Transport, ownGroups()}
+	calls := webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.DialService}, nil, ourselves, c.TracerProvider)
+	bounded := func(config *restclient.Config, err error) (*restclient.Config, error) {
+		if err != nil {
+			return nil, err
+		}
+		config = restclient.CopyConfig(config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return boundedAnswers{next} })
+		return config, nil
+	}
+	return func(known webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		resolver := calls(known)
+		return &webhook.AuthenticationInfoResolverDelegator{
+			ClientConfigForFunc: func(host string) (*restclient.Config, error) { return bounded(resolver.ClientConfigFor(host)) },
+			ClientConfigForServiceFunc: func(name, namespace string, port int) (*restclient.Config, error) {
+				return bounded(resolver.ClientConfigForService(name, namespace, port))
+			},
+		}
+	}
+}
+
+// ownGroups are the groups that nobody but this server answers for.
+func ownGroups() sets.Set[string] {
+	groups := sets.New[string]()
+	for _, v := range ownVersions() {
+		groups.Insert(v.Group)
+	}
+	groups.Delete(offered.Group)
+	return groups
+}
+
+// addedOnly is the way to a webhook that is given as the API server itself, which calls
+// it with all rights. It leads to what servers of others serve; otherwise, whoever may
+// write webhooks could have the server do anything that begins with a POST.
+type addedOnly struct {
+	next http.RoundTripper
+	own  sets.Set[string]
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a addedOnly) RoundTrip(r *http.Request) (*http.Response, error) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if len(parts) < 4 || parts[0] != "apis" || a.own.Has(parts[1]) || strings.Contains(r.URL.Path, "..") {
+		return nil, fmt.Errorf("the API server itself is no webhook at %s; it leads to webhooks of an APIService, at /apis/GROUP/VERSION/NAME", r.URL.Path)
+	}
+	return a.next.RoundTrip(r)
+}
+
+// boundedAnswers cuts answers that are too large.
+type boundedAnswers struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	limit := answerFloor + answerFactor*max(r.ContentLength, 0)
+	response.Body = &boundedBody{ReadCloser: response.Body, limit: limit, left: limit}
+	return response, nil
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper.
+func (b boundedAnswers) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+// boundedBody ends with an error where it is too large.
+type boundedBody struct {
+	io.ReadCloser
+	limit, left int64
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("the answer has more than %d bytes", b.limit)
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("the answer has more than %d bytes", b.limit)
+	}
+	return n, err
+}
