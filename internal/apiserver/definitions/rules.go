@@ -74,6 +74,10 @@ func between(least, most float64) rule {
 	return func(p *props) { p.Minimum, p.Maximum = &least, &most }
 }
 
+// notNegative is for numbers of 64 bits: their greatest has no exact form as the float that a bound is, and an API
+// server refuses every object then.
+func notNegative(p *props) { p.Minimum = ptr.To(0.0) }
+
 func atLeast(least float64) rule { return between(least, math.MaxInt32) }
 
 // oneOf takes the values; the empty one is the default, as for the built-in kinds.
@@ -136,7 +140,7 @@ func (r rules) conditions() rules {
 	r["status.conditions[].status"] = []rule{oneOf("True", "False", "Unknown")}
 	r["status.conditions[].reason"] = []rule{maxLength(1024), pattern(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)}
 	r["status.conditions[].message"] = []rule{maxLength(32768)}
-	r["status.conditions[].observedGeneration"] = []rule{between(0, math.MaxInt64)}
+	r["status.conditions[].observedGeneration"] = []rule{notNegative}
 	return r
 }
 

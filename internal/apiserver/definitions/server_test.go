@@ -3,6 +3,7 @@ package definitions_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -58,6 +59,8 @@ func TestAnAPIServerTakesAndRefusesTheSame(t *testing.T) {
 			return err
 		}
 		env.Eventually("the definition is served", func(ctx context.Context) error { return put(ctx, group, "") })
+		resource := schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: d.Spec.Names.Plural}
+		writeStatus(t, client.Resource(resource).Namespace("default"), d.Spec.Names.Kind, group)
 		for _, c := range definitions.Cases()[i] {
 			for _, g := range []string{all[i].Spec.Group, "everynode.io"} {
 				if err := put(t.Context(), g, c.Text); (err == nil) != c.Good {
@@ -67,5 +70,60 @@ func TestAnAPIServerTakesAndRefusesTheSame(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// statuses have every field of a status, as the controller writes them.
+var statuses = map[string]string{
+	"RolloutPolicy": `
+observedGeneration: 3
+matched: [agent, logs]
+matchedCount: 2
+conditions:
+- {type: Ready, status: "True", reason: Followed, message: all is well, observedGeneration: 3, lastTransitionTime: "2026-03-01T12:00:00Z"}`,
+	"DaemonSetRollout": `
+observedGeneration: 3
+daemonSetGeneration: 9007199254740993
+phase: Halted
+message: revision b failed on 2 of 3 nodes
+stableRevision: a
+targetRevision: b
+failedRevisions:
+- {revision: b, why: failed, nodes: [n1, n2], time: "2026-03-01T12:00:00Z", action: Halt, retries: 1}
+step: canary
+stepStarted: "2026-03-01T12:00:00Z"
+lastDeparture: "2026-03-01T12:00:00Z"
+steps:
+- {name: canary, nodes: 3, done: 1, failed: 2, unavailable: 2}
+counts: {FailedRevision: 2, Waiting: 9}
+failures: {revision: b, nodes: [n1], more: 1}
+conditions:
+- {type: Failed, status: "True", reason: Halted, message: revision b failed, observedGeneration: 3, lastTransitionTime: "2026-03-01T12:00:00Z"}`,
+}
+
+// writeStatus writes a whole status, and reads it again.
+func writeStatus(t *testing.T, objects dynamic.ResourceInterface, kind, group string) {
+	t.Helper()
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "full", "namespace": "default"}}}
+	made, err := objects.Create(t.Context(), object, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("create a %s: %v", kind, err)
+	}
+	raw, err := yaml.YAMLToJSON([]byte(statuses[kind]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &status); err != nil {
+		t.Fatal(err)
+	}
+	made.Object["status"] = status
+	written, err := objects.UpdateStatus(t.Context(), made, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		t.Errorf("write the status of a %s: %v", kind, err)
+		return
+	}
+	if got := written.Object["status"]; !reflect.DeepEqual(got, any(status)) {
+		t.Errorf("the status of a %s is\n%v\nwant\n%v", kind, got, status)
 	}
 }
