@@ -136,6 +136,18 @@ func (c *Course) roomUntil(n *node) time.Time {
 	return time.Time{}
 }
 
+// giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
+func (c *Course) giveUp(f *v1alpha1.FailedRevision) bool {
+	if !c.abort || c.policy == nil || c.isNew() || rollsBack(f) {
+		return false
+	}
+	c.state.failed = slices.Clone(c.state.failed)
+	given := c.failedRevision(f.Revision)
+	given.Action, given.Why = rollback, given.Why+"; somebody aborted it"
+	c.refreshAll()
+	return true
+}
+
 func (c *Course) failedRevision(revision string) *v1alpha1.FailedRevision {
 	for i := range c.state.failed {
 		if c.state.failed[i].Revision == revision {

@@ -39,7 +39,7 @@ func (c *Course) advance() bool {
 		return false
 	}
 	if f := c.failedRevision(c.state.target); f != nil {
-		return c.retry(f)
+		return c.retry(f) || c.giveUp(f)
 	}
 	if c.policy == nil {
 		return false

@@ -77,6 +77,40 @@ func TestAbortAndWhatEndsIt(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseRolledBack, "revision v3")
 }
 
+// TestAbortOfWhatIsHalted takes back the nodes that a halt left as they were, once, also after a restart.
+func TestAbortOfWhatIsHalted(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		w.start(policy(t, "waves: [{name: canary, count: 2}]\nfailure: {then: Halt}"), daemonSet("v1"))
+		w.bad = func(revision, _ string) string { return map[string]string{"v2": "it restarts"}[revision] }
+		w.update("v2")
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseHalted, "it restarts")
+		if w.on("v1") == 10 {
+			t.Fatal("nothing was left to take back")
+		}
+		if restarted {
+			w.again()
+		}
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseRolledBack, "it restarts")
+		w.expect(t, v1alpha1.PhaseRolledBack, "somebody aborted it")
+		if n := w.on("v1"); n != 10 {
+			t.Fatalf("restarted %v: %d nodes have v1, want all", restarted, n)
+		}
+		w.again()
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseRolledBack, "somebody aborted it")
+
+		w.bad = func(string, string) string { return "" }
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+		w.pass(5 * time.Minute)
+		w.expect(t, v1alpha1.PhaseComplete, "v2")
+	}
+}
+
 func TestFailedRevisionIsTriedAgainOncePerCount(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 10, "v1")
