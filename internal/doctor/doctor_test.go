@@ -65,8 +65,8 @@ func TestCluster(t *testing.T) {
 	env.Eventually("what is wrong is found", func(context.Context) error {
 		_, text := examine(env.Config)
 		for _, want := range []string{
-			"Problem nodes node/sim-0002: 1 nodes say that they are not ready",
-			"Warning nodes node/sim-0002: 1 nodes take no new pods",
+			"Problem nodes node/sim-0002: 1 node says that it is not ready",
+			"Warning nodes node/sim-0002: 1 node takes no new pods",
 			"Problem webhooks validatingwebhookconfigurations/gone: the webhook w.example.com is to be asked at the Service default/nowhere, which does not exist",
 		} {
 			if !strings.Contains(text, want) {

@@ -154,7 +154,7 @@ func clocks(f *findings, c *Cluster) {
 		}
 	}
 	if len(ahead) > 0 {
-		f.add(Problem, "nodes", remedy+"    # on each", "the clocks of %d nodes are ahead of the API server's: %s; if one dies, that is noticed late", len(ahead), some(ahead))
+		f.add(Problem, "nodes", remedy+"    # on each", "%s ahead of the API server's: %s; if one dies, that is noticed late", many(len(ahead), "the clock of %d node is", "the clocks of %d nodes are"), some(ahead))
 	}
 }
 
@@ -168,7 +168,7 @@ func nodeVersions(f *findings, c *Cluster) {
 	for _, version := range sortedKeys(by) {
 		names := by[version]
 		slices.Sort(names)
-		f.add(Warning, "nodes", c.Kubectl+" get nodes -o wide", "%d nodes run %s, and the API server %s: %s; upgrade servers first, then nodes, and all of them", len(names), version, c.Version, some(names))
+		f.add(Warning, "nodes", c.Kubectl+" get nodes -o wide", "%s %s, and the API server %s: %s; upgrade servers first, then nodes, and all of them", many(len(names), "%d node runs", "%d nodes run"), version, c.Version, some(names))
 	}
 }
 
@@ -224,21 +224,21 @@ func nodes(f *findings, c *Cluster) {
 	for _, key := range sortedKeys(groups) {
 		names := groups[key]
 		slices.Sort(names)
-		how := "say that they are not ready: " + key
+		how := many(len(names), "%d node says that it is not ready: ", "%d nodes say that they are not ready: ") + key
 		if key == "silent" {
-			how = "are silent"
+			how = many(len(names), "%d node is silent", "%d nodes are silent")
 		}
-		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0], "%d nodes %s, the first for %s: %s",
-			len(names), how, long(c.Now.Sub(since[key])), some(names))
+		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0], "%s, the first for %s: %s",
+			how, long(c.Now.Sub(since[key])), some(names))
 	}
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		if names := short[kind]; len(names) > 0 {
 			slices.Sort(names)
-			f.add(Warning, nodeSubject(names), c.Kubectl+" describe node "+names[0], "%d nodes are short of %s, and take no pods or end some: %s", len(names), shortOf[kind], some(names))
+			f.add(Warning, nodeSubject(names), c.Kubectl+" describe node "+names[0], "%s short of %s: no new pods go there, or some are ended: %s", many(len(names), "%d node is", "%d nodes are"), shortOf[kind], some(names))
 		}
 	}
 	if len(cordoned) > 0 {
-		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "), "%d nodes take no new pods, because somebody said so: %s", len(cordoned), some(cordoned))
+		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "), "%s no new pods, because somebody said so: %s", many(len(cordoned), "%d node takes", "%d nodes take"), some(cordoned))
 	}
 }
 
@@ -269,7 +269,7 @@ func daemons(f *findings, c *Cluster) {
 		case s.NumberUnavailable > 0:
 			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%d of %d nodes have no available daemon", s.NumberUnavailable, s.DesiredNumberScheduled)
 		case s.NumberMisscheduled > 0:
-			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%d nodes have a daemon and should not", s.NumberMisscheduled)
+			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%s a daemon and should not", many(int(s.NumberMisscheduled), "%d node has", "%d nodes have"))
 		}
 	}
 	if len(unseen) > 0 {

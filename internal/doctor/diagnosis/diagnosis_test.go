@@ -156,8 +156,8 @@ func TestClusters(t *testing.T) {
 		"a clock wild":    {func(c *Cluster) { c.Now = now.Add(-time.Hour); c.Webhooks, c.Leases = nil, nil }, []string{"Problem clock this machine: *60 min*"}},
 		"an unknown time": {func(c *Cluster) { c.ServerNow = time.Time{} }, nil},
 		"a node's clock": {func(c *Cluster) { c.Leases["a"].Spec.RenewTime.Time = now.Add(time.Minute) },
-			[]string{"Problem clock nodes: the clocks of 1 nodes are ahead*: a*"}},
-		"an old node":   {func(c *Cluster) { c.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.36.1" }, []string{"Warning versions nodes: 1 nodes run v1.36.1, and the API server v1.37.2: b*"}},
+			[]string{"Problem clock nodes: the clock of 1 node is ahead*: a*"}},
+		"an old node":   {func(c *Cluster) { c.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.36.1" }, []string{"Warning versions nodes: 1 node runs v1.36.1, and the API server v1.37.2: b*"}},
 		"a patch apart": {func(c *Cluster) { c.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.37.0" }, nil},
 		"no nodes":      {func(c *Cluster) { c.Nodes = nil }, []string{"Warning nodes nodes: there are no nodes*| everynode token create"}},
 		"silent nodes": {func(c *Cluster) {
@@ -169,10 +169,10 @@ func TestClusters(t *testing.T) {
 		"a node that is not ready": {func(c *Cluster) {
 			c.Nodes[0] = aNode("a", condition(corev1.NodeReady, corev1.ConditionFalse, "no network"))
 		},
-			[]string{"Problem nodes node/a: 1 nodes say that they are not ready: no network, the first for 60 min: a*"}},
+			[]string{"Problem nodes node/a: 1 node says that it is not ready: no network, the first for 60 min: a*"}},
 		"a node short of disk": {func(c *Cluster) {
 			c.Nodes[0] = aNode("a", condition(corev1.NodeReady, corev1.ConditionTrue, ""), condition(corev1.NodeDiskPressure, corev1.ConditionTrue, ""))
-		}, []string{"Warning nodes node/a: 1 nodes are short of disk*| kubectl describe node a"}},
+		}, []string{"Warning nodes node/a: 1 node is short of disk*| kubectl describe node a"}},
 		"a cordoned node": {func(c *Cluster) { c.Nodes[0].Spec.Unschedulable = true }, []string{"Warning nodes node/a: *| kubectl uncordon a"}},
 		"no controller": {func(c *Cluster) { c.DaemonSets[0].Generation = 3 },
 			[]string{"Problem daemons daemonset controller: *n/d*| kubectl -n kube-system get leases"}},
@@ -181,7 +181,7 @@ func TestClusters(t *testing.T) {
 			c.DaemonSets[0].ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now.Add(-time.Second)}}}
 		}, nil},
 		"unavailable daemons":   {func(c *Cluster) { c.DaemonSets[0].Status.NumberUnavailable = 1 }, []string{"Warning daemons daemonset/n/d: 1 of 2 nodes have no available daemon | everynode why daemonset/d -n n"}},
-		"misscheduled daemons":  {func(c *Cluster) { c.DaemonSets[0].Status.NumberMisscheduled = 1 }, []string{"Warning daemons daemonset/n/d: 1 nodes have a daemon and should not*"}},
+		"misscheduled daemons":  {func(c *Cluster) { c.DaemonSets[0].Status.NumberMisscheduled = 1 }, []string{"Warning daemons daemonset/n/d: 1 node has a daemon and should not*"}},
 		"a failed change":       {phase(v1alpha1.PhaseHalted), []string{"Problem rollouts daemonset/n/d: its change has failed (Halted): because | everynode why daemonset/d -n n --verdict FailedRevision"}},
 		"a change undone":       {phase(v1alpha1.PhaseRolledBack), []string{"Problem rollouts*RolledBack*"}},
 		"a change to approve":   {phase(v1alpha1.PhaseWaitingForApproval), []string{"Warning rollouts daemonset/n/d: *| everynode rollout approve daemonset/d -n n"}},

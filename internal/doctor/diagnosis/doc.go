@@ -72,3 +72,11 @@ func long(d time.Duration) string {
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
 	}
 }
+
+// many says a number of things, in the words for one or for more of them.
+func many(n int, one, more string) string {
+	if n == 1 {
+		return fmt.Sprintf(one, n)
+	}
+	return fmt.Sprintf(more, n)
+}
