@@ -87,6 +87,15 @@ chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=
 chaos-servers: build ## Kill, stop and cut off three servers, fill their disks, and compare what each has (SEED=1 ROUNDS=20); needs root.
 	@$(GO) run ./test/chaos/several -seed $(SEED) -rounds $(ROUNDS)
 
+# The newest Kubernetes whose module can be had. Its programs are kept, for all clones.
+FOREIGN          ?= v1.36.3
+FOREIGN_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/kubernetes-$(FOREIGN)
+
+.PHONY: foreign
+foreign: deps build ## Prove on a real kube-apiserver what is said to work on any Kubernetes; the first run builds it.
+	@hack/foreign-kubernetes.sh '$(FOREIGN)' '$(FOREIGN_PROGRAMS)'
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 30m -v ./test/foreign -kubernetes '$(FOREIGN_PROGRAMS)'
+
 .PHONY: package
 package: build ## Make a Debian package and an .rpm of bin/everynode in bin/.
 	@hack/package.sh $(VERSION) bin deb
