@@ -181,3 +181,43 @@ func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
 	w.pass(10 * time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "4 of 4 nodes have revision v2")
 }
+
+// What the try itself makes is judged as always: an image that cannot be pulled ends it at
+// once, and does not wait for the deadline.
+func TestPodsOfTheRetryAreJudgedAtOnce(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 5, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 2}]\nfailure: {startDeadline: 1h, then: Rollback}"), daemonSet("v1"))
+	pulls := func() {
+		for _, name := range w.names() {
+			if m := w.nodes[name]; m.daemon.Revision == "v2" {
+				m.ready = time.Time{}
+				m.daemon.Trouble, m.daemon.Certain = "no such image", true
+				w.tell(name)
+			}
+		}
+	}
+	try := func() {
+		t.Helper()
+		w.starts = time.Minute
+		w.pass(10 * time.Second)
+		pulls()
+		w.expect(t, v1alpha1.PhaseRolledBack, "no such image")
+		w.starts = time.Second
+		w.pass(time.Minute)
+		if n := w.on("v1"); n != 10 {
+			t.Fatalf("%d nodes have v1", n)
+		}
+	}
+	w.update("v2")
+	try()
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+	try()
+	if f := w.course.Status().Failures; f == nil || f.Since == nil {
+		t.Errorf("the evidence is %+v, and does not say since when it counts", f)
+	}
+	w.update("v3") // nobody tried that again
+	if f := w.course.Status().Failures; f != nil {
+		t.Errorf("of the next target it is %+v", f)
+	}
+}
