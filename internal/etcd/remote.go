@@ -47,6 +47,7 @@ func remote(t storagebackend.TransportConfig) (*etcdkube.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", t.ServerList, err)
 	}
+	client.KV = inTurns{client.KV}
 	return client, nil
 }
 

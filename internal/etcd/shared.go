@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 const (
@@ -21,23 +19,12 @@ const (
 // Agreed tells which keys all servers are to have; empty if nobody has told. The revision
 // is for Agree.
 func (s *Server) Agreed(ctx context.Context) (hash string, revision int64, err error) {
-	answer, err := s.watermarks.Get(ctx, sharedKey)
-	if err != nil {
-		return "", 0, fmt.Errorf("read which keys all servers have: %w", err)
-	}
-	if len(answer.Kvs) == 0 {
-		return "", 0, nil
-	}
-	return string(answer.Kvs[0].Value), answer.Kvs[0].ModRevision, nil
+	return agreed(ctx, s.watermarks, sharedKey)
 }
 
 // Agree tells which keys all servers are to have, unless somebody has since the revision.
 func (s *Server) Agree(ctx context.Context, hash string, revision int64) (done bool, err error) {
-	answer, err := s.watermarks.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(sharedKey), "=", revision)).Then(clientv3.OpPut(sharedKey, hash)).Commit()
-	if err != nil {
-		return false, fmt.Errorf("write which keys all servers have: %w", err)
-	}
-	return answer.Succeeded, nil
+	return agree(ctx, s.watermarks, sharedKey, hash, revision)
 }
 
 // AskShared gets the keys of the other members, one after another, until take takes them.

@@ -27,17 +27,20 @@ func (s *Server) TakeTurn(ctx context.Context, lease string, revision int64) (*m
 	if s.watermarks == nil {
 		return nil, errors.New("a server that is alone takes no turns")
 	}
+	return takeTurn(ctx, s.watermarks, turnKey, s.Self(), lease, revision)
+}
+
+func takeTurn(ctx context.Context, client *clientv3.Client, key, by, lease string, revision int64) (*members.Turn, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberPatience)
 	defer cancel()
-	answer, err := s.watermarks.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lease), "=", revision)).
-		Then(clientv3.OpPut(turnKey, s.Self())).Commit()
+	answer, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lease), "=", revision)).Then(clientv3.OpPut(key, by)).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("take the turn of the control loops: %w", err)
 	}
 	if !answer.Succeeded {
 		return nil, ErrTurnChanged
 	}
-	return &members.Turn{Key: turnKey, Revision: answer.Header.Revision, Lost: func() {}}, nil
+	return &members.Turn{Key: key, Revision: answer.Header.Revision, Lost: func() {}}, nil
 }
 
 // inTurns has each transaction in the name of a turn succeed only during that turn.

@@ -133,6 +133,14 @@ var sharedFiles = []string{
 	FrontAuthority + ".crt", FrontAuthority + ".key",
 }
 
+// AgreedFiles are those of them by which servers tell whether they have the same keys. What a
+// later version shares besides does not belong here: a server of the version before would be
+// told that it has others.
+var AgreedFiles = []string{
+	"ca.crt", "ca.key", "ca-previous.crt", "node-ca.crt", "node-ca.key", "node-ca-previous.crt",
+	"service-account.key", "service-account-previous.pub", "front-proxy-ca.crt", "front-proxy-ca.key",
+}
+
 var sharedPeerFiles = []string{peerAuthority + ".crt", peerAuthority + ".key"}
 
 // SharedKeys are the files that a server gets which joins others, by name.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -99,10 +102,78 @@ func TestExternalEtcd(t *testing.T) {
 	if !onDisk(t, c.all[0].Dir, "k8s:enc:secretbox:v1:key-1:") {
 		t.Error("the Secret's mark cannot be found: the test looks in the wrong place")
 	}
+	turnIsTaken(t, env, raw)
+	serversAgree(t, c, env)
 	// The member comes back, and the server starts anew on all three.
 	c.start(dead)
 	env.Restart()
 	checkSecret(t, env.Client, "s", "a-password-that-nobody-may-see")
+}
+
+// turnIsTaken begins a turn as another server would. The loops of this one find out when they
+// write, stop, and work again in a turn of their own.
+func turnIsTaken(t *testing.T, env *testenv.Env, raw *clientv3.Client) {
+	t.Helper()
+	const turn, other = "/registry/everynode/turn", "another server"
+	if before, err := raw.Get(t.Context(), turn); err != nil || len(before.Kvs) != 1 {
+		t.Fatalf("the turn of the loops is %v, %v", before, err)
+	}
+	if _, err := raw.Put(t.Context(), turn, other); err != nil {
+		t.Fatal(err)
+	}
+	patch(t, env, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:v1"}]}}}}`)
+	env.Eventually("the loops have a turn of their own again", func(ctx context.Context) error {
+		now, err := raw.Get(ctx, turn)
+		if err == nil && (len(now.Kvs) != 1 || string(now.Kvs[0].Value) == other) {
+			err = fmt.Errorf("it is %v", now.Kvs)
+		}
+		return err
+	})
+	env.Eventually("the rollout ends in that turn", updated(env, 3, 20))
+}
+
+// serversAgree starts servers beside the one that runs. With other keys, or other networks,
+// none does; with the same it takes part.
+func serversAgree(t *testing.T, c *members, env *testenv.Env) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "data")
+	refused := func(what, want string, change ...func(*server.Options)) {
+		t.Helper()
+		if err := startup(t, dir, append(change, c.use, testenv.SimulatedNodes(20))...); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want one line with %q", what, err, want)
+		}
+	}
+	refused("keys of its own", "copy pki/ca*")
+	keys, err := pki.ExportCluster(filepath.Join(env.DataDir(), "pki"))
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(dir, "pki"))
+	}
+	if err == nil {
+		err = pki.ImportCluster(filepath.Join(dir, "pki"), keys)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := encryption.Read(encryption.File(env.DataDir()))
+	if err == nil {
+		err = os.WriteFile(encryption.File(dir), stored, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("another network of Services", "--service-cidr 10.96.0.0/16", func(o *server.Options) { o.ServiceCIDR = "10.97.0.0/16" })
+	refused("other networks of nodes", "--node-cidr-mask-size 24", func(o *server.Options) { o.NodeMaskSize = 25 })
+	refused("another network of pods", "--cluster-cidr 10.128.0.0/9", func(o *server.Options) { o.ClusterCIDR = "10.64.0.0/12" })
+	second := testenv.Start(t, c.use, testenv.SimulatedNodes(20), func(o *server.Options) { o.DataDir, o.Name = dir, "second" })
+	checkSecret(t, second.Client, "s", "a-password-that-nobody-may-see")
+	second.Stop()
+
+	// Keys that were replaced elsewhere while it was away.
+	if err := pki.Rotate(filepath.Join(env.DataDir(), "pki"), pki.NodeAuthority, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	env.Restart()
+	refused("keys of before", "copy pki/ca*")
 }
 
 func waitFor(t *testing.T, w watch.Interface, name string) {
@@ -198,7 +269,7 @@ func TestEtcdThatCannotBeUsed(t *testing.T) {
 	})
 	makeSecret(t, env.Client, "s", "x")
 	// Another server with a folder of its own is told to take the key.
-	if err := startup(t, filepath.Join(t.TempDir(), "data"), c.use); err == nil || !strings.Contains(err.Error(), "copy it from another server of the cluster") {
-		t.Errorf("a second server without the key: %v", err)
+	if err := startup(t, filepath.Join(t.TempDir(), "data"), c.use); err == nil || !strings.Contains(err.Error(), "from another server of the cluster") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a second server without the keys: %v", err)
 	}
 }

@@ -110,13 +110,10 @@ func (s *Server) lead(ctx context.Context, lock resourcelock.Interface) error {
 	}
 }
 
-// takeTurn begins a turn of this server's control loops, nil where nothing can be written in
-// the name of one: in an etcd of others. From then on nothing is written any more that the
-// loops of another had decided, and lost is called when that becomes true of this server's.
+// takeTurn begins a turn of this server's control loops. From then on nothing is written any
+// more that the loops of another had decided, and lost is called when that becomes true of
+// this server's.
 func (s *Server) takeTurn(ctx context.Context, lock resourcelock.Interface, lost func()) (*members.Turn, error) {
-	if s.etcd == nil {
-		return nil, nil //nolint:nilnil // See above.
-	}
 	client, err := kubernetes.NewForConfig(s.api.ConfigFor(bootstrap.ManagerAccount()))
 	if err != nil {
 		return nil, fmt.Errorf("make the client for the turn: %w", err)
@@ -133,7 +130,7 @@ func (s *Server) takeTurn(ctx context.Context, lock resourcelock.Interface, lost
 		if err != nil {
 			return nil, fmt.Errorf("read the version of the election's lease: %w", err)
 		}
-		turn, err := s.etcd.TakeTurn(ctx, s.loopsLeaseKey(), revision)
+		turn, err := s.beginTurn(ctx, revision)
 		if errors.Is(err, etcd.ErrTurnChanged) && ctx.Err() == nil {
 			continue // it was renewed in between
 		}
@@ -146,6 +143,13 @@ func (s *Server) takeTurn(ctx context.Context, lock resourcelock.Interface, lost
 		}
 		return turn, nil
 	}
+}
+
+func (s *Server) beginTurn(ctx context.Context, revision int64) (*members.Turn, error) {
+	if s.external != nil {
+		return s.external.TakeTurn(ctx, s.name(), s.loopsLeaseKey(), revision)
+	}
+	return s.etcd.TakeTurn(ctx, s.loopsLeaseKey(), revision)
 }
 
 // afterTerm tells what it means that the loops have ended. If the election was lost,

@@ -101,6 +101,8 @@ type Server struct {
 	service  *net.IPNet
 	pods     node.PodNetworks
 	etcd     *etcd.Server
+	// external is nil where the database is embedded.
+	external *etcd.External
 	api      *apiserver.Server
 	ready    chan struct{}
 
@@ -322,6 +324,11 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if s.api, err = apiserver.New(config); err != nil {
 		return err
 	}
+	if s.external != nil {
+		if err := s.agree(ctx); err != nil {
+			return err
+		}
+	}
 	parts := newParts(ctx)
 	// What works through the API ends before it, so that it can say that it ends.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -343,6 +350,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	}
 	if s.membership != nil {
 		parts.run("keys of all servers", s.followKeys)
+	}
+	if s.external != nil {
+		parts.run("keys of all servers", s.followExternalKeys)
 	}
 	parts.run("control loops", func(ctx context.Context) error {
 		defer stopServing()
@@ -392,7 +402,14 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		if err == nil {
 			config.Stored, err = etcd.StoredAt(external.Transport)
 		}
-		return err
+		if err == nil {
+			s.external, err = etcd.OpenExternal(external)
+		}
+		if err != nil {
+			return err
+		}
+		config.OpenStorage = s.external.Open
+		return s.checkAgreement(ctx)
 	}
 	peers, err := s.membership.peers(s.options.DataDir)
 	if err != nil {

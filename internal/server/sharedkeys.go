@@ -70,9 +70,28 @@ func exportKeys(dataDir string) ([]byte, error) {
 	return json.Marshal(keys)
 }
 
-func hashKeys(content []byte) string {
+// hash is what servers compare. It is over the files that servers of every version know, and
+// over their content only: one of the next version, which may have more, tells the same. It
+// must stay as it is; what it leaves out needs an agreement of its own.
+func (k sharedKeys) hash() string {
+	compared := sharedKeys{Cluster: map[string][]byte{}, Stored: k.Stored}
+	for _, name := range pki.AgreedFiles {
+		if content, ok := k.Cluster[name]; ok {
+			compared.Cluster[name] = content
+		}
+	}
+	content, _ := json.Marshal(compared) // it cannot fail: bytes by names
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
+}
+
+// hashKeys is the hash of keys as they are sent; that of none if they cannot be read.
+func hashKeys(content []byte) string {
+	var keys sharedKeys
+	if err := json.Unmarshal(content, &keys); err != nil {
+		keys = sharedKeys{}
+	}
+	return keys.hash()
 }
 
 // followKeys has all servers have the same keys until ctx ends: what is replaced on one, the
