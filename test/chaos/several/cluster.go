@@ -24,6 +24,8 @@ type cluster struct {
 	id          string
 	servers     []server
 	disks       map[string]disk
+	// faults is what the names of those have in them that happen.
+	faults string
 }
 
 type server struct {

@@ -97,6 +97,15 @@ func (d disk) fill() error {
 	return nil
 }
 
+// room says how much is left.
+func (d disk) room() string {
+	var room syscall.Statfs_t
+	if err := syscall.Statfs(d.at, &room); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d of %d MB of its disk are free", int64(room.Bavail)*room.Bsize>>20, int64(room.Blocks)*room.Bsize>>20)
+}
+
 func (d disk) free() error {
 	err := os.Remove(filepath.Join(d.at, filler))
 	if errors.Is(err, os.ErrNotExist) {

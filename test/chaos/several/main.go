@@ -27,11 +27,13 @@ func main() {
 	rounds := flag.Int("rounds", 10, "how many rounds")
 	binary := flag.String("binary", "bin/everynode", "the program")
 	length := flag.Duration("length", 15*time.Second, "for how long things happen in a round")
+	faults := flag.String("faults", "", "only faults with this in their names, such as \"disk\"")
+	keep := flag.Bool("keep", false, "end with the first violation, and leave the cluster as it is")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	bad, err := series(ctx, *binary, *seed, *rounds, *length)
+	bad, err := series(ctx, plan{binary: *binary, first: *seed, rounds: *rounds, length: *length, faults: *faults, keep: *keep})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos-servers:", err)
 	}
@@ -41,9 +43,18 @@ func main() {
 	}
 }
 
+// plan is what is played.
+type plan struct {
+	binary, faults string
+	first          uint64
+	rounds         int
+	length         time.Duration
+	keep           bool
+}
+
 // series plays rounds on one cluster, which it makes and takes away.
-func series(ctx context.Context, binary string, first uint64, rounds int, length time.Duration) (bad int, err error) {
-	binary, err = filepath.Abs(binary)
+func series(ctx context.Context, p plan) (bad int, err error) {
+	binary, err := filepath.Abs(p.binary)
 	if err != nil {
 		return 0, err
 	}
@@ -53,26 +64,31 @@ func series(ctx context.Context, binary string, first uint64, rounds int, length
 	}
 	c, err := start(ctx, binary, filepath.Join(dir, "cluster"))
 	defer func() {
+		if p.keep && bad > 0 {
+			fmt.Println("The cluster is left as it is, in", c.dir)
+			return
+		}
 		c.heal()
 		err = errors.Join(err, c.remove(), os.RemoveAll(dir))
 	}()
 	if err != nil {
 		return 0, err
 	}
+	c.faults = p.faults
 	begin, sum := time.Now(), outcome{}
-	for i := range rounds {
+	for i := range p.rounds {
 		if ctx.Err() != nil {
 			return bad, ctx.Err()
 		}
-		seed := first + uint64(i)
-		out := c.play(ctx, rand.New(rand.NewPCG(seed, 0)), seed, length)
+		seed := p.first + uint64(i)
+		out := c.play(ctx, rand.New(rand.NewPCG(seed, 0)), seed, p.length)
 		verdict := "ok"
 		if len(out.violations) > 0 {
 			bad++
 			verdict = "VIOLATION"
 		}
 		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer  whole after %4.1f s  %s\n",
-			i+1, rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.healing.Seconds(), verdict)
+			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.healing.Seconds(), verdict)
 		for _, v := range out.violations {
 			fmt.Println("  VIOLATION:", v)
 		}
@@ -80,10 +96,16 @@ func series(ctx context.Context, binary string, first uint64, rounds int, length
 			for _, line := range out.timeline {
 				fmt.Println("   ", line)
 			}
+			for _, s := range c.servers {
+				fmt.Printf("    %s (%s) has said last: %s\n", s.name, c.disks[s.name].room(), c.lastLine(s.name, 0))
+			}
+			if p.keep {
+				return bad, nil
+			}
 		}
 		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
 	}
 	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, in %.0f s\n",
-		rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, time.Since(begin).Seconds())
+		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, time.Since(begin).Seconds())
 	return bad, nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -76,13 +77,16 @@ func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, leng
 	return j.outcome
 }
 
+// fault is something that can go wrong with a server, and its end.
+type fault struct {
+	what   string
+	do, un func() error
+}
+
 // strike does one thing that goes wrong, to its end.
 func (c *cluster) strike(ctx context.Context, chance *rand.Rand, j *journal) {
 	name, lasts := c.servers[chance.IntN(len(c.servers))].name, time.Second+time.Duration(chance.Int64N(int64(9*time.Second)))
-	kinds := []struct {
-		what   string
-		do, un func() error
-	}{
+	kinds := []fault{
 		{"kill", func() error { return c.signal(name, syscall.SIGKILL) }, func() error { return nil }},
 		{"stop", func() error { return c.signal(name, syscall.SIGSTOP) }, func() error { return c.signal(name, syscall.SIGCONT) }},
 		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
@@ -91,6 +95,7 @@ func (c *cluster) strike(ctx context.Context, chance *rand.Rand, j *journal) {
 		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
 		{"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) }, c.disks[name].free},
 	}
+	kinds = slices.DeleteFunc(kinds, func(k fault) bool { return !strings.Contains(k.what, c.faults) })
 	k := kinds[chance.IntN(len(kinds))]
 	j.note("%s: %s for %.1f s", name, k.what, lasts.Seconds())
 	if err := k.do(); err != nil {
