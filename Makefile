@@ -73,6 +73,10 @@ RUNS ?= 3
 bench-servers: build ## Compare one server with three, in turn (NODES=1000 RUNS=3).
 	@$(GO) run ./test/scale -several -nodes $(NODES) -runs $(RUNS)
 
+.PHONY: bench-policy
+bench-policy: build ## Compare rollouts with and without a policy that asks for no pauses, in turn (NODES=1000,5000 RUNS=3).
+	@$(GO) run ./test/scale -policy -nodes $(NODES) -runs $(RUNS)
+
 SEED   ?= 1
 ROUNDS ?= 20
 JOBS   ?= 2

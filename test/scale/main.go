@@ -26,6 +26,7 @@ func main() {
 	flag.DurationVar(&o.patience, "patience", 15*time.Minute, "how long a phase may take")
 	greedy := flag.Int("greedy", 0, "how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as long, and no node may turn not ready")
 	several := flag.Bool("several", false, "compare one server with three, on one number of nodes")
+	policy := flag.Bool("policy", false, "compare rollouts with and without a policy that asks for no pauses; it may take 1.3 times as long")
 	runs := flag.Int("runs", 1, "how often they are compared")
 	before := flag.String("before", "", "another program whose three servers are compared as well")
 	flag.Parse()
@@ -41,6 +42,8 @@ func main() {
 	case *several:
 		o.nodes = nodes[0]
 		err = runSeveral(ctx, o, *runs, *before)
+	case *policy:
+		err = runPolicy(ctx, o, nodes, *runs)
 	case *greedy > 0:
 		err = runGreedy(ctx, o, nodes, *greedy)
 	default:
