@@ -54,12 +54,12 @@ test-helm3: build ## Install the test charts with Helm 3 as well; make test does
 test-members: deps build ## Lose servers of three in many ways, with real nodes; takes some minutes, needs root.
 	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 30m -v -run 'OfThree|ThreeServers' ./test/stories -members
 
-# The release before, or, as long as there is none, a commit of a while ago.
-FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-parse HEAD~20)
+# Empty is the release before, or, as long as there is none, a commit of a while ago.
+FROM ?=
 
 .PHONY: test-upgrade
 test-upgrade: deps build ## Upgrade a small cluster from the release before, and back (FROM=v0.1.0).
-	@hack/test-upgrade.sh '$(FROM)'
+	@hack/test-upgrade.sh $(FROM)
 
 NODES ?= 1000
 

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// diskSize is what a server's database may take; the file that holds it is sparse.
-	diskSize = 2 << 30
+	// diskSize is what a server may take: its database with what many floods left in it, as
+	// much again while it takes over that of another, and its log. The file that holds it is sparse.
+	diskSize = 8 << 30
 	// bites is how long a full disk may go unnoticed while much is written.
 	bites = 25 * time.Second
 	// filler is the name of the file that fills a disk.
