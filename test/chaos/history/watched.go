@@ -22,8 +22,7 @@ const (
 // steps before it that has the target, this must have been ready for as long as the step
 // soaks. Times in objects are whole seconds, and so are the soak times of rounds.
 func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []string, policies []*v1alpha1.RolloutPolicy) {
-	failures := slices.ContainsFunc([]*v1alpha1.Failures{before.Status.Failures, r.Status.Failures}, func(f *v1alpha1.Failures) bool { return f != nil && f.More > 0 })
-	if r.Status.StepStarted == nil || failures || len(policies) == 0 || len(passed) == 0 {
+	if r.Status.StepStarted == nil || len(policies) == 0 {
 		return
 	}
 	low := j.knownSince(e.Revision-lag, slices.Concat(j.policies, j.rollouts[r.Name]))
@@ -33,21 +32,24 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 		if !slices.Contains(passed, step) || soak == 0 || failedOn(&before.Status, name) || failedOn(&r.Status, name) {
 			continue
 		}
-		at := place{set, name}
-		newest, enough := time.Time{}, false
-		for _, t := range j.pods[at] {
-			for _, p := range j.seen(t.first().GetUID(), low, e.Revision) {
-				if since, ready := readySince(p); ready && j.markOfHash[r.Status.TargetRevision] == markOf(p) {
-					newest = later(newest, since)
-					enough = enough || !since.Add(soak).After(r.Status.StepStarted.Time)
-				}
-			}
-		}
-		if !newest.IsZero() && !enough {
+		if since := j.readyFirst(place{set, name}, j.markOfHash[r.Status.TargetRevision], low, e.Revision); since.Add(soak).After(r.Status.StepStarted.Time) {
 			j.report(Soak, e.Revision, []types.UID{r.UID}, "rollout %s began step %s at %s, and node %s of step %s, which soaks for %s, had the target ready since %s",
-				r.Name, r.Status.Step, clock(r.Status.StepStarted.Time), name, step, soak, clock(newest))
+				r.Name, r.Status.Step, clock(r.Status.StepStarted.Time), name, step, soak, clock(since))
 		}
 	}
+}
+
+// readyFirst is the earliest time since when a pod of the template can have been known as
+// ready at a place; zero if none can.
+func (j *judge) readyFirst(at place, mark string, low, high int64) (first time.Time) {
+	for _, t := range j.pods[at] {
+		for _, p := range j.seen(t.first().GetUID(), low, high) {
+			if since, ready := readySince(p); ready && markOf(p) == mark && (first.IsZero() || since.Before(first)) {
+				first = since
+			}
+		}
+	}
+	return first
 }
 
 // soakOf is the step of a node, "" if that is not sure, and how long it soaks at least.
@@ -72,14 +74,7 @@ func (j *judge) soakOf(tracks []*track, policies []*v1alpha1.RolloutPolicy, low,
 }
 
 func failedOn(s *v1alpha1.DaemonSetRolloutStatus, node string) bool {
-	return s.Failures != nil && slices.Contains(s.Failures.Nodes, node)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return s.Failures != nil && (s.Failures.More > 0 || slices.Contains(s.Failures.Nodes, node))
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
