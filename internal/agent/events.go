@@ -45,5 +45,10 @@ func fieldPath(pod *corev1.Pod, container string) string {
 			return fmt.Sprintf("spec.initContainers{%s}", container)
 		}
 	}
+	for i := range pod.Spec.EphemeralContainers {
+		if pod.Spec.EphemeralContainers[i].Name == container {
+			return fmt.Sprintf("spec.ephemeralContainers{%s}", container)
+		}
+	}
 	return fmt.Sprintf("spec.containers{%s}", container)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/streaming"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // lookup finds the containers that logs and streams are about; it is a streaming.Lookup.
@@ -39,11 +40,11 @@ func (l lookup) Container(ctx context.Context, namespace, pod, container string,
 	if p == nil {
 		return streaming.Container{}, apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}
-	spec := specOf(p, container)
+	spec := podfacts.Container(p, container)
 	if spec == nil {
 		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", container, pod))
 	}
-	status := containerStatus(p, container)
+	status := podfacts.ContainerStatus(&p.Status, container)
 	var id string
 	var err error
 	if previous {
@@ -93,28 +94,6 @@ func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, err
 		return "", apierrors.NewBadRequest(fmt.Sprintf("pod %q has no running sandbox", pod))
 	}
 	return id, nil
-}
-
-func specOf(pod *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
-func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 // streams is cri.Runtime in the words of streaming.

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // task is one action with a copy of all that it needs: it runs beside the worker.
@@ -25,6 +26,8 @@ type task struct {
 	w        *worker
 	ips      []string
 	image    images.Image
+	// target is the container of the pod whose processes the one to be made is to see; nil if it names none.
+	target *podworker.Container
 	// sandboxAttempt is the attempt of the sandbox that the action is about.
 	sandboxAttempt uint32
 }
@@ -33,6 +36,9 @@ func (w *worker) task(a podworker.Action) task {
 	t := task{pods: w.pods, action: a, pod: w.in.Pod, w: w, image: w.present[a.Container], ips: w.podIPs()}
 	if t.pod == nil {
 		t.recorded = w.in.Runtime.Recorded(a.ContainerID)
+	}
+	if t.pod != nil && a.Kind == podworker.StartContainer {
+		t.target = w.in.Runtime.Running(targetOf(t.pod, a.Container))
 	}
 	for _, s := range w.in.Runtime.Sandboxes {
 		if s.ID == a.SandboxID {
@@ -131,7 +137,7 @@ func (t task) container() *corev1.Container {
 	if t.pod == nil {
 		return t.recorded
 	}
-	return specOf(t.pod, t.action.Container)
+	return podfacts.Container(t.pod, t.action.Container)
 }
 
 // startContainer makes and starts the container and runs its postStart hook, each told to the user.
@@ -177,6 +183,12 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 		Image:  cri.Image{Ref: t.image.Ref, UID: t.image.UID, User: t.image.User},
 		PodIPs: t.ips,
 	}
+	if name := targetOf(t.pod, c.Name); name != "" {
+		if t.target == nil {
+			return cri.ContainerSpec{}, fmt.Errorf("unable to find target container %q", name)
+		}
+		spec.ProcessesOf = t.target.ID
+	}
 	for _, v := range vars {
 		spec.Env = append(spec.Env, cri.EnvVar{Name: v.Name, Value: v.Value})
 	}
@@ -204,6 +216,16 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 			Image: m.Image, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly, Propagation: m.Propagation})
 	}
 	return spec, nil
+}
+
+// targetOf names the container whose processes an ephemeral container wants to see; empty for none.
+func targetOf(pod *corev1.Pod, container string) string {
+	for i := range pod.Spec.EphemeralContainers {
+		if c := &pod.Spec.EphemeralContainers[i]; c.Name == container {
+			return c.TargetContainerName
+		}
+	}
+	return ""
 }
 
 func expandAll(words []string, lookup func(string) (string, bool)) ([]string, error) {

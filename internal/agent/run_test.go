@@ -83,6 +83,7 @@ func TestOnContainerd(t *testing.T) {
 		"hooks, and a container that does not want to end":    s.hooks,
 		"a pod that serves until its end":                     s.serves,
 		"a probe whose command does not end":                  s.hangs,
+		"containers added to a running pod":                   s.debugged,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/node/usage"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // How far apart two samples of processor time must be, and how old the first may be.
@@ -97,18 +98,16 @@ func (s *summarizer) compare(before, now look) *usage.Summary {
 	}}
 	for _, pod := range s.pods() {
 		p := usage.Pod{Ref: usage.Reference{Name: pod.Name, Namespace: pod.Namespace, UID: string(pod.UID)}}
-		for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-			for i := range list {
-				key := container{s.uidOf(pod), list[i].Name}
-				c, ok := now.containers[key]
-				if !ok {
-					continue
-				}
-				old := before.containers[key]
-				p.Containers = append(p.Containers, usage.Container{Name: c.Container,
-					CPU:    usage.Rate(usage.Sample{At: old.Time, Used: old.CPU}, usage.Sample{At: c.Time, Used: c.CPU}),
-					Memory: &usage.Memory{Time: at, WorkingSetBytes: uint64(max(c.Memory, 0))}})
+		for _, spec := range podfacts.Containers(pod) {
+			key := container{s.uidOf(pod), spec.Name}
+			c, ok := now.containers[key]
+			if !ok {
+				continue
 			}
+			old := before.containers[key]
+			p.Containers = append(p.Containers, usage.Container{Name: c.Container,
+				CPU:    usage.Rate(usage.Sample{At: old.Time, Used: old.CPU}, usage.Sample{At: c.Time, Used: c.CPU}),
+				Memory: &usage.Memory{Time: at, WorkingSetBytes: uint64(max(c.Memory, 0))}})
 		}
 		if len(p.Containers) > 0 {
 			out.Pods = append(out.Pods, p)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -111,7 +112,7 @@ func (n *nodes) survives(of *node, podUID string) {
 
 // ails is what ails a container of the pod, or that its work comes to an end.
 func (p *pod) ails(object *corev1.Pod, container string) illness.Container {
-	spec := containerSpec(object, container)
+	spec := podfacts.Container(object, container)
 	ill := p.ward.Container(object, spec)
 	if !ill.Ends && task(object, spec) {
 		ill.Ends, ill.After, ill.ExitCode, ill.Reason = true, max(ill.TaskTakes, taskTakes), 0, "Completed"

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -174,7 +175,7 @@ func (p *pod) behaviour(object *corev1.Pod, container string) Image {
 	if p.present != "" && p.present == image {
 		behaviour.StartDelay = 0
 	}
-	if ill.Unready != "" && unprobed(containerSpec(object, container)) {
+	if ill.Unready != "" && unprobed(podfacts.Container(object, container)) {
 		behaviour.StartDelay = forever
 	}
 	return behaviour
@@ -194,7 +195,7 @@ func (p *pod) endPull(object *corev1.Pod, now time.Time) {
 
 // startContainer makes a running container; an init container that is no sidecar has done its work at once.
 func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now time.Time) podworker.Outcome {
-	spec := containerSpec(object, action.Container)
+	spec := podfacts.Container(object, action.Container)
 	ill := p.ails(object, action.Container)
 	if ill.StartError != "" {
 		p.note(spec.Name, corev1.EventTypeNormal, "Created", "Created container: "+spec.Name)
@@ -232,7 +233,7 @@ func (p *pod) probes(object *corev1.Pod, now time.Time) (probes []podworker.Prob
 	}
 	for i := range p.runtime.Containers {
 		c := &p.runtime.Containers[i]
-		spec := containerSpec(object, c.Name)
+		spec := podfacts.Container(object, c.Name)
 		if c.State != podworker.Running || spec == nil {
 			continue
 		}
@@ -282,8 +283,8 @@ func earliest(times ...time.Time) time.Time {
 // restore makes the runtime hold what the pod's status says that it holds, for a simulator that starts anew.
 func (p *pod) restore(object *corev1.Pod) {
 	sandboxID := p.uid + "-sandbox-0"
-	for _, status := range slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses) {
-		spec := containerSpec(object, status.Name)
+	for _, status := range slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses, object.Status.EphemeralContainerStatuses) {
+		spec := podfacts.Container(object, status.Name)
 		_, id, ok := strings.Cut(status.ContainerID, "://")
 		if !ok || spec == nil {
 			continue
@@ -320,21 +321,10 @@ func (p *pod) restore(object *corev1.Pod) {
 }
 
 func (p *pod) imageOf(object *corev1.Pod, container string) string {
-	if spec := containerSpec(object, container); spec != nil {
+	if spec := podfacts.Container(object, container); spec != nil {
 		return spec.Image
 	}
 	return ""
-}
-
-func containerSpec(object *corev1.Pod, name string) *corev1.Container {
-	for _, list := range [][]corev1.Container{object.Spec.Containers, object.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
 }
 
 func sidecar(spec *corev1.Container) bool {

@@ -61,6 +61,8 @@ type ContainerSpec struct {
 	Env           []EnvVar
 	Mounts        []Mount
 	PodIPs        []string
+	// ProcessesOf is the ID of the container whose processes this one sees too, unless all of the pod share theirs; empty for none.
+	ProcessesOf string
 	// Devices are files of devices, CDIDevices names of devices in the Container Device Interface.
 	Devices    []Device
 	CDIDevices []string

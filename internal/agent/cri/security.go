@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // seccompRoot is where profiles of type Localhost are found, by their name.
@@ -33,6 +35,9 @@ func (r *Runtime) securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContain
 	shared, err := r.namespaces(spec.Pod)
 	if err != nil {
 		return nil, err
+	}
+	if spec.ProcessesOf != "" && shared.Pid == runtimeapi.NamespaceMode_CONTAINER {
+		shared.Pid, shared.TargetId = runtimeapi.NamespaceMode_TARGET, spec.ProcessesOf
 	}
 	out := &runtimeapi.LinuxContainerSecurityContext{
 		NamespaceOptions:   shared,
@@ -179,11 +184,9 @@ func apparmor(p *corev1.AppArmorProfile, privileged bool) *runtimeapi.SecurityPr
 }
 
 func privilegedPod(pod *corev1.Pod) bool {
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if sc := list[i].SecurityContext; sc != nil && isTrue(sc.Privileged) {
-				return true
-			}
+	for _, c := range podfacts.Containers(pod) {
+		if sc := c.SecurityContext; sc != nil && isTrue(sc.Privileged) {
+			return true
 		}
 	}
 	return false

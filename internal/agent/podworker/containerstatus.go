@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 const runtimeScheme = "containerd://"
@@ -16,6 +18,24 @@ func (b *statusBuilder) containers(specs []corev1.Container, prev []corev1.Conta
 	out := make([]corev1.ContainerStatus, len(specs))
 	for i := range specs {
 		b.container(&out[i], &specs[i], prevStatus(prev, specs[i].Name), init)
+	}
+	return out
+}
+
+// ephemeral returns the statuses of the containers that were added to the running pod. They are never ready: the pod does not
+// depend on them.
+func (b *statusBuilder) ephemeral() []corev1.ContainerStatus {
+	var specs []corev1.Container
+	for i := range b.in.Pod.Spec.EphemeralContainers {
+		specs = append(specs, *podfacts.Ephemeral(&b.in.Pod.Spec.EphemeralContainers[i]))
+	}
+	out := b.containers(specs, b.prev.EphemeralContainerStatuses, false)
+	for i := range out {
+		out[i].Ready, out[i].Started = false, nil
+		if s := &out[i]; s.State.Waiting != nil && s.LastTerminationState.Terminated != nil {
+			// The runtime forgot it, and it does not run again.
+			s.State, s.LastTerminationState = s.LastTerminationState, corev1.ContainerState{}
+		}
 	}
 	return out
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Why a container is killed.
@@ -74,7 +76,7 @@ func (d *decider) run() {
 	case !usable:
 		d.replaceSandbox(sandbox)
 	default:
-		if d.initContainers(sandbox) && d.appContainers() {
+		if d.ephemeralContainers() && d.initContainers(sandbox) && d.appContainers() {
 			d.clearDead(sandbox)
 		}
 	}
@@ -120,6 +122,9 @@ func (d *decider) killStrays(sandbox *Sandbox, usable bool) {
 
 func (d *decider) stray(c *Container, sandbox *Sandbox, usable bool) (reason, message string) {
 	spec, init := findContainer(d.in.Pod, c.Name)
+	if spec == nil {
+		spec = podfacts.Container(d.in.Pod, c.Name)
+	}
 	switch {
 	case spec == nil:
 		return KillNotInSpec, "Stopping container " + c.Name

@@ -99,6 +99,14 @@ func (r *Runtime) Recorded(containerID string) *corev1.Container {
 	return nil
 }
 
+// Running returns the container of that name that runs, nil if none does.
+func (r *Runtime) Running(name string) *Container {
+	if c := r.newest(name); c != nil && c.State == Running {
+		return c
+	}
+	return nil
+}
+
 // lastExited returns the newest exited container of that name other than not, nil if none.
 func (r *Runtime) lastExited(name string, not *Container) *Container {
 	var found *Container

@@ -2,6 +2,7 @@ package podworker
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ import (
 //	probe NAME [known] [started] [ready] [failed]   what the probes say now
 //	sandbox-dies                  the sandbox stops, its containers do not
 //	image NAME IMAGE              the spec's image changes
+//	forget NAME                   the runtime loses what it had of a container
+//	debug NAME                    a container is added to the running pod
 //	delete [grace=N]              the API begins to delete the pod
 //	gone                          the API no longer has the pod
 //	reject reason=R message=M     the node refuses the pod
@@ -115,6 +118,12 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 		w.pod = w.pod.DeepCopy()
 		c, _ := findContainer(w.pod, d.CmdArgs[0].Key)
 		c.Image = d.CmdArgs[1].Key
+	case "forget":
+		w.runtime.Containers = slices.DeleteFunc(w.runtime.Containers, func(c Container) bool { return c.Name == d.CmdArgs[0].Key })
+	case "debug":
+		w.pod = w.pod.DeepCopy()
+		w.pod.Spec.EphemeralContainers = append(w.pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: d.CmdArgs[0].Key, Image: "img"}})
 	case "delete":
 		grace := int64(30)
 		d.MaybeScanArgs(t, "grace", &grace)
@@ -224,7 +233,7 @@ func planText(w *world, p Plan) string {
 func statusText(s *corev1.PodStatus) string {
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(string(s.Phase)+" "+s.Reason+" "+s.Message) + "\n")
-	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
 			containerText(&b, &list[i])
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // initContainers starts the next init container, and sidecars that died. It says whether the app containers may start
@@ -75,6 +77,25 @@ func (d *decider) appContainers() bool {
 		last := d.in.Runtime.newest(spec.Name)
 		if last != nil && (last.alive() || !shouldRestart(d.in.Pod, spec, last)) {
 			continue
+		}
+		if d.start(spec, last, false) {
+			return false
+		}
+	}
+	return true
+}
+
+// ephemeralContainers starts the first container that was added to the running pod and was never started. It says whether nothing
+// was begun. They wait for no other container, and no other one for them.
+func (d *decider) ephemeralContainers() bool {
+	for i := range d.in.Pod.Spec.EphemeralContainers {
+		spec := podfacts.Ephemeral(&d.in.Pod.Spec.EphemeralContainers[i])
+		last := d.in.Runtime.newest(spec.Name)
+		if last != nil && last.State != Created {
+			continue
+		}
+		if s := statusOf(d.in.Pod, spec.Name); last == nil && s != nil && s.ContainerID != "" {
+			continue // it ran, and the runtime has forgotten it
 		}
 		if d.start(spec, last, false) {
 			return false
@@ -164,17 +185,11 @@ func nextAttempt(in *Input, name string, last *Container) uint32 {
 }
 
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [...][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
+	return podfacts.ContainerStatus(&pod.Status, name)
 }
 
-// findContainer returns the container of that name in the spec, and whether it is an init container; nil if none.
+// findContainer returns the container of that name in the spec, and whether it is an init container; nil if none, or if it was
+// added to the running pod.
 func findContainer(pod *corev1.Pod, name string) (c *corev1.Container, init bool) {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == name {

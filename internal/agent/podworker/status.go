@@ -22,8 +22,6 @@ func Status(in Input, prev *corev1.PodStatus, hostIPs []string) corev1.PodStatus
 		QOSClass:           prev.QOSClass,
 		NominatedNodeName:  in.Pod.Status.NominatedNodeName,
 		StartTime:          prev.StartTime,
-		// Nothing here makes ephemeral containers; what the API says of them stays.
-		EphemeralContainerStatuses: in.Pod.Status.EphemeralContainerStatuses,
 	}
 	if s.QOSClass == "" {
 		s.QOSClass = podfacts.QOS(in.Pod)
@@ -40,7 +38,8 @@ func Status(in Input, prev *corev1.PodStatus, hostIPs []string) corev1.PodStatus
 	b.addresses(&s, hostIPs)
 	s.InitContainerStatuses = b.containers(in.Pod.Spec.InitContainers, prev.InitContainerStatuses, true)
 	s.ContainerStatuses = b.containers(in.Pod.Spec.Containers, prev.ContainerStatuses, false)
-	boundMessages(s.InitContainerStatuses, s.ContainerStatuses)
+	s.EphemeralContainerStatuses = b.ephemeral()
+	boundMessages(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses)
 	e := phaseOf(&in, &s)
 	s.Phase, s.Reason, s.Message = e.phase, e.reason, e.message
 	s.Conditions = b.conditions(&s)

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -85,7 +87,7 @@ func (w *world) perform(a Action) Outcome {
 
 func (w *world) create(a Action, state ContainerState) {
 	w.ids++
-	spec, _ := findContainer(w.pod, a.Container)
+	spec := podfacts.Container(w.pod, a.Container)
 	w.started[a.Container] = append(w.started[a.Container], a.Attempt)
 	c := Container{ID: fmt.Sprintf("%s-%d", a.Container, a.Attempt), Name: a.Container, SandboxID: a.SandboxID, Attempt: a.Attempt,
 		State: state, SpecHash: ContainerHash(spec), CreatedAt: w.now, Image: spec.Image, ImageID: "sha256:1"}

@@ -2,6 +2,8 @@ package referred
 
 import (
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 type kind string
@@ -38,10 +40,8 @@ func references(pod *corev1.Pod) map[key]bool {
 	for _, s := range pod.Spec.ImagePullSecrets {
 		add(secrets, s.Name)
 	}
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			environment(&list[i], add)
-		}
+	for _, c := range podfacts.Containers(pod) {
+		environment(c, add)
 	}
 	for i := range pod.Spec.Volumes {
 		volume(&pod.Spec.Volumes[i], add)

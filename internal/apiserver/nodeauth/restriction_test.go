@@ -84,6 +84,8 @@ func TestRestrictionOfPods(t *testing.T) {
 		{"other's status", write(n1, "UPDATE", "pods", "status", "ns", "b", &other, &other), "can only update pod status"},
 		{"status that takes a pod over", write(n1, "UPDATE", "pods", "status", "ns", "b", &own, &other), "can only update pod status"},
 		{"labels through status", write(n1, "UPDATE", "pods", "status", "ns", "a", relabelled, &own), "cannot update labels"},
+		{"debugging its own pod", write(n1, "UPDATE", "pods", "ephemeralcontainers", "ns", "a", own, own), "only 'status' and 'eviction' are allowed"},
+		{"resizing its own pod", write(n1, "UPDATE", "pods", "resize", "ns", "a", own, own), "only 'status' and 'eviction' are allowed"},
 		{"own eviction", write(n1, "CREATE", "pods", "eviction", "ns", "a", eviction, nil), ""},
 		{"other's eviction", write(n1, "CREATE", "pods", "eviction", "ns", "b", eviction, nil), "can only evict pods"},
 		{"eviction of nothing", write(n1, "CREATE", "pods", "eviction", "ns", "gone", eviction, nil), "not found"},

@@ -185,12 +185,17 @@ func (p containerChecks) resizePolicy(policies []corev1.ContainerResizePolicy, p
 // trimmedImages refuses blanks around an image's name. Templates may have them.
 func trimmedImages(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, c := range containers {
-		if strings.TrimSpace(c.Image) != c.Image {
-			errs = append(errs, field.Invalid(path.Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace"))
-		}
+	for i := range containers {
+		errs = append(errs, trimmedImage(&containers[i], path.Index(i))...)
 	}
 	return errs
+}
+
+func trimmedImage(c *corev1.Container, path *field.Path) field.ErrorList {
+	if strings.TrimSpace(c.Image) == c.Image {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace")}
 }
 
 func claimNames(claims []corev1.PodResourceClaim) sets.Set[string] {

@@ -62,6 +62,7 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path, isPod bool) field.Erro
 	errs = append(errs, validateResourceClaims(spec.ResourceClaims, path.Child("resourceClaims"))...)
 	errs = append(errs, c.regular(path.Child("containers"))...)
 	errs = append(errs, c.init(path.Child("initContainers"))...)
+	errs = append(errs, c.ephemeral(path.Child("ephemeralContainers"))...)
 	errs = append(errs, validatePodResources(spec, path.Child("resources"))...)
 	errs = append(errs, hostNetworkPorts(spec, path.Child("containers"), isPod)...)
 	errs = append(errs, chosen(path.Child("restartPolicy"), spec.RestartPolicy,

@@ -42,6 +42,8 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 		"attach":      pod.NewAttachREST(access, d.Authorizer),
 		"portforward": pod.NewPortForwardREST(access, d.Authorizer),
 		"proxy":       proxy.NewPods(pods.Store, d.Pods),
+		// Parts of the specification that the pod itself does not let change.
+		"ephemeralcontainers": pods.NewPart(pod.EphemeralContainers()),
 	} {
 		pods.Subresources[name] = sub
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // NodeAccess reaches the agent on a pod's node for logs, exec, attach and
@@ -79,10 +80,8 @@ func container(p *corev1.Pod, name string) (string, error) {
 			return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: [%s]", p.Name, strings.Join(known, " ")))
 		}
 	}
-	for _, c := range all {
-		if c == name {
-			return name, nil
-		}
+	if podfacts.Container(p, name) != nil {
+		return name, nil
 	}
 	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, p.Name))
 }
