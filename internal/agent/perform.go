@@ -66,6 +66,8 @@ func (t task) perform(ctx, setUp context.Context) (podworker.Outcome, images.Ima
 			t.events.pod(t.pod, corev1.EventTypeNormal, a.Reason, a.Message)
 		}
 		err = t.runtime.StopSandbox(ctx, a.SandboxID)
+	case podworker.WidenPod, podworker.ResizeContainer, podworker.NarrowPod:
+		return t.resize(ctx), images.Image{}
 	case podworker.RemoveContainer:
 		err = t.runtime.RemoveContainer(ctx, a.ContainerID)
 	case podworker.RemoveSandbox:

@@ -60,7 +60,9 @@ type pods struct {
 	// admitted holds the pods that take room on the node.
 	admitted map[types.UID]*corev1.Pod
 	// roomFor are those that wait for the end of others, by these.
-	roomFor               map[types.UID][]types.UID
+	roomFor map[types.UID][]types.UID
+	// resizes are the pods that wait for room for more CPU or memory.
+	resizes               map[types.UID]bool
 	apiRead, runtimeRead  bool
 	runtimeErr            error
 	started, shuttingDown bool
@@ -84,7 +86,7 @@ func newPods(ctx context.Context, p parts) *pods {
 	}
 	return &pods{
 		parts: p, ctx: ctx, workers: map[types.UID]*worker{}, desired: map[types.UID]*corev1.Pod{},
-		admitted: map[types.UID]*corev1.Pod{}, roomFor: map[types.UID][]types.UID{}, lookedAt: p.clock.Now(), knownC: make(chan struct{}),
+		admitted: map[types.UID]*corev1.Pod{}, roomFor: map[types.UID][]types.UID{}, resizes: map[types.UID]bool{}, lookedAt: p.clock.Now(), knownC: make(chan struct{}),
 		statics: statics{wanted: map[types.UID]*corev1.Pod{}, leaving: map[types.UID]*corev1.Pod{}},
 	}
 }
@@ -186,7 +188,7 @@ func (p *pods) start(running []cri.PodRef) {
 	}
 	for _, ref := range running {
 		if pod := p.desired[ref.UID]; pod != nil {
-			p.admitted[ref.UID] = pod
+			p.admitted[ref.UID] = asReported(pod)
 		}
 	}
 	list := make([]*corev1.Pod, 0, len(p.desired))

@@ -107,6 +107,14 @@ func (r *memoryRuntime) StopContainer(_ context.Context, id string, _ time.Durat
 	return nil
 }
 
+func (r *memoryRuntime) WidenPod(*corev1.Pod) error { return nil }
+
+func (r *memoryRuntime) ResizeContainer(context.Context, *corev1.Pod, *corev1.Container, string) error {
+	return nil
+}
+
+func (r *memoryRuntime) NarrowPod(*corev1.Pod) error { return nil }
+
 func (r *memoryRuntime) RemoveContainer(_ context.Context, id string) error {
 	r.change("remove "+id, func(_ types.UID, p *podworker.Runtime) {
 		p.Containers = slices.DeleteFunc(p.Containers, func(c podworker.Container) bool { return c.ID == id })

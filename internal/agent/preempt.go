@@ -63,6 +63,7 @@ func (p *pods) leaves(uid types.UID) {
 		}
 	}
 	delete(p.roomFor, uid)
+	p.retryResizes()
 }
 
 // awaitsRoom says whether the pod must wait for others to end.

@@ -84,6 +84,7 @@ func TestOnContainerd(t *testing.T) {
 		"a pod that serves until its end":                     s.serves,
 		"a probe whose command does not end":                  s.hangs,
 		"containers added to a running pod":                   s.debugged,
+		"a running pod that gets more, and less":              s.resized,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -23,6 +23,10 @@ type Runtime interface {
 	RemoveSandbox(ctx context.Context, id string) error
 	CreateContainer(ctx context.Context, spec cri.ContainerSpec) (string, error)
 	StartContainer(ctx context.Context, pod *corev1.Pod, name, id string, attempt uint32) error
+	// WidenPod, ResizeContainer and NarrowPod change the CPU and memory of a pod that runs, in this order.
+	WidenPod(pod *corev1.Pod) error
+	ResizeContainer(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error
+	NarrowPod(pod *corev1.Pod) error
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)

@@ -31,7 +31,11 @@ type worker struct {
 	dirty    bool
 	ending   *podworker.Termination
 	discards bool
+	// freed says that there may be room for what the pod was not given.
+	freed bool
 
+	// asked is the pod as the API has it; in.Pod has the CPU and memory that the node gave it.
+	asked   *corev1.Pod
 	memory  podworker.Memory
 	in      podworker.Input
 	status  corev1.PodStatus
@@ -200,9 +204,11 @@ func (w *worker) refresh(ctx context.Context) error {
 		if old := w.in.Pod; old != nil && (!maps.Equal(old.Labels, w.newPod.Labels) || !maps.Equal(old.Annotations, w.newPod.Annotations)) {
 			w.memory.VolumesChanged()
 		}
+		w.asked = w.newPod
 		w.in.Pod = w.newPod
 		w.follow()
 	}
+	again := w.newPod != nil || w.freed
 	w.in.Gone = w.gone
 	if w.ending != nil {
 		w.memory.Terminate(*w.ending)
@@ -211,8 +217,11 @@ func (w *worker) refresh(ctx context.Context) error {
 		w.memory.Discard()
 	}
 	dirty := w.dirty
-	w.newPod, w.dirty = nil, false
+	w.newPod, w.dirty, w.freed = nil, false, false
 	w.mailbox.Unlock()
+	if again {
+		w.allocate()
+	}
 	if !dirty && w.in.Runtime != nil {
 		return nil
 	}

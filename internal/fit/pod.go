@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Pod is what the rules need to know of a pod, computed once. It is never changed after NewPod.
@@ -53,6 +55,9 @@ func NewPod(object *corev1.Pod) *Pod {
 		HostPorts:   hostPorts(&object.Spec),
 		disks:       disks(&object.Spec),
 	}
+	if podfacts.Resizing(object) {
+		p.Requests = FromList(podfacts.Reserved(object))
+	}
 	p.repels, p.readable = parseAll(requiredAntiAffinity(&object.Spec), object.Namespace)
 	return p
 }
@@ -61,10 +66,11 @@ func NewPod(object *corev1.Pod) *Pod {
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // SamePod reports whether two objects of one pod on one node say the same to the rules. The spec counts as unchanged
-// while the generation is.
+// while the generation is, and what the pod was given while it is what it asks for.
 func SamePod(a, b *corev1.Pod) bool {
 	return a.Generation != 0 && a.Generation == b.Generation && (a.DeletionTimestamp != nil) == (b.DeletionTimestamp != nil) &&
-		controller(a) == controller(b) && started(a).Equal(started(b)) && maps.Equal(a.Labels, b.Labels)
+		controller(a) == controller(b) && started(a).Equal(started(b)) && maps.Equal(a.Labels, b.Labels) &&
+		!podfacts.Resizing(a) && !podfacts.Resizing(b)
 }
 
 func controller(object *corev1.Pod) types.UID {

@@ -12,6 +12,35 @@ func Requests(p *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 }
 
+// Reserved is what the pod takes of its node while that changes: the greatest of what it asks for, what the node gave it, and what
+// its containers have.
+func Reserved(p *corev1.Pod) corev1.ResourceList {
+	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true})
+}
+
+// Resizing says whether a container of the pod has, or was given, other CPU or memory than it asks for.
+func Resizing(p *corev1.Pod) bool {
+	for _, c := range Containers(p) {
+		s := ContainerStatus(&p.Status, c.Name)
+		if s == nil || s.AllocatedResources == nil {
+			continue
+		}
+		if !sameCompute(s.AllocatedResources, c.Resources.Requests) || s.Resources != nil && !SameCompute(s.Resources, &c.Resources) {
+			return true
+		}
+	}
+	return false
+}
+
+// SameCompute says whether both ask for the same CPU and memory.
+func SameCompute(a, b *corev1.ResourceRequirements) bool {
+	return sameCompute(a.Requests, b.Requests) && sameCompute(a.Limits, b.Limits)
+}
+
+func sameCompute(a, b corev1.ResourceList) bool {
+	return a.Cpu().Cmp(*b.Cpu()) == 0 && a.Memory().Cmp(*b.Memory()) == 0
+}
+
 // Limit is how much of the resource all containers together may use. Without a limit of the pod as a whole it is bounded only if
 // every container is.
 func Limit(p *corev1.Pod, name corev1.ResourceName) (limit resource.Quantity, bounded bool) {

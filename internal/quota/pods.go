@@ -47,9 +47,9 @@ var _ quota.Evaluator = &pods{}
 // GroupResource implements quota.Evaluator.
 func (p *pods) GroupResource() schema.GroupResource { return corev1.Resource("pods") }
 
-// Handles implements quota.Evaluator: what a pod uses does not grow after its creation.
+// Handles implements quota.Evaluator: what a pod uses grows after its creation only where it is resized.
 func (p *pods) Handles(a admission.Attributes) bool {
-	return a.GetSubresource() == "" && a.GetOperation() == admission.Create
+	return a.GetSubresource() == "" && a.GetOperation() == admission.Create || a.GetSubresource() == "resize" && a.GetOperation() == admission.Update
 }
 
 // Constraints implements quota.Evaluator.
@@ -142,7 +142,7 @@ func (p *pods) Usage(item runtime.Object) (corev1.ResourceList, error) {
 		return out, nil
 	}
 	out[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
-	options := resourcehelper.PodResourcesOptions{}
+	options := resourcehelper.PodResourcesOptions{UseStatusResources: true}
 	return quota.Add(out, computed(resourcehelper.PodRequests(pod, options), resourcehelper.PodLimits(pod, options))), nil
 }
 

@@ -27,6 +27,7 @@ const (
 	annotationConfigSource      = "kubernetes.io/config.source"
 	annotationConfigSeen        = "kubernetes.io/config.seen"
 	annotationImage             = "everynode.io/image"
+	annotationResources         = "everynode.io/resources"
 	defaultTerminationMessageAt = "/dev/termination-log"
 )
 
@@ -80,6 +81,9 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, attempt 
 			out[annotationPreStop] = string(raw)
 		}
 	}
+	if raw, err := json.Marshal(container.Resources); err == nil {
+		out[annotationResources] = string(raw)
+	}
 	if len(container.Ports) > 0 {
 		if raw, err := json.Marshal(container.Ports); err == nil {
 			out[annotationPorts] = string(raw)
@@ -99,6 +103,15 @@ func recordedSpec(name string, annotations map[string]string) *corev1.Container 
 	}
 	if raw, ok := annotations[annotationPorts]; ok && json.Unmarshal([]byte(raw), &out.Ports) != nil {
 		out.Ports = nil
+	}
+	return out
+}
+
+// resourcesOf reads the CPU and memory that a container was made with from its annotations, nil if they are not there.
+func resourcesOf(annotations map[string]string) *corev1.ResourceRequirements {
+	out := &corev1.ResourceRequirements{}
+	if raw, ok := annotations[annotationResources]; !ok || json.Unmarshal([]byte(raw), out) != nil {
+		return nil
 	}
 	return out
 }

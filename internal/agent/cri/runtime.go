@@ -233,6 +233,7 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 		ImageID:   st.ImageRef,
 		CreatedAt: unixNano(st.CreatedAt),
 		StartedAt: unixNano(st.StartedAt),
+		Resources: resourcesOf(st.Annotations),
 		Recorded:  recordedSpec(st.Labels[labelContainerName], st.Annotations),
 	}
 	if given := st.GetImage().GetUserSpecifiedImage(); given != "" {

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // criticalPriority is the lowest priority of pods that a node never ends for lack of room.
@@ -37,29 +39,14 @@ func (u *Usage) Critical() bool {
 func (u *Usage) of(s Signal) (used, requested int64) {
 	switch s {
 	case MemoryAvailable:
-		return u.Memory, sum(u.Pod, corev1.ResourceMemory)
+		return u.Memory, quantity(podfacts.Requests(u.Pod), corev1.ResourceMemory)
 	case NodeFSInodesFree, ImageFSInodesFree:
 		return u.Inodes, 0
 	case PIDAvailable:
 		return u.Processes, 0
 	default:
-		return u.Disk, sum(u.Pod, corev1.ResourceEphemeralStorage)
+		return u.Disk, quantity(podfacts.Requests(u.Pod), corev1.ResourceEphemeralStorage)
 	}
-}
-
-// sum adds up the requests of the containers that run together.
-func sum(pod *corev1.Pod, name corev1.ResourceName) int64 {
-	var total int64
-	for i := range pod.Spec.Containers {
-		total += quantity(pod.Spec.Containers[i].Resources.Requests, name)
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			total += quantity(c.Resources.Requests, name)
-		}
-	}
-	return total
 }
 
 func quantity(list corev1.ResourceList, name corev1.ResourceName) int64 {

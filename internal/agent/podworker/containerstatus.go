@@ -73,7 +73,7 @@ func (b *statusBuilder) container(s *corev1.ContainerStatus, spec *corev1.Contai
 		return
 	}
 	s.RestartCount, s.ContainerID = int32(last.Attempt), runtimeScheme+last.ID
-	s.VolumeMounts, s.Resources = mountStatuses(spec), spec.Resources.DeepCopy()
+	s.VolumeMounts, s.Resources = mountStatuses(spec), b.in.Memory.sizes.of(spec, last)
 	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
 	s.ImageID = last.ImageID
 	if last.Image != "" {

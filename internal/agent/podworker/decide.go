@@ -20,6 +20,7 @@ const (
 	KillNotInSpec      = "NotInSpec"
 	KillDuplicate      = "Duplicate"
 	KillUnknownState   = "UnknownState"
+	KillResized        = "Resized"
 	defaultGraceSecond = 30
 )
 
@@ -76,7 +77,7 @@ func (d *decider) run() {
 	case !usable:
 		d.replaceSandbox(sandbox)
 	default:
-		if d.ephemeralContainers() && d.initContainers(sandbox) && d.appContainers() {
+		if d.resize() && d.ephemeralContainers() && d.initContainers(sandbox) && d.appContainers() {
 			d.clearDead(sandbox)
 		}
 	}

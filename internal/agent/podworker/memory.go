@@ -42,6 +42,7 @@ type Memory struct {
 	recalled         ending
 	discarded        bool
 	terminatingSince time.Time
+	sizes            sizes
 }
 
 // Rejection is why a node does not run a pod: it fails with this reason and message.
@@ -241,6 +242,8 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 		}
 	case PullImage:
 		m.container(a.Container).pulled(o, now)
+	case WidenPod, ResizeContainer, NarrowPod:
+		m.sizes.done(a, o, now)
 	case StartContainer:
 		c := m.container(a.Container)
 		c.waiting, c.starting = o, false

@@ -36,10 +36,17 @@ const (
 	Forget
 	// Announce tells the user, by an event, that Container waits for a back-off: Reason and Message are the event's.
 	Announce
+	// WidenPod gives the pod as a whole room for what its containers have and for what they are to have.
+	WidenPod
+	// ResizeContainer gives the running ContainerID the CPU and memory of its spec.
+	ResizeContainer
+	// NarrowPod leaves the pod as a whole what its containers have.
+	NarrowPod
 )
 
 var kindNames = [...]string{"", "SetUpVolumes", "CreateSandbox", "PullImage", "StartContainer", "KillContainer",
-	"StopSandbox", "RemoveContainer", "RemoveSandbox", "TearDownVolumes", "Finish", "Forget", "Announce"}
+	"StopSandbox", "RemoveContainer", "RemoveSandbox", "TearDownVolumes", "Finish", "Forget", "Announce",
+	"WidenPod", "ResizeContainer", "NarrowPod"}
 
 // String names the kind.
 func (k ActionKind) String() string { return kindNames[k] }
@@ -65,6 +72,8 @@ type Action struct {
 
 	// lastExit is when the container that a start replaces exited; zero for a first start.
 	lastExit time.Time
+	// wanted are the resources of containers: those to be had, by name, or with NarrowPod those that were given while they ran, by ID.
+	wanted map[string]corev1.ResourceRequirements
 	// anew says that the container's spec changed since the last start: earlier failures do not count.
 	anew bool
 }
@@ -161,6 +170,8 @@ type Input struct {
 	Probes  []Probe
 	Memory  *Memory
 	Now     time.Time
+	// Pending is why the pod was not given the CPU and memory that the API asks for: its spec has those that it was given.
+	Pending Pending
 }
 
 func (in *Input) terminating() bool {

@@ -63,6 +63,8 @@ type Container struct {
 	State   ContainerState
 	// SpecHash is ContainerHash of the spec that it was made from; 0 when not recorded.
 	SpecHash uint64
+	// Resources are the CPU and memory that it was made with; nil when not recorded.
+	Resources *corev1.ResourceRequirements
 	// Recorded is what is kept with the container of its spec, for pods whose API object was never seen: its name, ports and
 	// preStop hook.
 	Recorded *corev1.Container

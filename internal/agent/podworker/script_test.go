@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestScripts runs the scripts in testdata/scripts. Their commands:
@@ -27,6 +28,8 @@ import (
 //	probe NAME [known] [started] [ready] [failed]   what the probes say now
 //	sandbox-dies                  the sandbox stops, its containers do not
 //	image NAME IMAGE              the spec's image changes
+//	resize NAME MEMORY [restart]  a container asks for so much memory; restart says that it must be restarted for it
+//	pending REASON                the node does not give the pod what it asks for
 //	forget NAME                   the runtime loses what it had of a container
 //	debug NAME                    a container is added to the running pod
 //	delete [grace=N]              the API begins to delete the pod
@@ -118,6 +121,19 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 		w.pod = w.pod.DeepCopy()
 		c, _ := findContainer(w.pod, d.CmdArgs[0].Key)
 		c.Image = d.CmdArgs[1].Key
+	case "resize":
+		w.pod = w.pod.DeepCopy()
+		c, _ := findContainer(w.pod, d.CmdArgs[0].Key)
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(d.CmdArgs[1].Key)}
+		c.ResizePolicy = nil
+		if d.HasArg("restart") {
+			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
+		}
+	case "pending":
+		w.pending = Pending{}
+		if len(d.CmdArgs) > 0 {
+			w.pending.Reason = d.CmdArgs[0].Key
+		}
 	case "forget":
 		w.runtime.Containers = slices.DeleteFunc(w.runtime.Containers, func(c Container) bool { return c.Name == d.CmdArgs[0].Key })
 	case "debug":
@@ -249,6 +265,10 @@ func containerText(b *strings.Builder, s *corev1.ContainerStatus) {
 	fmt.Fprintf(b, "  %s: %s", s.Name, stateText(&s.State))
 	if s.LastTerminationState.Terminated != nil {
 		fmt.Fprintf(b, ", before: %s", stateText(&s.LastTerminationState))
+	}
+	if m, ok := s.AllocatedResources[corev1.ResourceMemory]; ok {
+		has := s.Resources.Requests[corev1.ResourceMemory]
+		fmt.Fprintf(b, ", given %s, has %s", m.String(), has.String())
 	}
 	if s.RestartCount > 0 {
 		b.WriteString(", restarts " + strconv.Itoa(int(s.RestartCount)))

@@ -108,7 +108,7 @@ func (d *decider) ephemeralContainers() bool {
 func (d *decider) start(spec *corev1.Container, last *Container, init bool) bool {
 	m := d.mem.find(spec.Name)
 	var exit time.Time
-	changed := last != nil && specChanged(spec, last)
+	changed := last != nil && (specChanged(spec, last) || d.mem.sizes.differs(spec, last) == restart)
 	if last != nil && last.State == Exited && !changed {
 		exit = last.FinishedAt
 		if d.backsOff(spec, m, exit) {

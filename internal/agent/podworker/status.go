@@ -95,6 +95,7 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 		out = append(out, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 			Reason: corev1.PodReasonTerminationByKubelet, Message: t.Message})
 	}
+	out = append(out, b.resizing()...)
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
 		out[i].LastTransitionTime = seconds(b.in.Now)
@@ -103,7 +104,7 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	for i := range api {
-		if findCondition(out, api[i].Type) == nil {
+		if t := api[i].Type; t != corev1.PodResizePending && t != corev1.PodResizeInProgress && findCondition(out, t) == nil {
 			out = append(out, api[i])
 		}
 	}

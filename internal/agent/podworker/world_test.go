@@ -28,6 +28,7 @@ type world struct {
 	failNext map[ActionKind]Outcome
 	// started lists what was ever started, for the invariants.
 	started map[string][]uint32
+	pending Pending
 	// killsLost lets kills end without effect.
 	killsLost bool
 }
@@ -37,7 +38,7 @@ func newWorld(pod *corev1.Pod) *world {
 }
 
 func (w *world) input() Input {
-	return Input{Pod: w.pod, Gone: w.gone, Runtime: &w.runtime, Probes: w.probes, Memory: &w.memory, Now: w.now}
+	return Input{Pod: w.pod, Gone: w.gone, Runtime: &w.runtime, Probes: w.probes, Memory: &w.memory, Now: w.now, Pending: w.pending}
 }
 
 func (w *world) decide() Plan { return Decide(w.input()) }
@@ -90,7 +91,7 @@ func (w *world) create(a Action, state ContainerState) {
 	spec := podfacts.Container(w.pod, a.Container)
 	w.started[a.Container] = append(w.started[a.Container], a.Attempt)
 	c := Container{ID: fmt.Sprintf("%s-%d", a.Container, a.Attempt), Name: a.Container, SandboxID: a.SandboxID, Attempt: a.Attempt,
-		State: state, SpecHash: ContainerHash(spec), CreatedAt: w.now, Image: spec.Image, ImageID: "sha256:1"}
+		State: state, SpecHash: ContainerHash(spec), Resources: spec.Resources.DeepCopy(), CreatedAt: w.now, Image: spec.Image, ImageID: "sha256:1"}
 	if state == Running {
 		c.StartedAt = w.now
 	} else {

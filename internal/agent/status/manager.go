@@ -250,7 +250,8 @@ func merged(before, after []corev1.PodCondition) []corev1.PodCondition {
 // own says whether it is the node that sets this condition.
 func own(c corev1.PodCondition) bool {
 	switch c.Type {
-	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers:
+	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
+		corev1.PodResizePending, corev1.PodResizeInProgress:
 		return true
 	case corev1.DisruptionTarget:
 		return c.Reason == corev1.PodReasonTerminationByKubelet // others name other reasons

@@ -44,6 +44,7 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 		"proxy":       proxy.NewPods(pods.Store, d.Pods),
 		// Parts of the specification that the pod itself does not let change.
 		"ephemeralcontainers": pods.NewPart(pod.EphemeralContainers()),
+		"resize":              pods.NewPart(pod.Resize()),
 	} {
 		pods.Subresources[name] = sub
 	}

@@ -44,15 +44,18 @@ func New(limits corev1listers.LimitRangeLister, synced func() bool) *Plugin {
 	return p
 }
 
-// concerns says whether a write is about what limit ranges limit. What a pod asks for stays as it is.
+// concerns says whether a write is about what limit ranges limit. What a pod asks for stays as it is, unless it is resized.
 func concerns(a admission.Attributes, of ...schema.GroupResource) bool {
 	resource := a.GetResource().GroupResource()
+	if resource == podResource && a.GetSubresource() == "resize" {
+		return a.GetOperation() == admission.Update && slices.Contains(of, resource)
+	}
 	return a.GetSubresource() == "" && slices.Contains(of, resource) && (resource != podResource || a.GetOperation() == admission.Create)
 }
 
 // Admit implements admission.MutationInterface.
 func (p *Plugin) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !concerns(a, podResource) {
+	if !concerns(a, podResource) || a.GetOperation() != admission.Create {
 		return nil
 	}
 	return p.each(a, func(l *corev1.LimitRange, obj runtime.Object) error {

@@ -1,0 +1,180 @@
+package podworker
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
+)
+
+// Pending is why a pod was not given more or less CPU and memory; the zero value is a pod that has what it asks for. Reason is
+// Deferred, if there may be room later, or Infeasible.
+type Pending struct{ Reason, Message string }
+
+// ResizeFailed is the outcome of a resize that the runtime did not do.
+const ResizeFailed = "ResizeFailed"
+
+// sizes is what is known of the CPU and memory of running containers.
+type sizes struct {
+	// given are the resources that containers were given while they ran, by ID.
+	given map[string]corev1.ResourceRequirements
+	// widened says that the pod as a whole has room for what its containers had and are to have.
+	widened bool
+	wanted  map[string]corev1.ResourceRequirements
+	retry   retry
+}
+
+// change is what it takes to give a container other resources.
+type change uint8
+
+const (
+	none change = iota
+	inPlace
+	restart
+)
+
+// of are the CPU and memory that the container has, with everything else that the spec asks for.
+func (s *sizes) of(spec *corev1.Container, c *Container) *corev1.ResourceRequirements {
+	out := spec.Resources.DeepCopy()
+	has := s.recorded(c)
+	if has == nil {
+		return out
+	}
+	out.Requests, out.Limits = with(out.Requests, has.Requests), with(out.Limits, has.Limits)
+	return out
+}
+
+func with(list, compute corev1.ResourceList) corev1.ResourceList {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		delete(list, name)
+		if amount, ok := compute[name]; ok {
+			if list == nil {
+				list = corev1.ResourceList{}
+			}
+			list[name] = amount
+		}
+	}
+	return list
+}
+
+func (s *sizes) recorded(c *Container) *corev1.ResourceRequirements {
+	if given, ok := s.given[c.ID]; ok {
+		return &given
+	}
+	return c.Resources
+}
+
+// differs says what it takes to give the container the resources of its spec.
+func (s *sizes) differs(spec *corev1.Container, c *Container) change {
+	has := s.recorded(c)
+	if has == nil || podfacts.SameCompute(has, &spec.Resources) {
+		return none
+	}
+	for _, p := range spec.ResizePolicy {
+		if p.RestartPolicy == corev1.RestartContainer && !same(p.ResourceName, has, &spec.Resources) {
+			return restart
+		}
+	}
+	return inPlace
+}
+
+func same(name corev1.ResourceName, a, b *corev1.ResourceRequirements) bool {
+	for _, lists := range [][2]corev1.ResourceList{{a.Requests, b.Requests}, {a.Limits, b.Limits}} {
+		x, y := lists[0][name], lists[1][name]
+		if x.Cmp(y) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *sizes) done(a Action, o Outcome, now time.Time) {
+	settle(&s.retry, o, now)
+	if o.Failed() {
+		return
+	}
+	switch a.Kind {
+	case WidenPod:
+		s.widened, s.wanted = true, a.wanted
+	case NarrowPod:
+		s.widened, s.wanted, s.given = false, nil, a.wanted
+	default:
+		if s.given == nil {
+			s.given = map[string]corev1.ResourceRequirements{}
+		}
+		s.given[a.ContainerID] = a.wanted[a.Container]
+	}
+}
+
+// resize gives containers that run the CPU and memory of their spec: the pod as a whole gets room first, and is left what it needs
+// when all have theirs. It says whether nothing was begun.
+func (d *decider) resize() bool {
+	wanted, kept, differ := map[string]corev1.ResourceRequirements{}, map[string]corev1.ResourceRequirements{}, []*Container(nil)
+	for i := range d.in.Runtime.Containers {
+		c := &d.in.Runtime.Containers[i]
+		spec, init := findContainer(d.in.Pod, c.Name)
+		if c.State != Running || spec == nil || init && !isSidecar(spec) {
+			continue
+		}
+		wanted[c.Name] = spec.Resources
+		if d.mem.sizes.differs(spec, c) != none {
+			differ = append(differ, c)
+		} else if given, ok := d.mem.sizes.given[c.ID]; ok {
+			kept[c.ID] = given
+		}
+	}
+	s := &d.mem.sizes
+	switch {
+	case len(differ) == 0 && !s.widened || d.waiting(&s.retry):
+		return true
+	case len(differ) == 0:
+		d.act(Action{Kind: NarrowPod, wanted: kept})
+	case !s.widened || !equal(s.wanted, wanted):
+		d.act(Action{Kind: WidenPod, wanted: wanted})
+	default:
+		c := differ[0]
+		if spec, _ := findContainer(d.in.Pod, c.Name); s.differs(spec, c) == restart {
+			d.kill(c, KillResized, fmt.Sprintf("Container %s resize requires restart", c.Name), d.graceFor(c.Name, KillResized))
+			return true
+		}
+		d.act(Action{Kind: ResizeContainer, Container: c.Name, ContainerID: c.ID, wanted: wanted})
+	}
+	return false
+}
+
+func equal(a, b map[string]corev1.ResourceRequirements) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, x := range a {
+		if y, ok := b[name]; !ok || !podfacts.SameCompute(&x, &y) {
+			return false
+		}
+	}
+	return true
+}
+
+// resizing are the conditions of a pod whose containers are to have other CPU or memory than they have.
+func (b *statusBuilder) resizing() []corev1.PodCondition {
+	var out []corev1.PodCondition
+	if p := b.in.Pending; p.Reason != "" {
+		out = append(out, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: p.Reason, Message: p.Message})
+	}
+	s := &b.in.Memory.sizes
+	under := s.widened || s.retry.message != ""
+	for i := range b.in.Runtime.Containers {
+		c := &b.in.Runtime.Containers[i]
+		spec, _ := findContainer(b.in.Pod, c.Name)
+		under = under || c.State == Running && spec != nil && s.differs(spec, c) != none
+	}
+	if under {
+		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
+		if s.retry.message != "" {
+			c.Reason, c.Message = corev1.PodReasonError, s.retry.message
+		}
+		out = append(out, c)
+	}
+	return out
+}
