@@ -218,7 +218,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		}
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
-	puller := images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk})
+	puller := images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk, LoginFile: filepath.Join(a.cfg.KubeletDir, "config.json")})
 	n.volumes = volumes.New(volumes.Config{
 		Image:   n.imageVolume(puller),
 		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,

@@ -56,15 +56,25 @@ func (m *Manager) credentials(ctx context.Context, pod *corev1.Pod, image string
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, registry := range slices.Sorted(maps.Keys(entries)) {
-			l := login{registry, entries[registry]}
-			if matches(registry, reference.Domain(named), reference.Path(named)) && !slices.Contains(found, l) {
-				found = append(found, l)
-			}
+		found = fitting(entries, named, found)
+	}
+	own, err := nodeLogins(m.cfg.LoginFile, named)
+	if err != nil {
+		return nil, nil, err
+	}
+	auths, err = authConfigs(append(found, own...))
+	return auths, missing, err
+}
+
+// fitting adds those of the entries to found that fit the image.
+func fitting(entries map[string]entry, image reference.Named, found []login) []login {
+	for _, registry := range slices.Sorted(maps.Keys(entries)) {
+		l := login{registry, entries[registry]}
+		if matches(registry, reference.Domain(image), reference.Path(image)) && !slices.Contains(found, l) {
+			found = append(found, l)
 		}
 	}
-	auths, err = authConfigs(found)
-	return auths, missing, err
+	return found
 }
 
 func authConfigs(found []login) ([]*runtimeapi.AuthConfig, error) {

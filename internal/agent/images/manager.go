@@ -48,12 +48,14 @@ type Recorder func(pod *corev1.Pod, container, eventType, reason, message string
 // Secrets reads pull secrets; a missing one is an error for which apierrors.IsNotFound is true.
 type Secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 
-// Config is what a Manager needs; every field must be set.
+// Config is what a Manager needs; every field but LoginFile must be set.
 type Config struct {
 	Service internalapi.ImageManagerService
 	Secrets Secrets
 	Record  Recorder
 	Clock   clock.PassiveClock
+	// LoginFile is the node's own docker configuration, with credentials for the images of all its pods.
+	LoginFile string
 }
 
 // maxPulls bounds the pulls from one registry at one time, so that a node that starts does not choke its disk. A pull that takes
