@@ -258,7 +258,7 @@ func TestWhatFailedOutlivesItsDaemonSetForADay(t *testing.T) {
 	w.policy(t, "first", "")
 	ds := w.daemonSet("logs", "u1")
 	w.write(t)
-	status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", FailedRevisions: []v1alpha1.FailedRevision{{Revision: "b"}}}
+	status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", FailedRevisions: []v1alpha1.FailedRevision{{Revision: "b"}}, EarlierFailures: []string{"z"}, ForgottenFailures: 3}
 	w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{})
 	w.Step(DaemonSet{Object: ds, Gone: true})
 	var left *v1alpha1.DaemonSetRollout
@@ -276,7 +276,7 @@ func TestWhatFailedOutlivesItsDaemonSetForADay(t *testing.T) {
 		t.Errorf("it is looked at again at %s, %v", at, ok)
 	}
 	w.daemonSet("logs", "u2")
-	if got := w.rows.told["u2"].Status; got == nil || len(got.FailedRevisions) != 1 || got.StableRevision != "" || got.TargetRevision != "" {
+	if got := w.rows.told["u2"].Status; got == nil || len(got.FailedRevisions) != 1 || len(got.EarlierFailures) != 1 || got.ForgottenFailures != 3 || got.StableRevision != "" || got.TargetRevision != "" {
 		t.Errorf("the next DaemonSet of the name is told %+v", got)
 	}
 	w.Step(DaemonSet{Object: &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs", UID: "u2"}}, Gone: true})
