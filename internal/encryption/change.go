@@ -49,6 +49,9 @@ func (c *Change) Run(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
+	if err := checkOwner(File(c.DataDir)); err != nil {
+		return err
+	}
 	said, waited := "", time.Duration(0)
 	for {
 		keys, step, err := c.next(ctx)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
@@ -66,6 +67,9 @@ func File(dataDir string) string { return filepath.Join(dataDir, fileName) }
 func Read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if to, linked := os.Readlink(path); linked == nil {
+			return nil, fmt.Errorf("%s is a link to %s, where there is nothing; mount what holds it, or remove the link if these keys are not needed any more", path, to)
+		}
 		return nil, nil
 	}
 	if err != nil {
@@ -85,27 +89,75 @@ func Read(path string) ([]byte, error) {
 	return content, nil
 }
 
-// Write puts the keys into the file in one step, and returns what is in it.
+// Write puts the keys into the file in one step, and returns what is in it. A link stays
+// one: whoever keeps the keys on another disk than the data goes on to.
 func Write(path string, keys Keys) ([]byte, error) {
 	content, err := Encode(keys)
 	if err != nil {
 		return nil, err
 	}
-	if err := wholefile.Write(path, 0o600, wholefile.Bytes(content)); err != nil {
-		return nil, fmt.Errorf("write the keys of stored Secrets: %w", err)
+	if path, err = place(path); err != nil {
+		return nil, err
 	}
-	return content, wholefile.SyncFolder(filepath.Dir(path))
+	err = wholefile.Write(path, 0o600, wholefile.Bytes(content))
+	if err == nil {
+		err = wholefile.SyncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write the keys of stored Secrets: %s; mend that and run this again", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return content, nil
+}
+
+// place is where the file itself is, if path is a link to it.
+func place(path string) (string, error) {
+	to, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Readlink(path); err == nil {
+			return "", fmt.Errorf("%s is a link to nothing; mount what holds it", path)
+		}
+		return path, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the keys of stored Secrets: %w", err)
+	}
+	return to, nil
+}
+
+// checkOwner makes sure that the server can read what this process writes.
+func checkOwner(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("look for the keys of stored Secrets: %w", err)
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is the user's with the number %d, who could not read keys that another user writes; run this as that user", path, owner.Uid)
+	}
+	return nil
 }
 
 // RemoveUnfinished removes what a process left that was killed while it wrote the
 // file: there are keys in it.
 func RemoveUnfinished(path string) error {
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), wholefile.Unfinished(path)+"*"))
+	path, err := place(path)
 	if err != nil {
 		return err
 	}
-	for _, file := range left {
-		if err := os.Remove(file); err != nil {
+	beside, err := os.ReadDir(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for files of keys that were never finished: %w", err)
+	}
+	for _, file := range beside {
+		if !strings.HasPrefix(file.Name(), wholefile.Unfinished(path)) || !file.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(filepath.Dir(path), file.Name())); err != nil {
 			return fmt.Errorf("remove a file of keys that was never finished: %w", err)
 		}
 	}

@@ -2,10 +2,14 @@ package encryption
 
 import (
 	"bytes"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func keysOf(t *testing.T, names ...string) (out Keys) {
@@ -99,3 +103,115 @@ func TestKeyOf(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysOnAnotherDisk is a file of keys that is a link to where it is kept.
+func TestKeysOnAnotherDisk(t *testing.T) {
+	data, safe := filepath.Join(t.TempDir(), "data[1]"), t.TempDir()
+	if err := os.Mkdir(data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	there := filepath.Join(safe, "keys.yaml")
+	if err := os.Symlink(there, File(data)); err != nil {
+		t.Fatal(err)
+	}
+	// The disk is not mounted: that is not the same as no keys, and none are made.
+	if content, err := Read(File(data)); err == nil || !strings.Contains(err.Error(), "is a link to "+there) {
+		t.Errorf("a link to nothing: %q, %v", content, err)
+	}
+	if _, err := Write(File(data), keysOf(t, "key-1")); err == nil || !strings.Contains(err.Error(), "mount what holds it") {
+		t.Errorf("written at a link to nothing: %v", err)
+	}
+	if err := os.WriteFile(there, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(safe, ".keys.yaml-123")
+	if err := os.WriteFile(left, []byte("a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveUnfinished(File(data)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("what was never finished is there: %v", err)
+	}
+	written, err := Write(File(data), keysOf(t, "key-1", "key-2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(File(data)); err != nil || to != there {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if got, err := os.ReadFile(there); err != nil || !bytes.Equal(got, written) {
+		t.Errorf("there is %q, %v", got, err)
+	}
+	if beside, _ := os.ReadDir(data); len(beside) != 1 {
+		t.Errorf("beside the data there is %v", beside)
+	}
+	// A data folder whose name is a pattern.
+	if err := os.Remove(File(data)); err != nil {
+		t.Fatal(err)
+	}
+	left = filepath.Join(data, ".encryption.yaml-123")
+	if err := os.WriteFile(left, []byte("a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveUnfinished(File(data)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("in a folder with brackets it is there: %v", err)
+	}
+}
+
+// TestKeysOfAnotherUser are such that the server could not read what root writes.
+func TestKeysOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	dir := t.TempDir()
+	if _, err := Write(File(dir), keysOf(t, "key-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(File(dir), 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	c := Change{DataDir: dir, Out: io.Discard, Rotate: true, Patience: time.Minute, Servers: nobody{}}
+	if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "number 12345") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a change as another user: %v", err)
+	}
+}
+
+// TestFullDisk fails while a key is added. The file stays, and nothing beside it.
+func TestFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	before, err := Write(File(dir), keysOf(t, "key-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	defer signal.Reset(syscall.SIGXFSZ)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 100, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Write(File(dir), keysOf(t, "key-1", "key-2"))
+	if restored := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); restored != nil {
+		t.Fatal(restored)
+	}
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "run this again") {
+		t.Errorf("with a full disk: %v", err)
+	}
+	now, err := Read(File(dir))
+	if err != nil || !bytes.Equal(now, before) {
+		t.Errorf("the file is %q, %v", now, err)
+	}
+	if beside, _ := os.ReadDir(dir); len(beside) != 1 {
+		t.Errorf("there are %v", beside)
+	}
+}
+
+// nobody is a control plane that must not be asked.
+type nobody struct{ Servers }

@@ -156,6 +156,13 @@ func (k *Keeper) follow(ctx context.Context) error {
 	if err := k.readable(ctx, c); err != nil {
 		return err
 	}
+	if stored, _, err := k.config.Database.Get(ctx, k.witness()); err != nil {
+		return err
+	} else if stored != nil {
+		if err := k.notOlder(encryption.KeyOf(stored), c); err != nil {
+			return err
+		}
+	}
 	if len(c.keys) == 1 {
 		// Before that, a server that starts may still write with the other key.
 		if err := k.makeWitness(ctx, c, false); err != nil {

@@ -244,6 +244,7 @@ func TestFollowing(t *testing.T) {
 		"with a changed key":  func() { writeKeys(t, c.File, newKey(t, "key-2"), encryption.Key{}) },
 		"another cluster's":   func() { writeKeys(t, c.File, newKey(t, "key-1")) },
 		"its key is another":  func() { writeKeys(t, c.File, newKey(t, "key-2"), newKey(t, "key-1")) },
+		"no key at first":     func() { writeKeys(t, c.File, encryption.Key{}, keys[0]) },
 		"half a file":         func() { _ = os.WriteFile(c.File, []byte("apiVersion: apiser"), 0o600) },
 		"gone":                func() { _ = os.Remove(c.File) },
 		"readable for others": func() { writeKeys(t, c.File, keys...); _ = os.Chmod(c.File, 0o640) },

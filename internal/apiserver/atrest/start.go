@@ -118,9 +118,15 @@ func (k *Keeper) testify(ctx context.Context, c cipher, made bool) error {
 		return fmt.Errorf("the keys in %s are not those of this database, which is encrypted with another %s; restore the file from a backup, or copy it from another server of the cluster",
 			k.config.File, shortKey(key))
 	}
-	if plan.Newer(shortKey(key), c.keys[0].Name) {
+	return k.notOlder(key, c)
+}
+
+// notOlder refuses keys that would write with an older one than the witness was written
+// with, or with none.
+func (k *Keeper) notOlder(witness string, c cipher) error {
+	if len(c.keys) > 0 && plan.Newer(shortKey(witness), c.keys[0].Name) {
 		return fmt.Errorf("the database is encrypted with %s, and %s would still write with the older %s; copy the file from another server of the cluster",
-			shortKey(key), k.config.File, plan.Display(c.keys[0].Name))
+			shortKey(witness), k.config.File, plan.Display(c.keys[0].Name))
 	}
 	return nil
 }

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	crdlisters "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
@@ -25,12 +23,24 @@ import (
 // which groups there are. The library keeps the objects; this says which.
 type registrar struct {
 	keeper      autoregister.AutoAPIServiceRegistration
-	definitions crdlisters.CustomResourceDefinitionLister
+	definitions cache.Indexer
 	services    listers.APIServiceLister
 	// builtin are versions that this process serves without any definition; none
 	// may take their APIService.
 	builtin map[schema.GroupVersion]bool
 	own     []string
+}
+
+// byGroup finds definitions: with ten thousand of them, nobody looks through all at each
+// change of one.
+const byGroup = "everynode/group"
+
+func groupOfDefinition(obj any) ([]string, error) {
+	d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return nil, fmt.Errorf("%T is no definition", obj)
+	}
+	return []string{d.Spec.Group}, nil
 }
 
 // registrationWorkers write APIServices.
@@ -47,7 +57,7 @@ func (a *Aggregator) register(behind *genericapiserver.GenericAPIServer, custom 
 	keeper := autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())
 	definitions := custom.definitions()
 	r := &registrar{
-		keeper: keeper, definitions: definitions.Lister(), services: services.Lister(),
+		keeper: keeper, definitions: definitions.Informer().GetIndexer(), services: services.Lister(),
 		builtin: map[schema.GroupVersion]bool{apiregistrationv1.SchemeGroupVersion: true},
 	}
 	for _, o := range offered {
@@ -61,6 +71,9 @@ func (a *Aggregator) register(behind *genericapiserver.GenericAPIServer, custom 
 		service := builtinService(version)
 		r.own = append(r.own, service.Name)
 		keeper.AddAPIServiceToSync(service)
+	}
+	if err := definitions.Informer().AddIndexers(cache.Indexers{byGroup: groupOfDefinition}); err != nil {
+		return fmt.Errorf("follow CustomResourceDefinitions by group: %w", err)
 	}
 	handler, err := definitions.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { r.follow(obj) },
@@ -101,7 +114,7 @@ func (r *registrar) follow(obj any) {
 	if !ok {
 		return
 	}
-	all, err := r.definitions.List(labels.Everything())
+	all, err := r.definitions.ByIndex(byGroup, definition.Spec.Group)
 	if err != nil {
 		return // it reads memory
 	}
@@ -109,7 +122,7 @@ func (r *registrar) follow(obj any) {
 		version := schema.GroupVersion{Group: definition.Spec.Group, Version: definition.Spec.Versions[i].Name}
 		switch {
 		case r.builtin[version]:
-		case slices.ContainsFunc(all, func(d *apiextensionsv1.CustomResourceDefinition) bool { return serves(d, version) }):
+		case slices.ContainsFunc(all, func(d any) bool { return serves(d, version) }):
 			r.keeper.AddAPIServiceToSync(customService(version))
 		default:
 			r.keeper.RemoveAPIServiceToSync(serviceName(version))
@@ -117,8 +130,9 @@ func (r *registrar) follow(obj any) {
 	}
 }
 
-func serves(d *apiextensionsv1.CustomResourceDefinition, version schema.GroupVersion) bool {
-	return d.Spec.Group == version.Group && slices.ContainsFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+func serves(obj any, version schema.GroupVersion) bool {
+	d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	return ok && d.Spec.Group == version.Group && slices.ContainsFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == version.Version && v.Served
 	})
 }
