@@ -255,6 +255,7 @@ func (s *Server) secure(c *genericapiserver.Config, cfg Config) error {
 	c.ExternalAddress = cfg.Listener.Addr().String()
 	s.loopback = &restclient.Config{
 		Host: inProcessHost, Transport: s.transport, BearerToken: uuid.NewString(), QPS: -1,
+		WarningHandlerWithContext: restclient.NoWarnings{}, // they are for people; it writes Endpoints every two seconds
 		ContentConfig: restclient.ContentConfig{
 			ContentType:        runtime.ContentTypeProtobuf,
 			AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
