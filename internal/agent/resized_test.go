@@ -68,6 +68,26 @@ func (s stories) resized(t *testing.T) {
 	s.end(t, pod, 5)
 }
 
+// grows gives more to a pod whose container is yet to be made: the pod as a whole was made with room for less.
+func (s stories) grows(t *testing.T) {
+	pod := boxPod("grows", "sleep")
+	c := &pod.Spec.Containers[0]
+	c.Image, c.ImagePullPolicy = "everynode.test/later:1", corev1.PullNever
+	c.Resources = corev1.ResourceRequirements{Requests: amounts("100m", "20Mi"), Limits: amounts("200m", "40Mi")}
+	s.create(pod)
+	s.await(t, pod.UID, "to wait for its image", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil &&
+			p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImageNeverPull"
+	})
+	s.update(pod.UID, func(p *corev1.Pod) {
+		p.Generation++
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources.Limits = boxImage, amounts("400m", "80Mi")
+	})
+	now := s.await(t, pod.UID, "to be ready", isReady).Status.ContainerStatuses[0]
+	s.wantLimits(t, pod, now.ContainerID, "40000", "83886080")
+	s.end(t, pod, 5)
+}
+
 func condition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == t {

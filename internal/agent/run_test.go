@@ -85,6 +85,7 @@ func TestOnContainerd(t *testing.T) {
 		"a probe whose command does not end":                  s.hangs,
 		"containers added to a running pod":                   s.debugged,
 		"a running pod that gets more, and less":              s.resized,
+		"a pod that gets more before its container is made":   s.grows,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -175,6 +175,7 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	if w.in.Pod == nil && !w.in.Gone {
 		return -1, true
 	}
+	w.memory.RecallSizes(w.in.Pod, w.in.Runtime)
 	if w.checkIn(ctx); w.awaitsRoom() {
 		return -1, true
 	}

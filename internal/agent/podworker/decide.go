@@ -97,14 +97,14 @@ func (d *decider) replaceSandbox(old *Sandbox) {
 	}
 	switch {
 	case old == nil:
-		d.act(Action{Kind: CreateSandbox})
+		d.act(Action{Kind: CreateSandbox, wanted: wantedSizes(d.in.Pod)})
 	case !d.mem.stopped(old.ID):
 		if !d.waiting(&d.mem.clearing) {
 			d.act(Action{Kind: StopSandbox, SandboxID: old.ID, Reason: "SandboxChanged",
 				Message: "Pod sandbox changed, it will be killed and re-created."})
 		}
 	default:
-		d.act(Action{Kind: CreateSandbox, Attempt: old.Attempt + 1})
+		d.act(Action{Kind: CreateSandbox, Attempt: old.Attempt + 1, wanted: wantedSizes(d.in.Pod)})
 	}
 }
 

@@ -237,6 +237,7 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 	case CreateSandbox:
 		settle(&m.sandbox, o, now)
 		if !o.Failed() {
+			m.sizes.made(a.wanted)
 			// A sandbox that is of no use must not be replaced without a pause, again and again.
 			m.sandbox.at = now.Add(retryInitial)
 		}

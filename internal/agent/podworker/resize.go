@@ -18,12 +18,35 @@ const ResizeFailed = "ResizeFailed"
 
 // sizes is what is known of the CPU and memory of running containers.
 type sizes struct {
-	// given are the resources that containers were given while they ran, by ID.
-	given map[string]corev1.ResourceRequirements
-	// widened says that the pod as a whole has room for what its containers had and are to have.
+	// given are the resources that containers were given while they ran, by ID. Those of before a restart of the agent are recalled.
+	given    map[string]corev1.ResourceRequirements
+	recalled bool
+	// room are the resources, by container, that the pod as a whole was last given; nil while nobody knows, as after a restart of
+	// the agent.
+	room map[string]corev1.ResourceRequirements
+	// widened says that the pod as a whole has room for what its containers had and are to have, which are wanted.
 	widened bool
 	wanted  map[string]corev1.ResourceRequirements
 	retry   retry
+	// failed is what was wanted when the last step failed.
+	failed map[string]corev1.ResourceRequirements
+}
+
+// RecallSizes takes what the API says that running containers have: the runtime knows what they were made with. It is called with what
+// the agent finds when it starts to look after the pod.
+func (m *Memory) RecallSizes(pod *corev1.Pod, rt *Runtime) {
+	if m.sizes.recalled || pod == nil || rt == nil {
+		return
+	}
+	m.sizes.recalled = true
+	under := findCondition(pod.Status.Conditions, corev1.PodResizeInProgress)
+	m.sizes.widened = under != nil && under.Status == corev1.ConditionTrue
+	for i := range rt.Containers {
+		c := &rt.Containers[i]
+		if s := statusOf(pod, c.Name); c.State == Running && s != nil && s.Resources != nil && s.ContainerID == runtimeScheme+c.ID {
+			m.sizes.give(c.ID, *s.Resources)
+		}
+	}
 }
 
 // change is what it takes to give a container other resources.
@@ -91,6 +114,12 @@ func same(name corev1.ResourceName, a, b *corev1.ResourceRequirements) bool {
 }
 
 func (s *sizes) done(a Action, o Outcome, now time.Time) {
+	if o.Failed() {
+		if !equal(s.failed, a.wanted) {
+			s.retry = retry{}
+		}
+		s.failed = a.wanted
+	}
 	settle(&s.retry, o, now)
 	if o.Failed() {
 		return
@@ -99,40 +128,85 @@ func (s *sizes) done(a Action, o Outcome, now time.Time) {
 	case WidenPod:
 		s.widened, s.wanted = true, a.wanted
 	case NarrowPod:
-		s.widened, s.wanted, s.given = false, nil, a.wanted
+		s.made(a.wanted)
+		s.given = a.kept
 	default:
-		if s.given == nil {
-			s.given = map[string]corev1.ResourceRequirements{}
-		}
-		s.given[a.ContainerID] = a.wanted[a.Container]
+		s.give(a.ContainerID, a.wanted[a.Container])
 	}
+}
+
+func (s *sizes) give(id string, resources corev1.ResourceRequirements) {
+	if s.given == nil {
+		s.given = map[string]corev1.ResourceRequirements{}
+	}
+	s.given[id] = resources
+}
+
+// made says that the pod as a whole has room for these.
+func (s *sizes) made(room map[string]corev1.ResourceRequirements) {
+	s.room, s.widened, s.wanted = room, false, nil
+}
+
+// wantedSizes are the resources of all containers that can be resized, whether they run or not: the pod as a whole needs room for
+// those as well that are yet to start.
+func wantedSizes(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
+	out := make(map[string]corev1.ResourceRequirements, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		out[pod.Spec.Containers[i].Name] = pod.Spec.Containers[i].Resources
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; isSidecar(c) {
+			out[c.Name] = c.Resources
+		}
+	}
+	return out
+}
+
+// hasRoom says whether the pod as a whole was given what its containers are to have. Where nobody knows, it has what they were
+// last made with.
+func (s *sizes) hasRoom(rt *Runtime, wanted map[string]corev1.ResourceRequirements) bool {
+	if s.room != nil {
+		return equal(s.room, wanted)
+	}
+	for name, want := range wanted {
+		has := &corev1.ResourceRequirements{}
+		if last := rt.newest(name); last != nil {
+			if has = s.recorded(last); has == nil {
+				continue
+			}
+		}
+		if !podfacts.SameCompute(has, &want) {
+			return false
+		}
+	}
+	return true
 }
 
 // resize gives containers that run the CPU and memory of their spec: the pod as a whole gets room first, and is left what it needs
 // when all have theirs. It says whether nothing was begun.
 func (d *decider) resize() bool {
-	wanted, kept, differ := map[string]corev1.ResourceRequirements{}, map[string]corev1.ResourceRequirements{}, []*Container(nil)
+	s, wanted := &d.mem.sizes, wantedSizes(d.in.Pod)
+	kept, differ := map[string]corev1.ResourceRequirements{}, []*Container(nil)
 	for i := range d.in.Runtime.Containers {
 		c := &d.in.Runtime.Containers[i]
-		spec, init := findContainer(d.in.Pod, c.Name)
-		if c.State != Running || spec == nil || init && !isSidecar(spec) {
+		if _, ok := wanted[c.Name]; !ok || c.State != Running {
 			continue
 		}
-		wanted[c.Name] = spec.Resources
-		if d.mem.sizes.differs(spec, c) != none {
+		if spec, _ := findContainer(d.in.Pod, c.Name); s.differs(spec, c) != none {
 			differ = append(differ, c)
-		} else if given, ok := d.mem.sizes.given[c.ID]; ok {
+		} else if given, ok := s.given[c.ID]; ok {
 			kept[c.ID] = given
 		}
 	}
-	s := &d.mem.sizes
 	switch {
-	case len(differ) == 0 && !s.widened || d.waiting(&s.retry):
+	case len(differ) == 0 && !s.widened && s.hasRoom(d.in.Runtime, wanted):
 		return true
-	case len(differ) == 0:
-		d.act(Action{Kind: NarrowPod, wanted: kept})
+	case equal(s.failed, wanted) && d.waiting(&s.retry):
+		return true
 	case !s.widened || !equal(s.wanted, wanted):
 		d.act(Action{Kind: WidenPod, wanted: wanted})
+	case len(differ) == 0:
+		d.act(Action{Kind: NarrowPod, wanted: wanted, kept: kept})
 	default:
 		c := differ[0]
 		if spec, _ := findContainer(d.in.Pod, c.Name); s.differs(spec, c) == restart {
@@ -163,7 +237,8 @@ func (b *statusBuilder) resizing() []corev1.PodCondition {
 		out = append(out, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: p.Reason, Message: p.Message})
 	}
 	s := &b.in.Memory.sizes
-	under := s.widened || s.retry.message != ""
+	failed := s.retry.message != "" && equal(s.failed, wantedSizes(b.in.Pod))
+	under := s.widened || failed
 	for i := range b.in.Runtime.Containers {
 		c := &b.in.Runtime.Containers[i]
 		spec, _ := findContainer(b.in.Pod, c.Name)
@@ -171,7 +246,7 @@ func (b *statusBuilder) resizing() []corev1.PodCondition {
 	}
 	if under {
 		c := corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue}
-		if s.retry.message != "" {
+		if failed {
 			c.Reason, c.Message = corev1.PodReasonError, s.retry.message
 		}
 		out = append(out, c)

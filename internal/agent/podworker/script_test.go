@@ -30,6 +30,7 @@ import (
 //	image NAME IMAGE              the spec's image changes
 //	resize NAME MEMORY [restart]  a container asks for so much memory; restart says that it must be restarted for it
 //	pending REASON                the node does not give the pod what it asks for
+//	unrecorded NAME               the runtime does not say what CPU and memory a container was made with
 //	forget NAME                   the runtime loses what it had of a container
 //	debug NAME                    a container is added to the running pod
 //	delete [grace=N]              the API begins to delete the pod
@@ -129,6 +130,8 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 		if d.HasArg("restart") {
 			c.ResizePolicy = []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}}
 		}
+	case "unrecorded":
+		w.runtime.newest(d.CmdArgs[0].Key).Resources = nil
 	case "pending":
 		w.pending = Pending{}
 		if len(d.CmdArgs) > 0 {

@@ -174,6 +174,7 @@ func (w *world) delete(grace int64) {
 // restart is an agent that was killed and started again.
 func (w *world) restart() {
 	w.memory, w.probes, w.status = Memory{}, nil, corev1.PodStatus{}
+	w.memory.RecallSizes(w.pod, &w.runtime)
 }
 
 // podSpec builds the pods of the tests.
