@@ -76,3 +76,30 @@ func TestWhatWasBeforeEndsWithTheSoak(t *testing.T) {
 	w.tell(bad)
 	w.expect(t, v1alpha1.PhaseHalted, "failed on 1 of 5 nodes")
 }
+
+// A pod says for ever what it replaced. Of a pod of an earlier revision that is no excuse
+// for the target: it has been well since.
+func TestWhatAnEarlierRevisionReplacedExcusesNothing(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 5, "v1")
+	const lost = "z0-r0-01"
+	m := w.nodes[lost]
+	m.daemon.Before = WasNotAvailable
+	w.tell(lost)
+	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {rack: z0-r0}}, maxUnavailable: 1}]\nfailure: {max: 0}"), daemonSet("v1"))
+	w.starts = 20 * time.Second
+	w.update("v2")
+	w.pass(time.Second)
+	for _, restart := range []bool{false, true} {
+		if restart {
+			w.again()
+		}
+		m.daemon, m.ready = Daemon{}, time.Time{} // somebody deletes it before its turn
+		w.tell(lost)
+		if was := w.course.Before(lost); was == WasNotAvailable {
+			t.Errorf("restart %t: the pod that comes says that the one before was %s", restart, was)
+		}
+		m.daemon = Daemon{Revision: "v1", Available: true, Since: w.now, Made: w.now, Bound: w.now, Before: WasNotAvailable}
+		w.tell(lost)
+	}
+}

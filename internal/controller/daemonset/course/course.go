@@ -83,6 +83,9 @@ type node struct {
 	before Before
 	// overlooked is how often its pod had restarted when the target was tried again.
 	overlooked int32
+	// up is since when its pod was seen available without a break, whatever its node says
+	// of it since.
+	up time.Time
 
 	view  view
 	group *group
@@ -100,7 +103,7 @@ func New(places Places) *Course {
 		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
-	c.recent.changed = map[*node]bool{}
+	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
 	return c
 }
 
@@ -201,6 +204,11 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
+	}
+	for _, n := range c.nodes {
+		if c.changing() && n.daemon.Revision == c.state.target {
+			n.before = n.daemon.Before
+		}
 	}
 	c.recent.baseline(c)
 	c.overlook()
@@ -334,8 +342,11 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 		return
 	}
 	c.refusedBeside(n)
-	if d.Before != was.Before && d.Before != "" {
+	if another := was.Revision == "" || !d.Made.Equal(was.Made); another && c.changing() && d.Revision == c.state.target && d.Before != "" {
 		n.before = d.Before // it was begun before a restart
+	}
+	if d.Since.IsZero() || was.Since.IsZero() || !d.Made.Equal(was.Made) {
+		n.up = d.Since
 	}
 	if n.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
 		n.overlooked = 0

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -127,7 +128,13 @@ func (c *Course) current(n *node, v *view) {
 	}
 	v.verdict = Current
 	if ends := n.daemon.Since.Add(c.soak(n)); c.changing() && !c.back() && ends.After(c.now) {
-		v.soaking, v.reason, v.wake = true, "soaks until "+clock(ends), ends
+		until := c.patience(n)
+		if !until.After(c.now) {
+			v.verdict, v.reason, v.wake = NodeFault, "it says anew and anew that its pod has just become ready", ends
+			v.fault, v.excused, v.sick = true, true, true
+			return
+		}
+		v.soaking, v.reason, v.wake = true, "soaks until "+clock(ends), deadline.Sooner(ends, until)
 		return
 	}
 	v.done = true
@@ -295,12 +302,16 @@ func (c *Course) blame(n *node, f failure) {
 func (c *Course) acquit(n *node) {
 	delete(c.state.failures, n.name)
 	c.named = ""
+	c.recent.acquit(n)
 }
 
 // forgetFailures begins without evidence: the target is another one, or is tried anew.
 func (c *Course) forgetFailures() {
 	clear(c.state.failures)
 	c.state.most, c.state.since, c.named = 0, time.Time{}, ""
+	for n := range c.recent.changed {
+		c.recent.acquit(n)
+	}
 }
 
 func (c *Course) tooManyRestarts(n *node) bool {
@@ -324,6 +335,15 @@ func (c *Course) soak(n *node) time.Duration {
 		return 0
 	}
 	return c.policy.Waves[n.step.Wave].Soak
+}
+
+// patience is until when the node may soak. Its own word says since when its pod is ready,
+// and one that moves it on while the pod is ready must not hold up all others for ever.
+func (c *Course) patience(n *node) time.Time {
+	if c.policy == nil {
+		return n.up
+	}
+	return n.up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
 }
 
 // Target is the revision that a pod made now on the node is to have; "" if none is

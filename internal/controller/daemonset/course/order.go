@@ -66,7 +66,7 @@ func (c *Course) Clone(places Places) *Course {
 		out.fleet = rolloutpolicy.NewFleet(c.policy)
 	}
 	for name, n := range c.nodes {
-		m := &node{name: name, fact: n.fact, daemon: n.daemon, chosen: n.chosen, begun: n.begun, before: n.before, overlooked: n.overlooked}
+		m := &node{name: name, fact: n.fact, daemon: n.daemon, chosen: n.chosen, begun: n.begun, before: n.before, overlooked: n.overlooked, up: n.up}
 		m.timer.Owner, m.quiet.Owner = m, m
 		m.view.verdict = NotSelected
 		out.counts[NotSelected]++

@@ -25,8 +25,11 @@ const (
 // cordon, has no time, and is not counted.
 type recent struct {
 	changed map[*node]bool
-	others  int
-	ends    deadline.Timers[*node]
+	// unblamed are those of them that may not count as failed yet. Who is known to is not
+	// looked at again with every fact, or a fleet that falls silent costs its square.
+	unblamed map[*node]bool
+	others   int
+	ends     deadline.Timers[*node]
 	// before is how many of all nodes had fallen out of order lately when the target came.
 	before, of int
 }
@@ -54,7 +57,7 @@ func (r *recent) note(c *Course, n *node) {
 	r.drop(n)
 	switch n.lately = is; is {
 	case soonAfter:
-		r.changed[n] = true
+		r.changed[n], r.unblamed[n] = true, true
 	case withoutCause:
 		r.others++
 	}
@@ -66,6 +69,7 @@ func (r *recent) note(c *Course, n *node) {
 // drop takes the node out of the counts.
 func (r *recent) drop(n *node) {
 	delete(r.changed, n)
+	delete(r.unblamed, n)
 	if n.lately == withoutCause {
 		r.others--
 	}
@@ -80,6 +84,13 @@ func (r *recent) forget(c *Course) {
 	}
 }
 
+// acquit has a node that does not count as failed any more be looked at again.
+func (r *recent) acquit(n *node) {
+	if r.changed[n] {
+		r.unblamed[n] = true
+	}
+}
+
 // baseline remembers how usual it is that nodes fall out of order.
 func (r *recent) baseline(c *Course) {
 	r.before, r.of = r.others+len(r.changed), c.totals.selected
@@ -90,7 +101,7 @@ func (r *recent) baseline(c *Course) {
 func (c *Course) suspect() bool {
 	r := &c.recent
 	down, given := len(r.changed), c.totals.given
-	if !c.changing() || c.policy == nil || down < c.policy.Failure.Min {
+	if !c.changing() || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
 		return false
 	}
 	others, of := r.others, c.totals.selected-given
@@ -102,7 +113,8 @@ func (c *Course) suspect() bool {
 	}
 	compared := fmt.Sprintf("%d of %d changed nodes did, %d of %d others", down, given, others, of)
 	found := false
-	for n := range r.changed {
+	for n := range r.unblamed {
+		delete(r.unblamed, n)
 		if _, known := c.state.failures[n.name]; !known {
 			f := failure{BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}
 			if n.fact.Silent {

@@ -73,6 +73,9 @@ func (p *trackedPod) update(info PodInfo, now time.Time) {
 			p.readyFrom = now
 		}
 	}
+	if p.info.UID == info.UID {
+		info.Before = p.info.Before // it was written when the pod was made, and not since
+	}
 	p.info = info
 	if info.Terminating {
 		p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}

@@ -3,6 +3,10 @@ package matrix
 import (
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
 
 // A node whose clock is behind says that its pod is ready since before it was made. That
@@ -18,5 +22,20 @@ func TestClockBehindDoesNotAge(t *testing.T) {
 	}
 	if since := p.since(0); since.Before(made) {
 		t.Errorf("a pod that was made at %v soaks since %v", made, since)
+	}
+}
+
+// What a pod replaced is written on it when it is made. Who writes that on one that is there
+// already excuses nothing by it.
+func TestWhatAPodReplacedIsReadOnce(t *testing.T) {
+	w := newWorld(Config{})
+	w.setNode(NodeInfo{Name: "n1"})
+	w.setDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}, corev1.PodSpec{})
+	p := PodInfo{UID: "p1", Name: "p1", Owner: "logs", Node: "n1", Revision: "a", Bound: true, Created: noon}
+	w.m.Step(p)
+	p.Before = course.WasNotAvailable
+	w.m.Step(p)
+	if got := w.m.pods["p1"].info.Before; got != "" {
+		t.Errorf("it replaced one that was %s", got)
 	}
 }
