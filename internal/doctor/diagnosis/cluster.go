@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -221,16 +222,7 @@ func nodes(f *findings, c *Cluster) {
 			}
 		}
 	}
-	for _, key := range sortedKeys(groups) {
-		names := groups[key]
-		slices.Sort(names)
-		how := many(len(names), "%d node says that it is not ready: ", "%d nodes say that they are not ready: ") + key
-		if key == "silent" {
-			how = many(len(names), "%d node is silent", "%d nodes are silent")
-		}
-		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0], "%s, the first for %s: %s",
-			how, long(c.Now.Sub(since[key])), some(names))
-	}
+	notReady(f, c, groups, since)
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
 		if names := short[kind]; len(names) > 0 {
 			slices.Sort(names)
@@ -239,6 +231,36 @@ func nodes(f *findings, c *Cluster) {
 	}
 	if len(cordoned) > 0 {
 		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "), "%s no new pods, because somebody said so: %s", many(len(cordoned), "%d node takes", "%d nodes take"), some(cordoned))
+	}
+}
+
+// mostWays is how many ways of not being ready are told one by one: what a node says may
+// be other words on each.
+const mostWays = 10
+
+// notReady tells of nodes that are not, by what they say; the most frequent first.
+func notReady(f *findings, c *Cluster, groups map[string][]string, since map[string]time.Time) {
+	ways := sortedKeys(groups)
+	slices.SortStableFunc(ways, func(a, b string) int { return cmp.Compare(len(groups[b]), len(groups[a])) })
+	if len(ways) > mostWays {
+		const others = "other things"
+		for _, key := range ways[mostWays-1:] {
+			if first := since[others]; first.IsZero() || since[key].Before(first) {
+				since[others] = since[key]
+			}
+			groups[others] = append(groups[others], groups[key]...)
+		}
+		ways = append(ways[:mostWays-1], others)
+	}
+	for _, key := range ways {
+		names := groups[key]
+		slices.Sort(names)
+		how := many(len(names), "%d node says that it is not ready: ", "%d nodes say that they are not ready: ") + key
+		if key == "silent" {
+			how = many(len(names), "%d node is silent", "%d nodes are silent")
+		}
+		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0], "%s, the first for %s: %s",
+			how, long(c.Now.Sub(since[key])), some(names))
 	}
 }
 
@@ -299,7 +321,11 @@ func rollouts(f *findings, c *Cluster) {
 		case v1alpha1.PhaseWaitingForApproval:
 			f.add(Warning, subject, c.Program+" rollout approve "+target, "its change waits for approval: %s", r.Status.Message)
 		case v1alpha1.PhasePaused:
-			f.add(Warning, subject, c.Program+" rollout resume "+target, "its change is paused: %s", r.Status.Message)
+			remedy := show // nobody paused it, so nobody can resume it
+			if r.Spec.Paused {
+				remedy = c.Program + " rollout resume " + target
+			}
+			f.add(Warning, subject, remedy, "its change is paused: %s", r.Status.Message)
 		case v1alpha1.PhaseProgressing:
 			if t := r.Status.StepStarted; t != nil && c.Now.Sub(t.Time) > stands && r.Status.Counts["Changing"] == 0 {
 				f.add(Warning, subject, show, "its change is in the step %s for %s, and no node is being changed: %s", r.Status.Step, long(c.Now.Sub(t.Time)), r.Status.Message)

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +171,13 @@ func TestClusters(t *testing.T) {
 			c.Nodes[0] = aNode("a", condition(corev1.NodeReady, corev1.ConditionFalse, "no network"))
 		},
 			[]string{"Problem nodes node/a: 1 node says that it is not ready: no network, the first for 60 min: a*"}},
+		"nodes that say many things": {func(c *Cluster) {
+			c.Nodes = nil
+			for i := range 1000 {
+				c.Nodes = append(c.Nodes, aNode(fmt.Sprintf("n%03d", i), condition(corev1.NodeReady, corev1.ConditionFalse, fmt.Sprint("no network at 10.0.0.", max(i, 2)))))
+			}
+		}, append([]string{"Problem nodes nodes: 3 nodes say that they are not ready: no network at 10.0.0.2, the first for 60 min: n000, n001, n002*"},
+			append(slices.Repeat([]string{"Problem nodes node/n*"}, 8), "Problem nodes nodes: 989 nodes say that they are not ready: other things*and 986 more*")...)},
 		"a node short of disk": {func(c *Cluster) {
 			c.Nodes[0] = aNode("a", condition(corev1.NodeReady, corev1.ConditionTrue, ""), condition(corev1.NodeDiskPressure, corev1.ConditionTrue, ""))
 		}, []string{"Warning nodes node/a: 1 node is short of disk*| kubectl describe node a"}},
@@ -180,12 +188,14 @@ func TestClusters(t *testing.T) {
 			c.DaemonSets[0].Generation = 3
 			c.DaemonSets[0].ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now.Add(-time.Second)}}}
 		}, nil},
-		"unavailable daemons":   {func(c *Cluster) { c.DaemonSets[0].Status.NumberUnavailable = 1 }, []string{"Warning daemons daemonset/n/d: 1 of 2 nodes have no available daemon | everynode why daemonset/d -n n"}},
-		"misscheduled daemons":  {func(c *Cluster) { c.DaemonSets[0].Status.NumberMisscheduled = 1 }, []string{"Warning daemons daemonset/n/d: 1 node has a daemon and should not*"}},
-		"a failed change":       {phase(v1alpha1.PhaseHalted), []string{"Problem rollouts daemonset/n/d: its change has failed (Halted): because | everynode why daemonset/d -n n --verdict FailedRevision"}},
-		"a change undone":       {phase(v1alpha1.PhaseRolledBack), []string{"Problem rollouts*RolledBack*"}},
-		"a change to approve":   {phase(v1alpha1.PhaseWaitingForApproval), []string{"Warning rollouts daemonset/n/d: *| everynode rollout approve daemonset/d -n n"}},
-		"a paused change":       {phase(v1alpha1.PhasePaused), []string{"Warning rollouts*| everynode rollout resume daemonset/d -n n"}},
+		"unavailable daemons":        {func(c *Cluster) { c.DaemonSets[0].Status.NumberUnavailable = 1 }, []string{"Warning daemons daemonset/n/d: 1 of 2 nodes have no available daemon | everynode why daemonset/d -n n"}},
+		"misscheduled daemons":       {func(c *Cluster) { c.DaemonSets[0].Status.NumberMisscheduled = 1 }, []string{"Warning daemons daemonset/n/d: 1 node has a daemon and should not*"}},
+		"a failed change":            {phase(v1alpha1.PhaseHalted), []string{"Problem rollouts daemonset/n/d: its change has failed (Halted): because | everynode why daemonset/d -n n --verdict FailedRevision"}},
+		"a change undone":            {phase(v1alpha1.PhaseRolledBack), []string{"Problem rollouts*RolledBack*"}},
+		"a change to approve":        {phase(v1alpha1.PhaseWaitingForApproval), []string{"Warning rollouts daemonset/n/d: *| everynode rollout approve daemonset/d -n n"}},
+		"a change that stands still": {phase(v1alpha1.PhasePaused), []string{"Warning rollouts*| everynode rollout status daemonset/d -n n"}},
+		"a paused change": {func(c *Cluster) { phase(v1alpha1.PhasePaused)(c); c.Rollouts[0].Spec.Paused = true },
+			[]string{"Warning rollouts*| everynode rollout resume daemonset/d -n n"}},
 		"a change that soaks":   {phase(v1alpha1.PhaseSoaking), nil},
 		"a change under way":    {func(c *Cluster) { stuck(c); c.Rollouts[0].Status.Counts = map[string]int32{"Changing": 1} }, nil},
 		"a change that is new":  {func(c *Cluster) { stuck(c); c.Rollouts[0].Status.StepStarted.Time = now.Add(-time.Minute) }, nil},
