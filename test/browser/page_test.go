@@ -395,6 +395,19 @@ func TestPage(t *testing.T) {
 	// Until the page shows the change, the same is said again.
 	s.undo()
 	s.shows("#rollout", "WaitingForApproval")
+	// What is halted can be tried again, or taken back.
+	bad := []byte(`{"spec":{"template":{"spec":{"priorityClassName":"none-such"}}}}`)
+	if _, err := core.AppsV1().DaemonSets("default").Patch(t.Context(), "agent", "application/merge-patch+json", bad, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.shows("#rollout .phase", "Halted")
+	s.shows("#rollout .actions", "Retry")
+	s.press("#rollout", "Abort")
+	s.shows("#panel-body", "Take default/agent from revision")
+	s.press("#panel-body", "Abort")
+	s.shows("#panel-body [role=status]", "is aborted")
+	s.close()
+	s.shows("#rollout .phase", "RolledBack")
 
 	s.do("dark, and on a phone", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}), chromedp.EmulateViewport(390, 844))
 	s.picture("dashboard-phone")

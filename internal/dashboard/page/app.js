@@ -120,7 +120,7 @@ function actions(of, r) {
     if (waiting) add('Approve', 'approve', `Let the next step of ${of} begin? After ${r.step}, revision ${r.targetRevision}.`, true, { step: r.step, revision: r.targetRevision });
     if (r.spec.paused) add('Resume', 'resume', `Let the change of ${of} go on?`, true);
     else if (!r.finished) add('Pause', 'pause', `Stop the change of ${of} where it is? What is under way ends.`);
-    if (!r.finished && r.stableRevision) add('Abort', 'abort', `Take ${of} from revision ${r.targetRevision} back to revision ${r.stableRevision} on all nodes?`, false, { revision: r.targetRevision });
+    if ((!r.finished || r.phase === 'Halted') && r.stableRevision) add('Abort', 'abort', `Take ${of} from revision ${r.targetRevision} back to revision ${r.stableRevision} on all nodes?`, false, { revision: r.targetRevision });
     if (r.phase === 'Halted' || r.phase === 'RolledBack') add('Retry', 'retry', `Try revision ${r.targetRevision} of ${of} again, from the first step?`, false, { revision: r.targetRevision });
   }
   const before = Object.keys(set.numbers).sort((a, b) => set.numbers[b] - set.numbers[a])[1];
