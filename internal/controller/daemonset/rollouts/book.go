@@ -150,8 +150,8 @@ func (b *Book) onDaemonSet(e DaemonSet) {
 	case have != nil && have.UID == e.Object.UID && older(e.Object, have):
 	default:
 		b.sets[name] = e.Object
-		delete(b.left, name)
 		if have == nil || have.UID != e.Object.UID || have.Generation != e.Object.Generation || !sameLabels(have, e.Object) {
+			delete(b.left, name)
 			b.assign(e.Object)
 		}
 	}
@@ -243,6 +243,9 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	delete(b.follows, ds.UID)
 	if onDelete(ds) {
 		b.rows.Step(matrix.RolloutGone(ds.UID))
+		if r := b.rollouts[nameOf(ds)]; r != nil && r.Labels[OwnerLabel] != string(ds.UID) {
+			b.left[nameOf(ds)] = true // of one that had the name before
+		}
 		return
 	}
 	info := matrix.RolloutInfo{UID: ds.UID}

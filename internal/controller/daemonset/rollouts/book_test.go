@@ -296,6 +296,45 @@ func TestWhatFailedOutlivesItsDaemonSetForADay(t *testing.T) {
 	}
 }
 
+// The rollout of a DaemonSet that is gone says so, also when the next one of the name
+// follows no rollout at all.
+func TestARolloutIsLeftBehindByADaemonSetThatIsReplaced(t *testing.T) {
+	w := newWorld()
+	w.policy(t, "first", "")
+	w.daemonSet("logs", "u1")
+	w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "a"}, v1alpha1.DaemonSetRolloutSpec{})
+	w.write(t)
+	w.daemonSet("logs", "u2", func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType })
+	left := 0
+	for _, j := range w.Jobs() {
+		if j.Left != nil {
+			left++
+		}
+	}
+	if left != 1 {
+		t.Errorf("%d rollouts say that their DaemonSet is gone", left)
+	}
+}
+
+// What could not be deleted is deleted later, whatever happens to the DaemonSet meanwhile.
+func TestALeftoverIsNotForgotten(t *testing.T) {
+	w := newWorld()
+	ds := w.daemonSet("logs", "u1")
+	w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "a"}, v1alpha1.DaemonSetRolloutSpec{})
+	jobs := w.Jobs()
+	if len(jobs) != 1 || jobs[0].Delete == nil {
+		t.Fatalf("it is not deleted: %+v", jobs)
+	}
+	w.Step(Result{Job: jobs[0], Failed: true})
+	counted := ds.DeepCopy()
+	counted.ResourceVersion, counted.Status.NumberReady = "1000", 3
+	w.Step(DaemonSet{Object: counted})
+	w.Step(Now{noon.Add(time.Minute)})
+	if jobs := w.Jobs(); len(jobs) != 1 || jobs[0].Delete == nil {
+		t.Errorf("it is not tried again: %+v", jobs)
+	}
+}
+
 // A status that cannot be written is written again later, and others do not wait.
 func TestAStatusThatIsRefusedIsTriedAgain(t *testing.T) {
 	w := newWorld()
