@@ -110,6 +110,7 @@ func prepareStatusForUpdate(p, old *corev1.Pod) {
 	if p.Status.QOSClass == "" {
 		p.Status.QOSClass = old.Status.QOSClass
 	}
+	boundGiven(p, old)
 }
 
 // setGracePeriod settles how long a pod may take to end. One that runs nowhere

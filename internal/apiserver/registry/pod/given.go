@@ -1,0 +1,61 @@
+package pod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
+)
+
+// boundGiven takes what a node says that containers were given and have for at most what they ask for, or what it said before:
+// quotas count it for the whole namespace, and a node that lies must not use up what belongs to pods of other nodes.
+func boundGiven(p, old *corev1.Pod) {
+	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
+		for i := range list {
+			s := &list[i]
+			if s.AllocatedResources == nil && s.Resources == nil {
+				continue
+			}
+			asked, was := podfacts.Container(p, s.Name), podfacts.ContainerStatus(&old.Status, s.Name)
+			if asked == nil {
+				continue // the sums leave it out, too
+			}
+			requests, limits := []corev1.ResourceList{asked.Resources.Requests}, []corev1.ResourceList{asked.Resources.Limits}
+			if was != nil {
+				requests = append(requests, was.AllocatedResources)
+				if was.Resources != nil {
+					requests, limits = append(requests, was.Resources.Requests), append(limits, was.Resources.Limits)
+				}
+			}
+			s.AllocatedResources = bounded(s.AllocatedResources, requests)
+			if s.Resources != nil {
+				s.Resources = s.Resources.DeepCopy()
+				s.Resources.Requests, s.Resources.Limits = bounded(s.Resources.Requests, requests), bounded(s.Resources.Limits, limits)
+			}
+		}
+	}
+}
+
+// bounded is the list with each amount no greater than the greatest of the others', and none that is negative.
+func bounded(list corev1.ResourceList, by []corev1.ResourceList) corev1.ResourceList {
+	if list == nil {
+		return nil
+	}
+	out := make(corev1.ResourceList, len(list))
+	for name, amount := range list {
+		var most *resource.Quantity
+		for _, other := range by {
+			if q, ok := other[name]; ok && (most == nil || q.Cmp(*most) > 0) {
+				most = &q
+			}
+		}
+		switch {
+		case most == nil || amount.Sign() < 0:
+		case amount.Cmp(*most) > 0:
+			out[name] = most.DeepCopy()
+		default:
+			out[name] = amount
+		}
+	}
+	return out
+}
