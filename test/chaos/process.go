@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
@@ -34,7 +35,8 @@ type process struct {
 	mu      sync.Mutex // held while the process is started or ended
 	client  kubernetes.Interface
 	ours    *everynode.Client
-	current sync.Mutex // guards client and ours
+	away    map[string]bool // nodes that users removed since the last start, which brings them all back
+	current sync.Mutex      // guards client, ours and away
 	server  *exec.Cmd
 	ended   chan error
 	apart   *apart // nil if the DaemonSet controller is the server's own
@@ -130,7 +132,7 @@ func (p *process) start(ctx context.Context) error {
 		}
 		p.current.Lock()
 		defer p.current.Unlock()
-		p.client, p.ours = client, ours
+		p.client, p.ours, p.away = client, ours, map[string]bool{}
 		return nil
 	})
 }
@@ -157,8 +159,12 @@ func (p *process) own() *everynode.Client {
 // addNode does nothing: the program starts its nodes itself.
 func (p *process) addNode(string) string { return "" }
 
-// removeNode does nothing: a simulated node stays away when it is deleted.
-func (p *process) removeNode(string) {}
+// removeNode has nothing to stop: a simulated node stays away when it is deleted.
+func (p *process) removeNode(name string) {
+	p.current.Lock()
+	defer p.current.Unlock()
+	p.away[name] = true
+}
 
 // strike does what goes wrong, and undoes it after its time.
 func (p *process) strike(ctx context.Context, s plan.Step) {
@@ -205,11 +211,24 @@ func (p *process) terminate() error {
 	}
 }
 
-func (p *process) heal(context.Context) error {
+// heal also waits for the nodes that the last start brings back: to a fleet that is
+// settled they would come as a change.
+func (p *process) heal(ctx context.Context) error {
 	if p.apart != nil {
 		p.apart.line.Heal()
 	}
-	return nil
+	return until(ctx, "the nodes of the program", func(ctx context.Context) error {
+		nodes, err := p.api().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		p.current.Lock()
+		defer p.current.Unlock()
+		if want := p.nodes - len(p.away); len(nodes.Items) < want {
+			return fmt.Errorf("%d nodes are there, and at least %d should be", len(nodes.Items), want)
+		}
+		return nil
+	})
 }
 
 func (p *process) faults() int {
