@@ -84,19 +84,30 @@ func (s *Server) agree(ctx context.Context) error {
 	if err := s.followExternalKeysOnce(ctx); err != nil {
 		return err
 	}
-	text, revision, err := s.external.Settings(ctx)
-	if err != nil {
-		return err
+	return agreeOn(ctx, s.external.Settings, s.mergeSettings, s.external.SetSettings)
+}
+
+// agreeAttempts bounds how often a server tries again because another one was quicker.
+const agreeAttempts = 10
+
+// agreeOn has what this server decides written down, unless it is already. Servers may start at the same time: one that was not
+// quick enough decides again, with what the other wrote.
+func agreeOn(ctx context.Context, read func(context.Context) (string, int64, error), decide func(all string) (string, error),
+	write func(context.Context, string, int64) (bool, error)) error {
+	for range agreeAttempts {
+		all, revision, err := read(ctx)
+		if err != nil {
+			return err
+		}
+		own, err := decide(all)
+		if err != nil || own == all {
+			return err
+		}
+		if done, err := write(ctx, own, revision); done || err != nil {
+			return err
+		}
 	}
-	merged, err := s.mergeSettings(text)
-	if err != nil || merged == text {
-		return err
-	}
-	done, err := s.external.SetSettings(ctx, merged, revision)
-	if err == nil && !done {
-		err = errors.New("another server starts just now; start this one again")
-	}
-	return err
+	return errors.New("agree with the other servers on this etcd: other servers write it again and again; start this one again")
 }
 
 // mergeSettings compares how this server is configured with what all are; the network of pods
@@ -157,27 +168,18 @@ func (s *Server) followExternalKeysOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, revision, err := s.external.Agreed(ctx)
-	if err != nil {
+	decision := members.Rest
+	err = agreeOn(ctx, s.external.Agreed, func(all string) (string, error) {
+		if decision = here.Decide(all); decision == members.Publish {
+			return here.Own, nil
+		}
+		return all, s.mayAgree(here, all)
+	}, s.external.Agree)
+	if err != nil || decision == members.Rest {
 		return err
 	}
-	if err := s.mayAgree(here, all); err != nil {
-		return err
-	}
-	switch here.Decide(all) {
-	case members.Rest:
-		return nil
-	case members.Publish:
-		done, err := s.external.Agree(ctx, here.Own, revision)
-		if err != nil {
-			return err
-		}
-		if !done {
-			return fmt.Errorf("%w: another server has told of its keys just now; start this one again", errOtherKeys)
-		}
-		if here.Agreed != "" {
-			klog.FromContext(ctx).Info("Keys were replaced on this server; copy them to the others")
-		}
+	if decision == members.Publish && here.Agreed != "" {
+		klog.FromContext(ctx).Info("Keys were replaced on this server; copy them to the others")
 	}
 	return wholefile.Write(filepath.Join(s.options.DataDir, agreedFile), 0o600, wholefile.Bytes([]byte(here.Own)))
 }
