@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -151,6 +153,8 @@ func (c *Controller) removeFinalizer(ctx context.Context, id graph.Identity, fin
 type metadataAPI struct {
 	client metadata.Interface
 	kinds  *kinds
+	// patience is how long the objects of one added kind may take to list.
+	patience time.Duration
 }
 
 func (a *metadataAPI) resource(id graph.Identity) (metadata.ResourceInterface, error) {
@@ -198,28 +202,56 @@ func (a *metadataAPI) Patch(ctx context.Context, id graph.Identity, patchType ty
 	return r.Patch(ctx, id.Name, patchType, body, metav1.PatchOptions{})
 }
 
+// patienceWithLists is how long the objects of one added kind may take to list: as long as a server lets one request take.
+const patienceWithLists = time.Minute
+
 // Dependents implements api. It asks for every kind; what an added kind, whose server
-// may be down for long, does not answer is left out.
+// may be down for long or never come to an end, does not answer is left out.
 func (a *metadataAPI) Dependents(ctx context.Context, owner graph.Identity) (found []graph.Identity, err error) {
+	var mu sync.Mutex // guards found
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelLists)
 	for _, r := range a.kinds.watched() {
 		if owner.Namespace != "" && !r.Namespaced {
 			continue // an owner in a namespace has its dependents there
 		}
-		apiVersion := r.GVK.GroupVersion().String()
-		err := eachObject(ctx, a.client.Resource(r.GVR).Namespace(owner.Namespace), func(object *metav1.PartialObjectMetadata) {
-			for _, ref := range object.OwnerReferences {
-				if ref.UID == owner.UID {
-					found = append(found, graph.ObjectOf(apiVersion, r.GVK.Kind, object).Identity)
-				}
-			}
+		group.Go(func() error {
+			some, err := a.dependentsOf(ctx, r, owner)
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, some...)
+			return err
 		})
-		switch {
-		case err == nil || apierrors.IsNotFound(err): // or the kind is gone
-		case !a.kinds.isBuiltin(r):
-			klog.FromContext(ctx).Error(err, "Could not look for what an object that goes leaves behind", "owner", owner, "resource", r.GVR)
-		default:
-			return nil, fmt.Errorf("list %s: %w", r.GVR.GroupResource(), err)
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// parallelLists is the number of kinds listed at a time.
+const parallelLists = 4
+
+func (a *metadataAPI) dependentsOf(ctx context.Context, r Resource, owner graph.Identity) (found []graph.Identity, err error) {
+	builtin, bounded, apiVersion := a.kinds.isBuiltin(r), ctx, r.GVK.GroupVersion().String()
+	if !builtin {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, a.patience)
+		defer cancel()
+	}
+	err = eachObject(bounded, a.client.Resource(r.GVR).Namespace(owner.Namespace), func(object *metav1.PartialObjectMetadata) {
+		for _, ref := range object.OwnerReferences {
+			if ref.UID == owner.UID {
+				found = append(found, graph.ObjectOf(apiVersion, r.GVK.Kind, object).Identity)
+			}
 		}
+	})
+	switch {
+	case err == nil || apierrors.IsNotFound(err): // or the kind is gone
+	case builtin || ctx.Err() != nil:
+		return nil, fmt.Errorf("list %s: %w", r.GVR.GroupResource(), err)
+	default:
+		klog.FromContext(ctx).Error(err, "Could not look for what an object that goes leaves behind", "owner", owner, "resource", r.GVR)
 	}
 	return found, nil
 }

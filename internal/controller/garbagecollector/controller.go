@@ -108,7 +108,7 @@ func New(cfg Config) (*Controller, error) {
 		return nil, err
 	}
 	c := &Controller{cfg: cfg, kinds: newKinds(cfg.Resources), added: map[schema.GroupVersionResource]*monitor{}}
-	c.api = &metadataAPI{client: cfg.Metadata, kinds: c.kinds}
+	c.api = &metadataAPI{client: cfg.Metadata, kinds: c.kinds, patience: patienceWithLists}
 	c.graph = graph.New(c.kinds.scope)
 	c.graph.Show(c.kinds.shown)
 	newQueue := func(name string) queue {
