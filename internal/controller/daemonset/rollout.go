@@ -29,19 +29,24 @@ type RolloutWriter interface {
 }
 
 // updateRollout writes where a rollout stands, over the newest object. It returns what
-// the API then holds, or nil if nothing was written.
+// the API then holds, or nil if that is not all of it. One that another DaemonSet of the name
+// has left is taken over when its status is of this one: whoever dies before that leaves
+// nothing that passes for the new one's.
 func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *matrix.UpdateRollout) (*v1alpha1.DaemonSetRollout, matrix.Outcome) {
 	var err error
 	why := a.PausedWhy
 	for range 3 {
 		last := have
-		if have, err = e.ownRollout(ctx, ds, have, why); err == nil {
+		if have, err = e.someRollout(ctx, ds, have, why); err == nil {
 			next := have.DeepCopy()
 			next.Status = *a.Status.DeepCopy()
 			next.Status.Conditions = course.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
 			meta.RemoveStatusCondition(&next.Status.Conditions, rollouts.DaemonSetGone)
 			if next, err = e.rollouts.UpdateRolloutStatus(ctx, next); err == nil {
 				e.metrics.statusWrites.Inc()
+				next, err = e.takeOver(ctx, ds, next)
+			}
+			if err == nil {
 				return next, matrix.OK
 			}
 		}
@@ -62,24 +67,29 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 	return nil, matrix.Failed
 }
 
-// ownRollout makes sure that there is a rollout, and that it says whose it is. One that is
-// made is paused if there is a reason.
-func (e *executor) ownRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, pausedWhy string) (*v1alpha1.DaemonSetRollout, error) {
-	switch {
-	case have == nil:
-		next := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
-			Namespace: ds.Namespace, Name: ds.Name, Labels: map[string]string{rollouts.OwnerLabel: string(ds.UID)},
-		}}
-		if pausedWhy != "" {
-			next.Spec.Paused = true
-			metav1.SetMetaDataAnnotation(&next.ObjectMeta, rollouts.PausedBecause, pausedWhy)
-		}
-		created, err := e.rollouts.CreateRollout(ctx, next)
-		if err != nil {
-			return nil, fmt.Errorf("make the rollout of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
-		}
-		return created, nil
-	case have.Labels[rollouts.OwnerLabel] == string(ds.UID):
+// someRollout makes sure that there is a rollout. One that is made is paused if there is a
+// reason.
+func (e *executor) someRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, pausedWhy string) (*v1alpha1.DaemonSetRollout, error) {
+	if have != nil {
+		return have, nil
+	}
+	next := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ds.Namespace, Name: ds.Name, Labels: map[string]string{rollouts.OwnerLabel: string(ds.UID)},
+	}}
+	if pausedWhy != "" {
+		next.Spec.Paused = true
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, rollouts.PausedBecause, pausedWhy)
+	}
+	created, err := e.rollouts.CreateRollout(ctx, next)
+	if err != nil {
+		return nil, fmt.Errorf("make the rollout of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	return created, nil
+}
+
+// takeOver makes sure that the rollout says whose it is.
+func (e *executor) takeOver(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+	if have.Labels[rollouts.OwnerLabel] == string(ds.UID) {
 		return have, nil
 	}
 	next := have.DeepCopy()

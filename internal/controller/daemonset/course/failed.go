@@ -70,10 +70,18 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 }
 
 // refuse has a target wait for somebody to ask for it that failed longer ago than is
-// remembered well.
+// remembered well. One that failed under a DaemonSet that was deleted since is halted:
+// the new one has nothing to go back to.
 func (c *Course) refuse() {
 	target := c.state.target
-	if target == c.state.stable || c.failedRevision(target) != nil {
+	if target == c.state.stable {
+		return
+	}
+	if f := c.failedRevision(target); f != nil {
+		if c.isNew() && rollsBack(f) {
+			c.state.failed = slices.Clone(c.state.failed)
+			c.failedRevision(target).Action = halt
+		}
 		return
 	}
 	if why := c.state.refusal(target); why != "" {

@@ -221,3 +221,26 @@ func TestPodsOfTheRetryAreJudgedAtOnce(t *testing.T) {
 		t.Errorf("of the next target it is %+v", f)
 	}
 }
+
+// A DaemonSet that was deleted and made anew with a template that was taken back before has
+// nothing to go back to: it says that it is halted, and is tried again as any other.
+func TestWhatWasTakenBackHaltsANewDaemonSet(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 5, "")
+	w.ds = daemonSet("v2")
+	w.course.Tick(w.now)
+	w.course.SetPolicy(policy(t, "failure: {then: Rollback}"), Followed, "")
+	w.course.SetDaemonSet(w.ds)
+	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v2", Why: "somebody aborted it", Action: v1alpha1.FailureRollback}}})
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseHalted, "revision v2 somebody aborted it")
+	if n := w.on("v2"); n > 0 {
+		t.Errorf("%d nodes have it", n)
+	}
+	w.again()
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseHalted, "revision v2 somebody aborted it")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "10 of 10 nodes have revision v2")
+}
