@@ -144,3 +144,20 @@ func livesAsRPM(t *testing.T, file string) {
 		t.Errorf("an upgrade tells what only a new user needs:\n%s", said["upgrade"])
 	}
 }
+
+// TestChartOfACommit packs the chart of what is no tag: one commit of some hundreds begins
+// with 0 and has digits alone, which is no part of a version.
+func TestChartOfACommit(t *testing.T) {
+	if _, err := os.Stat("../../bin/helm-v4"); err != nil {
+		t.Skip("bin/helm-v4 is not built; run: hack/helm.sh v4")
+	}
+	for _, version := range []string{"0123456", "0123456-dirty", "eb0cb22", "devel", "v0.1.0-5-g0123456"} {
+		dir := t.TempDir()
+		if out, err := exec.Command("../../hack/chart.sh", version, dir).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", version, err, out)
+		}
+		if charts, err := filepath.Glob(filepath.Join(dir, "everynode-controller-*.tgz")); err != nil || len(charts) != 1 {
+			t.Errorf("%s: the charts are %q (%v)", version, charts, err)
+		}
+	}
+}
