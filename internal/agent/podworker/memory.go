@@ -235,12 +235,7 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 		m.volumesReady, m.volumesDown = !o.Failed(), false
 		settle(&m.volumes, o, now)
 	case CreateSandbox:
-		settle(&m.sandbox, o, now)
-		if !o.Failed() {
-			m.sizes.made(a.wanted)
-			// A sandbox that is of no use must not be replaced without a pause, again and again.
-			m.sandbox.at = now.Add(retryInitial)
-		}
+		m.created(a, o, now)
 	case PullImage:
 		m.container(a.Container).pulled(o, now)
 	case WidenPod, ResizeContainer, NarrowPod:
@@ -270,6 +265,15 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 	case Forget:
 		settle(&m.clearing, o, now)
 		m.forgotten = !o.Failed()
+	}
+}
+
+func (m *Memory) created(a Action, o Outcome, now time.Time) {
+	settle(&m.sandbox, o, now)
+	if !o.Failed() {
+		m.sizes.made(a.wanted)
+		// A sandbox that is of no use must not be replaced without a pause, again and again.
+		m.sandbox.at = now.Add(retryInitial)
 	}
 }
 

@@ -182,22 +182,28 @@ func (s *sizes) hasRoom(rt *Runtime, wanted map[string]corev1.ResourceRequiremen
 	return true
 }
 
-// resize gives containers that run the CPU and memory of their spec: the pod as a whole gets room first, and is left what it needs
-// when all have theirs. It says whether nothing was begun.
-func (d *decider) resize() bool {
-	s, wanted := &d.mem.sizes, wantedSizes(d.in.Pod)
-	kept, differ := map[string]corev1.ResourceRequirements{}, []*Container(nil)
-	for i := range d.in.Runtime.Containers {
-		c := &d.in.Runtime.Containers[i]
+// compare returns the running containers that have other resources than they are to have, and what the others were given, by ID.
+func (s *sizes) compare(in *Input, wanted map[string]corev1.ResourceRequirements) (differ []*Container, kept map[string]corev1.ResourceRequirements) {
+	kept = map[string]corev1.ResourceRequirements{}
+	for i := range in.Runtime.Containers {
+		c := &in.Runtime.Containers[i]
 		if _, ok := wanted[c.Name]; !ok || c.State != Running {
 			continue
 		}
-		if spec, _ := findContainer(d.in.Pod, c.Name); s.differs(spec, c) != none {
+		if spec, _ := findContainer(in.Pod, c.Name); s.differs(spec, c) != none {
 			differ = append(differ, c)
 		} else if given, ok := s.given[c.ID]; ok {
 			kept[c.ID] = given
 		}
 	}
+	return differ, kept
+}
+
+// resize gives containers that run the CPU and memory of their spec: the pod as a whole gets room first, and is left what it needs
+// when all have theirs. It says whether nothing was begun.
+func (d *decider) resize() bool {
+	s, wanted := &d.mem.sizes, wantedSizes(d.in.Pod)
+	differ, kept := s.compare(d.in, wanted)
 	switch {
 	case len(differ) == 0 && !s.widened && s.hasRoom(d.in.Runtime, wanted):
 		return true
