@@ -28,9 +28,12 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := newMachine(t, 11, port), newMachine(t, 12, port)
+	both := []*machine{first, second}
+	for _, m := range both {
+		m.options.API.Run.RequestTimeout = 2 * time.Second // so long writes of before may be under way
+	}
 	first.start()
 	second.join(first, first.token(true))
-	both := []*machine{first, second}
 	same := func(what string) {
 		t.Helper()
 		first.eventually("both have the keys: "+what, func(context.Context) error {
@@ -103,7 +106,7 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 
 	// The keys of stored Secrets, with the command that an operator uses.
 	var out bytes.Buffer
-	change := encryption.Change{DataDir: second.options.DataDir, Servers: encryption.AskServers(second.client(), time.Now), Out: &out, Rotate: true, Patience: time.Minute}
+	change := encryption.Change{DataDir: second.options.DataDir, Servers: encryption.AskServers(second.client(), time.Now), Out: &out, Rotate: true, Patience: 3 * time.Minute}
 	if err := change.Run(t.Context()); err != nil {
 		t.Fatalf("replace the key of stored Secrets: %v\n%s", err, &out)
 	}
