@@ -25,34 +25,42 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 	if !surge {
 		j.countDomains(d, g, p, out, labelsOf)
 	}
-	var step, all int
-	names := map[string]bool{}
-	for _, policy := range g.policies {
-		for _, n := range j.nodeOf(d, g.low) {
-			for _, at := range stagesOf(policy, n) {
-				names[at.name(policy)] = true
-			}
-		}
-	}
-	for _, name := range out {
-		if name != d.at.node && j.faulty(name, d) {
-			continue // it is not our doing that it is still down
-		}
-		all++
-		for _, policy := range g.policies {
-			n := j.nodeOf(decision{at: place{node: name}, event: d.event}, g.low)
-			if name == d.at.node || len(n) > 0 && names[stagesOf(policy, n[len(n)-1])[0].name(policy)] {
-				step++
-				break
-			}
-		}
-	}
-	own, lacks, total := j.allowed(d, g, surge)
-	if step <= own || (lacks || !forward) && all <= total {
+	counted := slices.DeleteFunc(slices.Clone(out), func(name string) bool {
+		return name != d.at.node && j.faulty(name, d) // it is not our doing that it is still down
+	})
+	total := j.inAll(d, surge)
+	if !forward && len(counted) <= total {
 		return
 	}
+	// Each of the policies may have been the one that counted, with its own steps.
+	var step, own int
+	for _, policy := range g.policies {
+		nodes := j.inStep(d, g, policy, counted)
+		limit, lacks := j.limitOf(d, g, policy)
+		if nodes <= limit || lacks && len(counted) <= total {
+			return
+		}
+		step, own = max(step, nodes), max(own, limit)
+	}
 	j.report(Limits, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
-		d.at.node, p.Name, step, all, strings.Join(out, ", "), own, total)
+		d.at.node, p.Name, step, len(counted), strings.Join(out, ", "), own, total)
+}
+
+// inStep counts the nodes that are in the step of the decision's node.
+func (j *judge) inStep(d decision, g *guidance, policy *v1alpha1.RolloutPolicy, nodes []string) (step int) {
+	names := map[string]bool{}
+	for _, n := range j.nodeOf(d, g.low) {
+		for _, at := range stagesOf(policy, n) {
+			names[at.name(policy)] = true
+		}
+	}
+	for _, name := range nodes {
+		n := j.nodeOf(decision{at: place{node: name}, event: d.event}, g.low)
+		if name == d.at.node || len(n) > 0 && names[stagesOf(policy, n[len(n)-1])[0].name(policy)] {
+			step++
+		}
+	}
+	return step
 }
 
 func (j *judge) countDomains(d decision, g *guidance, p *corev1.Pod, out []string, labelOf func(node, key string) string) {
@@ -129,23 +137,26 @@ func (j *judge) faulty(name string, d decision) bool {
 	return false
 }
 
-// allowed is the most that a step of the node allows, 0 if none has a limit of its own,
-// whether one can have none, and the most that the DaemonSet does.
-func (j *judge) allowed(d decision, g *guidance, surge bool) (own int, lacks bool, total int) {
+// inAll is how many nodes the DaemonSet allows at a time.
+func (j *judge) inAll(d decision, surge bool) int {
 	b := j.budget(d)
-	if total = b.unavailable; surge {
-		total = b.surge
+	if surge {
+		return b.surge
 	}
-	for _, p := range g.policies {
-		for _, n := range j.nodeOf(d, g.low) {
-			for _, at := range stagesOf(p, n) {
-				if at.wave == len(p.Spec.Waves) || p.Spec.Waves[at.wave].MaxUnavailable == nil {
-					lacks = true
-					continue
-				}
-				own = max(own, scaled(p.Spec.Waves[at.wave].MaxUnavailable, j.most))
+	return b.unavailable
+}
+
+// limitOf is how many nodes a policy allows at a time in the step of the decision's node;
+// lacks tells that it says nothing, and the DaemonSet's limit counts.
+func (j *judge) limitOf(d decision, g *guidance, p *v1alpha1.RolloutPolicy) (own int, lacks bool) {
+	for _, n := range j.nodeOf(d, g.low) {
+		for _, at := range stagesOf(p, n) {
+			if at.wave == len(p.Spec.Waves) || p.Spec.Waves[at.wave].MaxUnavailable == nil {
+				lacks = true
+				continue
 			}
+			own = max(own, scaled(p.Spec.Waves[at.wave].MaxUnavailable, j.most))
 		}
 	}
-	return own, lacks, total
+	return own, lacks
 }

@@ -245,6 +245,22 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.takes(4)
 			return s
 		}, Limits + ": node n4 was changed (pod old-4); that makes 2 nodes of its step and 2 in all by our own doing (n2, n4), the step allows 1"},
+		{"a step of its own that a new policy gives it", func() *guidedStory {
+			s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
+			s.takes(2)
+			s.takes(3)
+			s.rollout.Status.Steps = []v1alpha1.StepStatus{{Name: "canary", Nodes: 1}, {Name: "racks/r", Nodes: 2}, {Name: "racks/(none)", Nodes: 1}}
+			s.rollout.Status.Step = "racks/(none)"
+			s.put(s.rollout)
+			s.policy.Spec.Waves = append(s.policy.Spec.Waves, v1alpha1.Wave{Name: "racks", Each: "rack", MaxUnavailable: ptr.To(intstr.FromInt32(1))})
+			s.put(s.policy)
+			s.record.Writes = append(s.record.Writes, Write{Kind: "RolloutPolicy", Name: "policy", UID: "policy", Wish: Wish(s.policy)})
+			s.takes(4)
+			// The controller may have seen the policy of before, or this one.
+			edited, taken := &s.record.Events[len(s.record.Events)-3], s.record.Events[len(s.record.Events)-2]
+			edited.Revision = taken.Revision - 1
+			return s
+		}, ""},
 		{"a node that dies is not our doing", func() *guidedStory {
 			s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
 			s.takes(2)
