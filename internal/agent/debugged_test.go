@@ -35,13 +35,13 @@ func (s stories) debugged(t *testing.T) {
 	s.create(pod)
 	first := s.await(t, pod.UID, "to be ready", isReady)
 	s.update(pod.UID, addDebugger("looks", "main", "cat", "/proc/1/cmdline"))
-	got := s.await(t, pod.UID, "to have looked at the other container", func(p *corev1.Pod) bool {
+	s.await(t, pod.UID, "to have looked at the other container", func(p *corev1.Pod) bool {
 		return debuggerOf(p, "looks").State.Terminated != nil
 	})
 	log := filepath.Join(s.dir, "log/pods/default_debugged_uid-debugged/looks/0.log")
 	awaitFile(t, log, "/box\x00sleep")
 	s.update(pod.UID, addDebugger("fails", "", "exit", "3"))
-	got = s.await(t, pod.UID, "to have had a debugger that fails", func(p *corev1.Pod) bool {
+	got := s.await(t, pod.UID, "to have had a debugger that fails", func(p *corev1.Pod) bool {
 		return debuggerOf(p, "fails").State.Terminated != nil
 	})
 	if end := debuggerOf(got, "fails").State.Terminated; end.ExitCode != 3 {

@@ -186,7 +186,7 @@ func held[T any](informer cache.SharedIndexInformer) []*T {
 	list := informer.GetStore().List()
 	out := make([]*T, 0, len(list))
 	for _, object := range list {
-		if typed, ok := any(object).(*T); ok {
+		if typed, ok := object.(*T); ok {
 			out = append(out, typed)
 		}
 	}

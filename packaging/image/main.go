@@ -43,7 +43,7 @@ func main() {
 const name = "everynode.io/everynode"
 
 func write(file, version string, programs []string) error {
-	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range programs {
 		architecture, path, ok := strings.Cut(p, "=")
 		if !ok {

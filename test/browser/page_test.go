@@ -109,7 +109,7 @@ func browser(t *testing.T) context.Context {
 // session is one page under test.
 type session struct {
 	t   *testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // It is the browser's page; each call to chromedp needs it.
 }
 
 func (s session) do(what string, actions ...chromedp.Action) {

@@ -61,7 +61,7 @@ func kindsWithAddresses() map[string]answer {
 		"cronjob": update(func(a []string) *batchv1.CronJob {
 			return &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: specOf(a)}}}}}
 		}, cronjob.Validate, cronjob.ValidateUpdate),
-		"endpoints": update(func(a []string) *corev1.Endpoints {
+		"endpoints": update(func(a []string) *corev1.Endpoints { //nolint:staticcheck // Old clients write them.
 			subset := corev1.EndpointSubset{NotReadyAddresses: []corev1.EndpointAddress{{IP: a[0]}}}
 			for _, ip := range a {
 				subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
