@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/cri"
-	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/streaming"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
@@ -26,7 +25,7 @@ type lookup struct {
 
 // uidOf is the UID under which the runtime knows a pod of the API.
 func (l lookup) uidOf(pod *corev1.Pod) types.UID {
-	if staticpods.IsMirror(pod) {
+	if podfacts.IsMirror(pod) {
 		if static := l.static(pod.Namespace, pod.Name); static != nil {
 			return static.UID
 		}

@@ -93,7 +93,7 @@ func newPods(ctx context.Context, p parts) *pods {
 
 // podChanged is told of every pod of the node that the API adds or changes.
 func (p *pods) podChanged(pod *corev1.Pod) {
-	if staticpods.IsMirror(pod) {
+	if podfacts.IsMirror(pod) {
 		p.mirrorSeen(pod, false)
 		return
 	}
@@ -110,7 +110,7 @@ func (p *pods) podChanged(pod *corev1.Pod) {
 
 // podDeleted is told of every pod that the API no longer has.
 func (p *pods) podDeleted(pod *corev1.Pod) {
-	if staticpods.IsMirror(pod) {
+	if podfacts.IsMirror(pod) {
 		p.mirrorSeen(pod, true)
 	}
 	p.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
 	podfacts "github.com/everynode/everynode/internal/pod"
@@ -88,8 +89,7 @@ func noRoom(asked, given *corev1.Pod, node *corev1.Node, others []*corev1.Pod) p
 		if more.Cmp(before) <= 0 {
 			continue
 		}
-		used := before.DeepCopy()
-		used.Sub(before)
+		var used resource.Quantity
 		for _, other := range others {
 			used.Add(podfacts.Requests(other)[name])
 		}

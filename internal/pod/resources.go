@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -39,6 +41,22 @@ func SameCompute(a, b *corev1.ResourceRequirements) bool {
 
 func sameCompute(a, b corev1.ResourceList) bool {
 	return a.Cpu().Cmp(*b.Cpu()) == 0 && a.Memory().Cmp(*b.Memory()) == 0
+}
+
+// WithCompute returns the list with the CPU and memory of another. It shares no map with either.
+func WithCompute(list, of corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	maps.Copy(out, list)
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		delete(out, name)
+		if amount, ok := of[name]; ok {
+			out[name] = amount
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // Limit is how much of the resource all containers together may use. Without a limit of the pod as a whole it is bounded only if

@@ -65,21 +65,8 @@ func (s *sizes) of(spec *corev1.Container, c *Container) *corev1.ResourceRequire
 	if has == nil {
 		return out
 	}
-	out.Requests, out.Limits = with(out.Requests, has.Requests), with(out.Limits, has.Limits)
+	out.Requests, out.Limits = podfacts.WithCompute(out.Requests, has.Requests), podfacts.WithCompute(out.Limits, has.Limits)
 	return out
-}
-
-func with(list, compute corev1.ResourceList) corev1.ResourceList {
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		delete(list, name)
-		if amount, ok := compute[name]; ok {
-			if list == nil {
-				list = corev1.ResourceList{}
-			}
-			list[name] = amount
-		}
-	}
-	return list
 }
 
 func (s *sizes) recorded(c *Container) *corev1.ResourceRequirements {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // FuzzParse reads files that need not be manifests. One that is taken is a whole
@@ -21,7 +23,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if pod.Name == "" || pod.Namespace == "" || pod.Spec.NodeName != "n1" || !IsUID(pod.UID) || len(pod.Spec.Containers) == 0 || len(pod.Finalizers)+len(pod.OwnerReferences) > 0 || IsMirror(pod) {
+		if pod.Name == "" || pod.Namespace == "" || pod.Spec.NodeName != "n1" || !IsUID(pod.UID) || len(pod.Spec.Containers) == 0 || len(pod.Finalizers)+len(pod.OwnerReferences) > 0 || podfacts.IsMirror(pod) {
 			t.Errorf("took %+v", pod)
 		}
 		again, err := Parse(data, "/m/a.yaml", "n1")
@@ -29,7 +31,7 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("read twice: %v\n%+v\n%+v", err, pod, again)
 		}
 		mirror := Mirror(pod, "uid")
-		if !IsMirror(mirror) || !Mirrors(mirror, pod) {
+		if !podfacts.IsMirror(mirror) || !Mirrors(mirror, pod) {
 			t.Errorf("%+v does not mirror %+v", mirror, pod)
 		}
 	})

@@ -7,13 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-)
 
-// IsMirror says whether an API object only shows a static pod.
-func IsMirror(pod *corev1.Pod) bool {
-	_, ok := pod.Annotations[mirrorAnnotation]
-	return ok
-}
+	podfacts "github.com/everynode/everynode/internal/pod"
+)
 
 // Mirrors says whether mirror shows the static pod, and is not being deleted.
 func Mirrors(mirror, static *corev1.Pod) bool {
@@ -66,7 +62,7 @@ func Plan(running, found []*corev1.Pod) []Step {
 			taken[key] = true // until the API says that it is gone
 		}
 		switch {
-		case !IsMirror(pod):
+		case !podfacts.IsMirror(pod):
 		case static == nil:
 			steps = append(steps, Step{Delete: pod, Reason: "its static pod is not here"})
 		case pod.DeletionTimestamp != nil:

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 func TestPlan(t *testing.T) {
@@ -58,7 +60,7 @@ func TestMirrorShowsThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := Mirror(pod, "node-uid")
-	if !IsMirror(m) || IsMirror(pod) || !Mirrors(m, pod) {
+	if !podfacts.IsMirror(m) || podfacts.IsMirror(pod) || !Mirrors(m, pod) {
 		t.Error("the mirror is not recognized")
 	}
 	if m.UID != "" || len(m.OwnerReferences) != 1 || m.OwnerReferences[0].Name != "n1" || m.OwnerReferences[0].UID != "node-uid" {

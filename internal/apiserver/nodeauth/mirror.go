@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // checkPod lets a node report the pods that it runs on its own account, and
@@ -35,7 +36,7 @@ func (r *Restriction) checkPod(ctx context.Context, node string, a admission.Att
 }
 
 func (r *Restriction) checkMirror(ctx context.Context, node string, pod *corev1.Pod) error {
-	if !isMirror(pod) {
+	if !podfacts.IsMirror(pod) {
 		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
 	}
 	if pod.Spec.NodeName != node {

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // reference names an object that a pod uses.
@@ -27,15 +28,10 @@ func uses(p *corev1.Pod, ref reference) bool {
 	if ref.resource == podsResource {
 		return p.Name == ref.name
 	}
-	if isMirror(p) {
+	if podfacts.IsMirror(p) {
 		return false // The node itself wrote it: it must not open anything.
 	}
 	found := false
 	podspec.References(&p.Spec, func(resource, name string) { found = found || resource == ref.resource && name == ref.name })
 	return found
-}
-
-func isMirror(p *corev1.Pod) bool {
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror
 }

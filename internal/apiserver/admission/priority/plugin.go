@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // The class that a static pod's mirror gets, and its value.
@@ -88,8 +90,7 @@ func keep(pod, old *corev1.Pod) {
 // assign computes the priority of a new pod. A pod may not bring another number
 // than its class gives.
 func (p *Plugin) assign(pod *corev1.Pod) error {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	if mirror && pod.Spec.PriorityClassName == "" && pod.Spec.Priority != nil && *pod.Spec.Priority == nodeCriticalValue {
+	if podfacts.IsMirror(pod) && pod.Spec.PriorityClassName == "" && pod.Spec.Priority != nil && *pod.Spec.Priority == nodeCriticalValue {
 		pod.Spec.PriorityClassName = nodeCriticalName
 	}
 	value, policy := int32(0), corev1.PreemptLowerPriority

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // DefaultName is the account of pods that name none.
@@ -60,7 +61,7 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	if pod == nil || err != nil {
 		return err
 	}
-	if isMirror(pod) {
+	if podfacts.IsMirror(pod) {
 		return checkMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
@@ -86,7 +87,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if pod == nil || err != nil {
 		return err
 	}
-	if isMirror(pod) {
+	if podfacts.IsMirror(pod) {
 		return checkMirror(a, pod)
 	}
 	if pod.Spec.ServiceAccountName == "" {
@@ -146,11 +147,6 @@ func refuse(a admission.Attributes, err error) error {
 		return admission.NewForbidden(a, err)
 	}
 	return apierrors.NewInternalError(err)
-}
-
-func isMirror(pod *corev1.Pod) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror
 }
 
 // checkMirror keeps a node from getting at secrets through a pod that it

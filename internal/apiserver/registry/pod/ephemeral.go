@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // EphemeralContainers is pods/ephemeralcontainers: containers can be added to a pod that runs, to look into it.
@@ -32,7 +33,7 @@ func EphemeralContainers() resource.Part {
 
 // validateEphemeralUpdate lets ephemeral containers be added, and none be changed or taken away.
 func validateEphemeralUpdate(p, old *corev1.Pod) field.ErrorList {
-	if isMirror(old) {
+	if podfacts.IsMirror(old) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
 	errs := podspec.ValidateAnnotations(p.Annotations, &p.Spec, annotationsPath)
@@ -50,9 +51,4 @@ func validateEphemeralUpdate(p, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-func isMirror(p *corev1.Pod) bool {
-	_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror
 }

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -56,7 +55,7 @@ func withResources(old, now []corev1.Container) []corev1.Container {
 
 // validateResize lets the CPU and memory of containers and sidecars change, in a pod whose node says what they have.
 func validateResize(p, old *corev1.Pod) field.ErrorList {
-	if isMirror(old) {
+	if podfacts.IsMirror(old) {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
 	}
 	if old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows {
@@ -93,20 +92,20 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 func otherContainers(p, old *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	for _, l := range []struct {
-		name, text string
-		now, was   []corev1.Container
+		name     string
+		now, was []corev1.Container
 	}{
-		{"containers", "containers", p.Spec.Containers, old.Spec.Containers},
-		{"initContainers", "initContainers", p.Spec.InitContainers, old.Spec.InitContainers},
+		{"containers", p.Spec.Containers, old.Spec.Containers},
+		{"initContainers", p.Spec.InitContainers, old.Spec.InitContainers},
 	} {
 		path := specPath.Child(l.name)
 		if len(l.now) != len(l.was) {
-			errs = append(errs, field.Forbidden(path, l.text+" may not be added or removed on resize"))
+			errs = append(errs, field.Forbidden(path, l.name+" may not be added or removed on resize"))
 			continue
 		}
 		for i := range l.now {
 			if l.now[i].Name != l.was[i].Name {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("name"), l.text+" may not be renamed or reordered on resize"))
+				errs = append(errs, field.Forbidden(path.Index(i).Child("name"), l.name+" may not be renamed or reordered on resize"))
 			}
 		}
 	}
@@ -131,8 +130,8 @@ func onlyComputeChanges(now, was []corev1.Container, path *field.Path) field.Err
 		if removed(was[i].Resources.Limits, now[i].Resources.Limits) {
 			errs = append(errs, field.Forbidden(at, "resource limits cannot be removed"))
 		}
-		now[i].Resources.Requests = withCompute(now[i].Resources.Requests, was[i].Resources.Requests)
-		now[i].Resources.Limits = withCompute(now[i].Resources.Limits, was[i].Resources.Limits)
+		now[i].Resources.Requests = podfacts.WithCompute(now[i].Resources.Requests, was[i].Resources.Requests)
+		now[i].Resources.Limits = podfacts.WithCompute(now[i].Resources.Limits, was[i].Resources.Limits)
 		if !apiequality.Semantic.DeepEqual(now[i], was[i]) {
 			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
 			now[i] = was[i]
@@ -148,22 +147,4 @@ func removed(was, now corev1.ResourceList) bool {
 		}
 	}
 	return false
-}
-
-// withCompute returns the list with the CPU and memory of another.
-func withCompute(list, of corev1.ResourceList) corev1.ResourceList {
-	out := maps.Clone(list)
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		delete(out, name)
-		if amount, ok := of[name]; ok {
-			if out == nil {
-				out = corev1.ResourceList{}
-			}
-			out[name] = amount
-		}
-	}
-	if len(out) == 0 && of == nil {
-		return nil
-	}
-	return out
 }
