@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/testenv/eventually"
 )
 
 // patience is how long a test waits for what must happen; it is generous,
@@ -115,17 +116,5 @@ func (e *Env) DataDir() string { return e.options.DataDir }
 // error if that does not happen.
 func (e *Env) Eventually(what string, check func(ctx context.Context) error) {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil {
-		if err = check(ctx); err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	e.t.Fatalf("%s: %v", what, err)
+	eventually.Nil(e.t, patience, what, check)
 }

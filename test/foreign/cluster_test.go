@@ -30,6 +30,7 @@ import (
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/everynode/everynode/internal/simulator"
+	"github.com/everynode/everynode/internal/testenv/eventually"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -254,24 +255,12 @@ func (c *cluster) simulate(nodes int) {
 // eventually waits until check returns nil.
 func (c *cluster) eventually(what string, check func(ctx context.Context) error) {
 	c.t.Helper()
-	eventually(c.t, what, check)
+	await(c.t, what, check)
 }
 
-func eventually(t *testing.T, what string, check func(ctx context.Context) error) {
+func await(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil {
-		if err = check(ctx); err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
+	eventually.Nil(t, patience, what, check)
 }
 
 // answer is what a command said, and how it ended.

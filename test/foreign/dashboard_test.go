@@ -28,7 +28,7 @@ func (c *cluster) dashboard(t *testing.T, kubeconfig string) *page {
 	p := c.begin(fmt.Sprintf("dashboard-%d", c.pages), c.everynode, "dashboard", "--kubeconfig="+kubeconfig, "--port=0", "--no-browser")
 	t.Cleanup(p.stop)
 	var found string
-	eventually(t, "the dashboard prints its address", func(context.Context) error {
+	await(t, "the dashboard prints its address", func(context.Context) error {
 		raw, err := os.ReadFile(p.log)
 		if found = address.FindString(string(raw)); err == nil && found == "" {
 			err = fmt.Errorf("it prints %q", raw)
@@ -220,7 +220,7 @@ func (c *cluster) page(t *testing.T) {
 	if code, said := p.do(t, "abort", map[string]any{"revision": "another"}); code != http.StatusBadRequest || !strings.Contains(said, "nothing is aborted") {
 		t.Errorf("abort of another revision: %d %s", code, said)
 	}
-	eventually(t, "the page shows the change", func(context.Context) error {
+	await(t, "the page shows the change", func(context.Context) error {
 		if s := p.phase(t, "Complete"); s.Generation == seen.Generation {
 			return errors.New("it does not yet")
 		}
@@ -254,7 +254,7 @@ func (c *cluster) browse(t *testing.T, p *page) {
 		t.Fatalf("open the page: %v", err)
 	}
 	for selector, text := range map[string]string{"#set-list": "WaitingForApproval", "#legend": fmt.Sprintf("Ready %d", nodes), "#cluster": "12 nodes"} {
-		eventually(t, selector+" shows "+text, func(context.Context) error {
+		await(t, selector+" shows "+text, func(context.Context) error {
 			var seen string
 			err := chromedp.Run(ctx, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.textContent ?? ''", selector), &seen))
 			if err == nil && !strings.Contains(seen, text) {

@@ -74,7 +74,7 @@ func TestOnAnotherKubernetes(t *testing.T) {
 
 // withoutUs looks at a Kubernetes as it comes, by clients alone. What is not there they say.
 func (c *cluster) withoutUs(t *testing.T) {
-	eventually(t, "all nodes are there", func(ctx context.Context) error {
+	await(t, "all nodes are there", func(ctx context.Context) error {
 		list, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) != nodes {
 			err = fmt.Errorf("%d nodes", len(list.Items))
@@ -105,7 +105,7 @@ func (c *cluster) withoutController(t *testing.T) {
 	c.kubectl(t, "apply", "-f", "definitions.yaml")
 	c.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io", "--for=condition=Established", "--timeout=1m")
 	c.write("policy.yaml", policy)
-	eventually(t, "a policy is taken", func(context.Context) error {
+	await(t, "a policy is taken", func(context.Context) error {
 		if a := c.run(t, "kubectl", "apply", "-f", "policy.yaml"); a.code != 0 {
 			return fmt.Errorf("%s", a.errOut)
 		}
@@ -132,7 +132,7 @@ func (c *cluster) takesOver(t *testing.T) {
 // settled waits until a controller says that every node has what it is to have.
 func (c *cluster) settled(t *testing.T) {
 	t.Helper()
-	eventually(t, "every node has the newest revision, available", func(ctx context.Context) error {
+	await(t, "every node has the newest revision, available", func(ctx context.Context) error {
 		ds, err := c.client.AppsV1().DaemonSets("default").Get(ctx, "agent", metav1.GetOptions{})
 		if err == nil && (ds.Status.ObservedGeneration != ds.Generation || ds.Status.UpdatedNumberScheduled != nodes || ds.Status.NumberAvailable != nodes) {
 			err = fmt.Errorf("its status is %+v", ds.Status)
@@ -229,7 +229,7 @@ func (c *cluster) approvals(t *testing.T) {
 	c.kubectl(t, "apply", "-f", c.example(t, "rollout-approval.yaml"))
 	editor, boss := c.caller(t, "editor", "edit"), c.caller(t, "boss", "admin")
 	without := c.write("no-approval.yaml", strings.Replace(policy, ", approval: Manual", "", 1))
-	eventually(t, "the rule holds", func(context.Context) error {
+	await(t, "the rule holds", func(context.Context) error {
 		a := c.as(t, editor, c.everynode, "kubectl", "apply", "--dry-run=server", "-f", without)
 		if !strings.Contains(a.errOut, "a wave of this policy waits for approval") {
 			return fmt.Errorf("%s%s", a.out, a.errOut)
@@ -308,7 +308,7 @@ func (c *cluster) refusals() {
 // phase waits until the rollout is in a phase, with everything seen that was changed before.
 func (c *cluster) phase(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, "the rollout is "+want, func(context.Context) error {
+	await(t, "the rollout is "+want, func(context.Context) error {
 		a := c.run(t, "rollout", "status", "daemonset/agent", "-o", "json")
 		var s struct{ Phase, Message string }
 		if err := json.Unmarshal([]byte(a.out), &s); err != nil {
@@ -350,7 +350,7 @@ func (c *cluster) samePods(t *testing.T, before map[string]string) {
 // images waits until every pod has an image.
 func (c *cluster) images(t *testing.T, want string) {
 	t.Helper()
-	eventually(t, "every pod has "+want, func(context.Context) error {
+	await(t, "every pod has "+want, func(context.Context) error {
 		pods := c.list(t)
 		for i := range pods {
 			if p := &pods[i]; p.Spec.Containers[0].Image != want || p.DeletionTimestamp != nil {

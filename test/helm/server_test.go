@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/testenv/eventually"
 )
 
 // cluster is a control plane with simulated nodes, as the program that is built: charts ask
@@ -90,17 +92,5 @@ func start(t *testing.T, flags ...string) *cluster {
 // does not happen.
 func (c *cluster) Eventually(what string, check func(ctx context.Context) error) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), allow)
-	defer cancel()
-	var err error
-	for ctx.Err() == nil {
-		if err = check(ctx); err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	c.t.Fatalf("%s: %v", what, err)
+	eventually.Nil(c.t, allow, what, check)
 }

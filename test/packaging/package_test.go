@@ -85,19 +85,7 @@ func TestLifeOfThePackage(t *testing.T) {
 		t.Skip("no dpkg here")
 	}
 	deb := makePackage(t)
-	dir := t.TempDir()
-	for _, sub := range []string{"upper", "work", "root"} {
-		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// In a mount namespace of its own, so that no mount outlives it.
-	out, err := exec.Command("unshare", "--mount", "sh", "-c", life, "life", dir, deb).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	said := sections(string(out))
-	for _, c := range []struct{ section, want, why string }{
+	lives(t, life, deb, []claim{
 		{"install", "systemctl enable --now everynode-agent", "a new user is told what to do next"},
 		{"version", "Kubernetes API v1.", "the program runs"},
 		{"modes", "755 /usr/bin/everynode\n644 /etc/default/everynode-server\n600 /etc/default/everynode-agent\n", "a join token is not for everybody"},
@@ -105,8 +93,30 @@ func TestLifeOfThePackage(t *testing.T) {
 		{"left", "/etc/default/everynode-agent\n/etc/default/everynode-server\n", "only the configuration stays after a removal"},
 		{"purge", "/var/lib/everynode holds the data of a cluster and is kept", "the user is told what stays"},
 		{"kept", "/var/lib/everynode/etcd\n", "data goes only by its owner's hand"},
-	} {
-		// A want that ends a line is all that may be said.
+	})
+}
+
+// claim is what a section of the script's output must say; a want that ends a line is all
+// that may be said.
+type claim struct{ section, want, why string }
+
+// lives plays a script with a package file on a copy of this machine's files, holds what it
+// printed against the claims, and returns it by section.
+func lives(t *testing.T, script, file string, claims []claim) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, sub := range []string{"upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In a mount namespace of its own, so that no mount outlives it.
+	out, err := exec.Command("unshare", "--mount", "sh", "-c", script, "life", dir, file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := sections(string(out))
+	for _, c := range claims {
 		got := said[c.section]
 		if !strings.Contains(got, c.want) || (strings.HasSuffix(c.want, "\n") && got != c.want) {
 			t.Errorf("%s: got\n%swant\n%s(%s)", c.section, got, c.want, c.why)
@@ -115,6 +125,7 @@ func TestLifeOfThePackage(t *testing.T) {
 	if strings.Contains(said["upgrade"], "systemctl enable") {
 		t.Errorf("an upgrade tells what only a new user needs:\n%s", said["upgrade"])
 	}
+	return said
 }
 
 // sections splits what the script printed at its headings.
