@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fatal{failed: make(chan error, 1)}
+	f := newFatal()
 	cfg, err := config(o, f)
 	if err != nil {
 		return nil, err
@@ -326,22 +326,18 @@ func (s *Server) Failed(ctx context.Context) error {
 	}
 }
 
-// Close stops the database; everything acknowledged is on disk.
+// Close stops the database; everything acknowledged is on disk. One that cannot go on, as with a full disk, ends with the
+// process.
 func (s *Server) Close() {
-	if s.fatal.happened.Load() {
-		s.end()
-		if s.listener != nil {
-			_ = s.listener.Close()
-		}
-		return // it holds its own locks, and ends with the process
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.end()
-	for _, client := range s.clients {
-		_ = client.Close()
-	}
-	s.etcd.Close()
+	s.fatal.end(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, client := range s.clients {
+			_ = client.Close()
+		}
+		s.etcd.Close()
+	})
 	if s.listener != nil {
 		_ = s.listener.Close()
 	}

@@ -3,7 +3,7 @@ package etcd
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"syscall"
 
 	"go.uber.org/zap/zapcore"
@@ -12,14 +12,34 @@ import (
 // fatal takes the place of the end of the process where etcd cannot go on, as
 // with a full disk.
 type fatal struct {
-	happened atomic.Bool
-	failed   chan error
+	failed   chan error    // the first reason, for one reader
+	happened chan struct{} // closed with the first
+	once     sync.Once
+}
+
+func newFatal() *fatal {
+	return &fatal{failed: make(chan error, 1), happened: make(chan struct{})}
+}
+
+// end calls what ends the database, and returns when that has returned, or cannot any more: a goroutine that is held here
+// may be one that it waits for.
+func (f *fatal) end(end func()) {
+	select {
+	case <-f.happened: // The database holds its own locks, and ends with the process.
+		return
+	default:
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); end() }()
+	select {
+	case <-ended:
+	case <-f.happened:
+	}
 }
 
 // OnWrite implements zapcore.CheckWriteHook. It holds the goroutine for ever:
 // what follows in etcd relies on it not to go on.
 func (f *fatal) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
-	f.happened.Store(true)
 	err := errors.New(entry.Message)
 	for _, field := range fields {
 		if cause, ok := field.Interface.(error); ok && field.Type == zapcore.ErrorType {
@@ -33,6 +53,7 @@ func (f *fatal) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	case f.failed <- err:
 	default: // the first reason counts
 	}
+	f.once.Do(func() { close(f.happened) })
 	select {}
 }
 

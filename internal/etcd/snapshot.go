@@ -106,7 +106,7 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	if err != nil {
 		return 0, fmt.Errorf("read the snapshot: %w", err)
 	}
-	cfg, err := config(Options{Dir: dir}, &fatal{failed: make(chan error, 1)})
+	cfg, err := config(Options{Dir: dir}, newFatal())
 	if err != nil {
 		return 0, err
 	}
