@@ -28,7 +28,21 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 			return out, err == nil, err
 		}
 	}
+	if r.graceful && options != nil {
+		validate = asAsked(options, validate)
+	}
 	return r.Store.Delete(ctx, name, validate, options)
+}
+
+// asAsked puts back the grace period that was asked for before an object is looked at. The library writes what it decides
+// into the options; when it begins with an older object of the same name from its cache, such as a pod that had ended,
+// and looks again at the present one, that one would go without its grace.
+func asAsked(options *metav1.DeleteOptions, validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	asked := options.GracePeriodSeconds
+	return func(ctx context.Context, obj runtime.Object) error {
+		options.GracePeriodSeconds = asked
+		return validate(ctx, obj)
+	}
 }
 
 // isLastStep recognises options that ask for nothing but the end, now.
