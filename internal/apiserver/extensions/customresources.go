@@ -45,6 +45,7 @@ func (c *Config) copied() genericapiserver.Config {
 // CustomResources serves CustomResourceDefinitions and their objects.
 type CustomResources struct {
 	server *apiextensionsserver.CustomResourceDefinitions
+	known  crdinformers.CustomResourceDefinitionInformer
 }
 
 // NewCustomResources makes the last server of the chain.
@@ -70,7 +71,9 @@ func NewCustomResources(c Config) (*CustomResources, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the server of custom resources: %w", err)
 	}
-	return &CustomResources{server}, nil
+	out := &CustomResources{server, server.Informers.Apiextensions().V1().CustomResourceDefinitions()}
+	server.Informers = newStoppable(server.Informers)
+	return out, nil
 }
 
 // Delegate is what the server before it hands on to.
@@ -79,5 +82,5 @@ func (c *CustomResources) Delegate() genericapiserver.DelegationTarget {
 }
 
 func (c *CustomResources) definitions() crdinformers.CustomResourceDefinitionInformer {
-	return c.server.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	return c.known
 }
