@@ -85,12 +85,12 @@ func New() *Options {
 }
 
 // inFlight are how many reading and writing requests are served at a time: as many as
-// kube-apiserver serves on a machine with ten cores or more, and fewer on a smaller
+// kube-apiserver serves on a machine with twenty cores or more, and fewer on a smaller
 // one. The control loops share the cores with the requests, and nothing in Go can put
 // one before the other: a crowd of requests that all run at once would be in the way
 // of nodes and rollouts, while one that waits in its queues is not.
 func inFlight(cores int) (reading, writing int) {
-	return min(400, 40*cores), min(200, 20*cores)
+	return min(400, 20*cores), min(200, 10*cores)
 }
 
 // globals is the library's registry of versions and feature gates. They belong to
