@@ -31,7 +31,7 @@ type guidance struct {
 
 // guide finds the guidance of a decision.
 func (j *judge) guide(d decision) *guidance {
-	g := &guidance{low: d.early, high: d.event}
+	g := &guidance{low: d.early, high: d.event, free: d.any(deletesNothing)}
 	name := j.tracks[d.at.set].first().GetName()
 	g.low = j.knownSince(g.low, slices.Concat(j.policies, j.rollouts[name]))
 	for _, m := range moments(g.low, g.high, slices.Concat(j.policies, j.rollouts[name])) {
@@ -73,9 +73,6 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 			g.policies = append(g.policies, p)
 		}
 	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, approves(r, v1alpha1.AllSteps):
-		g.free = true
-	}
-	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		g.free = true
 	}
 }

@@ -74,6 +74,12 @@ func (j *judge) notOurs(d decision, o *corev1.Pod) bool {
 	return false
 }
 
+// deletesNothing tells whether old pods stay until somebody deletes them. Such a DaemonSet
+// follows no policy.
+func deletesNothing(d *appsv1.DaemonSet) bool {
+	return d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+}
+
 func selects(d *appsv1.DaemonSet, o metav1.Object) bool {
 	s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	return err == nil && s.Matches(labels.Set(o.GetLabels()))
@@ -149,9 +155,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	switch {
 	case !outdated:
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though its template was the newest, its node fit and it had not ended", p.Name, d.at.node)
-	case !d.any(func(s *appsv1.DaemonSet) bool {
-		return s.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType
-	}):
+	case !d.any(func(s *appsv1.DaemonSet) bool { return !deletesNothing(s) }):
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though the strategy is OnDelete", p.Name, d.at.node)
 	case j.surelyAvailable(d, p, from):
 		j.takenDown(d, g, p, worst == mayStay)

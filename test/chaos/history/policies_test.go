@@ -178,6 +178,21 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.put(s.pod("new", "n2"))
 			return s
 		}, Assigned + `: pod new on node n2 was made of template "t2", which was not the node's`},
+		{"a pod of a DaemonSet that has just left its policy for OnDelete", func() *guidedStory {
+			s := guidedFleet()
+			s.gone(s.policy)
+			s.deleted(s.pods[1]) // by a user
+			s.record.Writes = append(s.record.Writes, Write{Kind: "Pod", Name: "old-2", UID: "old-2", Delete: true})
+			s.gone(s.pods[1])
+			s.set.Generation++
+			onDelete(s.set)
+			s.put(s.set)
+			s.wrote(s.set)
+			s.put(s.pod("new", "n2"))
+			edited, made := s.record.Events[len(s.record.Events)-2], &s.record.Events[len(s.record.Events)-1]
+			made.Revision = edited.Revision + 1 // so that it may know either
+			return s
+		}, ""},
 		{"a pod taken before the node's step", func() *guidedStory { s := guidedFleet(); s.takes(2); return s }, Assigned + ": node n2 lost pod old-2 of the stable template before its step began"},
 		{"a step that the status does not tell of yet", func() *guidedStory {
 			s := guidedFleet()
