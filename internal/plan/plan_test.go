@@ -187,7 +187,7 @@ func TestForecasts(t *testing.T) {
 	w.Objects.Rollouts[0].Status = v1alpha1.DaemonSetRolloutStatus{StableRevision: "other", EarlierFailures: []string{hash}, ForgottenFailures: 3}
 	show("a revision that failed long ago", forecast(t, w, ds, new))
 	w.Objects.Rollouts[0].Status.EarlierFailures[0] = "another"
-	show("a revision that may have failed long ago", forecast(t, w, ds, new))
+	show("a revision that is new, when many have failed", forecast(t, w, ds, new))
 	w.Objects.Rollouts[0].Status = was1
 	w.Objects.Rollouts[0].Spec.Paused, w.Objects.Rollouts[0].Status.StableRevision = false, ""
 	show("no revision is stable yet", forecast(t, w, ds, edited(new, func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.6" })))

@@ -330,7 +330,7 @@ func (p *planner) warnOfHolds() {
 	}
 }
 
-// warnOfFailures says that the revision would be refused: it has failed, or may have.
+// warnOfFailures says that the revision would be refused: it has failed.
 func (p *planner) warnOfFailures(s *v1alpha1.DaemonSetRolloutStatus) {
 	const retry = "it is not tried without \"everynode rollout retry\""
 	revision := p.view.Revision
@@ -340,8 +340,6 @@ func (p *planner) warnOfFailures(s *v1alpha1.DaemonSetRolloutStatus) {
 		p.add("this revision has failed before (%s); %s", s.FailedRevisions[i].Why, retry)
 	case slices.Contains(s.EarlierFailures, revision):
 		p.add("this revision has failed before, too long ago to know how; %s", retry)
-	case s.ForgottenFailures > 0 && revision != s.StableRevision && revision != s.TargetRevision:
-		p.add("this revision may have failed before, since %d failed ones are not remembered; %s", s.ForgottenFailures, retry)
 	}
 }
 

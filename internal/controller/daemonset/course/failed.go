@@ -1,7 +1,6 @@
 package course
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -16,8 +15,8 @@ const (
 	keptEarlier  = 200
 )
 
-// memory is which revisions have failed. None of them goes out again unasked, however many
-// there are: of what was forgotten it is known that there was something.
+// memory is which revisions have failed. None of them goes out again unasked. The oldest are
+// forgotten, and only counted: a revision that nobody knows is a new one.
 type memory struct {
 	failed    []v1alpha1.FailedRevision
 	earlier   []string
@@ -46,11 +45,8 @@ func (m *memory) drop(revision string) {
 // refusal says why a revision that nobody knows more about is not to go out unasked; "" if
 // it may.
 func (m *memory) refusal(revision string) string {
-	switch {
-	case slices.Contains(m.earlier, revision):
+	if slices.Contains(m.earlier, revision) {
 		return "has failed before, too long ago to know how"
-	case m.forgotten > 0:
-		return fmt.Sprintf("may have failed before: %d failed revisions are not remembered", m.forgotten)
 	}
 	return ""
 }
@@ -146,7 +142,7 @@ func (c *Course) roomUntil(n *node) time.Time {
 
 // giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
 func (c *Course) giveUp(f *v1alpha1.FailedRevision) bool {
-	if !c.abort || c.policy == nil || c.isNew() || rollsBack(f) {
+	if !c.abort || c.isNew() || rollsBack(f) {
 		return false
 	}
 	c.state.failed = slices.Clone(c.state.failed)

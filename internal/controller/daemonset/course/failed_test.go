@@ -2,6 +2,7 @@ package course
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -113,9 +114,9 @@ func TestFaultsFromBeforeTheRetryAreNoEvidence(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseHalted, "it stopped answering")
 }
 
-// What failed does not go out again unasked, however many others failed since: of the last
-// it is known why, of those before that they did, and with more than those every revision
-// that nobody knows has to be asked for.
+// What failed does not go out again unasked, also when many others failed since: of the last
+// it is known why, of those before that they did. What is older is forgotten, and goes as a
+// new one does; new ones are held up by nothing that is forgotten.
 func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 4, "v1")
@@ -174,12 +175,17 @@ func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
 	w.update("v1")
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "4 of 4 nodes have revision v1") // the stable one is known
-	const forgotten = "may have failed before: 1 failed revisions are not remembered; everynode rollout retry tries it"
-	refused("bad1", forgotten)
-	refused("v2", "may have failed before")
-	retried("v2", 1)
+	refused("bad2", "has failed before")
+	retried("bad2", 1) // and fails as the newest
+	w.expect(t, v1alpha1.PhaseRolledBack, "it restarts")
+	fails(1) // nobody knows it any more: it goes as a new one does, and fails on the canary
+	if given := w.given["bad1"]; len(given) != 1 || slices.Max(slices.Collect(maps.Values(given))) != 2 {
+		t.Errorf("bad1 was given to %v, want to the canary's node once more", given)
+	}
+	refused("bad4", "has failed before")
+	w.update("v2")
 	w.pass(10 * time.Minute)
-	w.expect(t, v1alpha1.PhaseComplete, "4 of 4 nodes have revision v2")
+	w.expect(t, v1alpha1.PhaseComplete, "4 of 4 nodes have revision v2") // a new one waits for nobody
 }
 
 // What the try itself makes is judged as always: an image that cannot be pulled ends it at
