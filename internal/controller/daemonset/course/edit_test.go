@@ -101,6 +101,57 @@ func TestStepOutlivesARestartWithoutPolicy(t *testing.T) {
 	}
 }
 
+// An abort is heard while no policy can be read, or never could since the controller
+// started: it is written down, and nodes go back as soon as somebody says how.
+func TestAbortWithoutAPolicy(t *testing.T) {
+	for _, follow := range []Following{Lost, Gone} {
+		for _, halted := range []bool{false, true} {
+			w := newWorld()
+			w.addFleet(3, 1, 6, "v1")
+			p := policy(t, "waves: [{name: canary, count: 3, soak: 1h}]")
+			w.start(p, daemonSet("v1"))
+			if halted {
+				w.bad = func(revision, node string) string {
+					return map[string]string{"v2": "it restarts"}[revision]
+				}
+			}
+			w.update("v2")
+			w.pass(time.Minute)
+			given := w.on("v2")
+			w.againWith(nil, follow, "nobody can read it")
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+			for range 2 {
+				w.pass(time.Minute)
+				w.expect(t, v1alpha1.PhasePaused, "nobody can read it; revision v2 ")
+				w.expect(t, v1alpha1.PhasePaused, "somebody aborted it; "+have(given)+" not gone back, and will when a policy can be followed")
+				f := w.course.Status().FailedRevisions
+				if len(f) != 1 || f[0].Revision != "v2" || f[0].Action != v1alpha1.FailureRollback || given == 0 || w.on("v2") != given {
+					t.Fatalf("%d nodes have v2, had %d; failed are %+v", w.on("v2"), given, f)
+				}
+				w.againWith(nil, follow, "nobody can read it")
+			}
+			lost := ""
+			for _, name := range w.names() {
+				if w.nodes[name].daemon.Revision == "v2" {
+					lost = name
+				}
+			}
+			w.nodes[lost].daemon, w.nodes[lost].ready = Daemon{}, time.Time{} // somebody deletes it
+			w.tell(lost)
+			w.pass(time.Minute)
+			if w.nodes[lost].daemon.Revision != "v1" {
+				t.Errorf("what comes on %s is %q", lost, w.nodes[lost].daemon.Revision)
+			}
+			w.course.SetPolicy(p, Followed, "")
+			w.pass(time.Minute)
+			w.expect(t, v1alpha1.PhaseRolledBack, "somebody aborted it")
+			if w.on("v1") != 18 {
+				t.Errorf("%d of 18 nodes have gone back", w.on("v1"))
+			}
+		}
+	}
+}
+
 // What is taken away with its machine failed all the same.
 func TestEvidenceOutlivesItsNode(t *testing.T) {
 	w := newWorld()

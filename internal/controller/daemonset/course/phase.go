@@ -1,6 +1,7 @@
 package course
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -41,12 +42,11 @@ func (c *Course) advance() bool {
 	if f := c.failedRevision(c.state.target); f != nil {
 		return c.retry(f) || c.giveUp(f)
 	}
-	if c.policy == nil {
-		return false
-	}
 	switch {
-	case c.abort:
+	case c.abort: // also while no policy can be read: it must not be forgotten
 		c.fail("somebody aborted it", rollback)
+	case c.policy == nil:
+		return false
 	case c.tripped():
 		c.fail(c.evidence(), c.action())
 	case c.complete():
@@ -95,11 +95,7 @@ func (c *Course) evidence() string {
 
 // failedSample names the first three nodes that failed.
 func (c *Course) failedSample() []string {
-	names := make([]string, 0, len(c.state.failures))
-	for name := range c.state.failures {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(c.state.failures))
 	return names[:min(3, len(names))]
 }
 
@@ -227,12 +223,14 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhaseComplete, c.completed(), none
 	case c.changing() && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
+	case c.follow != Followed && c.changing() && failed != nil:
+		return v1alpha1.PhasePaused, cmp.Or(c.why, "no policy can be followed") + "; revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.follow != Followed:
-		return v1alpha1.PhasePaused, orElse(c.why, "no policy can be followed"), none
+		return v1alpha1.PhasePaused, cmp.Or(c.why, "no policy can be followed"), none
 	case c.changing() && failed != nil:
 		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.spec.Paused:
-		return v1alpha1.PhasePaused, orElse(c.paused, "somebody paused it (spec.paused)"), none
+		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing():
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t.pending), c.state.stable), none
 	}
@@ -244,6 +242,8 @@ func (c *Course) notBack() string {
 	switch n := c.totals.pending + c.totals.held; {
 	case n == 0:
 		return ""
+	case c.follow != Followed:
+		return fmt.Sprintf("; %s not gone back, and will when a policy can be followed", have(n))
 	case c.spec.Paused:
 		return fmt.Sprintf("; %s not gone back, and will not while it is paused (spec.paused)", have(n))
 	default:
@@ -323,10 +323,9 @@ func (c *Course) failing3() string {
 	if c.named != "" {
 		return c.named
 	}
-	names := slices.Sorted(maps.Keys(c.state.failures))
 	c.named = nodes(c.failures())
-	if len(names) > 0 {
-		c.named += " (" + strings.Join(names[:min(len(names), 3)], ", ") + ")"
+	if names := c.failedSample(); len(names) > 0 {
+		c.named += " (" + strings.Join(names, ", ") + ")"
 	}
 	return c.named
 }
