@@ -151,9 +151,8 @@ type DaemonSetRolloutStatus struct {
 	// +optional
 	// +listType=atomic
 	EarlierFailures []string `json:"earlierFailures,omitempty"`
-	// ForgottenFailures is how many more failed before those. While there are any, each
-	// revision that nobody knows may be one of them, and waits until somebody asks for it
-	// with spec.retry.
+	// ForgottenFailures is how many more failed before those. They are not remembered: one of
+	// them would go out again as a new revision does, step by step.
 	// +optional
 	ForgottenFailures int32 `json:"forgottenFailures,omitempty"`
 	// Step is the name of the furthest step that has begun.
@@ -176,11 +175,28 @@ type DaemonSetRolloutStatus struct {
 	// Failures is the evidence against the target revision.
 	// +optional
 	Failures *Failures `json:"failures,omitempty"`
+	// Replacing are nodes whose old daemon the rollout has taken away, and that have no other
+	// yet.
+	// +optional
+	Replacing *Replacing `json:"replacing,omitempty"`
 	// Conditions are for tools that wait.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Replacing says what the daemons were like that the rollout has taken away, where no pod
+// can say it yet. It names up to 200 nodes.
+type Replacing struct {
+	// Available are nodes whose daemon was available.
+	// +optional
+	// +listType=atomic
+	Available []string `json:"available,omitempty"`
+	// Unavailable are nodes whose daemon was not: what is broken there is no evidence.
+	// +optional
+	// +listType=atomic
+	Unavailable []string `json:"unavailable,omitempty"`
 }
 
 // FailedRevision is a revision that is not tried again by itself.

@@ -56,6 +56,11 @@ func (in Pace) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Replacing) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.Replacing"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Retry) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Retry"
 }

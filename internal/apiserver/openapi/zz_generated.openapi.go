@@ -47,6 +47,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Failures{}.OpenAPIModelName():                                       schema_everynode_everynode_api_v1alpha1_Failures(ref),
 		v1alpha1.NodeFaults{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
 		v1alpha1.Pace{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Pace(ref),
+		v1alpha1.Replacing{}.OpenAPIModelName():                                      schema_everynode_everynode_api_v1alpha1_Replacing(ref),
 		v1alpha1.Retry{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Retry(ref),
 		v1alpha1.RolloutPolicy{}.OpenAPIModelName():                                  schema_everynode_everynode_api_v1alpha1_RolloutPolicy(ref),
 		v1alpha1.RolloutPolicyList{}.OpenAPIModelName():                              schema_everynode_everynode_api_v1alpha1_RolloutPolicyList(ref),
@@ -900,7 +901,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 					},
 					"forgottenFailures": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ForgottenFailures is how many more failed before those. While there are any, each revision that nobody knows may be one of them, and waits until somebody asks for it with spec.retry.",
+							Description: "ForgottenFailures is how many more failed before those. They are not remembered: one of them would go out again as a new revision does, step by step.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -963,6 +964,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Ref:         ref(v1alpha1.Failures{}.OpenAPIModelName()),
 						},
 					},
+					"replacing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Replacing are nodes whose old daemon the rollout has taken away, and that have no other yet.",
+							Ref:         ref(v1alpha1.Replacing{}.OpenAPIModelName()),
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -988,7 +995,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1240,6 +1247,57 @@ func schema_everynode_everynode_api_v1alpha1_Pace(ref common.ReferenceCallback) 
 							Description: "NodesPerMinute is how many nodes' changes may begin in a minute; none means no limit.",
 							Type:        []string{"integer"},
 							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Replacing says what the daemons were like that the rollout has taken away, where no pod can say it yet. It names up to 200 nodes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"available": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Available are nodes whose daemon was available.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"unavailable": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Unavailable are nodes whose daemon was not: what is broken there is no evidence.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
 						},
 					},
 				},

@@ -1,10 +1,14 @@
 package course
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // What a node was like before its change is known to a process that starts later: the pod
@@ -58,6 +62,81 @@ func TestWhatANodeWasLikeOutlivesARestart(t *testing.T) {
 			}
 			w.expect(t, test.phase, test.words)
 		}
+	}
+}
+
+// Between two daemons no pod says what the one before was like: the rollout's status does.
+func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after func(d *Daemon)
+		phase         v1alpha1.Phase
+		words         string
+	}{
+		"refused": {
+			func(*Daemon) {},
+			func(d *Daemon) { *d = Daemon{Refused: "the API refuses its pod: quota", Held: true} },
+			v1alpha1.PhaseHalted, "the API refuses its pod: quota",
+		},
+		"no room, and had one": {
+			func(*Daemon) {},
+			func(d *Daemon) { d.NoRoom = "cpu short" },
+			v1alpha1.PhaseHalted, "there is no room for it: cpu short",
+		},
+		"broken before": {
+			func(d *Daemon) { d.Available, d.Since = false, time.Time{} },
+			func(d *Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
+			v1alpha1.PhaseProgressing, "step rest: 0 of 10 nodes done",
+		},
+	} {
+		for _, ended := range []bool{false, true} {
+			for _, restarts := range []int{0, 1, 2} {
+				w := newWorld()
+				w.addFleet(1, 1, 10, "v1")
+				const one = "z0-r0-00"
+				test.before(&w.nodes[one].daemon)
+				w.tell(one)
+				w.start(policy(t, "failure: {max: 0}"), daemonSet("v1"))
+				w.update("v2")
+				if p := w.course.Take(1); len(p) != 1 || p[0].Node != one {
+					t.Fatalf("%s: %+v", name, p)
+				}
+				m := w.nodes[one]
+				m.daemon = Daemon{Ended: ended}
+				w.tell(one)
+				for range restarts {
+					w.again()
+				}
+				if p := w.course.Take(10); len(p) > 0 {
+					t.Errorf("%s, %d restarts: %d more are changed than the limit allows", name, restarts, len(p))
+				}
+				m.daemon = Daemon{}
+				w.create(one) // with what it says of the one before
+				test.after(&m.daemon)
+				w.tell(one)
+				if got, message := w.course.Phase(); got != test.phase || !strings.Contains(message, test.words) {
+					t.Errorf("%s, ended %t, %d restarts: %s: %s", name, ended, restarts, got, message)
+				}
+			}
+		}
+	}
+}
+
+// The status names no more nodes than it has room for, and none when all have their daemon.
+func TestStatusNamesFewNodesBetweenTwoDaemons(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 300, "v1")
+	w.start(policy(t, "{}"), DaemonSet{Newest: "v1", MaxUnavailable: rolloutpolicy.LimitOf(intstr.FromString("100%"))})
+	w.update("v2")
+	for _, p := range w.course.Take(300) {
+		w.nodes[p.Node].daemon = Daemon{}
+		w.tell(p.Node)
+	}
+	if s := w.course.Status().Replacing; s == nil || len(s.Available) != 200 || len(s.Unavailable) != 0 {
+		t.Errorf("named are %+v", s)
+	}
+	w.pass(time.Minute)
+	if s := w.course.Status(); s.Phase != v1alpha1.PhaseComplete || s.Replacing != nil {
+		t.Errorf("%s: named are %+v", s.Phase, s.Replacing)
 	}
 }
 

@@ -1,6 +1,9 @@
 package course
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // chosen says by whose placement rules a node is to have a daemon: those of the stable
 // revision, of the target, and of the revision that its own pod has. A node that any of
@@ -19,7 +22,7 @@ func (c *Course) choose(n *node) (h chosen) {
 	selects := func(revision string) bool { return revision != "" && c.rules.Selects(revision, n.name) }
 	h.target = selects(target)
 	h.stable = stable == target && h.target || stable != target && selects(stable)
-	switch has := orElse(n.daemon.Revision, n.daemon.Ending); has {
+	switch has := cmp.Or(n.daemon.Revision, n.daemon.Ending); has {
 	case target:
 		h.own = has != "" && h.target
 	case stable:
@@ -87,7 +90,7 @@ func (c *Course) leaving(n *node, want string, v *view) {
 	case d.Revision == "" && c.lingers(n):
 		c.neverEnds(n, v)
 	case n.begun != nil || d.Revision == "":
-		v.verdict, v.reason, v.busy = Changing, orElse(d.Trouble, "its pod is taken away"), true
+		v.verdict, v.reason, v.busy = Changing, cmp.Or(d.Trouble, "its pod is taken away"), true
 	default:
 		v.verdict, v.reason = Waiting, c.waitsFor(n)
 	}

@@ -30,18 +30,20 @@ type Course struct {
 	// named is what failing3 says, "" when a failure has come or gone since.
 	named string
 
-	nodes  map[string]*node
-	fleet  *rolloutpolicy.Fleet
-	steps  map[rolloutpolicy.Step]*step
-	places map[place]*domain
-	groups map[string]*group
-	totals totals
-	counts map[Verdict]int32
-	stale  []*node // to be judged anew: their domain has changed
-	moved  []string
-	timers deadline.Timers[*node]
-	recent recent
-	wake   time.Time // when the phase may change by time alone
+	nodes map[string]*node
+	// replacing are nodes between the daemon that a change took away and the next one.
+	replacing map[*node]bool
+	fleet     *rolloutpolicy.Fleet
+	steps     map[rolloutpolicy.Step]*step
+	places    map[place]*domain
+	groups    map[string]*group
+	totals    totals
+	counts    map[Verdict]int32
+	stale     []*node // to be judged anew: their domain has changed
+	moved     []string
+	timers    deadline.Timers[*node]
+	recent    recent
+	wake      time.Time // when the phase may change by time alone
 }
 
 // state is what the rollout's status stores.
@@ -99,7 +101,7 @@ type node struct {
 func New(places Places) *Course {
 	c := &Course{
 		rules: places,
-		nodes: map[string]*node{}, groups: map[string]*group{}, places: map[place]*domain{},
+		nodes: map[string]*node{}, replacing: map[*node]bool{}, groups: map[string]*group{}, places: map[place]*domain{},
 		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
@@ -205,9 +207,14 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
 	}
+	stored := replaced(status.Replacing)
 	for _, n := range c.nodes {
-		if c.changing() && n.daemon.Revision == c.state.target {
+		switch {
+		case !c.changing():
+		case n.daemon.Revision == c.state.target:
 			n.before = n.daemon.Before
+		case n.daemon.Revision == "":
+			n.before = stored[n.name]
 		}
 	}
 	c.recent.baseline(c)
@@ -374,6 +381,7 @@ func (c *Course) DeleteNode(name string) {
 	c.ungroup(n)
 	c.timers.Stop(&n.timer)
 	c.recent.drop(n)
+	delete(c.replacing, n)
 	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
 	c.counts[n.view.verdict]--
 	c.settle()

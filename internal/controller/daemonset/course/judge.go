@@ -45,11 +45,16 @@ func (c *Course) refresh(n *node) {
 	c.timers.Set(&n.timer, v.wake)
 	c.account(n, v)
 	c.recent.note(c, n)
+	if n.before != "" && n.daemon.Revision == "" {
+		c.replacing[n] = true
+	} else {
+		delete(c.replacing, n)
+	}
 }
 
 func (c *Course) judge(n *node) view {
 	if !n.chosen.any() {
-		return view{verdict: NotSelected, order: Order{Target: orElse(c.state.stable, c.state.target)}}
+		return view{verdict: NotSelected, order: Order{Target: cmp.Or(c.state.stable, c.state.target)}}
 	}
 	want := c.target(n)
 	leaves := c.leaves(n, want)
@@ -149,7 +154,7 @@ func (c *Course) outdated(n *node, want string, v *view) {
 	case want == "":
 		v.verdict, v.reason = Waiting, "the revision has failed, and there is none to go back to"
 	case !d.Available:
-		v.verdict, v.reason, v.fault = NodeFault, "its daemon was not available before: "+orElse(d.Trouble, "its pod is not ready"), true
+		v.verdict, v.reason, v.fault = NodeFault, "its daemon was not available before: "+cmp.Or(d.Trouble, "its pod is not ready"), true
 	default:
 		v.verdict, v.reason = Waiting, c.waitsFor(n)
 	}
@@ -167,7 +172,7 @@ func (c *Course) starting(n *node, v *view) {
 	if stuck {
 		// Failures of the target are evidence; this is the stable revision, or a node
 		// whose daemon was bad before.
-		v.verdict, v.reason = NodeFault, orElse(d.Trouble, "its daemon does not become available")
+		v.verdict, v.reason = NodeFault, cmp.Or(d.Trouble, "its daemon does not become available")
 		v.fault, v.excused = true, true
 		return
 	}
@@ -176,7 +181,7 @@ func (c *Course) starting(n *node, v *view) {
 	case c.untouched(n):
 		v.verdict, v.busy = Waiting, false
 	case d.Revision == "":
-		v.reason, v.wake = orElse(d.Refused, orElse(d.Trouble, "it gets a pod")), c.lingersFrom(n)
+		v.reason, v.wake = cmp.Or(d.Refused, cmp.Or(d.Trouble, "it gets a pod")), c.lingersFrom(n)
 	case d.Bound.IsZero():
 		// Whoever binds may be away for all nodes: they would all lose their daemons.
 		v.reason, v.wake = "its pod is not bound to it yet", c.roomUntil(n)
@@ -283,7 +288,7 @@ func (c *Course) failing(n *node, available bool) failure {
 		return failure{BecauseRefused, d.Refused}
 	case available:
 	case c.hopeless(n):
-		return failure{cmp.Or(d.Cause, BecauseStart), orElse(d.Trouble, "its containers cannot start")}
+		return failure{cmp.Or(d.Cause, BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
 	case !ends.IsZero() && !ends.After(c.now):
 		return failure{BecauseLate, "not available in time" + colon(d.Trouble)}
 	}
@@ -346,15 +351,8 @@ func (c *Course) patience(n *node) time.Time {
 	return n.up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
 }
 
-// Target is the revision that a pod made now on the node is to have; "" if none is
+// target is the revision that a pod made now on the node is to have; "" if none is
 // to be made.
-func (c *Course) Target(node string) string {
-	if n := c.nodes[node]; n != nil {
-		return c.target(n)
-	}
-	return c.state.stable
-}
-
 func (c *Course) target(n *node) string {
 	switch {
 	case !c.changing():
@@ -404,13 +402,6 @@ func (c *Course) candidate(n *node, want string) (change, free bool) {
 func (c *Course) superseded(n *node, want string) bool {
 	r := n.daemon.Revision
 	return c.changing() && want == c.state.stable && r != c.state.target && !c.hasFailed(r) && !c.hasFailed(c.state.target)
-}
-
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func colon(s string) string {

@@ -102,8 +102,8 @@ func (w *world) limits(t *rapid.T, p Permit) {
 	if !back && c.state.stable != "" && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) {
 		t.Fatalf("%s begins in step %v, only %v has begun", p.Node, step, c.state.open)
 	}
-	if p.To != "" && !w.Selects(p.To, p.Node) || p.To == "" && w.Selects(c.Target(p.Node), p.Node) {
-		t.Fatalf("%s goes from %q to %q, and %s selects it: %v", p.Node, p.From, p.To, c.Target(p.Node), w.Selects(c.Target(p.Node), p.Node))
+	if p.To != "" && !w.Selects(p.To, p.Node) || p.To == "" && w.Selects(w.target(p.Node), p.Node) {
+		t.Fatalf("%s goes from %q to %q, and %s selects it: %v", p.Node, p.From, p.To, w.target(p.Node), w.Selects(w.target(p.Node), p.Node))
 	}
 	if p.Free {
 		return
@@ -121,7 +121,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 					continue // may have begun after it
 				}
 				untouched := first && o.fault == "" && (c.nodes[name].begun == nil || c.state.stable == "")
-				if name != p.Node && o.daemon.empty() && (untouched || c.Target(name) != "" && !w.Selects(c.Target(name), name)) {
+				if name != p.Node && o.daemon.empty() && (untouched || w.target(name) != "" && !w.Selects(w.target(name), name)) {
 					continue // never had the daemon, or is not to have it any more
 				}
 				if !o.daemon.Available || !beside && name == p.Node || !w.ds.Surge && c.nodes[name].begun != nil {

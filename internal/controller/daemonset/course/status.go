@@ -10,7 +10,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// keptNames is how many failed nodes the status names.
+// keptNames is how many nodes the status names of those that failed, and of those that are
+// between two daemons.
 const keptNames = 200
 
 // Phase is what the rollout does, and why.
@@ -46,6 +47,9 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			out.Failures.Since = &since
 		}
 	}
+	if c.changing() {
+		out.Replacing = c.between()
+	}
 	if u := c.state.unread; u != nil && c.changing() {
 		out.Step, out.StepStarted, out.LastDeparture, out.Steps = u.Step, u.StepStarted, u.LastDeparture, slices.Clone(u.Steps)
 	}
@@ -65,6 +69,40 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
 			Name: c.policy.StepName(at), Nodes: int32(s.nodes), Done: int32(s.done), Failed: int32(s.failed), Unavailable: int32(s.down),
 		})
+	}
+	return out
+}
+
+// between names the nodes that have no daemon to say what the one before was like; nil if
+// there are none.
+func (c *Course) between() *v1alpha1.Replacing {
+	if len(c.replacing) == 0 {
+		return nil
+	}
+	out, kept := &v1alpha1.Replacing{}, 0
+	for _, n := range slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.name, b.name) }) {
+		if kept++; kept > keptNames {
+			break
+		}
+		if n.before == WasAvailable {
+			out.Available = append(out.Available, n.name)
+		} else {
+			out.Unavailable = append(out.Unavailable, n.name)
+		}
+	}
+	return out
+}
+
+// replaced is what daemons were like, by node, as a status says it.
+func replaced(s *v1alpha1.Replacing) map[string]Before {
+	out := map[string]Before{}
+	if s != nil {
+		for _, n := range s.Available {
+			out[n] = WasAvailable
+		}
+		for _, n := range s.Unavailable {
+			out[n] = WasNotAvailable
+		}
 	}
 	return out
 }

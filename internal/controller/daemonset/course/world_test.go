@@ -59,6 +59,9 @@ func (w *world) Selects(revision, node string) bool {
 	return m != nil && !m.out && (rule == nil || rule(node))
 }
 
+// target is what a pod made now on the node is to have.
+func (w *world) target(name string) string { return w.course.target(w.course.nodes[name]) }
+
 // names of the machines, in order.
 func (w *world) names() []string { return slices.Sorted(maps.Keys(w.nodes)) }
 
@@ -128,7 +131,7 @@ func (w *world) act(most int) {
 	}
 	for _, name := range w.names() {
 		m := w.nodes[name]
-		target := w.course.Target(name)
+		target := w.target(name)
 		switch {
 		case name == w.stuck:
 		case m.daemon.Ending != "" && !m.ends.After(w.now) && m.fault == "":
@@ -154,7 +157,7 @@ func (w *world) act(most int) {
 }
 
 func (w *world) create(name string) {
-	target := w.course.Target(name)
+	target := w.target(name)
 	if target == "" {
 		return
 	}
