@@ -204,6 +204,26 @@ func TestOutsideWorldHasOneDoor(t *testing.T) {
 	}
 }
 
+// The DaemonSet controller writes to an API in one file only.
+func TestDaemonSetControllerCallsTheAPIInOneFile(t *testing.T) {
+	const folder, door = "../../internal/controller/daemonset", "writer.go"
+	clients := []string{"k8s.io/client-go/kubernetes", module + "api/client", module + "internal/podwriter"}
+	sources, err := filepath.Glob(folder + "/*.go")
+	if err != nil || len(sources) < 10 {
+		t.Fatalf("sources: %v, %v", sources, err)
+	}
+	for _, path := range sources {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return slices.Contains(clients, strings.Trim(i.Path.Value, `"`)) })
+		if name := filepath.Base(path); !strings.HasSuffix(name, "_test.go") && calls != (name == door) {
+			t.Errorf("%s imports an API client: %v; only %s does", name, calls, door)
+		}
+	}
+}
+
 func TestPackagesAreDocumentedAndNamedForWhatTheyAre(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.Doc == "" && len(p.GoFiles) > 0 && !strings.HasSuffix(p.path(), "openapi") {

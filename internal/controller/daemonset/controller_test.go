@@ -288,7 +288,7 @@ func TestDump(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Phase != matrix.Available {
+	if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Because != matrix.AsWanted {
 		t.Errorf("dump is\n%s", s)
 	}
 }

@@ -20,29 +20,6 @@ import (
 	"github.com/everynode/everynode/internal/pod"
 )
 
-// Writer is everything this controller does to the API, and the few reads that
-// must not come from a cache. Errors are those of the API (apierrors). Objects
-// passed in may share memory with others and must not be changed.
-type Writer interface {
-	CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error)
-	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
-	// DeletePod deletes that pod and no other of its name.
-	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
-	// PatchPod sends a strategic merge patch.
-	PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
-
-	GetDaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error)
-	UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error)
-
-	CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error)
-	GetRevision(ctx context.Context, namespace, name string) (*appsv1.ControllerRevision, error)
-	UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error)
-	// PatchRevision sends a strategic merge patch.
-	PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error)
-	// DeleteRevision deletes that version and no later one.
-	DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error
-}
-
 // callTimeout bounds one job, so that an API server that does not answer shows
 // up as a failure.
 const callTimeout = time.Minute

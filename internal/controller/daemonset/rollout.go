@@ -17,17 +17,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
-// RolloutWriter is what this controller does to Everynode's own kinds.
-type RolloutWriter interface {
-	GetRollout(ctx context.Context, namespace, name string) (*v1alpha1.DaemonSetRollout, error)
-	CreateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error)
-	UpdateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error)
-	UpdateRolloutStatus(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error)
-	// DeleteRollout deletes that object and no other of its name.
-	DeleteRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) error
-	UpdatePolicyStatus(ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error)
-}
-
 // updateRollout writes where a rollout stands, over the newest object. It returns what
 // the API then holds, or nil if that is not all of it. One that another DaemonSet of the name
 // has left is taken over when its status is of this one: whoever dies before that leaves

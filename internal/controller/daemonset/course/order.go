@@ -1,11 +1,5 @@
 package course
 
-import (
-	"maps"
-
-	"github.com/everynode/everynode/internal/rolloutpolicy"
-)
-
 // Order says what is to be on a node now.
 type Order struct {
 	// Target is the revision that a pod made now is to have; "" if none is to be made.
@@ -50,43 +44,6 @@ func (c *Course) Keeps(revision string) bool {
 
 // Started tells whether Start was called.
 func (c *Course) Started() bool { return c.started }
-
-// Revisions are the stable one, "" if there is none, and the target.
-func (c *Course) Revisions() (stable, target string) { return c.state.stable, c.state.target }
-
-// Clone returns a copy that shares nothing that changes, and asks those places.
-func (c *Course) Clone(places Places) *Course {
-	out := New(places)
-	out.now, out.ds, out.policy, out.follow, out.why = c.now, c.ds, c.policy, c.follow, c.why
-	out.spec, out.paused, out.abort, out.started = c.spec, c.paused, c.abort, c.started
-	out.phase, out.message = c.phase, c.message
-	out.state = c.state
-	out.state.failures = maps.Clone(c.state.failures)
-	if c.policy != nil {
-		out.fleet = rolloutpolicy.NewFleet(c.policy)
-	}
-	for name, n := range c.nodes {
-		m := &node{name: name, fact: n.fact, daemon: n.daemon, chosen: n.chosen, begun: n.begun, before: n.before, overlooked: n.overlooked, up: n.up}
-		m.timer.Owner, m.quiet.Owner = m, m
-		m.view.verdict = NotSelected
-		out.counts[NotSelected]++
-		out.nodes[name] = m
-		out.regroup(m)
-		if out.fleet != nil && m.chosen.any() {
-			out.fleet.Set(name, m.fact.Labels)
-		}
-	}
-	for name, m := range out.nodes {
-		if out.fleet != nil {
-			m.step, _ = out.fleet.Step(name)
-		}
-	}
-	out.refreshAll()
-	out.recent.before, out.recent.of = c.recent.before, c.recent.of
-	out.settle()
-	out.moved = nil
-	return out
-}
 
 // Wants tells whether some node's change would begin if it were given leave.
 func (c *Course) Wants() bool { return c.totals.pending > 0 && c.followed() }

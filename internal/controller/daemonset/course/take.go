@@ -13,7 +13,7 @@ type Permit struct {
 }
 
 // Take gives leave to change at most so many nodes, and counts them as changing from
-// now on. What comes of it shows in SetDaemon; Release says that nothing does.
+// now on. What comes of it shows in SetDaemon.
 func (c *Course) Take(most int) []Permit {
 	if c.totals.pending == 0 || !c.followed() {
 		return nil
@@ -86,13 +86,4 @@ func (c *Course) begin(n *node) Permit {
 	}
 	c.refresh(n)
 	return p
-}
-
-// Release takes back that a node's change has begun: nothing came of it.
-func (c *Course) Release(name string) {
-	if n := c.nodes[name]; n != nil && n.begun != nil {
-		n.begun = nil
-		c.refresh(n)
-		c.settle()
-	}
 }

@@ -53,8 +53,8 @@ func (a *audit) nodes() {
 // cells checks every verdict.
 func (a *audit) cells() {
 	for name, c := range a.row.cells {
-		if v, _ := judge(c, a.matrix.now); v != c.verdict {
-			a.report("cell %s was %s, is %s", name, c.verdict.phase, v.phase)
+		if j := judge(c, a.matrix.now); j.verdict != c.verdict || !j.wake.Equal(c.wake()) {
+			a.report("cell %s was %+v until %s, is %+v until %s", name, c.verdict, c.wake(), j.verdict, j.wake)
 			a.row.refresh(c)
 		}
 	}
@@ -62,16 +62,16 @@ func (a *audit) cells() {
 
 // totals checks what is kept running per row.
 func (a *audit) totals() {
-	var totals tally
+	var totals totals
 	var work [workCount]int
-	var groups [groupCount]int
+	var named [countCount]int
 	r := a.row
 	for _, c := range r.cells {
-		totals.add(&c.verdict.tally, 1)
+		totals.add(c.verdict.counts, 1)
 		work[c.verdict.work]++
-		for g := range groupCount {
-			if c.verdict.tally.in(g) {
-				groups[g]++
+		for _, g := range groups {
+			if c.verdict.counts.has(g) {
+				named[g]++
 			}
 		}
 	}
@@ -83,9 +83,9 @@ func (a *audit) totals() {
 			a.report("%d cells wanted work %d, are %d", r.work[w].Len(), w, work[w])
 		}
 	}
-	for g := range groupCount {
-		if r.groups[g].Len() != groups[g] {
-			a.report("%d cells were in group %d, are %d", r.groups[g].Len(), g, groups[g])
+	for _, g := range groups {
+		if r.groups[g].Len() != named[g] {
+			a.report("%d cells were in group %d, are %d", r.groups[g].Len(), g, named[g])
 		}
 	}
 	if len(a.findings) == 0 {
@@ -100,15 +100,15 @@ func (r *row) collect() {
 	for w := workRemove; w < workCount; w++ {
 		r.work[w].Clear(false)
 	}
-	for g := range groupCount {
+	for _, g := range groups {
 		r.groups[g].Clear(false)
 	}
 	for _, c := range r.cells {
 		if w := c.verdict.work; w != workNone {
 			r.work[w].ReplaceOrInsert(c)
 		}
-		for g := range groupCount {
-			if c.verdict.tally.in(g) {
+		for _, g := range groups {
+			if c.verdict.counts.has(g) {
 				r.groups[g].ReplaceOrInsert(c)
 			}
 		}

@@ -39,7 +39,7 @@ const (
 
 // because explains one cell, after Ready has taken what could be done.
 func (r *row) because(c *cell) Because {
-	j := judgeCell(c, r.now)
+	j := judge(c, r.now)
 	switch {
 	case j.asWanted():
 		return AsWanted
@@ -54,13 +54,13 @@ func (r *row) because(c *cell) Because {
 	switch t := &r.totals; {
 	case j.verdict.work == workCreate:
 		return OtherCreations
-	case j.verdict.work == workSurge && int(t.rolloutSurging) >= maxSurge:
+	case j.verdict.work == workSurge && int(t[surging]) >= maxSurge:
 		return MaxSurge
 	case j.verdict.work == workSurge:
 		return OtherCreations
-	case j.verdict.work == workReplace && int(t.rolloutUnavailable) >= maxUnavailable:
+	case j.verdict.work == workReplace && int(t[down]) >= maxUnavailable:
 		return MaxUnavailable
-	case j.verdict.work == workSunset && t.rolloutAvailable <= t.desired:
+	case j.verdict.work == workSunset && t[up] <= t[desired]:
 		return TooFewElsewhere
 	}
 	return OtherDeletions

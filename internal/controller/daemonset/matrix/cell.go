@@ -9,32 +9,8 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// Phase is where a cell stands. See the package comment for the arrows.
-type Phase uint8
-
-// The phases.
-const (
-	Idle Phase = iota
-	Missing
-	Creating
-	Progressing
-	Available
-	Outdated
-	OutdatedUnavailable
-	Surging
-	Failing
-	Misscheduled
-	Excess
-	Terminating
-	Stranded
-)
-
-func (p Phase) String() string {
-	return [...]string{"Idle", "Missing", "Creating", "Progressing", "Available", "Outdated", "OutdatedUnavailable",
-		"Surging", "Failed", "Misscheduled", "Excess", "Terminating", "Stranded"}[p]
-}
-
-// work is what a cell wants done; a row keeps a set of cells for each kind.
+// work is what a cell wants done; a row keeps a set of cells for each kind. It is all that
+// a cell is sorted by: why nothing is done where nothing is says because, when asked.
 type work uint8
 
 const (
@@ -129,8 +105,8 @@ func (b *failureBackoff) next(generation int64, now time.Time, cfg *Config) {
 	b.generation, b.at, b.count = generation, now, b.count+1
 }
 
-// setback spaces the tries of what keeps failing in one cell, and has the other
-// cells go first.
+// setback spaces the tries of what keeps failing. Of cells, those with fewer failures
+// go first.
 type setback struct {
 	failures int
 	until    time.Time // no try before that
@@ -172,8 +148,19 @@ type cell struct {
 	// newest is what the placement rules of the newest revision say, eligibility what those
 	// that count for the node do.
 	newest, eligibility Eligibility
+	untold              bool          // whether the row has it on its list
 	pods                []*trackedPod // in the order of older
 
+	verdict verdict
+	timer   deadline.Timer[*cell]
+
+	// Most cells have nothing under way and nothing to remember: they share nothing, and
+	// whoever writes asks for own before.
+	*tries
+}
+
+// tries are what was tried in a cell, and how it went.
+type tries struct {
 	creating creation
 	setback  setback // of creations
 	refused  string  // what the API said to the last one, if it refused it for good
@@ -187,18 +174,35 @@ type cell struct {
 	failures  failureBackoff
 	deletions setback
 
-	told   string // why the node cannot take the pod, as last told
-	untold bool   // whether the row has it on its list
+	told string // why the node cannot take the pod, as last told
+}
 
-	verdict verdict
-	timer   deadline.Timer[*cell]
+// nothing is what cells share. It is never written to.
+var nothing = &tries{}
+
+// own are the cell's tries, to be written to.
+func (c *cell) own() *tries {
+	if c.tries == nothing {
+		c.tries = &tries{}
+	}
+	return c.tries
+}
+
+// wake is when the verdict may change by time alone; zero means never.
+func (c *cell) wake() time.Time {
+	if !c.timer.Armed() {
+		return time.Time{}
+	}
+	return c.timer.At()
 }
 
 func (c *cell) insert(p *trackedPod) {
 	p.cell = c
 	i, _ := slices.BinarySearchFunc(c.pods, p, func(a, b *trackedPod) int { return older(&a.info, &b.info) })
 	c.pods = slices.Insert(c.pods, i, p)
-	c.creating.saw(&p.info)
+	if c.creating.name != "" {
+		c.creating.saw(&p.info)
+	}
 	if p.info.Name == c.unanswered {
 		c.answer()
 	}
@@ -206,6 +210,7 @@ func (c *cell) insert(p *trackedPod) {
 
 // answer: the creation that was last in doubt is known to be done.
 func (c *cell) answer() {
+	c.own()
 	c.setback, c.taken, c.unanswered, c.unansweredUntil, c.refused = setback{}, 0, "", time.Time{}, ""
 }
 
@@ -227,6 +232,7 @@ func (c *cell) remove(p *trackedPod) {
 // expire drops expectations that were never met. A pod that was created and not
 // seen may be there: the next try must meet it.
 func (c *cell) expire(now time.Time, keepName time.Duration) {
+	c.own()
 	if !c.unansweredUntil.After(now) {
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 	}
@@ -260,7 +266,7 @@ func (c *cell) target() string { return c.order().Target }
 
 // forgettable tells whether nothing would be lost with the cell.
 func (c *cell) forgettable() bool {
-	return c.verdict.phase == Idle && len(c.pods) == 0 && c.creating.name == "" && c.unanswered == ""
+	return !c.verdict.counts.has(desired) && len(c.pods) == 0 && c.creating.name == "" && c.unanswered == ""
 }
 
 // freeName is the first of the cell's names that no pod in it has. So the same

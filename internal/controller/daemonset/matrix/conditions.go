@@ -115,7 +115,7 @@ func progressOf(info *DaemonSetInfo, now time.Time) progress {
 // available ones are progress, and so is another aim.
 func (p *progress) observe(r *row, now time.Time) {
 	t := &r.totals
-	next := progress{r.info.Generation, t.desired, t.updated, t.available, p.since}
+	next := progress{r.info.Generation, t[desired], t[updated], t[available], p.since}
 	if next.generation != p.generation || next.desired != p.desired || next.updated > p.updated || next.available > p.available {
 		next.since = now
 	}
@@ -125,7 +125,7 @@ func (p *progress) observe(r *row, now time.Time) {
 // standstill returns from when on the row counts as not moving; zero if it is
 // where it should be. Waiting out minReadySeconds is no standstill.
 func (r *row) standstill() time.Time {
-	if r.guide != nil || r.totals.updated == r.totals.desired || r.waitsForDeletion() {
+	if r.guide != nil || r.totals[updated] == r.totals[desired] || r.waitsForDeletion() {
 		return time.Time{}
 	}
 	return r.progress.since.Add(r.cfg.StallAfter + time.Duration(r.info.MinReadySeconds)*time.Second)
@@ -134,12 +134,12 @@ func (r *row) standstill() time.Time {
 // waitsForDeletion tells whether only somebody's deletions would move the row.
 func (r *row) waitsForDeletion() bool {
 	t := &r.totals
-	return r.info.Strategy.OnDelete && t.updated < t.desired && t.available == t.desired
+	return r.info.Strategy.OnDelete && t[updated] < t[desired] && t[available] == t[desired]
 }
 
 // conditions says in words where the row stands. It looks at a few cells only.
 func (r *row) conditions() Conditions {
-	if r.totals.desired == 0 {
+	if r.totals[desired] == 0 {
 		none := Condition{corev1.ConditionTrue, NoNodesSelected, "no node is selected"}
 		if g := r.guide; g != nil && g.course.Started() && g.course.Wants() {
 			return Conditions{Available: none, Progressing: r.progressing()} // pods are still to be taken away
@@ -151,8 +151,8 @@ func (r *row) conditions() Conditions {
 
 func (r *row) available() Condition {
 	t := &r.totals
-	counts := fmt.Sprintf("%d of %s an available pod", t.available, nodesHave(t.desired))
-	if t.available == t.desired {
+	counts := fmt.Sprintf("%d of %s an available pod", t[available], nodesHave(t[desired]))
+	if t[available] == t[desired] {
 		return Condition{corev1.ConditionTrue, AllNodesAvailable, counts}
 	}
 	return Condition{corev1.ConditionFalse, NodesUnavailable, counts + "; waiting for " + r.sample(lacking)}
@@ -160,12 +160,12 @@ func (r *row) available() Condition {
 
 func (r *row) progressing() Condition {
 	t := &r.totals
-	counts := fmt.Sprintf("%d of %s a pod of revision %s", t.updated, nodesHave(t.desired), r.info.Revision)
+	counts := fmt.Sprintf("%d of %s a pod of revision %s", t[updated], nodesHave(t[desired]), r.info.Revision)
 	if g := r.guide; g != nil && g.course.Started() {
 		return g.progressing(counts)
 	}
 	switch {
-	case t.updated == t.desired:
+	case t[updated] == t[desired]:
 		return Condition{corev1.ConditionTrue, DaemonSetUpdated, counts}
 	case r.waitsForDeletion():
 		return Condition{corev1.ConditionFalse, WaitingForDeletion, counts + "; an older pod is replaced when it is deleted (updateStrategy OnDelete)"}
@@ -175,7 +175,7 @@ func (r *row) progressing() Condition {
 	if users := r.budgetUsers(); users != "" {
 		return Condition{corev1.ConditionFalse, BudgetExhausted, counts + "; rollout waits: " + users}
 	}
-	if t.available == t.desired {
+	if t[available] == t[desired] {
 		return Condition{corev1.ConditionFalse, RolloutStalled, counts + "; no pod has been replaced lately"}
 	}
 	return Condition{corev1.ConditionFalse, RolloutStalled, counts + "; waiting for " + r.sample(lacking)}
@@ -187,11 +187,11 @@ func (r *row) budgetUsers() string {
 	maxUnavailable, maxSurge := r.budget()
 	t := &r.totals
 	switch {
-	case t.outdated == 0 || r.info.Strategy.OnDelete:
-	case !r.surge && int(t.rolloutUnavailable) >= maxUnavailable:
-		return fmt.Sprintf("%d unavailable, %d allowed: %s", t.rolloutUnavailable, maxUnavailable, r.sample(down))
-	case r.surge && int(t.rolloutSurging) >= maxSurge:
-		return fmt.Sprintf("%d surging, %d allowed: %s", t.rolloutSurging, maxSurge, r.sample(surging))
+	case t[outdated] == 0 || r.info.Strategy.OnDelete:
+	case !r.surge && int(t[down]) >= maxUnavailable:
+		return fmt.Sprintf("%d unavailable, %d allowed: %s", t[down], maxUnavailable, r.sample(down))
+	case r.surge && int(t[surging]) >= maxSurge:
+		return fmt.Sprintf("%d surging, %d allowed: %s", t[surging], maxSurge, r.sample(surging))
 	}
 	return ""
 }

@@ -7,8 +7,7 @@
 // itself: it has no clock, no lock, no goroutine, no log and no client. One
 // goroutine owns a Matrix.
 //
-// A row knows nothing of other rows: the Matrix takes events to it. So a row can
-// be copied and played forward (Fork).
+// A row knows nothing of other rows: the Matrix takes events to it.
 //
 // # Work per event
 //
@@ -19,20 +18,30 @@
 // timers. All totals (a row's status, its unavailable cells, its surging cells)
 // are kept running: a cell's old contribution is taken off, its new one added.
 //
-// # The life of a cell
+// # What a cell wants
 //
-//	Idle -node fits-> Missing -CreatePod-> Creating -pod seen-> Progressing
-//	Progressing -ready for minReadySeconds-> Available
-//	Available -new revision-> Outdated (or OutdatedUnavailable)
-//	Outdated -within maxUnavailable: DeletePod-> Terminating -pod gone-> Missing
-//	Outdated -within maxSurge: CreatePod-> Surging -new pod available: DeletePod old-> Available
-//	OutdatedUnavailable -DeletePod, or with surge CreatePod, at once-> ...
-//	any -pod failed or succeeded-> Failed -back-off over: DeletePod-> Terminating
-//	any -one pod too many-> Excess -DeletePod the younger-> ...
-//	any -node no longer fits-> Misscheduled; it stays unless an untolerated
-//	    NoExecute taint, the labels or the name forbid it: DeletePod-> Terminating -> Idle
-//	any -Node object gone-> Stranded; unbound pods are deleted, bound ones are
-//	    left to the pod garbage collector
+// A cell is judged anew after anything about it changed, and sorted by one thing: what it
+// wants done. A row keeps the cells that want the same in order.
+//
+//	remove    delete pods now
+//	sunset    delete the old pod once enough others are available
+//	create    make a pod now
+//	replace   delete the old pod when maxUnavailable allows
+//	surge     make a second pod when maxSurge allows
+//	nothing   it is as it should be, or a Because says why nothing is done
+//
+// The life of a cell:
+//
+//	no pod, node fits -create-> on its way -ready for minReadySeconds-> available
+//	available, new revision -replace-> going -gone-> no pod
+//	available, new revision -surge-> two pods -new one available: remove-> available
+//	not available, new revision -remove, or with surge create-> ...
+//	any, a pod failed or succeeded -back-off over: remove-> ...
+//	any, a pod too many -remove the younger-> ...
+//	any, node no longer fits: stays unless an untolerated NoExecute taint, the
+//	    labels or the name forbid it -remove-> going -> no pod, and none wanted
+//	any, Node object gone -remove what is unbound-> what is bound is left to the
+//	    pod garbage collector
 //
 // # Rules
 //

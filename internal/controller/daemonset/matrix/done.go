@@ -42,7 +42,7 @@ func (r *row) adjust(p *pace, o Outcome) {
 		}
 		p.until = r.now.Add(r.cfg.RetryDelay)
 		if p == &r.again {
-			p.until = r.now.Add(min(r.cfg.RetryDelay*time.Duration(max(1, r.totals.troubled)), r.cfg.MaxRetryDelay))
+			p.until = r.now.Add(min(r.cfg.RetryDelay*time.Duration(max(1, r.totals[troubled])), r.cfg.MaxRetryDelay))
 		}
 	}
 }
@@ -88,13 +88,15 @@ func (r *row) deleted(a *DeletePod, o Outcome) {
 		return
 	}
 	if o != Failed && o != Unknown {
-		c.deletions, p.unsureUntil = setback{}, time.Time{}
+		if p.unsureUntil = (time.Time{}); c.deletions != (setback{}) {
+			c.deletions = setback{}
+		}
 		return
 	}
 	p.doomedUntil = time.Time{}
 	if o == Unknown && !p.info.Terminating {
 		p.unsureUntil = r.now.Add(r.cfg.ExpectationsTimeout)
 	}
-	c.deletions.failed(r.now, r.cfg)
+	c.own().deletions.failed(r.now, r.cfg)
 	r.refresh(c)
 }

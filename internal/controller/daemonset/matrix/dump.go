@@ -33,7 +33,6 @@ type RowSnapshot struct {
 type CellSnapshot struct {
 	Node        string
 	Eligibility Eligibility
-	Phase       Phase
 	// Because says why nothing is done if the cell is not as it should be.
 	Because Because
 	Pods    []string
@@ -58,10 +57,10 @@ func (m *Matrix) Dump() Snapshot {
 func (r *row) dump() RowSnapshot {
 	s := RowSnapshot{
 		Namespace: r.info.Namespace, Name: r.info.Name, UID: r.info.UID, Revision: r.info.Revision, Status: r.status(),
-		RolloutUnavailable: int(r.totals.rolloutUnavailable), RolloutSurging: int(r.totals.rolloutSurging),
+		RolloutUnavailable: int(r.totals[down]), RolloutSurging: int(r.totals[surging]),
 	}
 	for _, c := range r.cells {
-		cs := CellSnapshot{Node: c.node, Eligibility: c.eligibility, Phase: c.verdict.phase, Because: r.because(c)}
+		cs := CellSnapshot{Node: c.node, Eligibility: c.eligibility, Because: r.because(c)}
 		for _, p := range c.pods {
 			cs.Pods = append(cs.Pods, p.String())
 		}
@@ -98,7 +97,7 @@ func (s Snapshot) String() string {
 	for _, r := range s.Rows {
 		fmt.Fprintf(&b, "%s/%s rev=%s %s\n", r.Namespace, r.Name, r.Revision, r.Status)
 		for _, c := range r.Cells {
-			fmt.Fprintf(&b, "  %s %s", c.Node, c.Phase)
+			fmt.Fprintf(&b, "  %s", c.Node)
 			if c.Eligibility != ShouldRun {
 				fmt.Fprintf(&b, " (%s)", c.Eligibility)
 			}

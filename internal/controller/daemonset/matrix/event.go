@@ -62,31 +62,24 @@ func (Answer) Verb() string { return "done" }
 
 // ReadEvent reads an event from its JSON. The action of an answer is not in it.
 func ReadEvent(verb string, raw []byte) (Event, error) {
-	switch verb {
-	case DaemonSetInfo{}.Verb():
-		return read[DaemonSetInfo](raw)
-	case NodeInfo{}.Verb():
-		return read[NodeInfo](raw)
-	case PodInfo{}.Verb():
-		return read[PodInfo](raw)
-	case DaemonSetGone("").Verb():
-		return read[DaemonSetGone](raw)
-	case NodeGone("").Verb():
-		return read[NodeGone](raw)
-	case NodeHealth{}.Verb():
-		return read[NodeHealth](raw)
-	case RolloutInfo{}.Verb():
-		return read[RolloutInfo](raw)
-	case RolloutGone("").Verb():
-		return read[RolloutGone](raw)
-	case PodGone("").Verb():
-		return read[PodGone](raw)
-	case Now{}.Verb():
-		return read[Now](raw)
-	case Answer{}.Verb():
-		return read[Answer](raw)
+	if r := readers[verb]; r != nil {
+		return r(raw)
 	}
 	return nil, fmt.Errorf("there is no event %q", verb)
+}
+
+var readers = map[string]func([]byte) (Event, error){
+	DaemonSetInfo{}.Verb():   read[DaemonSetInfo],
+	DaemonSetGone("").Verb(): read[DaemonSetGone],
+	NodeInfo{}.Verb():        read[NodeInfo],
+	NodeGone("").Verb():      read[NodeGone],
+	NodeHealth{}.Verb():      read[NodeHealth],
+	PodInfo{}.Verb():         read[PodInfo],
+	PodGone("").Verb():       read[PodGone],
+	RolloutInfo{}.Verb():     read[RolloutInfo],
+	RolloutGone("").Verb():   read[RolloutGone],
+	Now{}.Verb():             read[Now],
+	Answer{}.Verb():          read[Answer],
 }
 
 func read[E Event](raw []byte) (Event, error) {

@@ -1,14 +1,6 @@
 package matrix
 
-import (
-	"maps"
-	"slices"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/everynode/everynode/internal/deadline"
-)
+import "time"
 
 // changes tells whether the row does not know the information yet. An equal
 // placement is replaced by the one that is there.
@@ -34,7 +26,7 @@ func (r *row) update(info DaemonSetInfo) {
 	if info.Generation != old.Generation {
 		r.fresh.until, r.again.until = time.Time{}, time.Time{}
 		r.tryAnew()
-		r.statusFailures, r.statusRetryAt = 0, time.Time{}
+		r.statusSetback = setback{}
 	}
 	if r.guide != nil {
 		if r.guide.course.SetDaemonSet(r.forCourse()); replaced || info.Earlier != old.Earlier {
@@ -55,6 +47,9 @@ func (r *row) update(info DaemonSetInfo) {
 // something else. A rollout must not count that against what is to come.
 func (r *row) tryAnew() {
 	for _, c := range r.cells {
+		if c.tries == nothing {
+			continue
+		}
 		refused := c.refused != ""
 		if c.setback, c.refused, c.failures = (setback{}), "", (failureBackoff{}); refused {
 			r.rejudge(c)
@@ -89,7 +84,7 @@ func (r *row) judgeNode(name string, col *column, e Eligibility) {
 }
 
 func (r *row) addCell(name string) *cell {
-	c := &cell{row: r, node: name}
+	c := &cell{row: r, node: name, tries: nothing}
 	c.timer.Owner = c
 	r.cells[name] = c
 	return c
@@ -128,8 +123,9 @@ func (r *row) detach(p *trackedPod) {
 	r.countRevision(p.info.Revision, -1)
 	delete(r.unplaced, p.info.UID)
 	if c := p.cell; c != nil {
-		c.remove(p)
-		c.creating.left = p.info.UID
+		if c.remove(p); c.creating.name != "" {
+			c.creating.left = p.info.UID
+		}
 		r.refresh(c)
 	}
 }
@@ -161,54 +157,17 @@ func (r *row) refresh(c *cell) {
 
 func (r *row) rejudge(c *cell) {
 	c.eligibility = r.eligibility(c)
-	j := judgeCell(c, r.now)
+	j := judge(c, r.now)
 	if j.guided && c.column != nil {
 		r.guide.course.SetDaemon(c.node, j.fact)
 	}
 	r.place(c, j.verdict)
-	r.timers.Set(&c.timer, j.verdict.wake)
-	r.noteUnplaceable(c)
+	r.timers.Set(&c.timer, j.wake)
+	if r.noteUnplaceable(c); *c.tries == *nothing {
+		c.tries = nothing
+	}
 	if c.forgettable() {
 		r.timers.Stop(&c.timer)
 		delete(r.cells, c.node)
 	}
-}
-
-// clone returns a copy that shares nothing that changes.
-func (r *row) clone(columns map[string]*column) *row {
-	out := *r
-	out.columns = columns
-	out.dirty, out.timer, out.timers = false, deadline.Timer[*row]{Owner: &out}, deadline.Timers[*cell]{}
-	out.revisions, out.untold = maps.Clone(r.revisions), nil
-	out.unplaced = make(map[types.UID]*trackedPod, len(r.unplaced))
-	for uid, p := range r.unplaced {
-		copied := *p
-		out.unplaced[uid] = &copied
-	}
-	out.cells = make(map[string]*cell, len(r.cells))
-	for name, c := range r.cells {
-		out.cells[name] = c.clone(&out)
-	}
-	for _, c := range r.untold {
-		if copied := out.cells[c.node]; copied != nil {
-			out.untold = append(out.untold, copied)
-		}
-	}
-	out.guide = r.guide.clone(&out)
-	out.newSets()
-	out.collect()
-	return &out
-}
-
-// clone returns a copy of the cell for a copy of its row.
-func (c *cell) clone(r *row) *cell {
-	out := *c
-	out.row, out.timer = r, deadline.Timer[*cell]{Owner: &out}
-	out.pods = slices.Clone(c.pods)
-	for i, p := range c.pods {
-		copied := *p
-		copied.cell, out.pods[i] = &out, &copied
-	}
-	r.timers.Set(&out.timer, c.verdict.wake)
-	return &out
 }

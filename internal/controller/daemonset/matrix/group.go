@@ -5,33 +5,15 @@ import (
 	"strings"
 )
 
-// group is a set of cells that a row keeps in the order of nodes, so that a few
-// can be named without a walk.
-type group uint8
-
-const (
-	lacking group = iota // desired, without an available pod
-	down                 // count against maxUnavailable
-	surging              // count against maxSurge
-	groupCount
-)
-
-// in tells which groups a cell with that tally is in.
-func (t *tally) in(g group) bool {
-	switch g {
-	case lacking:
-		return t.desired > t.available
-	case down:
-		return t.rolloutUnavailable > 0
-	}
-	return t.rolloutSurging > 0
-}
+// groups are the numbers of which a row keeps the cells too, in the order of nodes, so
+// that a few can be named without a walk.
+var groups = [...]count{lacking, down, surging}
 
 // sampleSize is how many nodes a message names.
 const sampleSize = 3
 
 // sample names the first nodes of a group and what each waits for.
-func (r *row) sample(g group) string {
+func (r *row) sample(g count) string {
 	var names []string
 	r.groups[g].Ascend(func(c *cell) bool {
 		names = append(names, c.node+" ("+r.describe(c, g)+")")
@@ -46,7 +28,7 @@ func (r *row) sample(g group) string {
 
 // describe says why the cell is in the group. The words change seldom: a step
 // that takes a moment has none of its own.
-func (r *row) describe(c *cell, g group) string {
+func (r *row) describe(c *cell, g count) string {
 	p := c.decisive(g)
 	if p == nil {
 		return "no pod yet"
@@ -63,7 +45,7 @@ func (r *row) describe(c *cell, g group) string {
 
 // decisive is the pod that puts the cell into the group: the successor where
 // the group is about surging, else the one that counts in the status.
-func (c *cell) decisive(g group) *trackedPod {
+func (c *cell) decisive(g count) *trackedPod {
 	for _, p := range c.pods {
 		if g == surging && p.live() && p.info.Revision == c.target() || g != surging && p.mapped() {
 			return p

@@ -72,10 +72,9 @@ type guide struct {
 	inFlight bool
 	// looked is when the status was last compared with what the API holds; stale tells
 	// that something happened since.
-	looked   time.Time
-	stale    bool
-	failures int
-	retryAt  time.Time
+	looked  time.Time
+	stale   bool
+	setback setback // of writing it
 }
 
 // updateRollout takes a policy or what people wrote into a rollout in.
@@ -224,23 +223,18 @@ func (r *row) takeTurns() {
 
 // start has the course decide from now on: all that is known has been told to it.
 func (g *guide) start(r *row) {
-	if g.info.Unread {
+	switch s := g.info.Status; {
+	case g.info.Unread, s == nil && g.info.PausedWhy != "":
+		// There is one, or was, and nobody knows what it says.
 		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(), TargetRevision: r.info.Revision})
-		return
-	}
-	if g.info.Status == nil && g.info.PausedWhy != "" {
-		// It was deleted, and nobody knows what it said.
-		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(), TargetRevision: r.info.Revision})
-		return
-	}
-	if g.info.Status != nil {
-		if g.info.Status.ObservedGeneration >= g.info.Generation {
+	case s == nil:
+		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
+	default:
+		if s.ObservedGeneration >= g.info.Generation {
 			g.course.SpecSeen()
 		}
-		g.course.Start(g.info.Status)
-		return
+		g.course.Start(s)
 	}
-	g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
 }
 
 // likelyStable is the revision for nodes without a pod while nobody can read which one
@@ -323,7 +317,7 @@ func (g *guide) progressing(counts string) Condition {
 	case v1alpha1.PhaseComplete, v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking:
 		status = corev1.ConditionTrue
 	}
-	if !g.stored && g.failures == 0 {
+	if !g.stored && g.setback.failures == 0 {
 		return Condition{status, NotStored, counts + "; " + why}
 	}
 	if !g.stored {
@@ -335,13 +329,10 @@ func (g *guide) progressing(counts string) Condition {
 
 // due is the earliest moment to look whether the status is to be written.
 func (g *guide) due(cfg *Config) time.Time {
-	if g.looked.IsZero() {
-		return g.retryAt
-	}
-	if paced := g.looked.Add(cfg.StatusInterval); paced.After(g.retryAt) {
+	if paced := g.looked.Add(cfg.StatusInterval); !g.looked.IsZero() && paced.After(g.setback.until) {
 		return paced
 	}
-	return g.retryAt
+	return g.setback.until
 }
 
 func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
@@ -351,22 +342,10 @@ func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
 	}
 	g.inFlight, g.stale = false, true
 	if o == OK {
-		g.stored, g.written = true, a.Status
-		g.failures, g.retryAt = 0, time.Time{}
+		g.stored, g.written, g.setback = true, a.Status, setback{}
 		return
 	}
-	g.failures++
-	g.retryAt = r.now.Add(backoff(r.cfg.RetryDelay, r.cfg.MaxRetryDelay, g.failures))
-}
-
-// clone returns a copy that shares nothing that changes.
-func (g *guide) clone(r *row) *guide {
-	if g == nil {
-		return nil
-	}
-	out, pace := *g, *g.pace
-	out.course, out.pace = g.course.Clone(r), &pace
-	return &out
+	g.setback.failed(r.now, r.cfg)
 }
 
 // KeepsRevision tells whether pods of the revision may still have to be made for the

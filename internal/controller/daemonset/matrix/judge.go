@@ -7,42 +7,49 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// tally is what a cell adds to its row's totals. The first seven fields are the
-// status, which goes by the oldest pod of a desired cell; the last three serve
-// the rollout, which looks at all live pods.
-type tally struct {
-	desired, current, misscheduled, ready, updated, available int32
-	// outdated are desired cells whose pod is available and not updated.
-	outdated int32
+// count is one of the numbers that a row keeps of its cells.
+type count uint8
 
-	rolloutUnavailable, rolloutSurging, rolloutAvailable int32
-	// troubled are wanted cells whose last creation failed.
-	troubled int32
+// The numbers. Those up to outdated go by the oldest pod of a desired cell, as the status
+// does; those after it look at all live pods, as the rollout does.
+const (
+	desired count = iota
+	current
+	misscheduled
+	ready
+	updated
+	available
+	lacking  // desired, without an available pod
+	outdated // desired, with one that is available and not updated
+	down     // count against maxUnavailable
+	surging  // count against maxSurge
+	up       // have a pod that the rollout may rely on
+	troubled // desired, and the last creation failed
+	countCount
+)
+
+// counts are the numbers that one cell is in.
+type counts uint16
+
+func (c counts) has(n count) bool { return c>>n&1 > 0 }
+
+// totals are the sums over a row's cells.
+type totals [countCount]int32
+
+func (t *totals) add(c counts, sign int32) {
+	for n := range t {
+		if c.has(count(n)) {
+			t[n] += sign
+		}
+	}
 }
 
-func (t *tally) add(o *tally, sign int32) {
-	t.desired += sign * o.desired
-	t.current += sign * o.current
-	t.misscheduled += sign * o.misscheduled
-	t.ready += sign * o.ready
-	t.updated += sign * o.updated
-	t.available += sign * o.available
-	t.outdated += sign * o.outdated
-	t.rolloutUnavailable += sign * o.rolloutUnavailable
-	t.rolloutSurging += sign * o.rolloutSurging
-	t.rolloutAvailable += sign * o.rolloutAvailable
-	t.troubled += sign * o.troubled
-}
-
-// verdict is all that follows from the present facts of one cell.
+// verdict is what follows from the present facts of one cell for its row.
 type verdict struct {
-	phase Phase
-	work  work
+	work   work
+	counts counts
 	// rank orders the cells that want the same work: how often it failed.
-	rank  int
-	tally tally
-	// wake is when the verdict may change by time alone; zero means never.
-	wake time.Time
+	rank int32
 }
 
 // removal is one pod to delete now.
@@ -64,21 +71,24 @@ type judgement struct {
 	fact   course.Daemon
 	census
 
-	verdict  verdict
+	verdict verdict
+	// removals are the pods to delete, within the budget if the work has one, and why the
+	// reason to make one.
 	removals []removal
-	surplus  bool
-	// postponed is work that failed and waits for its next try.
+	why      Reason
+	// postponed is work that failed and waits for its next try, wake when the judgement may
+	// change by time alone; zero means never.
 	postponed work
+	wake      time.Time
 }
 
 // census sorts the pods of a cell.
 type census struct {
-	mapped, live, active, finished    int
+	mapped, live, finished            int
 	oldLive, newLive                  int
 	first                             *trackedPod // of the mapped
 	oldestOld, oldestNew              *trackedPod // of the live
 	activeFirst, activeOld, activeNew *trackedPod // of the active
-	activeOldCount, activeNewCount    int
 	adopting                          bool
 	// leaving are pods whose deletion is in flight: for all we know they run.
 	leaving int
@@ -112,13 +122,10 @@ func takeCensus(pods []*trackedPod, revision string) census {
 			c.finished++
 			continue
 		case updated:
-			c.activeNewCount++
 			c.activeNew = firstOf(c.activeNew, p)
 		default:
-			c.activeOldCount++
 			c.activeOld = firstOf(c.activeOld, p)
 		}
-		c.active++
 		c.activeFirst = firstOf(c.activeFirst, p)
 	}
 	return c
@@ -131,13 +138,8 @@ func firstOf(have, p *trackedPod) *trackedPod {
 	return p
 }
 
-// judge computes the verdict and the pods to delete now.
-func judge(c *cell, now time.Time) (verdict, []removal) {
-	j := judgeCell(c, now)
-	return j.verdict, j.removals
-}
-
-func judgeCell(c *cell, now time.Time) *judgement {
+// judge computes what follows for one cell.
+func judge(c *cell, now time.Time) *judgement {
 	order := c.order()
 	j := &judgement{cell: c, spec: &c.row.info, surge: c.row.surge, now: now,
 		guided: c.row.guide != nil, order: order, census: takeCensus(c.pods, order.Target)}
@@ -159,13 +161,12 @@ func judgeCell(c *cell, now time.Time) *judgement {
 		j.countRollout()
 		j.housekeeping()
 		j.rollout()
-		j.verdict.phase = j.occupiedPhase()
 	}
 	j.settleWork()
 	return j
 }
 
-func (j *judgement) wakeAt(t time.Time) { j.verdict.wake = deadline.Sooner(j.verdict.wake, t) }
+func (j *judgement) wakeAt(t time.Time) { j.wake = deadline.Sooner(j.wake, t) }
 
 // isAvailable also arms the timer for the moment when the answer turns.
 func (j *judgement) isAvailable(p *trackedPod) bool {
@@ -180,35 +181,30 @@ func (j *judgement) isAvailable(p *trackedPod) bool {
 // isUp tells whether the rollout may rely on the pod.
 func (j *judgement) isUp(p *trackedPod) bool { return p.unsureUntil.IsZero() && j.isAvailable(p) }
 
+func (j *judgement) count(n count, is bool) {
+	if is {
+		j.verdict.counts |= 1 << n
+	}
+}
+
 func (j *judgement) countStatus() {
-	t := &j.verdict.tally
-	if j.cell.column == nil {
+	here := j.mapped > 0
+	switch {
+	case j.cell.column == nil:
+		return
+	case j.cell.eligibility != ShouldRun:
+		j.count(misscheduled, here)
 		return
 	}
-	if j.cell.eligibility != ShouldRun {
-		if j.mapped > 0 {
-			t.misscheduled = 1
-		}
-		return
-	}
-	t.desired = 1
-	if j.cell.setback.failures > 0 {
-		t.troubled = 1
-	}
-	if j.mapped == 0 {
-		return
-	}
-	t.current = 1
-	if j.first.info.Ready {
-		t.ready = 1
-	}
-	if j.isAvailable(j.first) {
-		t.available = 1
-	}
-	if j.first.info.Revision == j.spec.Revision {
-		t.updated = 1
-	}
-	t.outdated = t.available &^ t.updated
+	works, newest := here && j.isAvailable(j.first), here && j.first.info.Revision == j.spec.Revision
+	j.count(desired, true)
+	j.count(troubled, j.cell.setback.failures > 0)
+	j.count(current, here)
+	j.count(ready, here && j.first.info.Ready)
+	j.count(updated, newest)
+	j.count(available, works)
+	j.count(lacking, !works)
+	j.count(outdated, works && !newest)
 }
 
 // countRollout counts the cell for the budget. A cell with a pod too many or
@@ -217,17 +213,11 @@ func (j *judgement) countRollout() {
 	if j.cell.eligibility != ShouldRun && (j.mapped == 0 || j.mapped == 1 && j.lost()) {
 		return
 	}
-	t := &j.verdict.tally
-	muddled := j.oldLive > 1 || j.newLive > 1
-	if oldest := firstOf(j.oldestOld, j.oldestNew); !muddled && oldest != nil && j.isUp(oldest) {
-		t.rolloutAvailable = 1
-	}
-	if muddled || j.oldLive == j.newLive || t.rolloutAvailable == 0 {
-		t.rolloutUnavailable = 1
-	}
-	if muddled || j.surging() {
-		t.rolloutSurging = 1
-	}
+	muddled, oldest := j.oldLive > 1 || j.newLive > 1, firstOf(j.oldestOld, j.oldestNew)
+	works := !muddled && oldest != nil && j.isUp(oldest)
+	j.count(up, works)
+	j.count(down, muddled || j.oldLive == j.newLive || !works)
+	j.count(surging, muddled || j.surging())
 }
 
 // surging tells whether the successor of the one old pod is on its way or not
@@ -258,12 +248,6 @@ func (j *judgement) stranded() {
 			j.remove(p, ReasonNodeGone)
 		}
 	}
-	switch {
-	case j.mapped > 0:
-		j.verdict.phase = Stranded
-	case j.cell.creating.name != "":
-		j.verdict.phase = Creating
-	}
 }
 
 // unfit: no pod is to be on the node, or its turn to lose it has come.
@@ -277,30 +261,15 @@ func (j *judgement) unfit() {
 			j.remove(p, why)
 		}
 	}
-	switch {
-	case j.live > 0:
-		j.verdict.phase = Misscheduled
-	case j.mapped > 0:
-		j.verdict.phase = Terminating
-	case j.cell.creating.name != "":
-		j.verdict.phase = Creating
-	}
 }
 
 // empty: no live pod on a node that fits. Without surge a pod that is still
 // going keeps its place; with surge the next one waits only until the deletion
 // is known to be done, so that it never meets two.
 func (j *judgement) empty() {
-	wanted := j.cell.eligibility == ShouldRun
-	switch {
-	case j.cell.creating.name != "":
-		j.verdict.phase = Creating
-	case wanted && (j.mapped == 0 || j.surge && j.leaving == 0):
-		if j.verdict.phase = Missing; j.mayCreate() {
-			j.verdict.work = workCreate
-		}
-	case j.mapped > 0:
-		j.verdict.phase = Terminating
+	wanted, free := j.cell.eligibility == ShouldRun, j.mapped == 0 || j.surge && j.leaving == 0
+	if wanted && free && j.cell.creating.name == "" && j.mayCreate() {
+		j.create(workCreate, ReasonMissing)
 	}
 }
 
@@ -321,7 +290,6 @@ func (j *judgement) housekeeping() {
 			failedOnce = true
 			j.remove(p, ReasonFailed)
 		case p.info.Phase == PodActive && j.tooMany(p):
-			j.surplus = true
 			j.remove(p, ReasonDuplicate)
 		}
 	}
@@ -360,7 +328,7 @@ func (j *judgement) rollout() {
 	case j.guided && j.isAvailable(j.oldestOld):
 		j.remove(j.oldestOld, ReasonTurn)
 	case j.isUp(j.oldestOld):
-		j.verdict.work = workReplace
+		j.replace(workReplace, ReasonOutdated)
 	case j.isAvailable(j.oldestOld):
 		// It uses the budget already: only an answer is missing.
 		j.remove(j.oldestOld, ReasonOutdated)
@@ -383,14 +351,18 @@ func (j *judgement) succession() {
 // surgeRollout: the only live pod has an older revision. Where the daemon is
 // wanted it gets company; where it is not, it goes.
 func (j *judgement) surgeRollout() {
-	wanted, available := j.cell.eligibility == ShouldRun, j.isAvailable(j.oldestOld)
+	wanted := j.cell.eligibility == ShouldRun
 	switch {
 	case j.cell.creating.name != "":
 	case wanted && j.leaving > 0:
-	case wanted && available && j.cell.unanswered == "" && !j.guided:
-		j.verdict.work = workSurge
-	case wanted: // also what got no answer, and so uses the budget already
-		j.verdict.work = workCreate
+	case wanted && j.guided:
+		j.create(workCreate, ReasonTurn)
+	case wanted && j.cell.unanswered != "": // it uses the budget already
+		j.create(workCreate, ReasonSurge)
+	case wanted && j.isAvailable(j.oldestOld):
+		j.create(workSurge, ReasonSurge)
+	case wanted:
+		j.create(workCreate, ReasonSurgeUnavailable)
 	default:
 		j.sunset()
 	}
@@ -400,7 +372,7 @@ func (j *judgement) surgeRollout() {
 func (j *judgement) sunset() {
 	switch {
 	case j.isUp(j.oldestOld):
-		j.verdict.work = workSunset
+		j.replace(workSunset, ReasonSunset)
 	case j.isAvailable(j.oldestOld):
 		j.remove(j.oldestOld, ReasonSunset)
 	default:
@@ -408,24 +380,18 @@ func (j *judgement) sunset() {
 	}
 }
 
-func (j *judgement) occupiedPhase() Phase {
-	switch {
-	case j.finished > 0:
-		return Failing
-	case j.surplus:
-		return Excess
-	case j.cell.eligibility != ShouldRun:
-		return Misscheduled
-	case j.surge && j.activeOld != nil && (j.activeNew != nil || j.cell.creating.name != ""):
-		return Surging
-	case j.activeOld != nil && j.isAvailable(j.activeOld):
-		return Outdated
-	case j.activeOld != nil:
-		return OutdatedUnavailable
-	case j.isAvailable(j.activeNew):
-		return Available
+// create wants a pod made. What is to go now goes first.
+func (j *judgement) create(w work, why Reason) {
+	if len(j.removals) == 0 {
+		j.verdict.work, j.why = w, why
 	}
-	return Progressing
+}
+
+// replace wants the old pod deleted within a budget.
+func (j *judgement) replace(w work, why Reason) {
+	if len(j.removals) == 0 {
+		j.verdict.work, j.removals = w, []removal{{j.oldestOld, why}}
+	}
 }
 
 // remove puts the pod on the list, once.
@@ -435,18 +401,14 @@ func (j *judgement) remove(p *trackedPod, why Reason) {
 			return
 		}
 	}
-	j.removals = append(j.removals, removal{p, why})
+	j.verdict.work, j.removals = workRemove, append(j.removals, removal{p, why})
 }
 
-// settleWork lets removals go first, holds back what failed lately, and
-// everything while a pod is being adopted.
+// settleWork holds back what failed lately, and everything while a pod is being adopted.
 func (j *judgement) settleWork() {
 	if j.adopting {
 		j.verdict.work, j.removals = workNone, nil
 		return
-	}
-	if len(j.removals) > 0 {
-		j.verdict.work = workRemove
 	}
 	failed := &j.cell.deletions
 	switch j.verdict.work {
@@ -455,7 +417,7 @@ func (j *judgement) settleWork() {
 	case workCreate, workSurge:
 		failed = &j.cell.setback
 	}
-	j.verdict.rank = failed.failures
+	j.verdict.rank = int32(failed.failures)
 	if failed.until.After(j.now) {
 		j.wakeAt(failed.until)
 		j.postponed, j.verdict.work, j.removals = j.verdict.work, workNone, nil

@@ -249,30 +249,6 @@ func (m *Matrix) NextTick() (time.Time, bool) {
 	return m.timers.Next()
 }
 
-// Fork returns a matrix with a copy of one row and nothing else. It can be played
-// forward without the original noticing.
-func (m *Matrix) Fork(uid types.UID) *Matrix {
-	out := New(m.cfg)
-	out.now, out.columns, out.health = m.now, maps.Clone(m.columns), maps.Clone(m.health)
-	if r := m.rows[uid]; r != nil {
-		copied := r.clone(out.columns)
-		if g := copied.guide; g != nil {
-			out.rollouts[uid], out.paces[g.info.PolicyUID] = g.info, g.pace
-		}
-		out.rows[uid] = copied
-		for _, p := range copied.unplaced {
-			out.pods[p.info.UID] = p
-		}
-		for _, c := range copied.cells {
-			for _, p := range c.pods {
-				out.pods[p.info.UID] = p
-			}
-		}
-		out.enter(copied)
-	}
-	return out
-}
-
 // PodsOfRevision returns how many pods the DaemonSet owns that carry the
 // revision, whatever their state.
 func (m *Matrix) PodsOfRevision(uid types.UID, revision string) int {

@@ -153,6 +153,9 @@ func checkTotals(t *rapid.T, w *world) {
 	if findings := w.m.Audit(); len(findings) > 0 {
 		t.Fatalf("the audit found %q", findings)
 	}
+	if *nothing != (tries{}) {
+		t.Fatalf("what all cells share was written to: %+v", *nothing)
+	}
 }
 
 // checkActions takes the next actions and judges each by the facts and by the
@@ -206,7 +209,7 @@ func checkActions(t *rapid.T, w *world) {
 func checkReason(t *rapid.T, w *world, uid types.UID, c *CellSnapshot) {
 	ds, cell := w.sets[uid], cellKey(uid, c.Node)
 	if got, want := c.Because == AsWanted, w.asWanted(uid, c.Node); got != want {
-		t.Fatalf("%s is as wanted is %v, and it is said to be %s [%s]\n%s", cell, want, c.Phase, c.Because, w.m.Dump())
+		t.Fatalf("%s is as wanted is %v, and it is said to be [%s]\n%s", cell, want, c.Because, w.m.Dump())
 	}
 	totals := w.totalsOf(uid)
 	maxUnavailable, maxSurge := budgetOf(ds, int(totals.status.Desired))
@@ -272,9 +275,9 @@ func checkConditions(t *rapid.T, w *world, actions []Action) {
 	}
 }
 
-func budgetOf(ds DaemonSetInfo, desired int) (int, int) {
+func budgetOf(ds DaemonSetInfo, nodes int) (int, int) {
 	r := row{info: ds}
-	r.totals.desired = int32(desired)
+	r.totals[desired] = int32(nodes)
 	return r.budget()
 }
 

@@ -53,42 +53,28 @@ func (r *row) ready(out []Action) []Action {
 }
 
 func (r *row) changePods(out []Action) []Action {
-	out = r.removals(out)
-	out = r.sunsets(out)
+	at := func(n count) int { return int(r.totals[n]) }
+	maxUnavailable, maxSurge := r.budget()
+	out = r.deletions(out, workRemove, func() bool { return true })
+	out = r.deletions(out, workSunset, func() bool { return at(up) > at(desired) })
 	if r.fresh.inFlight+r.again.inFlight+r.work[workCreate].Len()+r.work[workSurge].Len() == 0 {
 		r.fresh.window, r.again.window = 1, 1
 	}
 	r.fresh.yield(r.now)
 	r.again.yield(r.now)
-	out = r.creations(out)
-	maxUnavailable, maxSurge := r.budget()
-	for r.mayDelete() && int(r.totals.rolloutUnavailable) < maxUnavailable {
-		c, ok := r.work[workReplace].Min()
-		if !ok {
-			break
-		}
-		out = append(out, r.doom(c, removal{c.outdated(), ReasonOutdated}))
-		r.refresh(c)
-	}
-	for int(r.totals.rolloutSurging) < maxSurge {
-		c := r.nextCreation(workSurge)
-		if c == nil {
-			break
-		}
-		out = append(out, r.create(c, ReasonSurge))
-	}
-	return out
+	out = r.creations(out, workCreate, func() bool { return true })
+	out = r.deletions(out, workReplace, func() bool { return at(down) < maxUnavailable })
+	return r.creations(out, workSurge, func() bool { return at(surging) < maxSurge })
 }
 
-// removals deletes what does not wait for any budget.
-func (r *row) removals(out []Action) []Action {
-	for r.mayDelete() {
-		c, ok := r.work[workRemove].Min()
+// deletions deletes what is to go, as long as it may.
+func (r *row) deletions(out []Action, w work, may func() bool) []Action {
+	for r.deletes < r.cfg.BurstReplicas && may() {
+		c, ok := r.work[w].Min()
 		if !ok {
 			break
 		}
-		_, list := judge(c, r.now)
-		for _, rm := range list {
+		for _, rm := range judge(c, r.now).removals {
 			out = append(out, r.doom(c, rm))
 		}
 		r.refresh(c)
@@ -96,41 +82,17 @@ func (r *row) removals(out []Action) []Action {
 	return out
 }
 
-// sunsets deletes old pods on nodes that are no longer wanted, as many as there
-// are available pods beyond the desired number. Only surge rows have them.
-func (r *row) sunsets(out []Action) []Action {
-	for r.mayDelete() && r.totals.rolloutAvailable > r.totals.desired {
-		c, ok := r.work[workSunset].Min()
-		if !ok {
+// creations makes what is missing, as long as it may.
+func (r *row) creations(out []Action, w work, may func() bool) []Action {
+	for may() {
+		c := r.nextCreation(w)
+		if c == nil {
 			break
 		}
-		out = append(out, r.doom(c, removal{c.outdated(), ReasonSunset}))
-		r.refresh(c)
+		out = append(out, r.create(c, judge(c, r.now).why))
 	}
 	return out
 }
-
-func (r *row) creations(out []Action) []Action {
-	for {
-		c := r.nextCreation(workCreate)
-		if c == nil {
-			return out
-		}
-		why := ReasonMissing
-		switch {
-		case c.verdict.phase == Missing:
-		case r.guide != nil:
-			why = ReasonTurn
-		case c.unanswered != "":
-			why = ReasonSurge
-		default:
-			why = ReasonSurgeUnavailable
-		}
-		out = append(out, r.create(c, why))
-	}
-}
-
-func (r *row) mayDelete() bool { return r.deletes < r.cfg.BurstReplicas }
 
 // failedBefore is where, in a set of work, the cells begin that failed.
 var failedBefore = &cell{verdict: verdict{rank: 1}}
@@ -158,19 +120,9 @@ func (r *row) paceOf(a *CreatePod) *pace {
 	return &r.fresh
 }
 
-// outdated returns the live pod of an older revision.
-func (c *cell) outdated() *trackedPod {
-	for _, p := range c.pods {
-		if p.live() && p.info.Revision != c.target() {
-			return p
-		}
-	}
-	panic("matrix: cell " + c.node + " wants its outdated pod replaced but has none")
-}
-
 func (r *row) doom(c *cell, rm removal) Action {
 	if rm.reason == ReasonFailed {
-		c.failures.next(r.info.Generation, r.now, r.cfg)
+		c.own().failures.next(r.info.Generation, r.now, r.cfg)
 	}
 	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
 	if rm.reason == ReasonNodeUnfit || rm.reason == ReasonTurn {
@@ -189,7 +141,7 @@ func (r *row) create(c *cell, why Reason) Action {
 	if r.guide != nil {
 		a.Before = r.guide.course.Before(c.node)
 	}
-	c.creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
+	c.own().creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
 	r.paceOf(a).begin(r.now)
 	r.refresh(c)
 	return a

@@ -24,9 +24,9 @@ type row struct {
 	// columns are all nodes, as the matrix knows them.
 	columns map[string]*column
 
-	totals    tally
+	totals    totals
 	work      [workCount]*btree.BTreeG[*cell]
-	groups    [groupCount]*btree.BTreeG[*cell]
+	groups    [countCount]*btree.BTreeG[*cell]
 	unplaced  map[types.UID]*trackedPod // owned pods that name no node
 	revisions map[string]int            // owned pods by revision
 
@@ -45,8 +45,7 @@ type row struct {
 	statusInFlight bool
 	statusAt       time.Time // when a status last left Ready
 	announced      int64     // the generation that was said to be all done
-	statusFailures int
-	statusRetryAt  time.Time
+	statusSetback  setback
 
 	// guide is the policy that changes follow; nil where the budget decides.
 	guide *guide
@@ -77,7 +76,7 @@ func (r *row) newSets() {
 	for w := range r.work {
 		r.work[w] = btree.NewG(16, byRank)
 	}
-	for g := range r.groups {
+	for _, g := range groups {
 		r.groups[g] = btree.NewG(16, byNode)
 	}
 }
@@ -89,14 +88,14 @@ func (r *row) target() Target {
 // place puts a new verdict of a cell into the totals and sets.
 func (r *row) place(c *cell, v verdict) {
 	old := &c.verdict
-	r.totals.add(&old.tally, -1)
-	r.totals.add(&v.tally, 1)
+	r.totals.add(old.counts, -1)
+	r.totals.add(v.counts, 1)
 	moved := old.work != v.work || old.rank != v.rank
 	if moved && old.work != workNone {
 		r.work[old.work].Delete(c)
 	}
-	for g := range groupCount {
-		switch was, is := old.tally.in(g), v.tally.in(g); {
+	for _, g := range groups {
+		switch was, is := old.counts.has(g), v.counts.has(g); {
 		case was && !is:
 			r.groups[g].Delete(c)
 		case is && !was:
@@ -114,21 +113,21 @@ func (r *row) status() Status {
 	t := &r.totals
 	return Status{
 		ObservedGeneration: r.info.Generation,
-		Desired:            t.desired, Current: t.current, Misscheduled: t.misscheduled,
-		Ready: t.ready, Updated: t.updated, Available: t.available,
-		Unavailable: t.desired - t.available,
+		Desired:            t[desired], Current: t[current], Misscheduled: t[misscheduled],
+		Ready: t[ready], Updated: t[updated], Available: t[available],
+		Unavailable: t[desired] - t[available],
 	}
 }
 
 // settled tells whether every desired cell has an available pod of the current
 // revision.
 func (r *row) settled() bool {
-	return r.totals.updated == r.totals.desired && r.totals.available == r.totals.desired
+	return r.totals[updated] == r.totals[desired] && r.totals[available] == r.totals[desired]
 }
 
 // budget resolves the strategy against the number of desired cells.
 func (r *row) budget() (maxUnavailable, maxSurge int) {
-	desired := int(r.totals.desired)
+	desired := int(r.totals[desired])
 	maxUnavailable = resolve(r.info.Strategy.MaxUnavailable, desired)
 	maxSurge = resolve(r.info.Strategy.MaxSurge, desired)
 	if desired > 0 && maxUnavailable == 0 && maxSurge == 0 {

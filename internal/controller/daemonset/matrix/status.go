@@ -34,8 +34,8 @@ func (r *row) readyStatus(out []Action) []Action {
 
 // statusDue returns the earliest moment for the next status write.
 func (r *row) statusDue() time.Time {
-	if r.statusRetryAt.After(r.now) {
-		return r.statusRetryAt
+	if until := r.statusSetback.until; until.After(r.now) {
+		return until
 	}
 	observed := r.info.Reported.ObservedGeneration == r.info.Generation
 	if r.statusAt.IsZero() || !observed || r.settled() && r.announced != r.info.Generation {
@@ -47,12 +47,10 @@ func (r *row) statusDue() time.Time {
 func (r *row) statusWritten(a *UpdateStatus, o Outcome) {
 	r.statusInFlight = false
 	if o == OK {
-		r.info.Reported, r.written = a.Status, a.Conditions
-		r.statusFailures, r.statusRetryAt = 0, time.Time{}
+		r.info.Reported, r.written, r.statusSetback = a.Status, a.Conditions, setback{}
 		return
 	}
-	r.statusFailures++
-	r.statusRetryAt = r.now.Add(backoff(r.cfg.RetryDelay, r.cfg.MaxRetryDelay, r.statusFailures))
+	r.statusSetback.failed(r.now, r.cfg)
 }
 
 // next returns when time alone has something to do for the row; zero means never.

@@ -31,7 +31,7 @@ func (r *row) noteUnplaceable(c *cell) {
 	p := c.unplaceable()
 	switch {
 	case p == nil:
-		if slices.ContainsFunc(c.pods, func(p *trackedPod) bool { return p.live() && p.info.Bound }) {
+		if c.told != "" && slices.ContainsFunc(c.pods, func(p *trackedPod) bool { return p.live() && p.info.Bound }) {
 			c.told = ""
 		}
 	case p.info.Unplaceable != c.told && !c.untold:
@@ -59,7 +59,7 @@ func (r *row) placements(out []Action) []Action {
 	for _, c := range r.untold {
 		c.untold = false
 		if p := c.unplaceable(); p != nil && p.info.Unplaceable != c.told {
-			c.told = p.info.Unplaceable
+			c.own().told = p.info.Unplaceable
 			out = append(out, &FailedPlacement{Target: r.target(), Node: c.node, PodName: p.info.Name, Detail: c.told})
 		}
 	}

@@ -1,0 +1,34 @@
+package matrix
+
+import (
+	"testing"
+	"unsafe"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// A fleet is mostly cells that are as they should be. Each is small.
+func TestSettledCellIsSmall(t *testing.T) {
+	const most = 150 // bytes, without the pod
+	w := newWorld(Config{})
+	w.setDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}, corev1.PodSpec{})
+	w.setNode(NodeInfo{Name: "n1"})
+	settle := func() {
+		for len(w.ready()) > 0 {
+			for len(w.inFlight) > 0 {
+				w.finish(0, OK, true)
+			}
+		}
+	}
+	settle()
+	for _, p := range w.pods {
+		p.Bound, p.Ready, p.ReadySince = true, true, w.now
+		w.setPod(p)
+	}
+	settle()
+	c := w.m.rows["logs"].cells["n1"]
+	size := unsafe.Sizeof(*c) + uintptr(cap(c.pods))*unsafe.Sizeof(c.pods[0])
+	if why := c.row.because(c); why != AsWanted || c.tries != nothing || size > most {
+		t.Errorf("a cell with [%s] and %+v takes %d bytes, want %d at most", why, *c.tries, size, most)
+	}
+}
