@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,7 +20,8 @@ import (
 // their own, in a directory of its own: no certificate of a client or a node, and
 // none of the API server, lets anybody take part in what they agree on.
 const (
-	peerAuthority     = "peer-ca"
+	// PeerAuthority signs what the servers' databases show each other, and nothing else.
+	PeerAuthority     = "peer-ca"
 	peerAuthorityName = "everynode-peer-ca"
 	peerLeaf          = "peer"
 )
@@ -29,10 +29,14 @@ const (
 const peerRemedy = "restore it from a backup, or remove this server with \"everynode members remove\" on another and join it anew"
 
 // Peers are the key and certificate of one server's database among the others'.
-type Peers struct{ dir string }
+type Peers struct {
+	dir string
+	// opened are the authorities that were trusted when this was opened.
+	opened []*x509.Certificate
+}
 
 // OpenPeers reads them, and makes what is missing. The certificate is issued anew
-// when it ends soon or is not for that host.
+// when it ends soon, is not for that host, or is of an authority that was replaced.
 func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
 	if err := os.MkdirAll(dir, directoryMode); err != nil {
 		return nil, fmt.Errorf("create the directory for the keys of the servers' databases: %w", err)
@@ -42,13 +46,18 @@ func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
 		return nil, err
 	}
 	defer unlock()
-	a, err := loadAuthority(dir, peerAuthority, peerRemedy, c.Now())
+	a, err := loadPeers(dir, c.Now())
 	if err == nil && a == nil {
-		a, err = createAuthority(dir, peerAuthority, peerAuthorityName, peerRemedy, c.Now())
+		a, err = createAuthority(dir, PeerAuthority, peerAuthorityName, peerRemedy, c.Now())
 	}
 	if err != nil {
 		return nil, err
 	}
+	return openPeers(dir, host, a, c)
+}
+
+// openPeers issues the certificate if need be. The directory must be locked.
+func openPeers(dir, host string, a *authority, c clock.PassiveClock) (*Peers, error) {
 	t := Template{
 		CommonName: "everynode-peer", KeyUsage: x509.KeyUsageDigitalSignature, TTL: leafLifetime,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -61,7 +70,13 @@ func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
 	if _, err := loadOrIssue(dir, a, leaf{peerLeaf, t}, c); err != nil {
 		return nil, err
 	}
-	return &Peers{dir: dir}, nil
+	p := &Peers{dir: dir, opened: a.roots()}
+	// etcd reads one file, once.
+	trusted := certificatesPEM(p.opened)
+	if same(dir, peerTrusted, trusted) {
+		return p, nil
+	}
+	return p, writeFile(filepath.Join(dir, peerTrusted), trusted)
 }
 
 // KeepPeers issues the certificate anew before it ends, until ctx ends: a server may run
@@ -81,9 +96,9 @@ func KeepPeers(ctx context.Context, dir, host string, c clock.WithTicker) {
 	}
 }
 
-// Files are the paths of the authority, the certificate and its key.
+// Files are the paths of what is trusted, the certificate and its key.
 func (p *Peers) Files() (ca, cert, key string) {
-	return filepath.Join(p.dir, peerAuthority+".crt"), filepath.Join(p.dir, peerLeaf+".crt"), filepath.Join(p.dir, peerLeaf+".key")
+	return filepath.Join(p.dir, peerTrusted), filepath.Join(p.dir, peerLeaf+".crt"), filepath.Join(p.dir, peerLeaf+".key")
 }
 
 // ServerTLS takes connections from peers only. It follows the files.
@@ -107,17 +122,17 @@ func (p *Peers) ClientTLS() (*tls.Config, error) {
 }
 
 func (p *Peers) load() (*x509.CertPool, tls.Certificate, error) {
-	ca, cert, key := p.Files()
+	_, cert, key := p.Files()
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, pair, fmt.Errorf("read the certificate for the servers' databases: %w", err)
 	}
-	certs, err := readCertificates(ca)
-	if err != nil || len(certs) == 0 {
-		return nil, pair, fmt.Errorf("read the authority of the servers' databases %s: %w", ca, cmp.Or(err, fs.ErrNotExist))
+	roots, err := peerRoots(p.dir)
+	if err != nil {
+		return nil, pair, fmt.Errorf("read the authority of the servers' databases: %w", err)
 	}
 	pool := x509.NewCertPool()
-	for _, c := range certs {
+	for _, c := range roots {
 		pool.AddCert(c)
 	}
 	return pool, pair, nil
@@ -141,7 +156,9 @@ var AgreedFiles = []string{
 	"service-account.key", "service-account-previous.pub", "front-proxy-ca.crt", "front-proxy-ca.key",
 }
 
-var sharedPeerFiles = []string{peerAuthority + ".crt", peerAuthority + ".key"}
+// sharedPeerFiles are what the databases of all servers have. They are compared by all of them:
+// what a later version shares besides needs an agreement of its own.
+var sharedPeerFiles = []string{PeerAuthority + ".crt", PeerAuthority + ".key", PeerAuthority + "-previous.crt", peerCross}
 
 // SharedKeys are the files that a server gets which joins others, by name.
 type SharedKeys struct {

@@ -152,7 +152,7 @@ func rotateAuthority(a *authority, now time.Time) ([]step, *authority, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	base := map[string]string{ClusterAuthority: clusterAuthorityName, NodeAuthority: nodeAuthorityName}[a.name]
+	base := map[string]string{ClusterAuthority: clusterAuthorityName, NodeAuthority: nodeAuthorityName, PeerAuthority: peerAuthorityName}[a.name]
 	cert, err := newAuthority(key, base+"-"+hex.EncodeToString(serial.Bytes()[:4]), now)
 	if err != nil {
 		return nil, nil, err
