@@ -88,6 +88,9 @@ type Config struct {
 	Presence bool
 	// Servers are where the servers are that live, for agents to know.
 	Servers func() []netip.AddrPort
+	// Restored names the last restore of the database from a backup, for agents to know; empty
+	// for none.
+	Restored string
 }
 
 // Server is an API server that is ready to run.
@@ -190,7 +193,7 @@ func (s *Server) serveBesides(cfg Config, security *security, keeper *atrest.Kee
 		return nil, err
 	}
 	metricsapi.Install(s.generic, client, agents)
-	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI, cfg.Servers))
+	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI, cfg.Servers, cfg.Restored))
 	serveMembers(s.generic.Handler.NonGoRestfulMux, cfg.Members)
 	serveBackups(s.generic.Handler.NonGoRestfulMux, cfg.Backups)
 	return networkapi.Install(s.generic), s.tellKeys(keeper, cfg, client)

@@ -67,6 +67,9 @@ type Identity struct {
 	refused atomic.Bool
 	// unbound is set while the server does not know the node's key.
 	unbound atomic.Bool
+	// restoring guards restores.
+	restoring sync.Mutex
+	restores  restores
 	// wakeClient and wakeServing let the keepers of the certificates look whether theirs is outdated.
 	wakeClient, wakeServing chan struct{}
 }
@@ -107,7 +110,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 		return nil, err
 	}
 	id.trusted.Store(&trusted)
-	if err := id.loadClient(); err != nil {
+	if err := errors.Join(id.loadClient(), id.readRestored()); err != nil {
 		return nil, err
 	}
 	switch pair := id.client.Load(); {

@@ -134,7 +134,7 @@ func (id *Identity) refreshTrust(ctx context.Context) error {
 	}
 	id.refused.Store(false)
 	id.Learn(ctx, told.Servers)
-	return id.adopt(ctx, told)
+	return errors.Join(id.hearRestored(told.Restored), id.adopt(ctx, told))
 }
 
 // learnSigner tells whether an authority that the node trusts signed a new client certificate. One that it does not know may have

@@ -42,6 +42,10 @@ type Config struct {
 	// resources that the Node has of then to zero. DevicesReset is told once that is written; nil for nobody.
 	DevicesForgotten bool
 	DevicesReset     func()
+	// Restored tells whether the control plane is of another restore from a backup than the one with which this node was Settled:
+	// then it may not know the Node. Settled is told that it does, and whether the Node had to be made again. nil for never.
+	Restored func(ctx context.Context) (bool, error)
+	Settled  func(ctx context.Context, again bool)
 	// Images lists the images on this node; nil reports none.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)
 

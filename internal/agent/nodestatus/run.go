@@ -193,18 +193,50 @@ func (r *Reporter) update(ctx context.Context) (ok bool) {
 	switch {
 	case err == nil:
 		r.gone = false
+		r.settled(ctx, false)
 		return ready(f).Status == corev1.ConditionTrue
 	case ctx.Err() != nil:
 	case apierrors.IsNotFound(err):
-		if !r.gone {
-			logger.Error(err, "The Node was deleted; start the agent again to register it anew", "node", r.cfg.NodeName)
-		}
-		r.gone = true
-		return true
+		return r.missing(ctx, err)
 	default:
 		logger.Error(err, "Node status cannot be written", "node", r.cfg.NodeName)
 	}
 	return false
+}
+
+// missing finds out why there is no Node. A control plane that was restored from a backup may not know one that joined since:
+// it is made again. One that somebody has deleted is not.
+func (r *Reporter) missing(ctx context.Context, cause error) (ok bool) {
+	logger := klog.FromContext(ctx)
+	if r.gone {
+		return true
+	}
+	restored := false
+	if r.cfg.Restored != nil {
+		var err error
+		if restored, err = r.cfg.Restored(ctx); err != nil {
+			logger.Error(err, "There is no Node any more; whether the control plane was restored from a backup cannot be asked", "node", r.cfg.NodeName)
+			return false
+		}
+	}
+	if !restored {
+		logger.Error(cause, "The Node was deleted; start the agent again to register it anew", "node", r.cfg.NodeName)
+		r.gone = true
+		return true
+	}
+	logger.Info("The control plane was restored from a backup that does not know this node, which registers again", "node", r.cfg.NodeName)
+	if err := r.tryRegister(ctx); err != nil {
+		logger.Error(err, "Node cannot be registered", "node", r.cfg.NodeName)
+		return false
+	}
+	r.settled(ctx, true)
+	return false
+}
+
+func (r *Reporter) settled(ctx context.Context, again bool) {
+	if r.cfg.Settled != nil {
+		r.cfg.Settled(ctx, again)
+	}
 }
 
 // write brings the status on the server up to date. Somebody else's write in between is no reason to wait.

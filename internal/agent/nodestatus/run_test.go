@@ -227,6 +227,50 @@ func TestServerIsAway(t *testing.T) {
 	})
 }
 
+// A Node that is missing because the control plane was restored from an older backup is made again; one that somebody has
+// deleted is not, and one that it cannot tell of waits.
+func TestNodeAfterARestore(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir)
+		var restored bool
+		var refused error
+		asked, again := 0, 0
+		s.reporter.cfg.Restored = func(context.Context) (bool, error) { asked++; return restored, refused }
+		s.reporter.cfg.Settled = func(_ context.Context, made bool) {
+			if restored = false; made {
+				again++
+			}
+		}
+		remove := func() {
+			t.Helper()
+			if err := s.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.run(t)
+		s.node(t)
+		remove()
+		refused = errors.New("the server is away")
+		time.Sleep(time.Minute)
+		if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) || asked < 2 {
+			t.Errorf("while nobody can be asked: %v, asked %d times", err, asked)
+		}
+		restored, refused = true, nil
+		time.Sleep(time.Minute)
+		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue || again != 1 {
+			t.Errorf("after a restore: %+v, made again %d times", ready, again)
+		}
+		remove()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) || again != 1 {
+			t.Errorf("a node that was deleted is there again: %v, made again %d times", err, again)
+		}
+		s.stop(t)
+	})
+}
+
 func TestNewChecksItsConfig(t *testing.T) {
 	runtime := func(context.Context) (Runtime, error) { return goodReady, nil }
 	for name, cfg := range map[string]Config{

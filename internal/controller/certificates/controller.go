@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -54,6 +55,10 @@ type Config struct {
 	Signer, NodeSigner Signer
 	// Control says what is the control plane's, now.
 	Control func() Control
+	// Restored tells that the cluster was restored from a backup once, and Events takes that a node
+	// came back that the backup did not know; nil for nobody.
+	Restored bool
+	Events   record.EventRecorder
 	// Duration is how long certificates are good for at most; a year unless set.
 	Duration time.Duration
 	// Clock is the real clock unless set.
@@ -229,6 +234,7 @@ func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateS
 		if err := r.keep(ctx, d.request.nodeName(), d.claim, d.seen); err != nil {
 			return nil, err
 		}
+		r.tellCameBack(csr, d)
 		r.addCondition(csr, certificatesv1.CertificateApproved, d)
 		return requests.UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
 	case Sign:

@@ -115,6 +115,20 @@ func (r *reconciler) keep(ctx context.Context, node, keyHash string, seen Claim)
 	return nil
 }
 
+// tellCameBack says that a node has come back of which nothing was written down although it has a
+// certificate: the backup from which the cluster was restored is older than the node. Whether it
+// was revoked since nobody knows any more but those who did it.
+func (r *reconciler) tellCameBack(csr *certificatesv1.CertificateSigningRequest, d Decision) {
+	if !r.Restored || r.Events == nil || d.claim == "" || d.seen.Record != nil || !strings.HasPrefix(csr.Spec.Username, nodeUserPrefix) {
+		return
+	}
+	node := d.request.nodeName()
+	about := &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)} // which is what kubectl describe looks for
+	r.Events.Eventf(about, corev1.EventTypeWarning, "CameBackAfterRestore",
+		"The backup from which this control plane was restored does not know node %s, which has a certificate of the cluster and came back. If it was revoked or deleted since the backup, "+
+			"run \"everynode node revoke %s\" again", node, node)
+}
+
 // noteSigned writes down which authority signs a certificate of a node, so that it
 // can be seen who still has one of an authority that is to go.
 func (r *reconciler) noteSigned(ctx context.Context, node string, serving bool) error {

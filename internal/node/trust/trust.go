@@ -15,4 +15,7 @@ type Bundle struct {
 	NodeAuthorities string `json:"nodeAuthorities"`
 	// Servers are where the API servers are that live; none if this one does not know.
 	Servers []netip.AddrPort `json:"servers,omitempty"`
+	// Restored names the last restore of the control plane from a backup; empty if there was
+	// none. A node that hears of another one may not be known any more.
+	Restored string `json:"restored,omitempty"`
 }
