@@ -30,12 +30,17 @@ func newCertificatesCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "certificates", Short: "The keys and certificates of the control plane"}
 	group(cmd)
 	cmd.AddCommand(newCertificatesListCommand(), newCertificatesRenewCommand(),
-		newRotationCommand("rotate-ca", "Replace the cluster's certificate authority, or with --nodes that of nodes",
+		newRotationCommand("rotate-ca", "Replace the cluster's certificate authority, with --nodes that of nodes, or with --servers that of the servers' databases",
 			`Make a new certificate authority. It signs from now on; the old one is trusted beside
 it until --finish. Nodes follow by themselves within some minutes: they learn of the
 new one from the server, renew their certificates, and restart nothing. So does
 kube-root-ca.crt in every namespace. The administrator's kubeconfig is written anew;
-others, and join tokens of before, are good until --finish.`, pki.ClusterAuthority),
+others, and join tokens of before, are good until --finish.
+
+With --servers it is the authority by which the databases of several servers know each
+other. The other servers take it within seconds, and nobody else gets it: do this when a
+server was removed whose disk may be in wrong hands. After --finish the servers begin
+anew, one after another, so that nothing goes on by the old one.`, pki.ClusterAuthority),
 		newRotationCommand("rotate-service-account-key", "Replace the key that signs the tokens of service accounts",
 			`Make a new key for the tokens of service accounts. It signs from now on; tokens that
 the old one signed are accepted until --finish. Pods get new tokens by themselves
@@ -46,7 +51,7 @@ within an hour.`, pki.ServiceAccounts))
 const certificatesWhere = `
 
 Run this where the control plane runs. A server that runs notices it within seconds.
-Of several servers each has a copy of these files: copy them to the others at once.`
+Of several servers the others take what is replaced from it by themselves.`
 
 func newCertificatesListCommand() *cobra.Command {
 	var dataDir string
@@ -57,6 +62,11 @@ func newCertificatesListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			ofPeers, err := pki.InspectPeers(filepath.Join(dataDir, "peers"))
+			if err != nil {
+				return err
+			}
+			items = append(items, ofPeers...)
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 3, ' ', 0)
 			fmt.Fprintln(w, "FILE\tSUBJECT\tENDS\tSTATE")
 			for _, i := range items {
@@ -110,8 +120,8 @@ func rewriteKubeconfig(dataDir string) error {
 
 func newRotationCommand(use, short, long, which string) *cobra.Command {
 	var (
-		dataDir              string
-		finish, force, nodes bool
+		dataDir                       string
+		finish, force, nodes, servers bool
 	)
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long + certificatesWhere, Args: noArgs,
@@ -119,12 +129,18 @@ func newRotationCommand(use, short, long, which string) *cobra.Command {
 			if nodes {
 				which = pki.NodeAuthority
 			}
+			if servers && nodes {
+				return fmt.Errorf("--servers and --nodes are two authorities: replace one after the other; %s", seeHelp(cmd))
+			}
 			if force && !finish {
 				return fmt.Errorf("--force is for --finish; %s", seeHelp(cmd))
 			}
 			r := rotation{dataDir: dataDir, which: which, command: cmd.CommandPath(), now: time.Now(), out: cmd.OutOrStdout()}
 			if nodes {
 				r.command += " --nodes"
+			}
+			if servers {
+				return peerRotation{rotation: r, patience: beginPatience}.run(cmd.Context(), finish, force)
 			}
 			if finish {
 				return r.finish(cmd.Context(), force)
@@ -138,6 +154,7 @@ func newRotationCommand(use, short, long, which string) *cobra.Command {
 	f.BoolVar(&force, "force", false, "with --finish: although somebody may still need the old one")
 	if which == pki.ClusterAuthority {
 		f.BoolVar(&nodes, "nodes", false, "the authority of the nodes' serving certificates instead")
+		f.BoolVar(&servers, "servers", false, "the authority of the servers' databases among each other instead")
 	}
 	return cmd
 }

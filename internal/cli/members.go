@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,8 @@ runs. A server that has never started has no name; its ID is good, too.`,
 			}); err != nil {
 				return fmt.Errorf("remove the server %s: %w", args[0], err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The server %s is not one of the cluster's any more.\n", args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "The server %s is not one of the cluster's any more. Its disk holds the cluster's keys: wipe it, or, if it may be in wrong hands, replace them, "+
+				"\"everynode certificates rotate-ca --servers\" first.\n", args[0])
 			return nil
 		},
 	}
@@ -224,10 +226,7 @@ func printMembers(out io.Writer, list members.List) error {
 		}
 	}
 	for _, s := range list.Servers {
-		name, status, address := s.Name, "Ready", strings.TrimPrefix(s.URL, "https://")
-		if name == "" {
-			name = s.ID
-		}
+		name, status, address := nameOf(s), "Ready", strings.TrimPrefix(s.URL, "https://")
 		if address == "" {
 			address = "<none>"
 		}
@@ -241,10 +240,16 @@ func printMembers(out io.Writer, list members.List) error {
 		return err
 	}
 	if !leads {
-		fmt.Fprintf(out, "\nNo majority: %d of %d servers answer, %d are needed. Nothing can be changed until more of them run.\n", voters-silent, voters, voters/2+1)
+		fmt.Fprintf(out, "\nNo majority: %d of %d servers answer, %d are needed. Nothing can be changed until more of them run; if they are lost for good, stop this one and run \"everynode members reset\" here.\n", voters-silent, voters, voters/2+1)
+	}
+	if old := outdated(list); len(old) > 0 {
+		fmt.Fprintf(out, "\n%s: goes by an authority of databases that was replaced, until it begins anew, which it does by itself when the others are ready.\n", strings.Join(old, ", "))
 	}
 	return nil
 }
+
+// nameOf is a server's name; one that has never started has an ID only.
+func nameOf(s members.Server) string { return cmp.Or(s.Name, s.ID) }
 
 // role is what a server does that others do not.
 func role(s members.Server) string {

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/everynode/everynode/internal/members"
 )
 
 // clusterOf makes a data directory whose kubeconfig leads to a handler.
@@ -83,6 +85,22 @@ func TestInsistingEnds(t *testing.T) {
 	}
 	if err := p.ask(t.Context(), &bytes.Buffer{}, question(refusing)); err == nil || asked != 1 {
 		t.Errorf("a refusal is asked for %d times: %v", asked, err)
+	}
+}
+
+// Who looks while a majority is lost is told so, and what to do.
+func TestLostMajorityIsTold(t *testing.T) {
+	list := members.List{Servers: []members.Server{{Name: "m1"}, {Name: "m2", Problem: "does not answer"}, {Name: "m3", Problem: "does not answer"}, {ID: "4", Learner: true, Problem: "does not answer"}}}
+	var out bytes.Buffer
+	if err := printMembers(&out, list); err != nil || !strings.Contains(out.String(), "No majority: 1 of 3 servers answer, 2 are needed. Nothing can be changed until more of them run") ||
+		!strings.Contains(out.String(), "everynode members reset") {
+		t.Errorf("%v: it says\n%s", err, &out)
+	}
+	list.Servers[0].Leads, list.Servers[1].Problem = true, ""
+	list.Servers[1].Outdated = true
+	out.Reset()
+	if err := printMembers(&out, list); err != nil || strings.Contains(out.String(), "No majority") || !strings.Contains(out.String(), "m2: goes by an authority") {
+		t.Errorf("%v: it says\n%s", err, &out)
 	}
 }
 

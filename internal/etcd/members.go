@@ -27,7 +27,8 @@ var ErrNotNow = errors.New("the servers are not ready for a change of who belong
 
 // ErrMajority says that a member cannot be taken away because those that are left and
 // answer would not be a majority.
-var ErrMajority = errors.New("without it the servers that answer would not be a majority")
+var ErrMajority = errors.New("without it the servers that answer would not be a majority: start one of the others first, or, if these are lost for good, " +
+	"stop the one that is to stay and run \"everynode members reset\" there")
 
 // Member is one of the databases that agree.
 type Member struct {

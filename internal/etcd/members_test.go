@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/pki"
@@ -224,7 +226,7 @@ func TestPeersOnlyTalkToPeers(t *testing.T) {
 	}
 	for what, certificates := range map[string][]tls.Certificate{"nothing": nil, "a certificate of another authority": theirs.Certificates} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: certificates, InsecureSkipVerify: true}}}
-		for _, path := range []string{statusPath, sharedPath, "/members", "/raft"} {
+		for _, path := range []string{statusPath, string(ClusterKeys), string(PeerKeys), "/members", "/raft"} {
 			if response, err := client.Get(m.options.Peers.URL + path); err == nil {
 				response.Body.Close()
 				t.Errorf("who shows %s gets %s from %s", what, response.Status, path)
@@ -374,14 +376,56 @@ func TestOldDiskIsRefused(t *testing.T) {
 	if err := os.CopyFS(third.dir, os.DirFS(old)); err != nil {
 		t.Fatal(err)
 	}
+	before := state(t, third.dir)
 	s, err := Start(t.Context(), third.options)
 	if err == nil {
 		s.Close()
 		t.Fatal("a member starts with an old disk")
 	}
+	if after := state(t, third.dir); after != before {
+		t.Errorf("it is refused, and the disk, which had\n%snow has\n%s", before, after)
+	}
 	if !strings.Contains(err.Error(), "everynode members remove third") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("the error is %v", err)
 	}
+}
+
+// waitsForAMajority starts one whose others are silent: it says for whom it waits, and what to do.
+func waitsForAMajority(t *testing.T, m *one) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	said := ""
+	logger := funcr.New(func(_, line string) {
+		if strings.Contains(line, "majority") {
+			said = line
+			cancel()
+		}
+	}, funcr.Options{})
+	if s, err := Start(klog.NewContext(ctx, logger), m.options); err == nil {
+		s.Close()
+		t.Error("one of three starts alone")
+	}
+	for _, want := range []string{"Waiting for a majority of the servers", `"second"`, `"third"`, "everynode members reset"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it says %q, and not %q", said, want)
+		}
+	}
+}
+
+// state is what there is in a folder, and when it was written.
+func state(t *testing.T, dir string) (out string) {
+	t.Helper()
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil {
+			out += fmt.Sprintln(path, info.Size(), info.ModTime(), info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // What is left when the majority is lost for good can go on alone, if somebody says so.
@@ -390,10 +434,11 @@ func TestMajorityLost(t *testing.T) {
 	put(t, first, "last", "words")
 	second.stop()
 	third.stop()
-	if err := first.Remove(t.Context(), first.Self()); err == nil {
-		t.Error("without a majority a member was removed")
+	if err := first.Remove(t.Context(), first.Self()); err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("without a majority a member was removed: %v", err)
 	}
 	first.stop()
+	waitsForAMajority(t, first)
 	first.options.Peers.Alone = true
 	c.start(first)
 	wants(t, first, "last", "words")

@@ -17,6 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/pki"
 )
 
 // Peers says how the database is one of several that agree.
@@ -29,8 +31,8 @@ type Peers struct {
 	// Known are all members when this one starts for the first time, itself among
 	// them; later the others, as far as they are known.
 	Known []Member
-	// Shared are the keys that all servers have, for a member that asks.
-	Shared func() ([]byte, error)
+	// Shared are files that all servers have, for a member that asks.
+	Shared func(Shared) ([]byte, error)
 	// Version is this program's, for the others to see.
 	Version string
 	// Alone makes this member the only one, whatever it knew of others. For servers
@@ -40,12 +42,14 @@ type Peers struct {
 
 // Keys are a member's, among members.
 type Keys interface {
-	// Files are the paths of the authority, the certificate and its key.
+	// Files are the paths of what is trusted, the certificate and its key.
 	Files() (ca, cert, key string)
 	// ServerTLS takes connections from members only.
 	ServerTLS() *tls.Config
 	// ClientTLS is for connections to members.
 	ClientTLS() (*tls.Config, error)
+	// Standing tells how this member stands with the authority of all.
+	Standing() (pki.PeerStanding, error)
 }
 
 // Paths that members serve each other besides etcd's own.
@@ -82,6 +86,9 @@ type Status struct {
 	Bytes int64
 	// Version is its program's.
 	Version string
+	// PeerStanding is how it stands with the authority of the databases; that of a member of
+	// before there was such a question is empty.
+	pki.PeerStanding
 }
 
 // Status says how this member is.
@@ -92,6 +99,7 @@ func (s *Server) Status() Status {
 	}
 	if s.peers != nil {
 		out.Name, out.Version = s.peers.Name, s.peers.Version
+		out.PeerStanding, _ = s.peers.Keys.Standing() // an empty one tells that it cannot be read
 	}
 	for _, m := range s.Members() {
 		if m.ID == out.ID {
@@ -168,7 +176,9 @@ func (s *Server) servePeers() error {
 		_ = json.NewEncoder(w).Encode(s.Status()) // who asked has gone if this fails
 	})
 	mux.HandleFunc(watermarkPath, s.tellWatermark)
-	mux.HandleFunc("GET "+sharedPath, s.tellShared)
+	for _, which := range []Shared{ClusterKeys, PeerKeys} {
+		mux.HandleFunc("GET "+string(which), s.tellShared(which))
+	}
 	// Whoever shows no certificate soon is no member, and holds no connection.
 	s.listener = &http.Server{Handler: mux, ReadHeaderTimeout: peerHandshake, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = s.listener.Serve(tls.NewListener(listener, s.peers.Keys.ServerTLS())) }() // it ends when it is closed

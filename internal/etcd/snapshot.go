@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -121,24 +122,43 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	if err != nil {
 		return 0, fmt.Errorf("make a database of the snapshot: %w", err)
 	}
-	return touchAll(ctx, dir)
+	return touchAll(ctx, dir, now)
+}
+
+// restoredKey tells of which restore a database is.
+const restoredKey = "/everynode/restored"
+
+// Restored names the last restore of this database, by its time; empty for none. What this
+// member has will do: it was there before the first other one joined.
+func (s *Server) Restored(ctx context.Context) (string, error) {
+	client := s.newClient().Client
+	defer s.drop(client)
+	answer, err := client.Get(ctx, restoredKey, clientv3.WithSerializable())
+	if err != nil {
+		return "", fmt.Errorf("read of which restore the database is: %w", oneLine(err))
+	}
+	if len(answer.Kvs) == 0 {
+		return "", nil
+	}
+	return string(answer.Kvs[0].Value), nil
 }
 
 // ofMembers is what members have told each other, and a database that is alone must not take
 // for said to it: whoever replaces keys before others join would wait for the keys of before.
 var ofMembers = []clientv3.Op{
-	clientv3.OpDelete(sharedKey), clientv3.OpDelete(turnKey), clientv3.OpDelete(watermarkPrefix, clientv3.WithPrefix()),
+	clientv3.OpDelete(string(ClusterKeys)), clientv3.OpDelete(string(PeerKeys)), clientv3.OpDelete(turnKey), clientv3.OpDelete(watermarkPrefix, clientv3.WithPrefix()),
 }
 
-// touchAll writes every value of a database once more, but for those of members.
-func touchAll(ctx context.Context, dir string) (revision int64, err error) {
+// touchAll writes every value of a database once more, but for those of members, and which
+// restore it is of.
+func touchAll(ctx context.Context, dir string, now time.Time) (revision int64, err error) {
 	s, err := Start(ctx, Options{Dir: dir})
 	if err != nil {
 		return 0, err
 	}
 	defer s.Close()
 	client := s.newClient().Client
-	if _, err := client.Txn(ctx).Then(ofMembers...).Commit(); err != nil {
+	if _, err := client.Txn(ctx).Then(append(slices.Clone(ofMembers), clientv3.OpPut(restoredKey, now.UTC().Format(time.RFC3339Nano)))...).Commit(); err != nil {
 		return 0, fmt.Errorf("forget the servers of before: %w", oneLine(err))
 	}
 	for next := "\x00"; ; {

@@ -37,7 +37,7 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 	for i := range 2500 {
 		write(t, s, fmt.Sprintf("/registry/things/%04d", i), "kept")
 	}
-	for _, of := range []string{sharedKey, turnKey, watermarkPrefix + "1", watermarkPrefix + "2"} {
+	for _, of := range []string{string(ClusterKeys), string(PeerKeys), turnKey, watermarkPrefix + "1", watermarkPrefix + "2"} {
 		write(t, s, of, "of several servers")
 	}
 	lease, err := s.newClient().Grant(t.Context(), 3600)
@@ -75,8 +75,11 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 		if len(all.Kvs) != 2501 {
 			t.Errorf("%d values are there, want 2501", len(all.Kvs))
 		}
-		if left, err := client.Get(t.Context(), "/everynode/", clientv3.WithPrefix()); err != nil || len(left.Kvs) > 0 {
+		if left, err := client.Get(t.Context(), "/everynode/", clientv3.WithPrefix()); err != nil || len(left.Kvs) != 1 || string(left.Kvs[0].Key) != restoredKey {
 			t.Errorf("what members told each other is there: %v, %v", left.Kvs, err)
+		}
+		if name, err := r.Restored(t.Context()); err != nil || name != now.UTC().Format(time.RFC3339Nano) {
+			t.Errorf("the restore is called %q, %v", name, err)
 		}
 		for _, kv := range all.Kvs {
 			if kv.ModRevision <= seen {

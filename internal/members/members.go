@@ -79,6 +79,8 @@ type Server struct {
 	Bytes int64
 	// Loops tells that its control loops work.
 	Loops bool
+	// PeerStanding is how it stands with the authority of the servers' databases.
+	pki.PeerStanding
 }
 
 // List is the answer to who there is.

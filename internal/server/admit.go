@@ -167,13 +167,8 @@ func (a admission) List(ctx context.Context) members.List {
 		return out
 	}
 	for _, answer := range a.etcd.Ask(ctx) {
-		server := members.Server{ID: answer.ID, Name: answer.Name, URL: answer.URL, Learner: answer.Learner}
-		if answer.Err != nil {
-			server.Problem = "does not answer"
-		} else {
-			s := answer.Status
-			server.Version, server.Leads, server.Applied, server.Bytes, server.Loops = s.Version, s.Leads, s.Applied, s.Bytes, server.Name == working
-		}
+		server := seen(answer)
+		server.Loops = answer.Err == nil && server.Name == working
 		out.Servers = append(out.Servers, server)
 	}
 	slices.SortFunc(out.Servers, func(a, b members.Server) int { return strings.Compare(a.Name, b.Name) })

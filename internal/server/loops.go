@@ -77,6 +77,7 @@ func (c *control) clusterLoops() []loop {
 		{"certificates", "certificate-controller", func(a *actor) error {
 			return certificates.Add(mgr, certificates.Config{
 				Client: a.client, Signer: c.pki.Signer(), NodeSigner: c.pki.NodeSigner(), Control: c.reserved, Duration: c.options.SigningDuration,
+				Restored: c.restored != "", Events: a.recorder("certificate-controller"),
 			})
 		}},
 		{"cluster role aggregation", "clusterrole-aggregation-controller", func(a *actor) error {

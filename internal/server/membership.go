@@ -25,9 +25,9 @@ import (
 )
 
 // ErrBeginAnew says that the server has ended in order and is to be started again with
-// the same options: it was alone and another wants to join. What is alone is faster,
-// and is chosen when a server starts.
-var ErrBeginAnew = errors.New("the server becomes one of several, for which it begins anew")
+// the same options. It was alone and another wants to join: what is alone is faster, and is
+// chosen when a server starts. Or its database must forget an authority.
+var ErrBeginAnew = errors.New("the server begins anew, which takes some seconds")
 
 const (
 	membershipFile = "members.json"
@@ -48,6 +48,8 @@ type membership struct {
 	// AgreedKeys are those that all servers had when this one last looked, by their hash;
 	// BegunKeys those that it began to take.
 	AgreedKeys, BegunKeys string `json:",omitempty"`
+	// AgreedPeers and BegunPeers are the same of the authority of the databases.
+	AgreedPeers, BegunPeers string `json:",omitempty"`
 
 	// moved is set when URL is another than that in the file.
 	moved bool
@@ -135,7 +137,12 @@ func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &etcd.Peers{Name: m.Name, URL: m.URL, Listen: strings.TrimPrefix(m.URL, "https://"), Keys: keys, Version: version.Kubernetes(), Shared: func() ([]byte, error) { return exportKeys(dataDir) }}
+	p := &etcd.Peers{Name: m.Name, URL: m.URL, Listen: strings.TrimPrefix(m.URL, "https://"), Keys: keys, Version: version.Kubernetes(), Shared: func(which etcd.Shared) ([]byte, error) {
+		if which == etcd.PeerKeys {
+			return exportPeers(dataDir)
+		}
+		return exportKeys(dataDir)
+	}}
 	for _, k := range m.Known {
 		p.Known = append(p.Known, etcd.Member{ID: k.ID, Name: k.Name, URL: k.URL})
 	}

@@ -113,9 +113,11 @@ type Server struct {
 	// changing is held while it changes who belongs to the cluster.
 	changing   sync.Mutex
 	remembered string
-	leaving    atomic.Bool
-	again      sync.Once
-	beginAnew  chan struct{}
+	// restored names the last restore of the database.
+	restored  string
+	leaving   atomic.Bool
+	again     sync.Once
+	beginAnew chan struct{}
 	// servers are where the servers are that live.
 	servers atomic.Pointer[[]netip.AddrPort]
 }
@@ -226,31 +228,6 @@ func checkBalancers(addresses []string) error {
 	return nil
 }
 
-func localIPs() (out []net.IP) {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil
-	}
-	for _, a := range addresses {
-		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
-			out = append(out, n.IP)
-		}
-	}
-	return out
-}
-
-// nextIP returns the address after a network's own: the one of the service kubernetes.
-func nextIP(ip net.IP) net.IP {
-	out := append(net.IP(nil), ip...)
-	for i := len(out) - 1; i >= 0; i-- {
-		out[i]++
-		if out[i] != 0 {
-			break
-		}
-	}
-	return out
-}
-
 // advertise returns the address and port that pods and nodes use.
 func (s *Server) advertise() (net.IP, int) {
 	_, portText, _ := net.SplitHostPort(s.listener.Addr().String())
@@ -350,6 +327,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	}
 	if s.membership != nil {
 		parts.run("keys of all servers", s.followKeys)
+		parts.run("authority of the servers' databases", s.followPeers)
 	}
 	if s.external != nil {
 		parts.run("keys of all servers", s.followExternalKeys)
@@ -423,6 +401,10 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		return err
 	}
 	s.etcd = database
+	if s.restored, err = database.Restored(ctx); err != nil {
+		return err
+	}
+	config.Restored = s.restored
 	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
 	config.Members, config.Backups = admission{s}, backups{s}
 	config.OpenHot = apiserver.Hot(database.OpenHot)

@@ -378,10 +378,10 @@ func TestRefusedToJoin(t *testing.T) {
 	}
 	portsTaken(t, first, good, newMachine(t, 6, port))
 	secretsAreNoWayIn(t, first)
-	if exists(filepath.Join(first.options.DataDir, membershipFile)) {
+	refusedByHandler(t, first, good)
+	if exists(filepath.Join(first.options.DataDir, membershipFile)) || exists(peersDir(first.options.DataDir)) {
 		t.Error("the first server has become one of several, and nobody has joined")
 	}
-	refusedByHandler(t, first, good)
 }
 
 // secretsAreNoWayIn has somebody make a token for servers who may write Secrets only.
@@ -457,12 +457,12 @@ func refusedByHandler(t *testing.T, first *machine, token string) {
 		return response.StatusCode, string(text)
 	}
 	for _, test := range []struct{ body, want string }{
-		{`{"Name":"x","Peer":"https://127.0.0.1:1","Version":"v1.0.0","Port":` + strconv.Itoa(first.options.port()) + `}`, "too old"},
+		{`{"Name":"x","Peer":"https://127.0.0.1:1","Version":"v1.0.0","Port":` + strconv.Itoa(first.options.port()) + `}`, "is too old for this cluster, which has " + version.Kubernetes() + "; install that one there"},
 		{`{"Name":"a/b","Peer":"https://127.0.0.1:1","Version":"v1.99.0"}`, "cannot be the name"},
 		{`{"Name":"x","Peer":"http://127.0.0.1:1","Version":"` + version.Kubernetes() + `"}`, "not of the form"},
 		{`{"Name":"x","Peer":"https://127.0.0.1:2380","Port":1,"Version":"` + version.Kubernetes() + `"}`, "serves the API at port 1"},
 	} {
-		if code, text := post(test.body); code != http.StatusConflict || !strings.Contains(text, test.want) {
+		if code, text := post(test.body); code != http.StatusConflict || !strings.Contains(text, test.want) || strings.Count(text, "\n") != 1 {
 			t.Errorf("%s gets %d %q, want %q", test.body, code, text, test.want)
 		}
 	}

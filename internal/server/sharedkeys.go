@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/wholefile"
@@ -94,13 +95,46 @@ func hashKeys(content []byte) string {
 	return keys.hash()
 }
 
-// followKeys has all servers have the same keys until ctx ends: what is replaced on one, the
-// others take from it, over the connection between their databases.
-func (s *Server) followKeys(ctx context.Context) error {
+// follows has all servers have a set of files alike.
+type follows struct {
+	which etcd.Shared
+	// export reads what this server has. It fails with errHalf while somebody replaces files by
+	// hand, and with errDamaged if the server would not start with them.
+	export func() ([]byte, error)
+	// hash is what servers compare.
+	hash func(content []byte) string
+	// check says what is wrong with files of another server, and adopt puts them in the place of
+	// those of this one.
+	check, adopt func(content []byte) error
+	// memory is where this server keeps what it knows: the hash that all had, and that which it
+	// began to take.
+	memory func(*membership) (agreed, begun *string)
+	// replacedHere and took are for the log.
+	replacedHere, took string
+	// byHand says what to do when files were replaced on two servers.
+	byHand string
+}
+
+// clusterKeys are authorities, the key of service account tokens, and the keys of stored Secrets.
+func (s *Server) clusterKeys() follows {
+	return follows{
+		which: etcd.ClusterKeys, export: func() ([]byte, error) { return exportKeys(s.options.DataDir) }, hash: hashKeys,
+		check: checkKeys, adopt: s.adoptKeys,
+		memory:       func(m *membership) (agreed, begun *string) { return &m.AgreedKeys, &m.BegunKeys },
+		replacedHere: "Keys were replaced on this server; the others take them",
+		took:         "Took the keys that were replaced on another server",
+		byHand: fmt.Sprintf("keys were replaced on two servers at once: copy pki/ca*, pki/node-ca*, pki/service-account*, pki/front-proxy-ca* and encryption.yaml "+
+			"to %s from the server whose keys are to count", s.options.DataDir),
+	}
+}
+
+// follow has this server have what all have, until ctx ends: what is replaced on one, the others
+// take from it, over the connection between their databases. look is one look.
+func (s *Server) follow(ctx context.Context, look func(context.Context) error) error {
 	said := ""
 	for {
 		attempt, cancel := context.WithTimeout(ctx, keysPatience)
-		err := s.followKeysOnce(attempt)
+		err := look(attempt)
 		cancel()
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -117,9 +151,16 @@ func (s *Server) followKeys(ctx context.Context) error {
 	}
 }
 
-func (s *Server) followKeysOnce(ctx context.Context) error {
-	content, err := exportKeys(s.options.DataDir)
-	begun := s.begunKeys() != ""
+func (s *Server) followKeys(ctx context.Context) error { return s.follow(ctx, s.followKeysOnce) }
+
+func (s *Server) followKeysOnce(ctx context.Context) error { return s.followOnce(ctx, s.clusterKeys()) }
+
+func (s *Server) followOnce(ctx context.Context, f follows) error {
+	content, err := f.export()
+	s.changing.Lock()
+	_, remembered := f.memory(s.membership)
+	begun := *remembered != ""
+	s.changing.Unlock()
 	switch half := errors.Is(err, errHalf); {
 	case err == nil, begun && (half || errors.Is(err, errDamaged)): // those that it began to take come anew
 	case half:
@@ -127,79 +168,87 @@ func (s *Server) followKeysOnce(ctx context.Context) error {
 	default:
 		return err
 	}
-	all, revision, err := s.etcd.Agreed(ctx)
+	all, revision, err := s.etcd.Agreed(ctx, f.which)
 	if err != nil {
 		return err
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	here := members.KeysHere{Own: hashKeys(content), Agreed: s.membership.AgreedKeys, Begun: s.membership.BegunKeys}
+	atHand, taking := f.memory(s.membership)
+	here := members.KeysHere{Own: f.hash(content), Agreed: *atHand, Begun: *taking}
 	switch here.Decide(all) {
 	case members.Note:
-		return s.noteKeys(all, "")
+		return s.note(f, all, "")
 	case members.Publish:
-		if done, err := s.etcd.Agree(ctx, here.Own, revision); err != nil || !done {
+		if done, err := s.etcd.Agree(ctx, f.which, here.Own, revision); err != nil || !done {
 			return err
 		}
 		if here.Agreed != "" {
-			klog.FromContext(ctx).Info("Keys were replaced on this server; the others take them")
+			klog.FromContext(ctx).Info(f.replacedHere)
 		}
-		return s.noteKeys(here.Own, "")
+		return s.note(f, here.Own, "")
 	case members.Take:
-		return s.takeKeys(ctx, here, all)
+		return s.takeShared(ctx, f, here, all)
 	case members.Dispute:
-		return fmt.Errorf("keys were replaced on two servers at once: copy pki/ca*, pki/node-ca*, pki/service-account*, pki/front-proxy-ca* and encryption.yaml "+
-			"to %s from the server whose keys are to count", s.options.DataDir)
+		return errors.New(f.byHand)
 	}
 	return nil
 }
 
-func (s *Server) begunKeys() string {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	return s.membership.BegunKeys
-}
-
-// takeKeys replaces those of this server.
-func (s *Server) takeKeys(ctx context.Context, here members.KeysHere, all string) error {
-	return s.etcd.AskShared(ctx, func(content []byte) (bool, error) {
-		if hashKeys(content) != all {
+// takeShared replaces the files of this server. The caller holds changing.
+func (s *Server) takeShared(ctx context.Context, f follows, here members.KeysHere, all string) error {
+	return s.etcd.AskShared(ctx, f.which, func(content []byte) (bool, error) {
+		if f.hash(content) != all {
 			return false, nil // another that has not got them yet
 		}
-		var keys sharedKeys
-		if err := json.Unmarshal(content, &keys); err != nil {
-			return false, fmt.Errorf("read the keys of another server: %w", err)
-		}
-		if err := keys.check(); err != nil {
+		if err := f.check(content); err != nil {
 			return false, fmt.Errorf("the keys of another server cannot be used, and are not taken: %w", err)
 		}
-		if err := s.noteKeys(here.Agreed, all); err != nil {
+		if err := s.note(f, here.Agreed, all); err != nil {
 			return false, err
 		}
-		if err := pki.AdoptCluster(filepath.Join(s.options.DataDir, "pki"), keys.Cluster); err != nil {
+		if err := f.adopt(content); err != nil {
 			return false, err
 		}
-		if len(keys.Stored) > 0 {
-			path := encryption.File(s.options.DataDir)
-			if err := errors.Join(wholefile.Write(path, 0o600, wholefile.Bytes(keys.Stored)), wholefile.SyncFolder(filepath.Dir(path))); err != nil {
-				return false, fmt.Errorf("write the keys of stored Secrets: %w", err)
-			}
-		}
-		klog.FromContext(ctx).Info("Took the keys that were replaced on another server")
-		if err := s.noteKeys(all, ""); err != nil {
-			return false, err
-		}
-		return true, s.pki.Reload()
+		klog.FromContext(ctx).Info(f.took)
+		return true, s.note(f, all, "")
 	})
 }
 
-// noteKeys writes down what this server knows of the keys. The caller holds changing.
-func (s *Server) noteKeys(agreed, begun string) error {
+// note writes down what this server knows of the files. The caller holds changing.
+func (s *Server) note(f follows, agreed, begun string) error {
 	if s.leaving.Load() {
 		return nil
 	}
-	s.membership.AgreedKeys, s.membership.BegunKeys = agreed, begun
+	atHand, taking := f.memory(s.membership)
+	*atHand, *taking = agreed, begun
 	next := *s.membership
 	next.Known = s.known()
 	return next.write(s.options.DataDir)
+}
+
+func checkKeys(content []byte) error {
+	var keys sharedKeys
+	if err := json.Unmarshal(content, &keys); err != nil {
+		return fmt.Errorf("read the keys of another server: %w", err)
+	}
+	return keys.check()
+}
+
+// adoptKeys puts the keys of another server in the place of those of this one.
+func (s *Server) adoptKeys(content []byte) error {
+	var keys sharedKeys
+	if err := json.Unmarshal(content, &keys); err != nil {
+		return fmt.Errorf("read the keys of another server: %w", err)
+	}
+	if err := pki.AdoptCluster(filepath.Join(s.options.DataDir, "pki"), keys.Cluster); err != nil {
+		return err
+	}
+	if len(keys.Stored) > 0 {
+		path := encryption.File(s.options.DataDir)
+		if err := errors.Join(wholefile.Write(path, 0o600, wholefile.Bytes(keys.Stored)), wholefile.SyncFolder(filepath.Dir(path))); err != nil {
+			return fmt.Errorf("write the keys of stored Secrets: %w", err)
+		}
+	}
+	return s.pki.Reload()
 }
