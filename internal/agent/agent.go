@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -148,35 +147,37 @@ func newClient(config *rest.Config) (kubernetes.Interface, error) {
 
 // node is everything that runs on a node, put together.
 type node struct {
-	identity    *join.Identity
-	reporter    *nodestatus.Reporter
-	sources     *sources
-	runtime     *cri.Runtime
-	volumes     *volumes.Manager
-	devices     *devices.Manager
-	drivers     *csi.Drivers
-	plugins     *plugins.Watcher
-	resources   *podresources.Server
-	statuses    *status.Manager
-	pods        *pods
-	folder      *staticpods.Folder
-	mirrors     *mirrors
-	images      *images.Collector
-	evictor     *evictor
-	gauge       gauge
-	server      *streaming.Server
-	network     *network.Network
-	names       *dns.Server
-	keeper      *remember.Keeper
-	podKeeper   *remember.PodKeeper
-	book        *book
-	references  *referred.Cache
-	classes     *runtimeClasses
-	services    *proxy.Proxy
-	scraped     *scrape.Pages
-	broadcaster record.EventBroadcaster
-	client      kubernetes.Interface
-	clock       clock.WithTicker
+	identity  *join.Identity
+	reporter  *nodestatus.Reporter
+	sources   *sources
+	runtime   *cri.Runtime
+	volumes   *volumes.Manager
+	devices   *devices.Manager
+	drivers   *csi.Drivers
+	plugins   *plugins.Watcher
+	resources *podresources.Server
+	statuses  *status.Manager
+	pods      *pods
+	folder    *staticpods.Folder
+	mirrors   *mirrors
+	images    *images.Collector
+	evictor   *evictor
+	gauge     gauge
+	server    *streaming.Server
+	network   *network.Network
+	// networkKeeper is nil where there is no network.
+	networkKeeper *remember.NetworkKeeper
+	names         *dns.Server
+	keeper        *remember.Keeper
+	podKeeper     *remember.PodKeeper
+	book          *book
+	references    *referred.Cache
+	classes       *runtimeClasses
+	services      *proxy.Proxy
+	scraped       *scrape.Pages
+	broadcaster   record.EventBroadcaster
+	client        kubernetes.Interface
+	clock         clock.WithTicker
 	// healthAddress is where the node tells of its health; empty for nowhere.
 	healthAddress string
 }
@@ -250,7 +251,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	if n.server, err = a.newServer(n, client, identity); err != nil {
 		return nil, err
 	}
-	if n.network, err = a.newNetwork(n, identity); err != nil {
+	if n.network, err = a.newNetwork(ctx, n, identity); err != nil {
 		return nil, err
 	}
 	if n.names, err = a.newNames(n.sources, known); err != nil {
@@ -260,19 +261,6 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		return nil, err
 	}
 	return n, nil
-}
-
-// newNetwork makes what connects the node's pods with those of others; nil if that is left to somebody else.
-func (a *Agent) newNetwork(n *node, identity *join.Identity) (*network.Network, error) {
-	if a.cfg.ForeignNetwork {
-		return nil, nil
-	}
-	allNodes, err := network.AllNodes(identity.RESTConfig())
-	if err != nil {
-		return nil, err
-	}
-	return network.New(network.Config{NodeName: a.cfg.NodeName, AllNodes: allNodes, Own: n.sources.node, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
-		APIServers: func() []netip.AddrPort { return append(n.sources.apiServers(), addressOf(a.cfg.Server)...) }})
 }
 
 // newFolder reads the static pods.
@@ -352,6 +340,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("report the node", n.reporter.Run)
 	if n.network != nil {
 		start("keep the pod network", n.network.Run)
+		start("keep what is known of networks", n.networkKeeper.Run)
 	}
 	if n.names != nil {
 		start("answer for names", n.names.Run)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,9 @@ type Age struct {
 
 // AgeOf is the age of a node, in whatever form it is told of.
 func AgeOf(n metav1.Object) Age { return Age{n.GetCreationTimestamp().Unix(), n.GetName()} }
+
+// Created is when the node was created, to the second.
+func (a Age) Created() time.Time { return time.Unix(a.created, 0).UTC() }
 
 // Before tells whether a was created before b; of two of the same second, the one whose
 // name comes first.

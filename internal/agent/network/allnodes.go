@@ -63,8 +63,9 @@ type inbox struct {
 
 var _ cache.ReflectorStore = &inbox{}
 
-func newInbox(note func(name string, now facts)) *inbox {
-	return &inbox{note: note, names: map[string]bool{}, full: make(chan struct{})}
+// newInbox returns an inbox. Those who are remembered have gone if they are not told of.
+func newInbox(note func(name string, now facts), remembered map[string]bool) *inbox {
+	return &inbox{note: note, names: remembered, full: make(chan struct{})}
 }
 
 // Add implements cache.ReflectorStore.

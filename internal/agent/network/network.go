@@ -45,6 +45,10 @@ type Config struct {
 	APIServers func() []netip.AddrPort
 	// Changed is called when State has changed; nil for nobody.
 	Changed func()
+	// Known is what was known in an earlier run of the agent, nil for nothing. Learned is called when Network.Known has changed; nil
+	// for nobody.
+	Known   *Known
+	Learned func()
 	// ConfDir is where the CNI configuration goes; DefaultConfDir if empty.
 	ConfDir string
 }
@@ -60,11 +64,16 @@ type Network struct {
 	told node.PodNetworks
 	// moved says that routes of the machine have changed.
 	moved bool
+	// alone says that what is known is what was remembered.
+	alone bool
 	state State
 	wake  chan struct{}
 
-	// The rest belongs to the goroutine of Run.
-	peers *peers
+	// working is held while the goroutine of Run, to which the rest belongs, changes peers; it reads them without.
+	working sync.Mutex
+	peers   *peers
+	// patience is alonePatience, but in tests.
+	patience time.Duration
 	// whole says that the packet filter rules must be made afresh.
 	whole bool
 	// tunnel is this node's end of tunnels as it was made last.
@@ -115,7 +124,7 @@ func New(config Config) (*Network, error) {
 func newNetwork(config Config, k kernel) *Network {
 	return &Network{
 		config: config, kernel: k, pending: map[string]facts{}, wake: make(chan struct{}, 1),
-		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{},
+		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{}, patience: alonePatience,
 	}
 }
 
@@ -130,7 +139,7 @@ func (n *Network) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { n.follow(ctx) })
 	// Without all nodes, paths to the others would look superfluous.
-	if !cache.WaitForCacheSync(ctx.Done(), told...) {
+	if !n.hear(ctx, &wg, told) {
 		return nil
 	}
 	repair := time.NewTicker(repairEvery)
@@ -206,7 +215,7 @@ func (n *Network) watch(ctx context.Context, wg *sync.WaitGroup) (told []cache.I
 	if err != nil {
 		return nil, fmt.Errorf("watch the node: %w", err)
 	}
-	box := newInbox(n.note)
+	box := newInbox(n.note, n.config.remembered())
 	reflector := cache.NewReflectorWithOptions(n.config.AllNodes, &peer.Node{}, box, cache.ReflectorOptions{Name: "the networks of all nodes"})
 	wg.Go(func() { reflector.RunWithContext(ctx) })
 	return []cache.InformerSynced{own.HasSynced, func() bool {
@@ -251,10 +260,21 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 	n.pending = map[string]facts{}
 	complete = complete || n.moved
 	n.moved = false
-	limits := bounds{PodNetworks: n.told}
+	limits, alone := bounds{PodNetworks: n.told}, n.alone
 	n.mu.Unlock()
-	var failures []error
-	var changes []delta
+	changes, commands, err := n.learn(pending, limits, complete)
+	if !alone && n.config.Learned != nil && slices.ContainsFunc(changes, func(d delta) bool { return !d.empty() }) {
+		n.config.Learned()
+	}
+	err = errors.Join(err, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, commands), n.configure())
+	n.tell(ctx)
+	return err
+}
+
+// learn takes what nodes said into account. It returns what that means for paths, and which commands the rules need.
+func (n *Network) learn(pending map[string]facts, limits bounds, complete bool) (changes []delta, commands string, err error) {
+	n.working.Lock()
+	defer n.working.Unlock()
 	servers := n.apiServers()
 	for _, s := range servers {
 		limits.kept = append(limits.kept, s.Addr())
@@ -267,13 +287,11 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 		n.whole = true
 	}
 	if complete {
-		ways, err := n.kernel.ways()
-		failures = append(failures, err)
-		if err == nil {
-			changes = append(changes, n.peers.rewire(ways))
+		var now ways
+		if now, err = n.kernel.ways(); err == nil {
+			changes = append(changes, n.peers.rewire(now))
 		}
 	}
-	var commands string
 	for _, name := range slices.Sorted(maps.Keys(pending)) {
 		d := n.peers.update(name, pending[name])
 		if d.empty() {
@@ -285,9 +303,7 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 			n.whole = true
 		}
 	}
-	failures = append(failures, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, commands), n.configure())
-	n.tell(ctx)
-	return errors.Join(failures...)
+	return changes, commands, err
 }
 
 func (n *Network) apiServers() []netip.AddrPort {

@@ -375,7 +375,7 @@ func allNodes(client kubernetes.Interface) cache.ListerWatcher {
 
 func TestInboxTellsWhoHasGone(t *testing.T) {
 	var said []string
-	box := newInbox(func(name string, now facts) { said = append(said, fmt.Sprintf("%s %s", name, now.pods)) })
+	box := newInbox(func(name string, now facts) { said = append(said, fmt.Sprintf("%s %s", name, now.pods)) }, map[string]bool{"old": true})
 	told := func(what string, err error, want ...string) {
 		t.Helper()
 		if err != nil || !slices.Equal(said, want) {
@@ -384,7 +384,7 @@ func TestInboxTellsWhoHasGone(t *testing.T) {
 		said = nil
 	}
 	a, b := peer.Of(aNode("a", "10.244.1.0/24", "10.0.0.1")), peer.Of(aNode("b", "10.244.2.0/24", "10.0.0.2"))
-	told("all at first", box.Replace([]any{a, b}, "1"), "a 10.244.1.0/24", "b 10.244.2.0/24")
+	told("all at first", box.Replace([]any{a, b}, "1"), "a 10.244.1.0/24", "b 10.244.2.0/24", "old ")
 	told("a new one", box.Add(peer.Of(aNode("c", "10.244.3.0/24", ""))), "c 10.244.3.0/24")
 	told("one that goes", box.Delete(a), "a ")
 	told("all anew", box.Replace([]any{b}, "9"), "b 10.244.2.0/24", "c ")
