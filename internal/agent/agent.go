@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/credentialprovider"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/csi"
 	"github.com/everynode/everynode/internal/agent/devices"
@@ -50,6 +51,8 @@ const (
 type Agent struct {
 	cfg Config
 	clk clock.WithTicker
+	// programs say with which credentials images are pulled; nil for none.
+	programs *credentialprovider.Programs
 }
 
 // New checks the configuration; Run does the rest.
@@ -58,7 +61,16 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{cfg: cfg, clk: clock.RealClock{}}, nil
+	if err := cfg.checkMachine("/"); err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, clk: clock.RealClock{}}
+	if cfg.ProviderConfig != "" || cfg.ProviderDir != "" {
+		if a.programs, err = credentialprovider.Load(cfg.ProviderConfig, cfg.ProviderDir, a.clk); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
 }
 
 // Run joins the cluster and runs the node's pods until ctx ends. Containers run on when it returns. The error says why the
@@ -219,7 +231,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		}
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
-	puller := images.New(images.Config{Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk, LoginFile: filepath.Join(a.cfg.KubeletDir, "config.json")})
+	puller := a.newPuller(services, objs, ev)
 	n.volumes = volumes.New(volumes.Config{
 		Image:   n.imageVolume(puller),
 		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,

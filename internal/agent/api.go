@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +27,7 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool, Protect: guard.Protect,
 		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime},
 		Pods: n.sources.allPods, Summary: n.fullSummary(a.newSummarizer(n).Summary, n.gauge,
-			func(pod *corev1.Pod) string { return string(lookup{static: n.pods.staticNamed}.uidOf(pod)) }), Pages: n.scraped.Handlers(), Configz: a.configz(),
+			func(pod *corev1.Pod) string { return string(lookup{static: n.pods.staticNamed}.uidOf(pod)) }), Pages: n.scraped.Handlers(), Configz: a.cfg.configz(),
 	})
 }
 
@@ -65,49 +64,6 @@ func (n *node) cgroupOf() func(types.UID) string {
 // probed counts a probe.
 func (n *node) probed(pod *corev1.Pod, container, kind, result string, took time.Duration) {
 	n.scraped.Probed(kind, result, container, pod.Name, pod.Namespace, string(pod.UID), took)
-}
-
-// configz is how the node is configured, in a kubelet's words, as far as a kubelet has words for it.
-func (a *Agent) configz() any {
-	type text = map[string]any
-	return text{"kubeletconfig": text{
-		"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
-		"port": a.cfg.Port, "staticPodPath": a.cfg.ManifestPath, "containerRuntimeEndpoint": a.cfg.RuntimeEndpoint,
-		"clusterDNS": a.cfg.ClusterDNS, "clusterDomain": a.cfg.ClusterDomain, "resolvConf": a.cfg.ResolvConf,
-		"authentication":       text{"anonymous": text{"enabled": false}, "webhook": text{"enabled": true}},
-		"authorization":        text{"mode": "Webhook"},
-		"registerWithTaints":   a.cfg.Taints,
-		"podPidsLimit":         podPIDs(a.cfg.PodPIDs),
-		"maxPods":              a.cfg.MaxPods,
-		"systemReserved":       a.cfg.SystemReserved,
-		"allowedUnsafeSysctls": a.cfg.AllowedUnsafeSysctls,
-		"shutdownGracePeriod":  a.cfg.ShutdownGrace.String(),
-		"imageMinimumGCAge":    a.cfg.ImageMinAge.String(),
-		"evictionHard":         thresholds(a.cfg.EvictionHard),
-
-		"shutdownGracePeriodCriticalPods":  a.cfg.ShutdownGraceCritical.String(),
-		"evictionPressureTransitionPeriod": a.cfg.PressureTransition.String(),
-		"imageGCHighThresholdPercent":      a.cfg.ImageGCHigh, "imageGCLowThresholdPercent": a.cfg.ImageGCLow,
-	}}
-}
-
-// thresholds are eviction's, each by its signal.
-func thresholds(text string) map[string]string {
-	out := map[string]string{}
-	for part := range strings.SplitSeq(text, ",") {
-		if signal, value, ok := strings.Cut(part, "<"); ok {
-			out[strings.TrimSpace(signal)] = strings.TrimSpace(value)
-		}
-	}
-	return out
-}
-
-// podPIDs is a limit in a kubelet's words, in which none is -1.
-func podPIDs(n int64) int64 {
-	if n == 0 {
-		return -1
-	}
-	return n
 }
 
 // lookPatience is how long the runtime may not have been looked through before the node is unwell: it hangs.

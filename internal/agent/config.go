@@ -58,6 +58,17 @@ type Config struct {
 	MaxPods int64
 	// SystemReserved is what of the node's cpu, memory and ephemeral-storage pods cannot request, as amounts such as 500m and 1Gi.
 	SystemReserved map[string]string
+	// KubeReserved is what pods cannot request besides, for the agent and the container runtime.
+	KubeReserved map[string]string
+	// MaxPulls is how many images are pulled at one time; the default is five from each registry.
+	MaxPulls int
+	// ProviderConfig is the file that says which programs, in the folder ProviderDir, say with which credentials images are pulled; both
+	// empty for none.
+	ProviderConfig, ProviderDir string
+	// FailSwapOn and FailCgroupV1 refuse to start on a machine that swaps, or that has cgroups of version 1.
+	FailSwapOn, FailCgroupV1 bool
+	// Verbosity is how much is logged; the agent only tells it.
+	Verbosity int
 	// LogMaxSize is the size at which a container's log is rotated, such as 10Mi, LogMaxFiles how many files of it there are at most; the
 	// defaults are 10Mi and 5.
 	LogMaxSize  string

@@ -28,28 +28,42 @@ func (c *Config) completeReserve() error {
 		return fmt.Errorf("--max-pods %d: a node takes one pod at least", c.MaxPods)
 	}
 	c.reserved = corev1.ResourceList{}
-	for name, text := range c.SystemReserved {
-		if !slices.Contains(reservable, corev1.ResourceName(name)) {
-			return fmt.Errorf("--system-reserved: of %q nothing can be reserved; cpu, memory and ephemeral-storage can", name)
+	for flag, list := range map[string]map[string]string{"--system-reserved": c.SystemReserved, "--kube-reserved": c.KubeReserved} {
+		if err := c.reserve(flag, list); err != nil {
+			return err
 		}
-		amount, err := resource.ParseQuantity(text)
-		if err != nil || amount.Sign() < 0 {
-			return fmt.Errorf("--system-reserved: %s=%s is not an amount, such as cpu=500m or memory=1Gi", name, text)
-		}
-		c.reserved[corev1.ResourceName(name)] = amount
 	}
 	return c.completeLogs()
 }
 
-func (c *Config) completeLogs() error {
-	if c.LogMaxSize != "" {
-		size, err := resource.ParseQuantity(c.LogMaxSize)
-		if err != nil || size.Value() < minLogSize {
-			return fmt.Errorf("--container-log-max-size %s is not a size of 64Ki or more, such as 10Mi", c.LogMaxSize)
+// reserve adds what a flag keeps from pods.
+func (c *Config) reserve(flag string, list map[string]string) error {
+	for text, value := range list {
+		name := corev1.ResourceName(text)
+		if !slices.Contains(reservable, name) {
+			return fmt.Errorf("%s: of %q nothing can be reserved; cpu, memory and ephemeral-storage can", flag, name)
 		}
-		c.logMaxSize = size.Value()
+		amount, err := resource.ParseQuantity(value)
+		if err != nil || amount.Sign() < 0 {
+			return fmt.Errorf("%s: %s=%s is not an amount, such as cpu=500m or memory=1Gi", flag, name, value)
+		}
+		amount.Add(c.reserved[name])
+		c.reserved[name] = amount
 	}
-	if c.LogMaxFiles != 0 && c.LogMaxFiles < 2 {
+	return nil
+}
+
+func (c *Config) completeLogs() error {
+	setDefault(&c.LogMaxSize, "10Mi")
+	if c.LogMaxFiles == 0 {
+		c.LogMaxFiles = 5
+	}
+	size, err := resource.ParseQuantity(c.LogMaxSize)
+	if err != nil || size.Value() < minLogSize {
+		return fmt.Errorf("--container-log-max-size %s is not a size of 64Ki or more, such as 10Mi", c.LogMaxSize)
+	}
+	c.logMaxSize = size.Value()
+	if c.LogMaxFiles < 2 {
 		return errors.New("--container-log-max-files: a container has two files of logs at least, the one that is written and the one before it")
 	}
 	return nil

@@ -194,4 +194,19 @@ func TestScraped(t *testing.T) {
 	if code, body, err := monitor.get(t.Context(), "/stats/summary?only_cpu_and_memory=true"); err != nil || code != http.StatusOK || strings.Contains(body, "rootfs") {
 		t.Errorf("briefly: %d %s, %v", code, body, err)
 	}
+	configured(t, env)
+}
+
+// configured starts nothing: what the node says of its configuration is a file that it would take.
+func configured(t *testing.T, env *testenv.Env) {
+	t.Helper()
+	text, err := env.Client.CoreV1().RESTClient().Get().Resource("nodes").Name("n1").SubResource("proxy").Suffix("configz").DoRaw(t.Context())
+	must(t, err)
+	var page struct {
+		Kubeletconfig json.RawMessage `json:"kubeletconfig"`
+	}
+	must(t, json.Unmarshal(text, &page))
+	if c, err := load(t, string(page.Kubeletconfig)); err != nil || c.MaxPods != 110 || c.EvictionHard != "none" {
+		t.Errorf("%v, %+v of %s", err, c, text)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ func newAgentCommand() *cobra.Command {
 		ip     string
 		taints []string
 		pods   connections
+		config string
 	)
 	cmd := &cobra.Command{
 		Use:   "agent --server URL --token TOKEN",
@@ -48,16 +50,23 @@ only the first time; after that the node has a certificate of its own.`,
 				}
 				c.NodeIPs = []net.IP{address}
 			}
-			err := pods.apply(&c)
-			if err != nil {
+			var err error
+			if c.Taints, err = parseTaints(taints); err != nil {
+				return err
+			}
+			if err := loadAgentFile(cmd, &c, config); err != nil {
+				return err
+			}
+			if err := pods.apply(&c); err != nil {
 				return err
 			}
 			c.Version = version.Kubernetes()
 			if c.Token == "" {
 				c.Token = os.Getenv(local.TokenVariable)
 			}
-			if c.Taints, err = parseTaints(taints); err != nil {
-				return err
+			// It is for nobody whom the agent starts.
+			if err := os.Unsetenv(local.TokenVariable); err != nil {
+				return fmt.Errorf("take the join token out of the environment: %w", err)
 			}
 			a, err := agent.New(c)
 			if err != nil {
@@ -71,6 +80,7 @@ only the first time; after that the node has a certificate of its own.`,
 		},
 	}
 	f := cmd.Flags()
+	f.StringVar(&config, "config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1); flags win over it")
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
 	f.StringVar(&c.Token, "token", "", "join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
@@ -87,6 +97,23 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node tells of its health, at /healthz; empty for nowhere")
 	pods.addFlags(cmd, &c)
 	return cmd
+}
+
+// loadAgentFile takes what the configuration file says, if there is one, but for what was given by a flag.
+func loadAgentFile(cmd *cobra.Command, c *agent.Config, path string) error {
+	level := cmd.Flags().Lookup("verbosity")
+	verbosity, err := strconv.Atoi(level.Value.String())
+	if err != nil {
+		return fmt.Errorf("--verbosity: %w", err)
+	}
+	c.Verbosity = verbosity
+	if path == "" {
+		return nil
+	}
+	if err := c.LoadFile(path, cmd.Flags().Changed); err != nil {
+		return err
+	}
+	return setVerbosity(c.Verbosity)
 }
 
 // connections say who connects pods: to each other, to Services, and to names.
@@ -146,8 +173,11 @@ func addRoomFlags(cmd *cobra.Command, c *agent.Config) {
 	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
 	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
 	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
+	f.StringVar(&c.ProviderConfig, "image-credential-provider-config", "", "file with a CredentialProviderConfig (kubelet.config.k8s.io/v1): which programs say with which credentials images are pulled")
+	f.StringVar(&c.ProviderDir, "image-credential-provider-bin-dir", "", "folder with those programs")
 	f.Int64Var(&c.MaxPods, "max-pods", 110, "how many pods the node takes")
 	f.StringToStringVar(&c.SystemReserved, "system-reserved", nil, "what of the node pods cannot request, such as cpu=500m,memory=1Gi,ephemeral-storage=2Gi")
+	f.StringToStringVar(&c.KubeReserved, "kube-reserved", nil, "what pods cannot request besides, for the agent and the container runtime")
 	f.StringVar(&c.LogMaxSize, "container-log-max-size", "10Mi", "size at which the log of a container is rotated")
 	f.IntVar(&c.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at most, two at least")
 	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")

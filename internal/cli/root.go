@@ -85,11 +85,14 @@ func prepare(root *cobra.Command) {
 	})
 	logPlainly()
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		var level klog.Level
-		return level.Set(strconv.Itoa(*verbosity))
-	}
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return setVerbosity(*verbosity) }
 	root.CompletionOptions.HiddenDefaultCmd = true
+}
+
+// setVerbosity says how much is logged.
+func setVerbosity(n int) error {
+	var level klog.Level
+	return level.Set(strconv.Itoa(n))
 }
 
 // logPlainly has the log of the process keep its lines: what others wrote neither begins

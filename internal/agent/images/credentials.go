@@ -35,35 +35,71 @@ type login struct {
 	entry
 }
 
-// credentials returns what to try for the image, best first; without fitting secrets, one try without credentials. Missing
-// are the names of pull secrets that do not exist: the image may be public, so that alone does not stop the pod.
-func (m *Manager) credentials(ctx context.Context, pod *corev1.Pod, image string) (auths []*runtimeapi.AuthConfig, missing []string, err error) {
+// credentials are what there is for an image.
+type credentials struct {
+	// auths is what to try, best first; one try without credentials if there are none.
+	auths []*runtimeapi.AuthConfig
+	// missing are the names of pull secrets that do not exist, failed says which programs failed: the image may be public, so that
+	// alone does not stop the pod.
+	missing []string
+	failed  error
+}
+
+// credentials returns what to try for the image: what the pod brings, before what the node's file has, before what its programs say.
+func (m *Manager) credentials(ctx context.Context, pod *corev1.Pod, image string) (out credentials, err error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse image name %q: %w", image, err)
+		return out, fmt.Errorf("parse image name %q: %w", image, err)
 	}
 	var found []login
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		secret, err := m.cfg.Secrets(ctx, pod.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
-			missing = append(missing, ref.Name)
+			out.missing = append(out.missing, ref.Name)
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read pull secret %s: %w", ref.Name, err)
+			return out, fmt.Errorf("read pull secret %s: %w", ref.Name, err)
 		}
 		entries, err := parseSecret(secret)
 		if err != nil {
-			return nil, nil, err
+			return out, err
 		}
 		found = fitting(entries, named, found)
 	}
 	own, err := nodeLogins(m.cfg.LoginFile, named)
 	if err != nil {
-		return nil, nil, err
+		return out, err
 	}
-	auths, err = authConfigs(append(found, own...))
-	return auths, missing, err
+	var told []login
+	told, out.failed = m.askPrograms(ctx, named)
+	for _, group := range [][]login{found, own, told} {
+		auths, err := authConfigs(group)
+		if err != nil {
+			return out, err
+		}
+		out.auths = append(out.auths, auths...)
+	}
+	if len(out.auths) == 0 {
+		out.auths = []*runtimeapi.AuthConfig{nil}
+	}
+	return out, nil
+}
+
+// askPrograms returns what the node's programs say for the image.
+func (m *Manager) askPrograms(ctx context.Context, image reference.Named) (found []login, err error) {
+	if m.cfg.Programs == nil {
+		return nil, nil
+	}
+	answers, err := m.cfg.Programs.Ask(ctx, image.Name())
+	for _, answer := range answers {
+		entries := make(map[string]entry, len(answer))
+		for registry, c := range answer {
+			entries[registry] = entry{Username: c.Username, Password: c.Password}
+		}
+		found = fitting(entries, image, found)
+	}
+	return found, err
 }
 
 // fitting adds those of the entries to found that fit the image.
@@ -78,10 +114,7 @@ func fitting(entries map[string]entry, image reference.Named, found []login) []l
 }
 
 func authConfigs(found []login) ([]*runtimeapi.AuthConfig, error) {
-	if len(found) == 0 {
-		return []*runtimeapi.AuthConfig{nil}, nil
-	}
-	// The longest, and so narrowest, first; of equals, that of the first secret.
+	// The longest, and so narrowest, first; of equals, that of the first secret or program.
 	slices.SortStableFunc(found, func(a, b login) int { return cmp.Compare(b.width(), a.width()) })
 	out := make([]*runtimeapi.AuthConfig, 0, len(found))
 	for _, l := range found {

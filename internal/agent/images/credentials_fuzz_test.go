@@ -28,8 +28,8 @@ func FuzzPullSecret(f *testing.F) {
 		secret := &corev1.Secret{Data: map[string][]byte{key: config}}
 		m := &Manager{cfg: Config{Secrets: func(context.Context, string, string) (*corev1.Secret, error) { return secret, nil }}}
 		pod := &corev1.Pod{Spec: corev1.PodSpec{ImagePullSecrets: []corev1.LocalObjectReference{{Name: "s"}}}}
-		auths, _, err := m.credentials(t.Context(), pod, image)
-		if err == nil && len(auths) == 0 {
+		found, err := m.credentials(t.Context(), pod, image)
+		if err == nil && len(found.auths) == 0 {
 			t.Error("nothing to try")
 		}
 		entries, err := parseSecret(secret)

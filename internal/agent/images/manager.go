@@ -17,6 +17,8 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/credentialprovider"
 )
 
 // Reasons for which an image is not present, as a container's status gives them.
@@ -48,7 +50,13 @@ type Recorder func(pod *corev1.Pod, container, eventType, reason, message string
 // Secrets reads pull secrets; a missing one is an error for which apierrors.IsNotFound is true.
 type Secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 
-// Config is what a Manager needs; every field but LoginFile must be set.
+// Programs say with which credentials an image is pulled, a name without tag and digest; credentialprovider.Programs do. The error says
+// which of them failed, and comes beside what the others said.
+type Programs interface {
+	Ask(ctx context.Context, image string) ([]credentialprovider.Credentials, error)
+}
+
+// Config is what a Manager needs; every field up to Clock must be set.
 type Config struct {
 	Service internalapi.ImageManagerService
 	Secrets Secrets
@@ -56,6 +64,10 @@ type Config struct {
 	Clock   clock.PassiveClock
 	// LoginFile is the node's own docker configuration, with credentials for the images of all its pods.
 	LoginFile string
+	// Programs are asked for credentials too; nil for none.
+	Programs Programs
+	// MaxPulls is how many pulls there are at one time, of all registries and however long they take; 0 for a few from each registry.
+	MaxPulls int
 }
 
 // maxPulls bounds the pulls from one registry at one time, so that a node that starts does not choke its disk. A pull that takes
@@ -122,18 +134,21 @@ func (m *Manager) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1
 }
 
 func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *corev1.Container, name string) (Image, error) {
-	auths, missing, err := m.credentials(ctx, pod, name)
-	m.tellMissing(pod, missing)
+	creds, err := m.credentials(ctx, pod, name)
+	m.tellMissing(pod, creds.missing)
 	if err != nil {
 		return Image{}, m.fail(pod, container, reasonPull, "Failed", fmt.Sprintf("Failed to pull image %q: %v", container.Image, err))
 	}
 	m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", container.Image))
 	asked := m.cfg.Clock.Now()
-	p, err := m.pull(ctx, name, auths)
+	p, err := m.pull(ctx, name, creds.auths)
 	if ctx.Err() != nil {
 		return Image{}, ctx.Err()
 	}
 	if err != nil {
+		if creds.failed != nil {
+			err = fmt.Errorf("%s; besides, %w", text(err), creds.failed)
+		}
 		m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed",
 			fmt.Sprintf("Failed to pull image %q: %s", container.Image, text(err)))
 		m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed", "Error: "+reasonPull)
@@ -249,11 +264,14 @@ func (m *Manager) run(ctx context.Context, key string, p *pull, name string, aut
 
 // enter waits for a place among the pulls from the image's registry. The place is given up by leave, or after a turn.
 func (m *Manager) enter(ctx context.Context, name string) (leave func(), err error) {
-	registry := registryOf(name)
+	registry, places := registryOf(name), maxPulls
+	if m.cfg.MaxPulls > 0 {
+		registry, places = "", m.cfg.MaxPulls
+	}
 	m.mu.Lock()
 	slots, ok := m.slots[registry]
 	if !ok {
-		slots = make(chan struct{}, maxPulls)
+		slots = make(chan struct{}, places)
 		m.slots[registry] = slots
 	}
 	m.mu.Unlock()
@@ -263,6 +281,9 @@ func (m *Manager) enter(ctx context.Context, name string) (leave func(), err err
 		return nil, ctx.Err()
 	}
 	release := sync.OnceFunc(func() { <-slots })
+	if m.cfg.MaxPulls > 0 {
+		return release, nil
+	}
 	turn := time.AfterFunc(m.turn, release)
 	return func() {
 		turn.Stop()
@@ -282,7 +303,7 @@ func registryOf(name string) string {
 // inspect returns the image if it is present, else nil.
 func (m *Manager) inspect(ctx context.Context, name string) (*Image, error) {
 	resp, err := m.cfg.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: name}, false)
-	if grpcstatus.Code(err) == codes.NotFound {
+	if notThere(err) {
 		return nil, nil
 	}
 	if err != nil || resp.Image == nil {
@@ -291,6 +312,8 @@ func (m *Manager) inspect(ctx context.Context, name string) (*Image, error) {
 	image := describe(resp.Image)
 	return &image, nil
 }
+
+func notThere(err error) bool { return grpcstatus.Code(err) == codes.NotFound }
 
 func describe(i *runtimeapi.Image) Image {
 	out := Image{Ref: i.Id, User: i.Username}

@@ -40,7 +40,7 @@ func TestCredentialsOfTheNode(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		auths, _, err := m.credentials(t.Context(), c.pod, c.image)
+		got, err := m.credentials(t.Context(), c.pod, c.image)
 		if c.fails != "" {
 			if err == nil || !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("%s: %v, want %q", name, err, c.fails)
@@ -48,15 +48,15 @@ func TestCredentialsOfTheNode(t *testing.T) {
 			continue
 		}
 		var users []string
-		for _, a := range auths {
+		for _, a := range got.auths {
 			if user := a.GetUsername(); user != "" {
 				users = append(users, user)
 			} else {
 				users = append(users, "-")
 			}
 		}
-		if got := strings.Join(users, " "); err != nil || got != c.users {
-			t.Errorf("%s: tries %q (%v), want %q", name, got, err, c.users)
+		if tried := strings.Join(users, " "); err != nil || tried != c.users {
+			t.Errorf("%s: tries %q (%v), want %q", name, tried, err, c.users)
 		}
 	}
 }

@@ -1,14 +1,11 @@
 package staticpods
 
 import (
-	"bufio"
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/internal/agent/document"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
@@ -85,57 +82,25 @@ func Parse(data []byte, path, node string) (*corev1.Pod, error) {
 
 // decode reads the one pod that data holds, as YAML or JSON. Unknown fields are errors: a misspelt one would be missing silently.
 func decode(data []byte) (*corev1.Pod, error) {
-	document, err := single(data)
+	content, err := document.Single(data)
+	if errors.Is(err, document.ErrSeveral) {
+		return nil, fmt.Errorf("%w; give each pod a file of its own", err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal(document, &kind); err != nil {
+	if err := yaml.Unmarshal(content, &kind); err != nil {
 		return nil, fmt.Errorf("not YAML or JSON: %w", err)
 	}
 	if kind.APIVersion != "v1" || kind.Kind != "Pod" {
 		return nil, fmt.Errorf("holds the kind %q of %q, and can only hold a Pod of \"v1\"", kind.Kind, kind.APIVersion)
 	}
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(document, pod); err != nil {
+	if err := yaml.UnmarshalStrict(content, pod); err != nil {
 		return nil, fmt.Errorf("not a pod: %w", err)
 	}
 	return pod, nil
-}
-
-// single returns the only document of a YAML stream.
-func single(data []byte) ([]byte, error) {
-	var found []byte
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("not YAML or JSON: %w", err)
-		}
-		if empty(document) {
-			continue
-		}
-		if found != nil {
-			return nil, errors.New("holds several documents; give each pod a file of its own")
-		}
-		found = document
-	}
-	if found == nil {
-		return nil, errors.New("is empty")
-	}
-	return found, nil
-}
-
-// empty says whether a document has nothing but comments and white space.
-func empty(document []byte) bool {
-	for line := range bytes.Lines(document) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && string(line) != "---" {
-			return false
-		}
-	}
-	return true
 }
 
 // hashOf identifies what a file of a node says. Comments and the order of fields do not count, so changing them restarts nothing.

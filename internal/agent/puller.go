@@ -1,0 +1,20 @@
+package agent
+
+import (
+	"path/filepath"
+
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/images"
+)
+
+// newPuller makes what makes images present, for pods.
+func (a *Agent) newPuller(services cri.Services, objs objects, ev events) *images.Manager {
+	config := images.Config{
+		Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk,
+		LoginFile: filepath.Join(a.cfg.KubeletDir, "config.json"), MaxPulls: a.cfg.MaxPulls,
+	}
+	if a.programs != nil {
+		config.Programs = a.programs
+	}
+	return images.New(config)
+}
