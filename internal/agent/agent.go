@@ -173,6 +173,7 @@ type node struct {
 	folder    *staticpods.Folder
 	mirrors   *mirrors
 	images    *images.Collector
+	stock     stock
 	evictor   *evictor
 	gauge     gauge
 	server    *streaming.Server
@@ -231,7 +232,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		}
 		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
 	}
-	puller := a.newPuller(services, objs, ev)
+	puller := a.newPuller(n, services, objs, ev)
 	n.volumes = volumes.New(volumes.Config{
 		Image:   n.imageVolume(puller),
 		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,

@@ -7,8 +7,8 @@ import (
 	"github.com/everynode/everynode/internal/agent/images"
 )
 
-// newPuller makes what makes images present, for pods.
-func (a *Agent) newPuller(services cri.Services, objs objects, ev events) *images.Manager {
+// newPuller makes what makes images present, for pods and for who asks before them.
+func (a *Agent) newPuller(n *node, services cri.Services, objs objects, ev events) *images.Manager {
 	config := images.Config{
 		Service: services.Images, Secrets: objs.Secret, Record: ev.container, Clock: a.clk,
 		LoginFile: filepath.Join(a.cfg.KubeletDir, "config.json"), MaxPulls: a.cfg.MaxPulls,
@@ -16,5 +16,7 @@ func (a *Agent) newPuller(services cri.Services, objs objects, ev events) *image
 	if a.programs != nil {
 		config.Programs = a.programs
 	}
-	return images.New(config)
+	puller := images.New(config)
+	n.stock = stock{images: puller, pins: images.OpenPins(filepath.Join(a.cfg.DataDir, pinsFile))}
+	return puller
 }

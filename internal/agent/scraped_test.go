@@ -194,6 +194,7 @@ func TestScraped(t *testing.T) {
 	if code, body, err := monitor.get(t.Context(), "/stats/summary?only_cpu_and_memory=true"); err != nil || code != http.StatusOK || strings.Contains(body, "rootfs") {
 		t.Errorf("briefly: %d %s, %v", code, body, err)
 	}
+	prepulled(t, env)
 	configured(t, env)
 }
 

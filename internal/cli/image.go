@@ -13,10 +13,10 @@ import (
 func newImageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Put container images on the nodes of a local cluster",
+		Short: "Put container images on nodes",
 	}
 	group(cmd)
-	cmd.AddCommand(newImageImportCommand())
+	cmd.AddCommand(newImageImportCommand(), newImagePullCommand(), newImagePinsCommand(), newImageUnpinCommand())
 	return cmd
 }
 
@@ -25,7 +25,7 @@ func newImageImportCommand() *cobra.Command {
 	var nodes []string
 	cmd := &cobra.Command{
 		Use:   "import FILE.tar",
-		Short: "Import an archive made by docker save, or an OCI image layout",
+		Short: "Give the nodes of a local cluster an archive made by docker save, or an OCI image layout",
 		Args:  oneArg("the archive"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(dataDir)

@@ -29,6 +29,7 @@ func TestNeed(t *testing.T) {
 		{"GET", "/stats/summary", "get", "stats"}, {"GET", "/logs/syslog", "get", "log"},
 		{"GET", "/pods", "get", "pods proxy"}, {"GET", "/healthz", "get", "healthz proxy"}, {"GET", "/configz", "get", "configz proxy"},
 		{"GET", "/containerLogs/ns/p/c", "get", "proxy"}, {"POST", "/exec/ns/p/c", "create", "proxy"}, {"GET", "/exec/ns/p/c", "get", "proxy"},
+		{"POST", "/images/pull", "create", "images proxy"}, {"DELETE", "/images/pins", "delete", "images proxy"}, {"POST", "/imagesx", "create", "proxy"},
 		{"PUT", "/run", "update", "proxy"}, {"PATCH", "/run", "patch", "proxy"}, {"DELETE", "/run", "delete", "proxy"}, {"HEAD", "/pods", "get", "pods proxy"},
 	} {
 		verb, subresources := need(c.method, c.path)

@@ -26,6 +26,7 @@ var narrow = []struct {
 	{"/pods", "pods", true},
 	{"/healthz", "healthz", true},
 	{"/configz", "configz", true},
+	{"/images", "images", true},
 }
 
 // need says with which verb, and on which subresources of the node, of which one is enough, a request must be allowed.

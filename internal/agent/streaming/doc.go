@@ -5,6 +5,7 @@
 //	/attach/{namespace}/{pod}/{container}?input&output&error&tty
 //	/portForward/{namespace}/{pod}?port
 //	/tunnel/{address}/{port}, which becomes a connection to a pod of the node
+//	/images/pull?image&pin&always, /images/pins, to have images before pods need them
 //	/pods, /stats/summary, /configz, /healthz, and the pages of metrics
 //
 // Who may ask for what is decided by others, before anything else is looked at. Logs are read from the runtime's

@@ -54,7 +54,7 @@ type Runtime interface {
 	Running(ctx context.Context, containerID string) (bool, error)
 }
 
-// Config says where to serve and what. All fields but Pods, Summary, Pages and Configz must be set.
+// Config says where to serve and what. All fields up to Runtime must be set.
 type Config struct {
 	// Address is HOST:PORT; without HOST it is served at every address of the machine.
 	Address string
@@ -72,6 +72,8 @@ type Config struct {
 	Summary func(ctx context.Context, brief bool) (*usage.Summary, error)
 	// Pages are further ones by path.
 	Pages map[string]http.Handler
+	// Images pulls images and keeps them; without it there are no such paths.
+	Images Images
 	// Configz is how the node is configured, for /configz; without it there is no such path.
 	Configz any
 }
@@ -152,6 +154,9 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.cfg.Summary != nil {
 		mux.HandleFunc("GET "+usage.Path, s.summary)
+	}
+	if s.cfg.Images != nil {
+		s.serveImages(mux)
 	}
 	for path, page := range s.cfg.Pages {
 		mux.Handle("GET "+path, page)

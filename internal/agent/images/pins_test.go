@@ -1,0 +1,126 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+func TestPins(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pins.json")
+	step := func(what string, got bool, err error, want bool) {
+		t.Helper()
+		if got != want || err != nil {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+	p := OpenPins(path)
+	added, err := p.Add("b:1")
+	step("a new one", added, err, true)
+	added, err = p.Add("b:1")
+	step("the same", added, err, false)
+	added, err = p.Add("a:1")
+	step("another", added, err, true)
+	again := OpenPins(path)
+	if names, err := again.Names(); err != nil || !slices.Equal(names, []string{"a:1", "b:1"}) {
+		t.Errorf("after a start it has %q, %v", names, err)
+	}
+	removed, err := again.Remove("b:1")
+	step("one that goes", removed, err, true)
+	removed, err = again.Remove("b:1")
+	step("one that went", removed, err, false)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file is %v, %v", info.Mode(), err)
+	}
+	for n := range maxPins - 1 {
+		if _, err := again.Add(fmt.Sprint("x", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := again.Add("one-too-many"); err == nil || !strings.Contains(err.Error(), "everynode image unpin") {
+		t.Errorf("too many: %v", err)
+	}
+}
+
+func TestPinName(t *testing.T) {
+	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for image, want := range map[string]string{
+		"nginx": "docker.io/library/nginx:latest", "r.io/a:1": "r.io/a:1", "r.io/a" + digest: "r.io/a" + digest, "r.io/a:1" + digest: "r.io/a" + digest, "R.io//a": "", "": "",
+	} {
+		if got, err := PinName(image); got != want || (err != nil) != (want == "") {
+			t.Errorf("%q is kept as %q (%v), want %q", image, got, err, want)
+		}
+	}
+}
+
+// What is kept stays whatever the disk is like; while nobody knows what is kept, everything stays.
+func TestPinnedImagesStay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pins.json")
+	pins := OpenPins(path)
+	s := &shelf{images: []*runtimeapi.Image{{Id: "1", RepoTags: []string{"r.io/kept:1"}, Size: 9}, {Id: "2", RepoTags: []string{"r.io/other:1"}, Size: 9}}}
+	collector := func(pins *Pins) *Collector {
+		return NewCollector(CollectorConfig{Service: s, High: 85, Low: 80, Clock: testingclock.NewFakeClock(time.Unix(1e9, 0)), Warn: func(string, string) {},
+			Used: pins.Beside(func(context.Context) (map[string]bool, error) { return map[string]bool{}, nil })})
+	}
+	if _, err := pins.Add("r.io/kept:1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := collector(pins).RemoveUnused(t.Context()); err != nil || !slices.Equal(s.removed, []string{"2"}) {
+		t.Errorf("removed %q, %v", s.removed, err)
+	}
+	if _, err := pins.Remove("r.io/kept:1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := collector(pins).RemoveUnused(t.Context()); err != nil || !slices.Contains(s.removed, "1") {
+		t.Errorf("removed %q, %v", s.removed, err)
+	}
+	s.removed = nil
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := OpenPins(path)
+	if _, err := collector(broken).RemoveUnused(t.Context()); err == nil || !strings.Contains(err.Error(), "remove "+path) || len(s.removed) > 0 {
+		t.Errorf("with a broken file %q were removed, %v", s.removed, err)
+	}
+	if _, err := broken.Add("r.io/a:1"); err == nil {
+		t.Error("a broken file is replaced")
+	}
+}
+
+func TestPullForNobody(t *testing.T) {
+	f := newFixture()
+	f.present["r.io/there:1"] = &runtimeapi.Image{Id: "sha256:0", Size: 7}
+	type outcome struct {
+		bytes   uint64
+		present bool
+		fails   string
+		pulls   int
+	}
+	for name, c := range map[string]struct {
+		image  string
+		always bool
+		fail   error
+		want   outcome
+	}{
+		"there":            {"r.io/there:1", false, nil, outcome{bytes: 7, present: true}},
+		"there, and asked": {"r.io/there:1", true, nil, outcome{bytes: 42, pulls: 1}},
+		"not there":        {"r.io/new:1", false, nil, outcome{bytes: 42, pulls: 1}},
+		"refused":          {"r.io/newer:1", false, errors.New("no route"), outcome{fails: "no route", pulls: 1}},
+		"no name":          {"R.io//a", false, nil, outcome{fails: "couldn't parse image name"}},
+	} {
+		f.fail, f.pulls = c.fail, nil
+		bytes, present, err := f.manager.Pull(t.Context(), c.image, c.always)
+		if failed := err != nil && c.want.fails != "" && strings.Contains(err.Error(), c.want.fails); bytes != c.want.bytes || present != c.want.present || failed != (c.want.fails != "") || len(f.pulls) != c.want.pulls {
+			t.Errorf("%s: %d, %v, %v after %d pulls, want %+v", name, bytes, present, err, len(f.pulls), c.want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/node/imagepull"
+)
+
+// pinsFile, in the data folder, names the images that stay.
+const pinsFile = "pins.json"
+
+// stock pulls images before pods need them, and keeps them.
+type stock struct {
+	images *images.Manager
+	pins   *images.Pins
+}
+
+// Check implements streaming.Images.
+func (s stock) Check(image string) error {
+	if _, err := images.PinName(image); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	return nil
+}
+
+// Pull implements streaming.Images. An image that is to be kept is so before it is there, so that nobody removes it in between.
+func (s stock) Pull(ctx context.Context, image string, pin, always bool) imagepull.Progress {
+	fail := func(err error) imagepull.Progress {
+		return imagepull.Progress{State: imagepull.Failed, Message: err.Error()}
+	}
+	name, err := images.PinName(image)
+	if err != nil {
+		return fail(err)
+	}
+	added := false
+	if pin {
+		if added, err = s.pins.Add(name); err != nil {
+			return fail(err)
+		}
+	}
+	bytes, present, err := s.images.Pull(ctx, image, always)
+	if err != nil {
+		if added {
+			_, unpinErr := s.pins.Remove(name)
+			err = errors.Join(err, unpinErr)
+		}
+		return fail(err)
+	}
+	klog.FromContext(ctx).Info("Pulled an image that was asked for", "image", image, "kept", pin, "present", present)
+	if present {
+		return imagepull.Progress{State: imagepull.Present, Bytes: bytes}
+	}
+	return imagepull.Progress{State: imagepull.Pulled, Bytes: bytes}
+}
+
+// Pins implements streaming.Images.
+func (s stock) Pins() ([]string, error) { return s.pins.Names() }
+
+// Unpin implements streaming.Images.
+func (s stock) Unpin(image string) (bool, error) {
+	name, err := images.PinName(image)
+	if err != nil {
+		return false, err
+	}
+	return s.pins.Remove(name)
+}

@@ -1,0 +1,133 @@
+package prepull
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/node/imagepull"
+)
+
+// fleet is an API server with agents behind it; each does what its name says.
+type fleet struct {
+	mu    sync.Mutex
+	asked []string
+	// now is how many pulls there are, most how many there were at one time.
+	now, most int
+}
+
+func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	node := r.PathValue("node")
+	f.mu.Lock()
+	f.asked = append(f.asked, r.Method+" "+r.URL.String())
+	f.now++
+	f.most = max(f.most, f.now)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.now--
+		f.mu.Unlock()
+	}()
+	name, _, _ := strings.Cut(node, "-")
+	switch name {
+	case "good":
+		fmt.Fprintln(w, `{"state":"Pulling"}`)
+		fmt.Fprintln(w, `{"state":"Pulled","bytes":42}`)
+	case "there":
+		fmt.Fprintln(w, `{"state":"Present","bytes":7}`)
+	case "bad":
+		fmt.Fprintln(w, `{"state":"Failed","message":"unauthorized"}`)
+	case "cut":
+		fmt.Fprintln(w, `{"state":"Pulling"}`)
+	case "odd":
+		fmt.Fprintln(w, `{"state":"Fine"}`)
+	case "garbage":
+		fmt.Fprintln(w, `<html>`)
+	case "flood":
+		fmt.Fprint(w, strings.Repeat("x", maxLine+1))
+	case "old":
+		http.NotFound(w, r)
+	case "picky":
+		http.Error(w, "couldn't parse it", http.StatusBadRequest)
+	case "forbidden":
+		http.Error(w, "no", http.StatusForbidden)
+	case "silent":
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+}
+
+func newFleet(t *testing.T) (*fleet, *Client) {
+	t.Helper()
+	f := &fleet{}
+	mux := http.NewServeMux()
+	mux.Handle("/api/v1/nodes/{node}/proxy/images/", f)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, New(client.CoreV1().RESTClient())
+}
+
+func TestPull(t *testing.T) {
+	f, c := newFleet(t)
+	c.silence = 300 * time.Millisecond
+	want := map[string]string{
+		"good": "Pulled 42", "there": "Present 7", "bad": "unauthorized", "cut": "the node did not say how the pull ended", "odd": `the pull is "Fine"`,
+		"garbage": "what is no progress of a pull", "flood": "token too long", "old": "its agent is older than this program",
+		"forbidden": "it takes the right to create nodes/proxy", "picky": "couldn't parse it", "silent": "the node has said nothing for 300ms",
+	}
+	var nodes, begun []string
+	for node := range want {
+		nodes = append(nodes, node)
+	}
+	got := map[string]string{}
+	c.Pull(t.Context(), nodes, Order{Image: "r.io/a b:1", Pin: true, Parallel: 3}, func(node string) { begun = append(begun, node) }, func(r Result) {
+		got[r.Node] = fmt.Sprintf("%s %d", r.State, r.Bytes)
+		if r.Err != nil {
+			got[r.Node] = r.Err.Error()
+		}
+	})
+	for node, says := range want {
+		if !strings.Contains(got[node], says) {
+			t.Errorf("%s: %s, want %s", node, got[node], says)
+		}
+	}
+	if slices.Sort(begun); len(begun) != len(nodes) {
+		t.Errorf("begun were %q", begun)
+	}
+	if first := "POST /api/v1/nodes/good/proxy/images/pull?always=false&image=r.io%2Fa+b%3A1&pin=true"; !slices.Contains(f.asked, first) {
+		t.Errorf("asked was %q", f.asked)
+	}
+	if f.most > 3 {
+		t.Errorf("%d nodes pulled at one time", f.most)
+	}
+}
+
+// Who is interrupted learns what became of each node.
+func TestInterrupted(t *testing.T) {
+	_, c := newFleet(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	results := 0
+	c.Pull(ctx, []string{"silent-1", "silent-2", "silent-3", "silent-4"}, Order{Image: "a", Parallel: 2}, func(string) { cancel() }, func(r Result) {
+		results++
+		if !errors.Is(r.Err, context.Canceled) || r.State != imagepull.Failed {
+			t.Errorf("%s: %v", r.Node, r.Err)
+		}
+	})
+	if results != 4 {
+		t.Errorf("%d results", results)
+	}
+}
