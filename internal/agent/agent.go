@@ -223,7 +223,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known,
-		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable}
+		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable, nodeName: a.cfg.NodeName, node: n.sources.ownNode}
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
@@ -235,7 +235,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	puller := a.newPuller(n, services, objs, ev)
 	n.volumes = volumes.New(volumes.Config{
 		Image:   n.imageVolume(puller),
-		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Drivers: n.drivers, Clock: a.clk,
+		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Claims: objs, Drivers: n.drivers, Clock: a.clk,
 		Tokens: tokensOf(recalled), TokenIssued: n.podKeeper.NoteToken,
 		Env: func(pod *corev1.Pod, c *corev1.Container) ([]env.Var, error) {
 			return environment(ctx, pod, c, podIPsOf(pod))

@@ -26,6 +26,9 @@ type objects struct {
 	servicesRead func() bool
 	known        *remember.Known
 	allocatable  func() corev1.ResourceList
+	// nodeName is the node's; node is its object, nil if that was not read yet.
+	nodeName string
+	node     func() *corev1.Node
 }
 
 // ServiceAccountToken asks for a token of a service account.
@@ -76,3 +79,21 @@ func (o objects) knownServices(namespace string) []*corev1.Service {
 
 // NodeAllocatable is what pods on this node can use in all.
 func (o objects) NodeAllocatable() corev1.ResourceList { return o.allocatable() }
+
+// Claim reads a claim of a pod. It is asked for once for each pod, so nothing is watched.
+func (o objects) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	return o.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// Volume reads the volume of such a claim.
+func (o objects) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	return o.client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+}
+
+// Node is the node's name, and its labels as far as they are known.
+func (o objects) Node() (string, map[string]string) {
+	if node := o.node(); node != nil {
+		return o.nodeName, node.Labels
+	}
+	return o.nodeName, nil
+}

@@ -29,6 +29,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/runtimeclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/servertokens"
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
+	"github.com/everynode/everynode/internal/apiserver/admission/storageclass"
+	"github.com/everynode/everynode/internal/apiserver/admission/storageinuse"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -91,7 +93,7 @@ func charge(to *genericoptions.AdmissionOptions, factory informers.SharedInforme
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
 	ingresses := factory.Networking().V1().IngressClasses()
-	limits := factory.Core().V1().LimitRanges()
+	storage, limits := factory.Storage().V1().StorageClasses(), factory.Core().V1().LimitRanges()
 	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
@@ -106,6 +108,8 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New(defaults.NotReadySeconds, defaults.UnreachableSeconds)},
 		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},
 		{"DefaultIngressClass", ingressclass.New(ingresses.Lister(), ingresses.Informer().HasSynced)},
+		{"DefaultStorageClass", storageclass.New(storage.Lister(), storage.Informer().HasSynced)},
+		{"StorageObjectInUseProtection", storageinuse.New()},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},

@@ -92,6 +92,7 @@ func (s *security) use(served registry.Served) error {
 		return r
 	}
 	pods, nodes, drivers := storage(core, "pods"), storage(core, "nodes"), storage(volumes, "csidrivers")
+	claimed, attachments := storage(core, "persistentvolumes"), storage(volumes, "volumeattachments")
 	secrets, accounts := storage(core, "secrets"), storage(core, "serviceaccounts")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
@@ -99,6 +100,7 @@ func (s *security) use(served registry.Served) error {
 	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
 	s.nodes = nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
+	s.stored.Volumes, s.stored.Attachments = claimed, attachments
 	return nil
 }
 

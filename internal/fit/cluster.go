@@ -24,6 +24,8 @@ const (
 	PodRemoved
 	// PodAdded: a pod came to the node, which helps those that want to be near it.
 	PodAdded
+	// VolumesChanged: there is another volume, or somebody who makes one.
+	VolumesChanged
 )
 
 // Cluster is the state of all nodes. The zero value is not usable; call NewCluster.
@@ -34,6 +36,8 @@ type Cluster struct {
 	families map[types.UID]*family
 	// namespaces holds the labels of each namespace.
 	namespaces map[string]map[string]string
+	// storage is nil for a cluster that does not look at claims.
+	storage *storage
 	index
 }
 
@@ -122,6 +126,7 @@ func (c *Cluster) DeletePod(uid types.UID) (nodeName string) {
 	c.count(known.pod, known.node, -1)
 	c.dropTerms(known.pod)
 	c.leaveFamily(known.pod)
+	c.storage.countClaims(known.pod, -1)
 	known.node.remove(known.pod)
 	c.drop(known.node)
 	return known.node.Name
@@ -178,6 +183,7 @@ func (c *Cluster) place(pod *Pod, nodeName string, assumed bool) {
 	held.Object = nil
 	c.shareTerms(&held)
 	c.joinFamily(&held)
+	c.storage.countClaims(&held, 1)
 	node := c.node(nodeName)
 	node.add(&held)
 	c.pods[held.UID] = placed{pod: &held, node: node, assumed: assumed}

@@ -21,5 +21,7 @@
 // A pod that was given a node but whose binding is not yet seen in the API is assumed: it counts like a bound one until
 // it is confirmed by SetPod, moved by SetPod, or taken back by Forget or DeletePod.
 //
-// Volumes that a pod has by a claim are not looked at.
+// Volumes that a pod has by a claim are looked at once FollowVolumes was called, and the cluster is told of claims, volumes and classes. A claim
+// that waits for its first pod gets its volume with the pod's node: Uses says which. A volume that was given away but is not yet seen so in
+// the API is promised.
 package fit

@@ -35,6 +35,8 @@ type Pod struct {
 	HostPorts  []HostPort
 
 	disks []disk
+	// claims are those that its volumes are from.
+	claims []claim
 	// repels are the pods that it does not want near it. If readable is false one of these terms cannot be read.
 	repels   []*Term
 	readable bool
@@ -54,6 +56,7 @@ func NewPod(object *corev1.Pod) *Pod {
 		Comparable:  podRequests(&object.Spec, withDefaults),
 		HostPorts:   hostPorts(&object.Spec),
 		disks:       disks(&object.Spec),
+		claims:      claims(object),
 	}
 	if podfacts.Resizing(object) {
 		p.Requests = FromList(podfacts.Reserved(object))

@@ -15,6 +15,7 @@ const (
 	HostPortsFree
 	Room
 	Disks
+	Volumes
 	EvenSpread
 	PodAffinity
 )
@@ -33,6 +34,7 @@ var rules = [...]struct {
 	HostPortsFree:   {"NodePorts", NodeAdded | PodRemoved, checkPorts},
 	Room:            {"NodeResourcesFit", NodeAdded | AllocatableChanged | PodRemoved, checkRoom},
 	Disks:           {"VolumeRestrictions", NodeAdded | PodRemoved, checkDisks},
+	Volumes:         {"VolumeBinding", NodeAdded | LabelsChanged | PodRemoved | VolumesChanged, checkVolumes},
 	EvenSpread:      {"PodTopologySpread", NodeAdded | LabelsChanged | TaintsChanged | PodRemoved | PodAdded, checkSpread},
 	PodAffinity:     {"InterPodAffinity", NodeAdded | LabelsChanged | PodRemoved | PodAdded, checkPodAffinity},
 }
@@ -70,6 +72,7 @@ type Question struct {
 	selection *nodeSelection // of nodes, by the pod's selector and affinity
 	spread    *spread
 	near      *neighbours
+	claimed   *claimed
 }
 
 // Ask prepares a question about a pod that waits for a node. What a rule needs is computed when a node is the first to

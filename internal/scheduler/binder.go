@@ -27,6 +27,9 @@ type Writer interface {
 	PatchStatus(ctx context.Context, pod *corev1.Pod, status StatusPatch) error
 	// Delete removes this very pod, gracefully.
 	Delete(ctx context.Context, pod *corev1.Pod) error
+	// UpdateClaim and UpdateVolume write the object over that very version.
+	UpdateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
+	UpdateVolume(ctx context.Context, v *corev1.PersistentVolume) error
 }
 
 // StatusPatch is the part of a pod's status that the scheduler writes. Nil fields are left as they are.

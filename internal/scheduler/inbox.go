@@ -18,8 +18,12 @@ const (
 	kindPod
 	kindBudget
 	kindNamespace
+	kindClaim
+	kindVolume
+	kindClass
 	kindOutcome    // a binding failed
 	kindPreemption // the victims of a preemption could not be removed
+	kindClaiming   // the claims of a pod could not be given their volumes
 )
 
 // message is the latest state of one object, or how a write ended.
@@ -28,7 +32,8 @@ type message struct {
 	uid     types.UID
 	object  metav1.Object
 	deleted bool
-	err     error // of a binding
+	err     error // of a binding, or of the claims
+	uses    []fit.ClaimUse
 }
 
 type messageKey struct {
@@ -52,7 +57,7 @@ func newInbox() *inbox {
 func (b *inbox) put(m message) {
 	b.mu.Lock()
 	key := messageKey{m.kind, m.uid}
-	if place, ok := b.places[key]; ok && m.kind != kindOutcome && m.kind != kindPreemption {
+	if place, ok := b.places[key]; ok && m.kind != kindOutcome && m.kind != kindPreemption && m.kind != kindClaiming {
 		b.pending[place] = m
 	} else {
 		b.places[key] = len(b.pending)

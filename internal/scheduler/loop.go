@@ -32,7 +32,7 @@ type loop struct {
 }
 
 func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loop {
-	return &loop{
+	l := &loop{
 		inbox: inbox, binder: binder, events: events, clock: config.Clock,
 		queue:     queue.New(config.Queue),
 		cluster:   fit.NewCluster(),
@@ -40,6 +40,8 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		placer:    placement.New(config.Seed),
 		budgets:   map[types.UID]placement.Budget{},
 	}
+	l.cluster.FollowVolumes()
+	return l
 }
 
 func (l *loop) run(ctx context.Context) {
@@ -84,6 +86,10 @@ func (l *loop) drain(ctx context.Context) {
 			} else {
 				l.cluster.SetNamespace(m.object.GetName(), m.object.GetLabels())
 			}
+		case kindClaim, kindVolume, kindClass:
+			l.onStorage(m)
+		case kindClaiming:
+			l.onFailedClaiming(ctx, m)
 		case kindOutcome:
 			l.onFailedBinding(ctx, m)
 		case kindPreemption:
@@ -175,6 +181,10 @@ func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 	try.number, try.known = l.queue.History(pod.UID)
 	result := l.placer.Place(pod, view)
 	l.binder.metrics.algorithmSeconds.Observe(l.clock.Since(try.begins).Seconds())
+	if len(result.Uses) > 0 {
+		l.claim(ctx, pod, result)
+		return
+	}
 	if result.Node != "" {
 		logger.V(4).Info("Placed pod", "pod", klog.KObj(pod.Object), "node", result.Node)
 		l.cluster.Assume(pod, result.Node)

@@ -21,7 +21,7 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 	preemption := l.placer.Preempt(pod, diagnosis, view)
 	text := diagnosis.Message(preemption.Message)
 	klog.FromContext(ctx).V(3).Info("Pod fits no node", "pod", klog.KObj(pod.Object), "message", text, "preempts", preemption.Node)
-	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed}, l.clock.Now())
+	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed, Claims: pod.ClaimKeys()}, l.clock.Now())
 	if preemption.Node == "" {
 		l.binder.report(pod, corev1.PodReasonUnschedulable, text, l.keptNomination(pod, diagnosis))
 		return

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -21,7 +22,7 @@ import (
 // Name is the schedulerName of the pods that are scheduled and the source of the events.
 const Name = corev1.DefaultSchedulerName
 
-// Informers is where the scheduler reads namespaces, nodes, pods and disruption budgets; a controller-runtime cache is one.
+// Informers is where the scheduler reads namespaces, nodes, pods, disruption budgets, volumes and claims; a controller-runtime cache is one.
 type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...crcache.InformerGetOption) (crcache.Informer, error)
 }
@@ -127,6 +128,9 @@ func (s *Scheduler) watch(ctx context.Context) error {
 		{&corev1.Node{}, handler(s.inbox, kindNode)},
 		{&corev1.Pod{}, handler(s.inbox, kindPod)},
 		{&policyv1.PodDisruptionBudget{}, handler(s.inbox, kindBudget)},
+		{&storagev1.StorageClass{}, handler(s.inbox, kindClass)},
+		{&corev1.PersistentVolume{}, handler(s.inbox, kindVolume)},
+		{&corev1.PersistentVolumeClaim{}, handler(s.inbox, kindClaim)},
 	} {
 		informer, err := s.config.Informers.GetInformer(ctx, source.object)
 		if err != nil {

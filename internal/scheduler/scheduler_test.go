@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,12 @@ func (s sharedInformers) GetInformer(_ context.Context, obj client.Object, _ ...
 		return s.factory.Core().V1().Namespaces().Informer(), nil
 	case *policyv1.PodDisruptionBudget:
 		return s.factory.Policy().V1().PodDisruptionBudgets().Informer(), nil
+	case *storagev1.StorageClass:
+		return s.factory.Storage().V1().StorageClasses().Informer(), nil
+	case *corev1.PersistentVolume:
+		return s.factory.Core().V1().PersistentVolumes().Informer(), nil
+	case *corev1.PersistentVolumeClaim:
+		return s.factory.Core().V1().PersistentVolumeClaims().Informer(), nil
 	}
 	return nil, fmt.Errorf("no informer for %T", obj)
 }
@@ -72,6 +79,9 @@ func start(t *testing.T, objects ...runtime.Object) *cluster {
 	factory.Core().V1().Nodes().Informer()
 	factory.Core().V1().Namespaces().Informer()
 	factory.Policy().V1().PodDisruptionBudgets().Informer()
+	factory.Storage().V1().StorageClasses().Informer()
+	factory.Core().V1().PersistentVolumes().Informer()
+	factory.Core().V1().PersistentVolumeClaims().Informer()
 	factory.Start(ctx.Done())
 	go func() {
 		c.ended <- s.Run(ctx)

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/namespace"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
+	"github.com/everynode/everynode/internal/controller/persistentvolume"
 	"github.com/everynode/everynode/internal/controller/podgc"
 	"github.com/everynode/everynode/internal/controller/policystatus"
 	"github.com/everynode/everynode/internal/controller/replicaset"
@@ -140,6 +141,7 @@ func (c *control) workloadLoops() []loop {
 		{"Jobs that are over", "ttl-after-finished-controller", func(a *actor) error {
 			return ttlafterfinished.Add(mgr, ttlafterfinished.Config{Client: a.client})
 		}},
+		{"PersistentVolumes", "persistent-volume-binder", c.addVolumes},
 		{"pod garbage", "pod-garbage-collector", func(a *actor) error { return podgc.Add(mgr, podgc.Config{Client: a.client}) }},
 		{"ReplicaSets and ReplicationControllers", "replicaset-controller", func(a *actor) error {
 			old, err := c.actors.controller("replication-controller")
@@ -237,6 +239,28 @@ func (c *control) addQuotas(a *actor) error {
 		}
 	}
 	return resourcequota.Add(c.manager, config)
+}
+
+// addVolumes adds the controller of volumes and claims, which keeps each of them from going under an account of its own.
+func (c *control) addVolumes(a *actor) error {
+	volumes, err := c.actors.controller("pv-protection-controller")
+	if err != nil {
+		return err
+	}
+	claims, err := c.actors.controller("pvc-protection-controller")
+	if err != nil {
+		return err
+	}
+	ephemeral, err := c.actors.controller("ephemeral-volume-controller")
+	if err != nil {
+		return err
+	}
+	return persistentvolume.Add(c.manager, persistentvolume.Config{
+		Binder:           persistentvolume.Account{Client: a.client, Events: a.recorder(persistentvolume.EventSource)},
+		VolumeProtection: persistentvolume.Account{Client: volumes.client},
+		ClaimProtection:  persistentvolume.Account{Client: claims.client},
+		Ephemeral:        persistentvolume.Account{Client: ephemeral.client, Events: ephemeral.recorder("ephemeral_volume")},
+	})
 }
 
 func (c *control) addScheduler() error {

@@ -47,6 +47,8 @@ type Config struct {
 	RootDir string
 	// Objects is where config maps, secrets and tokens come from.
 	Objects Objects
+	// Claims gives the volumes of claims; nil for none.
+	Claims Claims
 	// Drivers mount volumes of storage drivers; nil for none.
 	Drivers Drivers
 	// Image makes the image of an image volume present and returns the runtime's name for it; without it such volumes fail.
@@ -84,6 +86,8 @@ type podState struct {
 	pod *corev1.Pod // the newest one set up, nil when none was
 	// images are the runtime's names of the image volumes' images.
 	images map[string]string
+	// claimed are the volumes of claims, by the pod volume's name.
+	claimed map[string]*claimed
 }
 
 // New returns a Manager. It does nothing before its methods are called.
@@ -133,13 +137,15 @@ func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *core
 		return m.cfg.Drivers.SetUp(ctx, pod, volume)
 	case isContent(volume):
 		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
+	case isClaimed(volume) && m.cfg.Claims != nil:
+		return m.setUpClaimed(ctx, state, volume)
 	case volume.Image != nil && m.cfg.Image != nil:
 		return m.setUpImage(ctx, state, volume)
 	case volume.VolumeSource == corev1.VolumeSource{}:
 		// A volume without a source is an empty directory.
 		return m.setUpEmptyDir(pod, &corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
-	return errors.New("no volume plugin matched: this node has volumes of the kinds hostPath, emptyDir, configMap, secret, downwardAPI, projected, image and csi")
+	return errors.New("no volume plugin matched: this node has volumes of the kinds hostPath, emptyDir, configMap, secret, downwardAPI, projected, image, csi, persistentVolumeClaim and ephemeral")
 }
 
 // setUpImage has the image present, once: a container that starts again sees what the others see.
@@ -167,7 +173,7 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	state := m.state(podUID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	state.pod, state.images = nil, nil
+	state.pod, state.images, state.claimed = nil, nil, nil
 	m.tokens.forget(podUID)
 	dir := m.podDir(podUID)
 	if err := unmountBelow(dir); err != nil {

@@ -38,7 +38,7 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 	defer state.mu.Unlock()
 	mounts := make([]Mount, 0, len(container.VolumeMounts))
 	for i := range container.VolumeMounts {
-		mount, err := m.mount(pod, container, i, state.images)
+		mount, err := m.mount(state, pod, container, i)
 		if err != nil {
 			return nil, err
 		}
@@ -47,7 +47,7 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 	return mounts, nil
 }
 
-func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int, images map[string]string) (Mount, error) {
+func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Container, index int) (Mount, error) {
 	from := &container.VolumeMounts[index]
 	volume := findVolume(pod, from.Name)
 	if volume == nil {
@@ -61,6 +61,13 @@ func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int,
 		ReadOnly:    from.ReadOnly || isContent(volume) || volume.CSI != nil && volume.CSI.ReadOnly != nil && *volume.CSI.ReadOnly,
 		Propagation: corev1.MountPropagationNone,
 	}
+	if isClaimed(volume) {
+		found := state.claimed[volume.Name]
+		if found == nil {
+			return Mount{}, fmt.Errorf("volume %q of a claim is not ready yet", volume.Name)
+		}
+		mount.HostPath, mount.ReadOnly = found.Path, mount.ReadOnly || found.ReadOnly
+	}
 	if !path.IsAbs(mount.ContainerPath) {
 		mount.ContainerPath = path.Join("/", mount.ContainerPath)
 	}
@@ -72,7 +79,7 @@ func (m *Manager) mount(pod *corev1.Pod, container *corev1.Container, index int,
 		return Mount{}, err
 	}
 	if volume.Image != nil {
-		mount.HostPath, mount.Image, mount.ImagePath, mount.ReadOnly = "", images[volume.Name], subPath, true
+		mount.HostPath, mount.Image, mount.ImagePath, mount.ReadOnly = "", state.images[volume.Name], subPath, true
 		return mount, nil
 	}
 	if subPath == "" {

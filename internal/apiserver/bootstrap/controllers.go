@@ -16,7 +16,7 @@ type controller struct {
 }
 
 func controllers() []controller {
-	return slices.Concat(clusterControllers(), workloadControllers(), batchControllers())
+	return slices.Concat(clusterControllers(), workloadControllers(), batchControllers(), storageControllers())
 }
 
 // clusterControllers keep nodes, namespaces, accounts and roles.
@@ -185,6 +185,34 @@ func batchControllers() []controller {
 		}},
 		{"ttl-after-finished-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch", "delete").on(groupBatch, "jobs"),
+			recordEvents(),
+		}},
+	}
+}
+
+// storageControllers bind claims to volumes, and keep both while they are in use.
+func storageControllers() []controller {
+	return []controller{
+		{"persistent-volume-binder", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update").on(groupCore, "persistentvolumes", "persistentvolumeclaims"),
+			may("update").on(groupCore, "persistentvolumes/status", "persistentvolumeclaims/status"),
+			read.on(groupStorage, "storageclasses"),
+			may("get", "list", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
+		{"ephemeral-volume-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch").on(groupCore, "pods"),
+			may("update").on(groupCore, "pods/finalizers"),
+			may("get", "list", "watch", "create").on(groupCore, "persistentvolumeclaims"),
+			recordEvents(),
+		}},
+		{"pv-protection-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update").on(groupCore, "persistentvolumes"),
+			recordEvents(),
+		}},
+		{"pvc-protection-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "update").on(groupCore, "persistentvolumeclaims"),
+			may("get", "list", "watch").on(groupCore, "pods"),
 			recordEvents(),
 		}},
 	}

@@ -23,7 +23,7 @@ func ClusterRoles() []rbacv1.ClusterRole {
 	roles = append(roles, identityRoles()...)
 	roles = append(roles, peopleRoles()...)
 	roles = append(roles, nodeRoles()...)
-	roles = append(roles, schedulerRole(), managerRole())
+	roles = append(roles, schedulerRole(), managerRole(), provisionerRole())
 	for _, c := range controllers() {
 		roles = append(roles, clusterRole(controllerPrefix+c.name, c.rules...))
 	}
@@ -132,7 +132,7 @@ func editRules() []rbacv1.PolicyRule {
 
 func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		read.on(groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts",
+		read.on(groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "serviceaccounts",
 			"services", "services/status", "bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status",
 			"replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status"),
 		read.on(groupDiscovery, "endpointslices"),
@@ -192,7 +192,20 @@ func NodeRules() []rbacv1.PolicyRule {
 		may("get", "create", "update", "patch", "delete").on(groupCoordination, "leases"),
 		may("get", "create", "update", "patch", "delete").on(groupStorage, "csinodes"),
 		read.on(groupStorage, "csidrivers"),
+		get.on(groupStorage, "volumeattachments"),
+		get.on(groupCore, "persistentvolumes", "persistentvolumeclaims"),
+		may("update", "patch").on(groupCore, "persistentvolumeclaims/status"),
 	}
+}
+
+// provisionerRole is for programs that make volumes for claims.
+func provisionerRole() rbacv1.ClusterRole {
+	return clusterRole("system:persistent-volume-provisioner",
+		may("get", "list", "watch", "create", "delete").on(groupCore, "persistentvolumes"),
+		may("get", "list", "watch", "update").on(groupCore, "persistentvolumeclaims"),
+		read.on(groupStorage, "storageclasses"),
+		may("watch").on(groupCore, "events"),
+		recordEvents())
 }
 
 func schedulerRole() rbacv1.ClusterRole {
@@ -207,6 +220,8 @@ func schedulerRole() rbacv1.ClusterRole {
 		read.on(groupApps, "replicasets"),
 		read.on(groupPolicy, "poddisruptionbudgets"),
 		read.on(groupScheduling, "priorityclasses"),
+		may("get", "list", "watch", "update", "patch").on(groupCore, "persistentvolumes", "persistentvolumeclaims"),
+		read.on(groupStorage, "storageclasses"),
 		may("create").on(groupAuthentication, "tokenreviews"),
 		may("create").on(groupAuthorization, "subjectaccessreviews"))
 }

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -134,11 +135,37 @@ func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes
 	if a.GetName() == "" {
 		return "No Object name found", nil
 	}
-	related, err := n.related(ctx, node, reference{a.GetResource(), a.GetNamespace(), a.GetName()})
+	related, err := n.concerns(ctx, node, schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}, a)
 	if err != nil || related {
 		return "", err
 	}
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node), nil
+}
+
+// concerns tells whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is attached to the node.
+func (n *nodes) concerns(ctx context.Context, node string, resource schema.GroupResource, a authorizer.Attributes) (bool, error) {
+	switch resource {
+	case volumeResource:
+		v, err := n.objects.GetVolume(ctx, a.GetName())
+		if err != nil || v.Spec.ClaimRef == nil {
+			return false, ignoreNotFound(err)
+		}
+		return n.related(ctx, node, reference{claimResource.Resource, v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name})
+	case attachmentResource:
+		attached, err := n.objects.GetAttachment(ctx, a.GetName())
+		if err != nil {
+			return false, ignoreNotFound(err)
+		}
+		return attached.Spec.NodeName == node, nil
+	}
+	return n.related(ctx, node, reference{a.GetResource(), a.GetNamespace(), a.GetName()})
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // related tells whether a pod on the node uses an object, or is it. What the watch

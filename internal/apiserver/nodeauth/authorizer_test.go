@@ -23,7 +23,9 @@ type cluster struct {
 	late    []corev1.Pod
 	nodes   []corev1.Node
 	drivers []storagev1.CSIDriver
-	err     error
+	// volumes are claimed by namespace/name; attached are attachments and their nodes.
+	volumes, attached map[string]string
+	err               error
 }
 
 func (c *cluster) PodsOnNode(_ context.Context, node string, now bool) ([]corev1.Pod, error) {
@@ -65,6 +67,26 @@ func (c *cluster) GetCSIDriver(_ context.Context, name string) (*storagev1.CSIDr
 		}
 	}
 	return nil, apierrors.NewNotFound(storagev1.Resource("csidrivers"), name)
+}
+
+func (c *cluster) GetVolume(_ context.Context, name string) (*corev1.PersistentVolume, error) {
+	claim, there := c.volumes[name]
+	if !there {
+		return nil, apierrors.NewNotFound(volumeResource, name)
+	}
+	v := &corev1.PersistentVolume{}
+	if namespace, name, named := strings.Cut(claim, "/"); named {
+		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
+	}
+	return v, c.err
+}
+
+func (c *cluster) GetAttachment(_ context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	node, there := c.attached[name]
+	if !there {
+		return nil, apierrors.NewNotFound(attachmentResource, name)
+	}
+	return &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{NodeName: node}}, c.err
 }
 
 func pod(node, name string, volumes ...corev1.VolumeSource) corev1.Pod {
@@ -111,7 +133,13 @@ func ask(who user.Info, text string) authorizer.AttributesRecord {
 func TestAuthorizer(t *testing.T) {
 	mirror := pod("n1", "static", secretVolume("stolen"))
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
-	all := &cluster{pods: []corev1.Pod{pod("n1", "a", secretVolume("of-n1")), pod("n2", "b", secretVolume("of-n2")), pod("", "c", secretVolume("of-none")), mirror}, late: []corev1.Pod{pod("n1", "d", secretVolume("late"))}}
+	all := &cluster{pods: []corev1.Pod{pod("n1", "a", secretVolume("of-n1")), pod("n2", "b", secretVolume("of-n2")), pod("", "c", secretVolume("of-none")), mirror}, late: []corev1.Pod{pod("n1", "d", secretVolume("late"))},
+		volumes: map[string]string{"v": "ns/claim", "other": "ns/others", "free": "", "elsewhere": "x/claim"}, attached: map[string]string{"at-n1": "n1", "at-n2": "n2"}}
+	all.pods = append(all.pods, pod("n1", "claiming", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"}}),
+		pod("n2", "others", corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "others"}}))
+	own := pod("n1", "own", corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})
+	own.Spec.Volumes[0].Name = "scratch"
+	all.pods = append(all.pods, own)
 	a := NewAuthorizer(all, false)
 	n1 := nodeUser("n1")
 	cases := []struct {
@@ -145,7 +173,25 @@ func TestAuthorizer(t *testing.T) {
 		{n1, "list pods ns b metadata.name=b", true},
 		{n1, "get persistentvolumeclaims ns c", true},
 		{n1, "patch persistentvolumeclaims/status ns c", true},
-		{n1, "get persistentvolumes - v", true},
+		{n1, "get persistentvolumeclaims ns claim", false},
+		{n1, "get persistentvolumeclaims x claim", true},
+		{n1, "get persistentvolumeclaims ns own-scratch", false}, // of an ephemeral volume
+		{n1, "get persistentvolumeclaims ns others", true},
+		{n1, "list persistentvolumeclaims ns -", true},
+		{n1, "update persistentvolumeclaims ns claim", true},
+		{n1, "patch persistentvolumeclaims/status ns claim", false}, // the Restriction looks at it
+		{n1, "patch persistentvolumeclaims/status ns others", true},
+		{n1, "get persistentvolumes - v", false},
+		{n1, "get persistentvolumes - other", true},
+		{n1, "get persistentvolumes - free", true},
+		{n1, "get persistentvolumes - elsewhere", true},
+		{n1, "get persistentvolumes - gone", true},
+		{n1, "update persistentvolumes - v", true},
+		{n1, "get storage.k8s.io/volumeattachments - at-n1", false},
+		{n1, "get storage.k8s.io/volumeattachments - at-n2", true},
+		{n1, "get storage.k8s.io/volumeattachments - gone", true},
+		{n1, "list storage.k8s.io/volumeattachments - -", true},
+		{n1, "update storage.k8s.io/volumeattachments/status - at-n1", true},
 		{n1, "list serviceaccounts ns -", true},
 		{n1, "create serviceaccounts ns -", true},
 		{n1, "list pods - - spec.nodeName=n1", false},

@@ -23,6 +23,8 @@ type Objects interface {
 	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	GetCSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
+	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
+	GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
 }
 
 // Stored reads from the API server's own storages, below HTTP. They are set
@@ -33,7 +35,7 @@ type Stored struct {
 		rest.Getter
 		rest.Lister
 	}
-	Nodes, CSIDrivers rest.Getter
+	Nodes, CSIDrivers, Volumes, Attachments rest.Getter
 }
 
 var _ Objects = &Stored{}
@@ -68,4 +70,14 @@ func (s *Stored) GetNode(ctx context.Context, name string) (*corev1.Node, error)
 // GetCSIDriver implements Objects.
 func (s *Stored) GetCSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error) {
 	return stored.Get[*storagev1.CSIDriver](ctx, s.CSIDrivers, "", name)
+}
+
+// GetVolume implements Objects.
+func (s *Stored) GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	return stored.Get[*corev1.PersistentVolume](ctx, s.Volumes, "", name)
+}
+
+// GetAttachment implements Objects.
+func (s *Stored) GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	return stored.Get[*storagev1.VolumeAttachment](ctx, s.Attachments, "", name)
 }

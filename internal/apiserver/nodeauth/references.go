@@ -1,10 +1,13 @@
 package nodeauth
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	podfacts "github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/volume"
 )
 
 // reference names an object that a pod uses.
@@ -30,6 +33,9 @@ func uses(p *corev1.Pod, ref reference) bool {
 	}
 	if podfacts.IsMirror(p) {
 		return false // The node itself wrote it: it must not open anything.
+	}
+	if ref.resource == claimResource.Resource {
+		return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return volume.ClaimName(p.Name, &v) == ref.name })
 	}
 	found := false
 	podspec.References(&p.Spec, func(resource, name string) { found = found || resource == ref.resource && name == ref.name })

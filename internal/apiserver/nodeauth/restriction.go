@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -95,6 +96,10 @@ func (r *Restriction) check(ctx context.Context, node string, a admission.Attrib
 		if nameIn(a) != node {
 			return errors.New("can only access CSINode with the same name as the requesting node")
 		}
+	case claimResource:
+		if a.GetSubresource() == "status" {
+			return checkClaimStatus(node, a)
+		}
 	case certificateRequestResource:
 		return checkCertificateRequest(node, a)
 	}
@@ -126,6 +131,28 @@ func checkPodStatus(node string, a admission.Attributes) error {
 		return fmt.Errorf("node %q cannot update resource claim statues", node) // in Kubernetes' own spelling
 	case !equality.Semantic.DeepEqual(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus):
 		return fmt.Errorf("node %q cannot update extended resource claim status", node)
+	}
+	return nil
+}
+
+// checkClaimStatus lets a node say how large a volume is that it has let grow, and nothing else.
+func checkClaimStatus(node string, a admission.Attributes) error {
+	if a.GetOperation() != admission.Update {
+		return fmt.Errorf("unexpected operation %q", a.GetOperation())
+	}
+	claim, ok := a.GetObject().(*corev1.PersistentVolumeClaim)
+	old, okOld := a.GetOldObject().(*corev1.PersistentVolumeClaim)
+	if !ok || !okOld {
+		return unexpected(a.GetObject())
+	}
+	rest := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+		c = c.DeepCopy()
+		c.ResourceVersion, c.ManagedFields = "", nil
+		c.Status.Capacity, c.Status.Conditions, c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil, nil, nil
+		return c
+	}
+	if before, after := rest(old), rest(claim); !equality.Semantic.DeepEqual(before, after) {
+		return fmt.Errorf("node %q is not allowed to update fields other than status.quantity and status.conditions: %v", node, diff.Diff(before, after))
 	}
 	return nil
 }

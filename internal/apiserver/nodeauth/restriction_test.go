@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,6 +62,10 @@ func TestRestrictionOfPods(t *testing.T) {
 		return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences, BoundObjectRef: &authenticationv1.BoundObjectReference{
 			APIVersion: "v1", Kind: "Pod", Name: name, UID: types.UID(uid)}}}
 	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
+	grown, taken := claim.DeepCopy(), claim.DeepCopy()
+	grown.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	taken.Finalizers = []string{"example.com/mine"}
 	lease := func(name string) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
@@ -107,6 +112,8 @@ func TestRestrictionOfPods(t *testing.T) {
 		{"own drivers", write(n1, "CREATE", "csinodes", "", "", "", csiNode("n1"), nil), ""},
 		{"other's drivers", write(n1, "CREATE", "csinodes", "", "", "", csiNode("n2"), nil), "same name as the requesting node"},
 		{"other's drivers changed", write(n1, "UPDATE", "csinodes", "", "", "n2", csiNode("n2"), csiNode("n2")), "same name as the requesting node"},
+		{"a claim that has grown", write(n1, "UPDATE", "persistentvolumeclaims", "status", "ns", "c", grown, claim), ""},
+		{"a claim that is kept", write(n1, "UPDATE", "persistentvolumeclaims", "status", "ns", "c", taken, claim), "not allowed to update fields other than status.quantity and status.conditions"},
 		{"lease elsewhere", write(n1, "UPDATE", "leases", "", "kube-system", "n1", lease("n1"), lease("n1")), "\"kube-node-lease\" system namespace"},
 		{"somebody else", write(&user.DefaultInfo{Name: "jane"}, "DELETE", "pods", "", "ns", "b", nil, &other), ""},
 		{"a node without a name", write(nodeUser(""), "DELETE", "pods", "", "ns", "a", nil, &own), "could not determine node"},

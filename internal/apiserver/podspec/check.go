@@ -72,10 +72,11 @@ func belowRoot(path *field.Path, value string) field.ErrorList {
 	if strings.HasPrefix(value, "/") {
 		errs = append(errs, field.Invalid(path, value, "must be a relative path"))
 	}
-	return append(errs, noStepsUp(path, value)...)
+	return append(errs, NoStepsUp(path, value)...)
 }
 
-func noStepsUp(path *field.Path, value string) field.ErrorList {
+// NoStepsUp refuses a path that leads out of a folder by "..".
+func NoStepsUp(path *field.Path, value string) field.ErrorList {
 	if slices.Contains(strings.Split(value, "/"), "..") {
 		return field.ErrorList{field.Invalid(path, value, "must not contain '..'")}
 	}

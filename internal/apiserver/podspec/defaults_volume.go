@@ -33,7 +33,7 @@ func setVolumeDefaults(v *corev1.Volume) {
 		}
 	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-		fillPointer(&v.Ephemeral.VolumeClaimTemplate.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+		SetClaimDefaults(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	setNetworkVolumeDefaults(v)
 }

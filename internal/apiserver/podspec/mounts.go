@@ -101,7 +101,7 @@ func (p containerChecks) devices(c *corev1.Container, path *field.Path) field.Er
 		case places.Has(d.DevicePath):
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		case strings.Contains(d.DevicePath, ".."):
-			errs = append(errs, noStepsUp(at.Child("devicePath"), d.DevicePath)...)
+			errs = append(errs, NoStepsUp(at.Child("devicePath"), d.DevicePath)...)
 		}
 		names.Insert(d.Name)
 		places.Insert(d.DevicePath)

@@ -65,7 +65,7 @@ func localSources(v *corev1.Volume) []sourceCheck {
 			}
 			return nil
 		}},
-		{"hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return validateHostPath(v.HostPath, at) }},
+		{"hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return ValidateHostPath(v.HostPath, at) }},
 		{"gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
 			return append(required(at.Child("repository"), v.GitRepo.Repository), belowRoot(at.Child("directory"), v.GitRepo.Directory)...)
 		}},
@@ -100,11 +100,12 @@ func localSources(v *corev1.Volume) []sourceCheck {
 	}
 }
 
-func validateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.ErrorList {
+// ValidateHostPath checks a file or folder of a node.
+func ValidateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.ErrorList {
 	if s.Path == "" {
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
-	errs := noStepsUp(path.Child("path"), s.Path)
+	errs := NoStepsUp(path.Child("path"), s.Path)
 	if s.Type != nil {
 		errs = append(errs, supported(path.Child("type"), *s.Type,
 			corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
@@ -123,7 +124,7 @@ func networkSources(v *corev1.Volume) []sourceCheck {
 		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
 			return required(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID)
 		}},
-		{"nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return validateNFS(v.NFS, at) }},
+		{"nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return ValidateNFS(v.NFS, at) }},
 		{"iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
 			return append(required(at.Child("targetPortal"), v.ISCSI.TargetPortal), required(at.Child("iqn"), v.ISCSI.IQN)...)
 		}},
@@ -149,7 +150,7 @@ func networkSources(v *corev1.Volume) []sourceCheck {
 			if v.Ephemeral.VolumeClaimTemplate == nil {
 				return field.ErrorList{field.Required(at.Child("volumeClaimTemplate"), "")}
 			}
-			return nil
+			return ValidateClaimTemplate(v.Ephemeral.VolumeClaimTemplate, at.Child("volumeClaimTemplate"))
 		}},
 	}
 	anything := func(*field.Path) field.ErrorList { return nil }
@@ -166,7 +167,8 @@ func networkSources(v *corev1.Volume) []sourceCheck {
 	)
 }
 
-func validateNFS(s *corev1.NFSVolumeSource, path *field.Path) field.ErrorList {
+// ValidateNFS checks a folder of another machine.
+func ValidateNFS(s *corev1.NFSVolumeSource, path *field.Path) field.ErrorList {
 	errs := append(required(path.Child("server"), s.Server), required(path.Child("path"), s.Path)...)
 	if !strings.HasPrefix(s.Path, "/") {
 		errs = append(errs, field.Invalid(path.Child("path"), s.Path, "must be an absolute path"))

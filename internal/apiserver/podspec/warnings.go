@@ -96,6 +96,12 @@ var renamedLabels = map[string]string{
 	corev1.LabelInstanceType:            `deprecated since v1.17; use "node.kubernetes.io/instance-type" instead`,
 }
 
+// RenamedLabel says what to use in place of a node label whose name has changed.
+func RenamedLabel(key string) (why string, renamed bool) {
+	why, renamed = renamedLabels[key]
+	return why, renamed
+}
+
 func oldNodeLabels(spec *corev1.PodSpec, path *field.Path) []string {
 	var w []string
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {

@@ -21,6 +21,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/networking"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
+	"github.com/everynode/everynode/internal/apiserver/registry/persistentvolume"
+	"github.com/everynode/everynode/internal/apiserver/registry/persistentvolumeclaim"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/registry/poddisruptionbudget"
 	"github.com/everynode/everynode/internal/apiserver/registry/podtemplate"
@@ -35,6 +37,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/registry/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/registry/statefulset"
+	"github.com/everynode/everynode/internal/apiserver/registry/storage"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -47,6 +50,8 @@ func Kinds() []resource.Definition {
 		limitrange.Definition(),
 		namespace.Definition(),
 		node.Definition(),
+		persistentvolume.Definition(),
+		persistentvolumeclaim.Definition(),
 		pod.Definition(),
 		podtemplate.Definition(),
 		replicationcontroller.Definition(),
@@ -69,6 +74,7 @@ func Kinds() []resource.Definition {
 		runtimeclass.Definition(),
 	}
 	kinds = append(kinds, csi.Definitions()...)
+	kinds = append(kinds, storage.Definitions()...)
 	kinds = append(kinds, networking.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)
 	kinds = append(kinds, flowcontrol.Definitions()...)

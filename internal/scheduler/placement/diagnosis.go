@@ -32,6 +32,8 @@ type Diagnosis struct {
 	Narrowed []string
 	// HelpedBy is the set of changes that may help.
 	HelpedBy fit.Change
+	// Unbound is why the pod fits nowhere as its claims are; "" if that is not so.
+	Unbound string
 }
 
 func (d *Diagnosis) add(node string, reasons []fit.Reason) {
@@ -50,6 +52,9 @@ func (d *Diagnosis) findHelp() {
 func (d *Diagnosis) Message(afterwards string) string {
 	if d.Total == 0 {
 		return NoNodes
+	}
+	if d.Unbound != "" {
+		return aggregate(d.Total, nil, d.Unbound, afterwards)
 	}
 	if d.Narrowed != nil && len(d.Narrowed) == 0 {
 		return aggregate(d.Total, nil, "pod affinity terms conflict", afterwards)

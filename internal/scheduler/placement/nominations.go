@@ -73,7 +73,12 @@ func (n *Nominations) Delete(uid types.UID) {
 }
 
 // Node returns the node to which the pod is nominated, "" if to none.
-func (n *Nominations) Node(uid types.UID) string { return n.nodeOf[uid] }
+func (n *Nominations) Node(uid types.UID) string {
+	if n == nil {
+		return ""
+	}
+	return n.nodeOf[uid]
+}
 
 // awaits reports whether the pod waits for this other pod to leave.
 func (n *Nominations) awaits(uid types.UID, other *fit.Pod) bool {

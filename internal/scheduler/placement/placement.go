@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"hash/fnv"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -30,6 +31,8 @@ type View struct {
 type Result struct {
 	// Node is the chosen node, "" if none fits.
 	Node string
+	// Uses are the claims that are to get their volumes because the pod goes there.
+	Uses []fit.ClaimUse
 	// Diagnosis explains the nodes that do not fit; complete only when Node is "".
 	Diagnosis Diagnosis
 }
@@ -39,8 +42,12 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 	diagnosis := Diagnosis{Total: len(view.Cluster.Nodes())}
 	candidates, search := candidates(pod, view, &diagnosis)
 	question := view.Cluster.Ask(pod)
+	if diagnosis.Unbound = question.Unbound(); diagnosis.Unbound != "" {
+		diagnosis.HelpedBy = fit.VolumesChanged
+		return Result{Diagnosis: diagnosis}
+	}
 	if node := nominated(pod, question, view); node != "" {
-		return Result{Node: node}
+		return Result{Node: node, Uses: question.Uses(view.Cluster.Node(node))}
 	}
 	enough := len(candidates)
 	if search {
@@ -66,7 +73,8 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 		diagnosis.findHelp()
 		return Result{Diagnosis: diagnosis}
 	}
-	return Result{Node: p.best(pod, feasible, view).Name, Diagnosis: diagnosis}
+	best := p.best(pod, feasible, view)
+	return Result{Node: best.Name, Uses: question.Uses(best), Diagnosis: diagnosis}
 }
 
 // candidates returns the nodes to look at, and whether they are all nodes.
@@ -85,9 +93,10 @@ func candidates(pod *fit.Pod, view View, diagnosis *Diagnosis) ([]*fit.Node, boo
 	return nodes, false
 }
 
-// nominated returns the node for which the pod has preempted others, if it fits there now: it was promised to it.
+// nominated returns the node for which the pod has preempted others, or for which its claims get volumes, if it fits there now: it was
+// promised to it.
 func nominated(pod *fit.Pod, question *fit.Question, view View) string {
-	name := pod.Object.Status.NominatedNodeName
+	name := cmp.Or(pod.Object.Status.NominatedNodeName, view.Nominated.Node(pod.UID))
 	if name == "" {
 		return ""
 	}

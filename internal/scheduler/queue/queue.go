@@ -27,6 +27,8 @@ type Wait struct {
 	For fit.Change
 	// Nodes limits those changes to these nodes; nil means any node.
 	Nodes []string
+	// Claims are claims, as namespace/name, any change of which may help.
+	Claims []string
 }
 
 // Queue holds the pods that wait for a node. Call New.
@@ -38,6 +40,7 @@ type Queue struct {
 	parked   itemHeap
 	anywhere map[types.UID]*item            // parked, any node may help
 	pinned   map[string]map[types.UID]*item // parked, by the nodes that may help
+	claimed  map[string]map[types.UID]*item // parked, by the claims that may help
 	sequence uint64
 }
 
@@ -60,6 +63,8 @@ type item struct {
 	failed   time.Time // when the last attempt ended
 	sequence uint64
 	wait     Wait
+	// patient says that the last attempt did not fail: it waits for something that was begun.
+	patient bool
 }
 
 // New returns an empty queue.
@@ -73,7 +78,8 @@ func New(config Config) *Queue {
 	if config.MaxParked == 0 {
 		config.MaxParked = 5 * time.Minute
 	}
-	q := &Queue{config: config, items: map[types.UID]*item{}, anywhere: map[types.UID]*item{}, pinned: map[string]map[types.UID]*item{}}
+	q := &Queue{config: config, items: map[types.UID]*item{}, anywhere: map[types.UID]*item{}, pinned: map[string]map[types.UID]*item{},
+		claimed: map[string]map[types.UID]*item{}}
 	q.active.less = byPriority
 	q.backoff.less = func(a, b *item) bool { return earlier(a, b, q.readyAt(a), q.readyAt(b)) }
 	q.parked.less = func(a, b *item) bool { return earlier(a, b, a.failed, b.failed) }
@@ -140,7 +146,7 @@ func (q *Queue) Pop(now time.Time) *fit.Pod {
 // Retry puts a popped pod back after an attempt that failed for a reason other than the nodes.
 func (q *Queue) Retry(uid types.UID, now time.Time) {
 	if known := q.items[uid]; known != nil && known.place == taken {
-		known.failed, known.since = now, now
+		known.failed, known.since, known.patient = now, now, false
 		q.push(known, inBackoff)
 	}
 }
@@ -151,17 +157,48 @@ func (q *Queue) Park(uid types.UID, wait Wait, now time.Time) {
 	if known == nil || known.place != taken {
 		return
 	}
-	known.failed, known.wait = now, wait
+	known.failed, known.wait, known.patient = now, wait, false
+	q.shelve(known)
+}
+
+// Await puts a popped pod back whose place was found, and for which something has to be done first. When one of its claims changes it is
+// tried again at once.
+func (q *Queue) Await(uid types.UID, wait Wait, now time.Time) {
+	known := q.items[uid]
+	if known == nil || known.place != taken {
+		return
+	}
+	known.attempts--
+	known.failed, known.wait, known.patient = now, wait, true
+	q.shelve(known)
+}
+
+// shelve parks an item where what it waits for finds it.
+func (q *Queue) shelve(known *item) {
+	uid, wait := known.pod.UID, known.wait
 	q.push(known, inParked)
+	for _, key := range wait.Claims {
+		put(q.claimed, key, known)
+	}
 	if wait.Nodes == nil {
 		q.anywhere[uid] = known
 		return
 	}
 	for _, name := range wait.Nodes {
-		if q.pinned[name] == nil {
-			q.pinned[name] = map[types.UID]*item{}
-		}
-		q.pinned[name][uid] = known
+		put(q.pinned, name, known)
+	}
+}
+
+func put(in map[string]map[types.UID]*item, key string, known *item) {
+	if in[key] == nil {
+		in[key] = map[types.UID]*item{}
+	}
+	in[key][known.pod.UID] = known
+}
+
+func take(from map[string]map[types.UID]*item, key string, known *item) {
+	if delete(from[key], known.pod.UID); len(from[key]) == 0 {
+		delete(from, key)
 	}
 }
 
@@ -170,10 +207,29 @@ func (q *Queue) Changed(nodeName string, change fit.Change, now time.Time) {
 	if change == 0 {
 		return
 	}
+	q.wakeThose(now, func(waiting *item) bool { return waiting.wait.For&change != 0 }, q.anywhere, q.pinned[nodeName])
+}
+
+// ChangedEverywhere tells of a change that is about all nodes.
+func (q *Queue) ChangedEverywhere(change fit.Change, now time.Time) {
+	all := make(map[types.UID]*item, q.parked.Len())
+	for _, waiting := range q.parked.items {
+		all[waiting.pod.UID] = waiting
+	}
+	q.wakeThose(now, func(waiting *item) bool { return waiting.wait.For&change != 0 }, all)
+}
+
+// ClaimChanged tells of a change of a claim, named as namespace/name; pods parked with it are tried again.
+func (q *Queue) ClaimChanged(key string, now time.Time) {
+	q.wakeThose(now, func(*item) bool { return true }, q.claimed[key])
+}
+
+// wakeThose wakes the parked pods for which it is meant, in the order in which they were parked.
+func (q *Queue) wakeThose(now time.Time, meant func(*item) bool, among ...map[types.UID]*item) {
 	var woken []*item
-	for _, parked := range []map[types.UID]*item{q.anywhere, q.pinned[nodeName]} {
+	for _, parked := range among {
 		for _, waiting := range parked {
-			if waiting.wait.For&change != 0 {
+			if meant(waiting) {
 				woken = append(woken, waiting)
 			}
 		}
@@ -269,9 +325,10 @@ func (q *Queue) remove(leaving *item) {
 	if leaving.place == inParked {
 		delete(q.anywhere, leaving.pod.UID)
 		for _, name := range leaving.wait.Nodes {
-			if delete(q.pinned[name], leaving.pod.UID); len(q.pinned[name]) == 0 {
-				delete(q.pinned, name)
-			}
+			take(q.pinned, name, leaving)
+		}
+		for _, key := range leaving.wait.Claims {
+			take(q.claimed, key, leaving)
 		}
 	}
 	leaving.place = taken
@@ -292,6 +349,9 @@ func (q *Queue) heapOf(in place) *itemHeap {
 
 // readyAt is when the back-off after the pod's last attempt ends.
 func (q *Queue) readyAt(waiting *item) time.Time {
+	if waiting.patient {
+		return waiting.failed
+	}
 	delay := q.config.InitialBackoff
 	for i := 1; i < waiting.attempts && delay < q.config.MaxBackoff; i++ {
 		delay *= 2

@@ -241,6 +241,7 @@ var viewShows = []string{
 	"replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status",
 	"ingresses", "ingresses/status", "networkpolicies", "endpointslices", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
 	"statefulsets", "statefulsets/scale", "statefulsets/status", "cronjobs", "cronjobs/status", "jobs", "jobs/status", "replicasets", "replicasets/scale", "replicasets/status", "poddisruptionbudgets", "poddisruptionbudgets/status",
+	"persistentvolumeclaims", "persistentvolumeclaims/status",
 	"rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status",
 }
 

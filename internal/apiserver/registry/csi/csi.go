@@ -31,7 +31,16 @@ func Definitions() []resource.Definition {
 			ValidateUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
 				return append(ValidateDriver(d), validateDriverStays(&d.Spec, &old.Spec)...)
 			},
-			Table: driverTable,
+			PrepareForUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
+				// A new driver has no generation; it counts changes.
+				if !apiequality.Semantic.DeepEqual(d.Spec, old.Spec) {
+					d.Generation = old.Generation + 1
+				}
+			},
+			WarningsOnCreate:       func(_ context.Context, d *storagev1.CSIDriver) []string { return warnings(d) },
+			WarningsOnUpdate:       func(_ context.Context, d, _ *storagev1.CSIDriver) []string { return warnings(d) },
+			RequireResourceVersion: true,
+			Table:                  driverTable,
 		}),
 		resource.Of[storagev1.CSINode, storagev1.CSINodeList](resource.Kind{
 			GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSINode", Plural: "csinodes", Singular: "csinode", ClusterScoped: true,
@@ -40,6 +49,7 @@ func Definitions() []resource.Definition {
 			ValidateUpdate: func(_ context.Context, n, old *storagev1.CSINode) field.ErrorList {
 				return ValidateNode(n, old)
 			},
+			RequireResourceVersion: true,
 			Table: table.Of(func(n *storagev1.CSINode, now time.Time) []any {
 				return []any{n.Name, int64(len(n.Spec.Drivers)), table.Since(n.CreationTimestamp, now)}
 			}, table.Name, table.Column{Name: "Drivers", Type: "integer", Description: "How many drivers the node has."}, table.Age),
@@ -68,32 +78,56 @@ func fill[T any](to **T, value T) {
 
 // ValidateDriver checks a driver.
 func ValidateDriver(d *storagev1.CSIDriver) field.ErrorList {
-	errs := validateName(d.Name, field.NewPath("metadata", "name"))
+	errs := ValidateName(d.Name, field.NewPath("metadata", "name"))
 	path := field.NewPath("spec")
-	for i, mode := range d.Spec.VolumeLifecycleModes {
-		known := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral, storagev1.VolumeLifecyclePersistent}
-		if !slices.Contains(known, mode) {
-			errs = append(errs, field.NotSupported(path.Child("volumeLifecycleModes").Index(i), mode, known))
-		}
-	}
 	if p := d.Spec.FSGroupPolicy; p != nil {
 		known := []storagev1.FSGroupPolicy{storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
 		if !slices.Contains(known, *p) {
 			errs = append(errs, field.NotSupported(path.Child("fsGroupPolicy"), *p, known))
 		}
 	}
+	errs = append(errs, validateTokens(d.Spec.TokenRequests, path.Child("tokenRequests"))...)
+	for _, mode := range d.Spec.VolumeLifecycleModes {
+		known := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
+		if !slices.Contains(known, mode) {
+			errs = append(errs, field.NotSupported(path.Child("volumeLifecycleModes"), mode, known))
+		}
+	}
+	if s := d.Spec.NodeAllocatableUpdatePeriodSeconds; s != nil && *s < 10 {
+		errs = append(errs, field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *s, "must be greater than or equal to 10 seconds"))
+	}
+	if in := d.Spec.ServiceAccountTokenInSecrets; in != nil && len(d.Spec.TokenRequests) == 0 {
+		errs = append(errs, field.Invalid(path.Child("serviceAccountTokenInSecrets"), *in, "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+	}
+	return errs
+}
+
+func validateTokens(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i, r := range d.Spec.TokenRequests {
-		at := path.Child("tokenRequests").Index(i)
+	for i, r := range requests {
+		at := path.Index(i)
 		if seen[r.Audience] {
 			errs = append(errs, field.Duplicate(at.Child("audience"), r.Audience))
+			continue
 		}
 		seen[r.Audience] = true
-		if s := r.ExpirationSeconds; s != nil && (*s < 10*60 || *s > 1<<32) {
-			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes or larger than 1 << 32 seconds"))
+		switch s := r.ExpirationSeconds; {
+		case s == nil:
+		case *s < 10*60:
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
+		case *s > 1<<32:
+			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
 		}
 	}
 	return errs
+}
+
+func warnings(d *storagev1.CSIDriver) []string {
+	if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
+		return nil
+	}
+	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
 }
 
 // validateDriverStays checks that nobody takes back what volumes rely on.
@@ -103,8 +137,8 @@ func validateDriverStays(s, old *storagev1.CSIDriverSpec) field.ErrorList {
 	return append(errs, validation.ValidateImmutableField(s.VolumeLifecycleModes, old.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
 }
 
-// validateName checks the name of a driver.
-func validateName(name string, path *field.Path) field.ErrorList {
+// ValidateName checks the name of a driver.
+func ValidateName(name string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
 	case name == "":
@@ -126,7 +160,7 @@ func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 	seen := map[string]bool{}
 	for i := range n.Spec.Drivers {
 		d, at := &n.Spec.Drivers[i], path.Index(i)
-		errs = append(errs, validateName(d.Name, at.Child("name"))...)
+		errs = append(errs, ValidateName(d.Name, at.Child("name"))...)
 		if seen[d.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
 		}
@@ -137,7 +171,7 @@ func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 		}
 		for j := range old.Spec.Drivers {
 			if was := &old.Spec.Drivers[j]; was.Name == d.Name && (was.NodeID != d.NodeID || !apiequality.Semantic.DeepEqual(was.TopologyKeys, d.TopologyKeys)) {
-				errs = append(errs, field.Invalid(at, d.Name, "field is immutable"))
+				errs = append(errs, field.Invalid(path, d.Name, "field is immutable"))
 			}
 		}
 	}
@@ -156,14 +190,16 @@ func validateNodeDriver(d *storagev1.CSINodeDriver, at *field.Path) field.ErrorL
 		errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count, "must be greater than or equal to 0"))
 	}
 	seen := map[string]bool{}
-	for i, key := range d.TopologyKeys {
-		keyAt := at.Child("topologyKeys").Index(i)
+	for _, key := range d.TopologyKeys {
+		if key == "" {
+			errs = append(errs, field.Required(at, key))
+		}
 		if seen[key] {
-			errs = append(errs, field.Duplicate(keyAt, key))
+			errs = append(errs, field.Duplicate(at, key))
 		}
 		seen[key] = true
 		for _, text := range utilvalidation.IsQualifiedName(key) {
-			errs = append(errs, field.Invalid(keyAt, key, text))
+			errs = append(errs, field.Invalid(at, key, text))
 		}
 	}
 	return errs

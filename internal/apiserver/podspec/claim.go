@@ -1,0 +1,143 @@
+package podspec
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ValidateClaim checks what a claim asks for. A stored one may have a selector, and a group of its data source, that would be
+// refused today.
+func ValidateClaim(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(s.AccessModes) == 0 {
+		errs = append(errs, field.Required(path.Child("accessModes"), "at least 1 access mode is required"))
+	}
+	options := metav1validation.LabelSelectorValidationOptions{}
+	if old != nil && len(metav1validation.ValidateLabelSelector(old.Selector, options, nil)) > 0 {
+		options.AllowInvalidLabelValueInSelector = true
+	}
+	if s.Selector != nil {
+		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, options, path.Child("selector"))...)
+	}
+	errs = append(errs, ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
+	errs = append(errs, validateClaimSize(s, path.Child("resources").Key(string(corev1.ResourceStorage)))...)
+	if name := s.StorageClassName; name != nil && *name != "" {
+		errs = append(errs, invalid(path.Child("storageClassName"), *name, validation.NameIsDNSSubdomain(*name, false))...)
+	}
+	if s.VolumeMode != nil {
+		errs = append(errs, supported(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+	}
+	errs = append(errs, validateDataSources(s, old, path)...)
+	if name := s.VolumeAttributesClassName; name != nil && *name != "" {
+		errs = append(errs, invalid(path.Child("volumeAttributesClassName"), *name, validation.NameIsDNSSubdomain(*name, false))...)
+	}
+	return errs
+}
+
+// ValidateClaimTemplate checks the claim of an ephemeral volume. Of its metadata only labels and annotations are taken over.
+func ValidateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+	at := path.Child("metadata")
+	errs := validation.ValidateAnnotations(t.Annotations, at.Child("annotations"))
+	errs = append(errs, metav1validation.ValidateLabels(t.Labels, at.Child("labels"))...)
+	rest := t.ObjectMeta.DeepCopy()
+	rest.Labels, rest.Annotations = nil, nil
+	set := reflect.ValueOf(*rest)
+	for i := range set.NumField() {
+		if !set.Field(i).IsZero() {
+			errs = append(errs, field.Forbidden(at.Child(set.Type().Field(i).Name), "cannot be set"))
+		}
+	}
+	return append(errs, ValidateClaim(&t.Spec, nil, path.Child("spec"))...)
+}
+
+// ValidateAccessModes checks each mode, and that a volume for one pod is for nothing else.
+func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	known := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+	others := false
+	for _, mode := range modes {
+		errs = append(errs, supported(path, mode, known...)...)
+		others = others || mode != corev1.ReadWriteOncePod && slices.Contains(known, mode)
+	}
+	if others && slices.Contains(modes, corev1.ReadWriteOncePod) {
+		errs = append(errs, field.Forbidden(path, "may not use ReadWriteOncePod with other access modes"))
+	}
+	return errs
+}
+
+func validateClaimSize(s *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	amount, ok := s.Resources.Requests[corev1.ResourceStorage]
+	switch {
+	case !ok:
+		return field.ErrorList{field.Required(path, "")}
+	case amount.Sign() <= 0:
+		return field.ErrorList{field.Invalid(path, amount.String(), "must be greater than zero")}
+	}
+	return nil
+}
+
+// validateDataSources checks what the volume's content is to come from. Nothing here copies it: that is for those who make volumes.
+func validateDataSources(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
+	strict := old == nil || (old.DataSource == nil || old.DataSource.APIGroup == nil) && (old.DataSourceRef == nil || old.DataSourceRef.APIGroup == nil)
+	var errs field.ErrorList
+	if d := s.DataSource; d != nil {
+		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, strict, path.Child("dataSource"))...)
+	}
+	d := s.DataSourceRef
+	if d == nil {
+		return errs
+	}
+	at := path.Child("dataSourceRef")
+	errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, strict, at)...)
+	elsewhere := d.Namespace != nil && *d.Namespace != ""
+	switch {
+	case elsewhere:
+		errs = append(errs, invalid(at.Child("namespace"), *d.Namespace, validation.ValidateNamespaceName(*d.Namespace, false))...)
+		if s.DataSource != nil {
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified"))
+		}
+	case s.DataSource != nil && (!apiequality.Semantic.DeepEqual(s.DataSource.APIGroup, d.APIGroup) || s.DataSource.Kind != d.Kind || s.DataSource.Name != d.Name):
+		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
+	}
+	return errs
+}
+
+func validateDataSource(group *string, kind, name string, strict bool, path *field.Path) field.ErrorList {
+	errs := append(required(path.Child("name"), name), required(path.Child("kind"), kind)...)
+	if group == nil || *group == "" {
+		if kind != "PersistentVolumeClaim" {
+			errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+		}
+	} else if strict {
+		errs = append(errs, dnsSubdomain(path.Child("apiGroup"), *group)...)
+	}
+	return errs
+}
+
+// ClaimWarnings are about amounts of storage that are no whole bytes.
+func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (warnings []string) {
+	for _, part := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"requests", s.Resources.Requests}, {"limits", s.Resources.Limits}} {
+		if amount := part.list.Storage(); amount.MilliValue()%1000 != 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
+				path.Child("resources", part.name).Key(string(corev1.ResourceStorage)), amount))
+		}
+	}
+	return warnings
+}
+
+// SetClaimDefaults fills in what a claim leaves out.
+func SetClaimDefaults(s *corev1.PersistentVolumeClaimSpec) {
+	fillPointer(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
+	RoundResources(s.Resources.Limits)
+	RoundResources(s.Resources.Requests)
+}

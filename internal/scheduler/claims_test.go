@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/volume"
+)
+
+func waitingClass(provisioner string) *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local", UID: "class"}, Provisioner: provisioner,
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer)}
+}
+
+func claimOf(name string) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)}}
+	c.Spec.StorageClassName = ptr.To("local")
+	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	return c
+}
+
+func volumeOn(name, host string) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("volume-" + name)}}
+	v.Spec.StorageClassName = "local"
+	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
+	v.Status.Phase = corev1.VolumeAvailable
+	return v
+}
+
+func using(claims ...string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for _, name := range claims {
+			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
+		}
+	}
+}
+
+func (c *cluster) volume(name string) *corev1.PersistentVolume {
+	c.t.Helper()
+	v, err := c.client.CoreV1().PersistentVolumes().Get(c.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return v
+}
+
+// finish binds a claim to the volume that names it, as the controller does.
+func (c *cluster) finish(claim, volumeName string) {
+	c.t.Helper()
+	held, err := c.client.CoreV1().PersistentVolumeClaims("default").Get(c.t.Context(), claim, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	held.Spec.VolumeName = volumeName
+	metav1.SetMetaDataAnnotation(&held.ObjectMeta, volume.BindCompleted, "yes")
+	held.Status.Phase = corev1.ClaimBound
+	if _, err := c.client.CoreV1().PersistentVolumeClaims("default").Update(c.t.Context(), held, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.settle()
+}
+
+func TestAClaimGetsItsVolumeWithThePodsNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "2", "4Gi"), node("b", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "b"), pod("p", using("data")))
+		v := c.volume("v")
+		if ref := v.Spec.ClaimRef; ref == nil || ref.UID != "claim-data" || v.Annotations[volume.BoundByController] == "" {
+			t.Fatalf("the volume is %+v", v)
+		}
+		if on := c.pod("p").Spec.NodeName; on != "" {
+			t.Fatalf("the pod is on %s before it has its volume", on)
+		}
+		c.finish("data", "v") // no pause: the pod goes on at once
+		c.expectOn("p", "b")
+	})
+}
+
+func TestRoomIsKeptWhileAClaimGetsItsVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "1", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "a"), pod("p", using("data"), requests("1", "1Gi")))
+		c.create(pod("quick", requests("1", "1Gi")))
+		if on := c.pod("quick").Spec.NodeName; on != "" {
+			t.Fatal("another pod took the room")
+		}
+		c.finish("data", "v")
+		c.expectOn("p", "a")
+	})
+}
+
+func TestTwoPodsGetTwoVolumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("one"), claimOf("two"), volumeOn("v", "a"), volumeOn("w", "a"),
+			pod("p", using("one")), pod("q", using("two")))
+		has := map[types.UID]bool{}
+		for _, name := range []string{"v", "w"} {
+			if ref := c.volume(name).Spec.ClaimRef; ref != nil {
+				has[ref.UID] = true
+			}
+		}
+		if !has["claim-one"] || !has["claim-two"] {
+			t.Errorf("the volumes are for %v", has)
+		}
+	})
+}
+
+func TestAPodWaitsForItsClaims(t *testing.T) {
+	const help = ". preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+	synctest.Test(t, func(t *testing.T) {
+		immediate := waitingClass(volume.NoProvisioner)
+		immediate.VolumeBindingMode = ptr.To(storagev1.VolumeBindingImmediate)
+		c := start(t, node("a", "2", "4Gi"), immediate, pod("p", using("data")))
+		c.expectPending("p", `0/1 nodes are available: persistentvolumeclaim "data" not found`+help)
+		c.create(claimOf("data"))
+		time.Sleep(2 * time.Second)
+		c.settle()
+		c.expectPending("p", "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"+help)
+		c.create(volumeOn("v", "a"))
+		time.Sleep(5 * time.Second)
+		c.finish("data", "v")
+		c.expectOn("p", "a")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "elsewhere"), pod("p", using("data")))
+		c.expectPending("p", "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind"+help)
+		c.create(volumeOn("w", "a"))
+		time.Sleep(2 * time.Second)
+		c.settle()
+		if ref := c.volume("w").Spec.ClaimRef; ref == nil || ref.UID != "claim-data" {
+			t.Fatalf("the new volume is for %v", ref)
+		}
+	})
+}
+
+func TestSomebodyMakesTheVolumeForTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "2", "4Gi"), waitingClass("example.com/disks"), claimOf("data"), pod("p", using("data")))
+		claim, err := c.client.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "data", metav1.GetOptions{})
+		if err != nil || claim.Annotations[volume.SelectedNode] != "a" {
+			t.Fatalf("%v, %v", claim, err)
+		}
+		c.create(volumeOn("made", "a"))
+		c.finish("data", "made")
+		c.expectOn("p", "a")
+	})
+}
+
+func TestAClaimThatCannotBeGivenItsVolumeIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "2", "4Gi"))
+		refused := 0
+		c.client.PrependReactor("update", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if refused++; refused > 1 {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", nil)
+		})
+		c.create(waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "a"), pod("p", using("data")))
+		time.Sleep(15 * time.Second)
+		c.settle()
+		if ref := c.volume("v").Spec.ClaimRef; ref == nil || refused < 2 {
+			t.Errorf("after %d writes the volume is for %v", refused, ref)
+		}
+	})
+}
