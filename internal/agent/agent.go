@@ -193,10 +193,13 @@ type node struct {
 	clock         clock.WithTicker
 	// healthAddress is where the node tells of its health; empty for nowhere.
 	healthAddress string
+	// nodeName is the node's, and reserved what is kept from its pods.
+	nodeName string
+	reserved corev1.ResourceList
 }
 
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
-	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, reserved: a.cfg.reserved, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
 	n.devices, n.drivers = a.newDevices(n), a.newDrivers(n)
 	n.plugins = a.newPlugins(n)
@@ -370,6 +373,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("give back volumes", quiet(n.sweepDrivers))
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
+	start("keep reserved memory from pods", again(n.clock, "the bound of all pods' memory", n.boundPods))
 	start("remove images", quiet(n.images.Run))
 	start("evict pods", quiet(n.evictor.run))
 	start("watch static pods", quiet(n.folder.Run))

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -51,6 +52,22 @@ func (c *Config) reserve(flag string, list map[string]string) error {
 		c.reserved[name] = amount
 	}
 	return nil
+}
+
+// boundPods has the kernel keep from all pods together the memory that is reserved. It ends when that is done.
+func (n *node) boundPods(context.Context) error {
+	reserved, bytes := n.reserved.Memory().Value(), int64(0)
+	if reserved > 0 {
+		capacity, _ := n.reporter.Capacity()
+		if bytes = capacity - reserved; bytes <= 0 {
+			return fmt.Errorf("%d bytes of memory are reserved, and the node has %d", reserved, capacity)
+		}
+	}
+	err := n.runtime.BoundPods(bytes)
+	if err != nil {
+		n.pods.events.node(n.nodeName, "FailedNodeAllocatableEnforcement", err.Error())
+	}
+	return err
 }
 
 func (c *Config) completeLogs() error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -100,7 +101,7 @@ func TestScraped(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)
 	port := freePort(t)
-	startAgent(t, m, env, joinToken(t, env), func(c *Config) { c.Port = port })
+	startAgent(t, m, env, joinToken(t, env), func(c *Config) { c.Port, c.SystemReserved = port, map[string]string{"memory": "64Mi"} })
 	monitor, nobody := newScraper(t, env, "monitor", port, "metrics", "stats"), newScraper(t, env, "nobody", port)
 	pod := boxPod("p", "sleep")
 	pod.UID, pod.Spec.HostNetwork = "", false
@@ -194,8 +195,26 @@ func TestScraped(t *testing.T) {
 	if code, body, err := monitor.get(t.Context(), "/stats/summary?only_cpu_and_memory=true"); err != nil || code != http.StatusOK || strings.Contains(body, "rootfs") {
 		t.Errorf("briefly: %d %s, %v", code, body, err)
 	}
+	bounded(t, m, env)
 	prepulled(t, env)
 	configured(t, env)
+}
+
+// bounded looks whether all pods together have what the node has less what is reserved.
+func bounded(t *testing.T, m *machine, env *testenv.Env) {
+	t.Helper()
+	node, err := env.Client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	must(t, err)
+	want := node.Status.Capacity.Memory().Value() - 64<<20
+	eventually(t, "the bound of all pods", func() bool {
+		for _, file := range []string{"/sys/fs/cgroup/memory" + m.cgroupRoot + "/kubepods/memory.limit_in_bytes", "/sys/fs/cgroup" + m.cgroupRoot + "/kubepods/memory.max"} {
+			if text, err := os.ReadFile(file); err == nil {
+				got, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+				return err == nil && got > want-1<<16 && got <= want // The kernel counts in pages.
+			}
+		}
+		return false
+	})
 }
 
 // configured starts nothing: what the node says of its configuration is a file that it would take.

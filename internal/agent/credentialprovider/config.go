@@ -3,7 +3,6 @@ package credentialprovider
 import (
 	"errors"
 	"fmt"
-
 	"net/url"
 	"os"
 	"path"
@@ -93,13 +92,22 @@ func read(said *kubeletv1.CredentialProvider, dir string) (program, error) {
 		}
 		p.images = append(p.images, u)
 	}
-	for _, v := range said.Env {
-		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") || strings.Contains(v.Value, "\x00") {
-			return p, fmt.Errorf("env %q cannot be the name of a variable", v.Name)
-		}
-		p.env = append(p.env, v.Name+"="+v.Value)
+	var err error
+	if p.env, err = variables(said.Env); err != nil {
+		return p, err
 	}
 	return p, p.check()
+}
+
+// variables are those of an environment.
+func variables(said []kubeletv1.ExecEnvVar) (out []string, err error) {
+	for _, v := range said {
+		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") || strings.Contains(v.Value, "\x00") {
+			return nil, fmt.Errorf("env %q cannot be the name of a variable", v.Name)
+		}
+		out = append(out, v.Name+"="+v.Value)
+	}
+	return out, nil
 }
 
 // check says what is wrong with the program's file. It is run as root.

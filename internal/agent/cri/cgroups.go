@@ -100,17 +100,26 @@ func (c cgroups) ensurePod(pod *corev1.Pod) error {
 	return c.weigh()
 }
 
-func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
-	dir := c.mount
-	for part := range strings.SplitSeq(strings.Trim(c.podPath(pod), "/"), "/") {
+// makeUnified makes a cgroup and those above it, and returns its folder.
+func (c cgroups) makeUnified(path string) (dir string, err error) {
+	dir = c.mount
+	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		// A controller works in a cgroup only if all those above hand it down.
 		if err := handDown(dir, c.controllers()); err != nil {
-			return err
+			return "", err
 		}
 		dir = filepath.Join(dir, part)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make the cgroup of pod %s: %w", pod.Name, err)
+			return "", err
 		}
+	}
+	return dir, nil
+}
+
+func (c cgroups) ensureUnified(pod *corev1.Pod, sum totals) error {
+	dir, err := c.makeUnified(c.podPath(pod))
+	if err != nil {
+		return fmt.Errorf("make the cgroup of pod %s: %w", pod.Name, err)
 	}
 	weight := 1 + (cpuShares(sum.cpuRequest)-minShares)*9999/(maxShares-minShares)
 	cpuMax := "max"

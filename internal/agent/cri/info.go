@@ -3,6 +3,7 @@ package cri
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -58,16 +59,42 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 			info.NetworkReady = cond
 		}
 	}
-	// Most runtimes do not know the question yet: its error is no news for the log.
-	driver, err := r.service.RuntimeConfig(klog.NewContext(ctx, klog.Logger{}))
-	switch {
-	case grpcstatus.Code(err) == codes.Unimplemented: // containerd before 2.0
-	case err != nil:
+	systemd, err := r.leavesCgroupsToSystemd(ctx)
+	if err != nil {
 		return Info{}, fmt.Errorf("ask the container runtime for its cgroup driver: %w", err)
-	case driver.GetLinux() != nil && driver.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD:
+	}
+	if systemd {
 		info.Ready = Condition{Reason: "CgroupDriver", Message: systemdDriver}
 	}
 	return info, nil
+}
+
+// leavesCgroupsToSystemd says whether the runtime does, as far as it tells: containerd before 2.0 does in its configuration.
+func (r *Runtime) leavesCgroupsToSystemd(ctx context.Context) (bool, error) {
+	// Many runtimes do not know the question yet: its error is no news for the log.
+	driver, err := r.service.RuntimeConfig(klog.NewContext(ctx, klog.Logger{}))
+	if grpcstatus.Code(err) != codes.Unimplemented {
+		return driver.GetLinux() != nil && driver.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD, err
+	}
+	status, err := r.service.Status(ctx, true)
+	if err != nil {
+		return false, err
+	}
+	return systemdInConfig(status.GetInfo()["config"]), nil
+}
+
+// systemdInConfig reads which driver containerd's way of running pods has, out of its configuration as it shows it; false for other
+// runtimes.
+func systemdInConfig(config string) bool {
+	var c struct {
+		Containerd struct {
+			DefaultRuntimeName string `json:"defaultRuntimeName"`
+			Runtimes           map[string]struct {
+				Options struct{ SystemdCgroup bool } `json:"options"`
+			} `json:"runtimes"`
+		} `json:"containerd"`
+	}
+	return json.Unmarshal([]byte(config), &c) == nil && c.Containerd.Runtimes[c.Containerd.DefaultRuntimeName].Options.SystemdCgroup
 }
 
 func handlersOf(list []*runtimeapi.RuntimeHandler) []corev1.NodeRuntimeHandler {

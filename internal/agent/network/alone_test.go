@@ -186,7 +186,9 @@ func TestKnownIsTheSameAgain(t *testing.T) {
 		for _, o := range []*corev1.Node{aNode("me", "10.244.0.0/24", "10.0.0.1"), older, rival, aNode("far", "10.244.2.0/24", "10.1.0.2"), aNode("bare", "", "10.0.0.8")} {
 			say(n, o, false)
 		}
-		n.learn(n.pending, bounds{PodNetworks: n.told}, true)
+		if _, _, err := n.learn(n.pending, bounds{PodNetworks: n.told}, true); err != nil {
+			t.Fatal(err)
+		}
 		known = n.Known()
 	})
 	got := make1(func(n *Network) {
