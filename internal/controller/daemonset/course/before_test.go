@@ -5,10 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // What a node was like before its change is known to a process that starts later: the pod
@@ -121,11 +118,11 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 	}
 }
 
-// The status names no more nodes than it has room for, and none when all have their daemon.
+// The status names no more nodes than it has room for, and none that has its daemon.
 func TestStatusNamesFewNodesBetweenTwoDaemons(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 300, "v1")
-	w.start(policy(t, "{}"), DaemonSet{Newest: "v1", MaxUnavailable: rolloutpolicy.LimitOf(intstr.FromString("100%"))})
+	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 30s}]"), daemonSet("v1"))
 	w.update("v2")
 	for _, p := range w.course.Take(300) {
 		w.nodes[p.Node].daemon = Daemon{}
@@ -134,8 +131,8 @@ func TestStatusNamesFewNodesBetweenTwoDaemons(t *testing.T) {
 	if s := w.course.Status().Replacing; s == nil || len(s.Available) != 200 || len(s.Unavailable) != 0 {
 		t.Errorf("named are %+v", s)
 	}
-	w.pass(time.Minute)
-	if s := w.course.Status(); s.Phase != v1alpha1.PhaseComplete || s.Replacing != nil {
+	w.pass(10 * time.Second)
+	if s := w.course.Status(); s.Phase != v1alpha1.PhaseSoaking || s.Replacing != nil {
 		t.Errorf("%s: named are %+v", s.Phase, s.Replacing)
 	}
 }

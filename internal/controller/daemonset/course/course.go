@@ -154,7 +154,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 
 // SetSpec tells what people wrote into the rollout.
 func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
-	c.abort = spec.Target == v1alpha1.TargetStable && (c.abort || c.started && c.spec.Target != v1alpha1.TargetStable)
+	c.abort = c.started && spec.Target == v1alpha1.TargetStable && c.spec.Target != v1alpha1.TargetStable
 	c.spec = spec
 	c.settle()
 }

@@ -1,0 +1,95 @@
+package course
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Whoever has to approve a step is asked also when the revision fails on some of its nodes,
+// within the limit: that is what there is to look at.
+func TestAStepWithAFailureIsNotLeftUnasked(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 20, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 4, approval: Manual, maxUnavailable: 4}]\nfailure: {max: 50%, min: 10, restarts: 3}"), daemonSet("v1"))
+	bad := ""
+	w.bad = func(revision, node string) string {
+		if revision == "v2" && (bad == "" || bad == node) {
+			bad = node
+			return "no such device"
+		}
+		return ""
+	}
+	w.update("v2")
+	w.pass(30 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete, but the revision fails on 1 node ("+bad+")")
+	if n := w.on("v2"); n != 4 {
+		t.Errorf("%d nodes have v2", n)
+	}
+}
+
+// The limit of a step counts the step's own nodes: what fails in one that is over does not
+// slow down the next.
+func TestAStepsLimitCountsItsOwnNodes(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: zones, each: zone, maxUnavailable: 2}]\nfailure: {max: 50%, min: 10, restarts: 3}"), daemonSet("v1"))
+	w.bad = func(revision, node string) string {
+		if revision == "v2" && node == "z0-r0-03" {
+			return "no such device"
+		}
+		return ""
+	}
+	w.update("v2")
+	if most := w.most(func(m *machine) bool {
+		return m.labels["zone"] == "z1" && m.daemon.Revision == "v2" && !m.daemon.Available
+	}); most != 2 {
+		t.Errorf("%d nodes of the second step were changed at a time, want 2", most)
+	}
+}
+
+// A revision is suspicious when more than three times as many of the changed nodes fell
+// silent, and not with just three times as many.
+func TestSuspicionBeginsAboveThreeTimes(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 10, "v1")
+	w.start(policy(t, "waves: [{name: half, nodes: {matchLabels: {rack: z0-r0}}, maxUnavailable: 100%, soak: 1h}]\nfailure: {max: 50%}\nnodeFaults: {max: 100%}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(10 * time.Second)
+	for _, name := range []string{"z0-r1-00", "z0-r0-00", "z0-r0-01", "z0-r0-02"} {
+		w.fault(name, "does not answer", true)
+		w.pass(time.Second)
+	}
+	if n := w.course.failures(); n != 0 {
+		t.Errorf("3 of 10 changed nodes and 1 of 10 others are silent, and %d count as failed", n)
+	}
+	w.fault("z0-r0-03", "does not answer", true)
+	w.pass(time.Second)
+	if n := w.course.failures(); n != 4 {
+		t.Errorf("4 of 10 changed nodes and 1 of 10 others are silent, and %d count as failed", n)
+	}
+}
+
+// A step from which daemons are taken away soaks from when the last one is gone, however
+// long that took.
+func TestAStepSoaksFromTheLastDeparture(t *testing.T) {
+	w := newWorld()
+	w.stops = time.Minute
+	w.addFleet(2, 1, 4, "v1")
+	w.rules["v2"] = func(node string) bool { return node >= "z0-r0-02" }
+	w.start(policy(t, "waves: [{name: zones, each: zone, maxUnavailable: 4, soak: 30s}]"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(80 * time.Second)
+	if phase, message := w.course.Phase(); phase != v1alpha1.PhaseSoaking || !strings.Contains(message, "the daemon was taken away from 2 nodes") {
+		t.Errorf("20 seconds after the last departure: %s: %s", phase, message)
+	}
+	if step := w.course.Status().Step; step != "zones/z0" {
+		t.Errorf("step %s has begun", step)
+	}
+	w.pass(20 * time.Second)
+	if step := w.course.Status().Step; step != "zones/z1" {
+		t.Errorf("40 seconds after the last departure step %s is under way", step)
+	}
+}
