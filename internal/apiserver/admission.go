@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/internal/apiserver/admission/builtinkinds"
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
@@ -63,6 +64,7 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	if err := charge(generic, factory); err != nil {
 		return err
 	}
+	generic.Decorators = admission.Decorators{admission.DecoratorFunc(newMetered)}
 	generic.EnablePlugins, generic.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
 	if err := utilerrors.NewAggregate(generic.Validate()); err != nil {
 		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(generic.RecommendedPluginOrder, ", "))
@@ -88,6 +90,24 @@ func charge(to *genericoptions.AdmissionOptions, factory informers.SharedInforme
 	to.Plugins.Register(name, func(io.Reader) (admission.Interface, error) { return quotas, nil })
 	to.RecommendedPluginOrder = append(to.RecommendedPluginOrder, name)
 	return nil
+}
+
+// configured returns whether there is admission that somebody configured: webhooks or
+// policies. As long as that is not known, there is.
+func configured(factory informers.SharedInformerFactory) func() bool {
+	kinds := factory.Admissionregistration().V1()
+	all := []cache.SharedIndexInformer{
+		kinds.MutatingWebhookConfigurations().Informer(), kinds.ValidatingWebhookConfigurations().Informer(),
+		kinds.MutatingAdmissionPolicies().Informer(), kinds.ValidatingAdmissionPolicies().Informer(),
+	}
+	return func() bool {
+		for _, informer := range all {
+			if !informer.HasSynced() || len(informer.GetStore().ListKeys()) > 0 {
+				return true
+			}
+		}
+		return false
+	}
 }
 
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {

@@ -174,6 +174,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.inside = insidedoor.New(insidedoor.Config{
 		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
+		Configured: configured(s.informers),
 		Authorizer: security.authorizer, Audit: insidedoor.Audit{Policy: generic.AuditPolicyRuleEvaluator, Sink: generic.AuditBackend, Codecs: types.Codecs},
 	})
 	networks, err := s.serveBesides(cfg, security, keeper, client, agents)

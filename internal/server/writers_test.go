@@ -289,12 +289,14 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 	client, http, door := ways(t)
 	ctx := t.Context()
 	bound := map[string]*corev1.Pod{}
+	heartbeats := map[string]func() *coordinationv1.Lease{}
 	for _, w := range []way{http, door} {
 		p, err := w.ds.CreatePod(ctx, testPod(w.namespace, "guarded"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		bound[w.namespace] = p
+		heartbeats[w.namespace] = renewing(t, client, w)
 	}
 	fail := admissionv1.Fail
 	operations := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
@@ -304,9 +306,9 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 			FailurePolicy: &fail,
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: operations,
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods", "pods/status", "pods/binding"}},
+				Rule:       admissionv1.Rule{APIGroups: []string{"", "coordination.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"pods", "pods/status", "pods/binding", "leases"}},
 			}}}},
-			Validations: []admissionv1.Validation{{Expression: "request.name != 'guarded'", Message: "hands off"}},
+			Validations: []admissionv1.Validation{{Expression: "!request.name.startsWith('guarded')", Message: "hands off"}},
 		},
 	}
 	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); err != nil {
@@ -326,6 +328,7 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 		return nil
 	})
 	for name, do := range map[string]func(w way) error{
+		"renew":  func(w way) error { _, err := w.sim.UpdateLease(ctx, heartbeats[w.namespace]()); return err },
 		"create": func(w way) error { _, err := w.ds.CreatePod(ctx, testPod(w.namespace, "guarded")); return err },
 		"bind":   func(w way) error { return w.sched.Bind(ctx, bound[w.namespace], "node-1") },
 		"status": func(w way) error { _, err := w.sim.UpdatePodStatus(ctx, bound[w.namespace]); return err },
@@ -336,6 +339,34 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 				t.Errorf("%s %s: %v, want a refusal by the policy", name, w.namespace, err)
 			}
 		}
+	}
+}
+
+// renewing makes the lease of a guarded node, and returns how it is renewed. The server could take a renewal at once: it
+// has seen a later lease.
+func renewing(t *testing.T, client kubernetes.Interface, w way) func() *coordinationv1.Lease {
+	t.Helper()
+	now := metav1.NewMicroTime(time.Now())
+	var made []*coordinationv1.Lease
+	for _, name := range []string{"guarded-", "later-"} {
+		lease, err := w.sim.CreateLease(t.Context(), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name + w.namespace},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me"), LeaseDurationSeconds: ptr.To[int32](40), RenewTime: &now},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, lease)
+	}
+	seen := metav1.GetOptions{ResourceVersion: made[1].ResourceVersion}
+	if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), made[1].Name, seen); err != nil {
+		t.Fatal(err)
+	}
+	return func() *coordinationv1.Lease {
+		next := made[0].DeepCopy()
+		later := metav1.NewMicroTime(now.Add(time.Second))
+		next.Spec.RenewTime = &later
+		return next
 	}
 }
 

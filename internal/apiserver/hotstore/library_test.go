@@ -65,6 +65,8 @@ type fixture struct {
 	*Cache
 	server *etcd3testing.EtcdTestServer
 	raw    storage.Interface
+	// short says of a renewal whether it takes the short way, if it can; nil for never.
+	short func() bool
 }
 
 func newFixture(t *testing.T, change func(*Config)) *fixture {

@@ -106,35 +106,74 @@ func (c *Cache) renew(ctx context.Context, key string, out runtime.Object, preco
 	if err != nil {
 		return false
 	}
-	c.mu.RLock()
-	e, at := c.renewable(key), c.revision
-	c.mu.RUnlock()
+	e, at := c.newest(key)
 	if e == nil || preconditions.Check(key, e.Object) != nil {
-		return false
-	}
-	revision, err := c.versioner.ObjectResourceVersion(e.Object)
-	if err != nil {
 		return false
 	}
 	input := shallow(e.Object)
 	if !isCareful(ctx) {
 		input = input.DeepCopyObject()
 	}
+	// What is among the objects has a version.
+	revision, _ := c.versioner.ObjectResourceVersion(e.Object)
 	next, ttl, err := update(input, storage.ResponseMeta{ResourceVersion: revision})
 	if err != nil || ptr.Deref(ttl, 0) != 0 {
 		return false
 	}
-	renewed := c.Renewal.Renewed(e.Object, next)
-	// Of an object whose version the cache has not gone beyond, two states would have the same.
-	if renewed == nil || renewed != e.Object && (revision >= at || !c.hold(key, e, renewed)) {
+	renewed := c.keepRenewed(key, e, at, next)
+	if renewed == nil {
 		return false
 	}
-	answer := renewed
 	if !isCareful(ctx) {
-		answer = answer.DeepCopyObject()
+		renewed = renewed.DeepCopyObject()
 	}
-	v.Set(reflect.ValueOf(answer).Elem())
+	v.Set(reflect.ValueOf(renewed).Elem())
 	return true
+}
+
+// Renew carries out a write of next in memory, if that says only that somebody is alive, and
+// if next is of the version that is known, or of none. It returns what is held then, of which
+// the outermost fields are the caller's; nil if nothing was done.
+func (c *Cache) Renew(key string, next runtime.Object) runtime.Object {
+	if c.Renewal == nil {
+		return nil
+	}
+	e, at := c.newest(key)
+	if e == nil {
+		return nil
+	}
+	known, knownErr := c.versioner.ObjectResourceVersion(e.Object)
+	expected, err := c.versioner.ObjectResourceVersion(next)
+	if err != nil || knownErr != nil || expected != 0 && expected != known {
+		return nil
+	}
+	if renewed := c.keepRenewed(key, e, at, next); renewed != nil {
+		return shallow(renewed)
+	}
+	return nil
+}
+
+// newest is what is held of an object that can be renewed, and the revision that the cache
+// has reached; nil if it cannot.
+func (c *Cache) newest(key string) (*entry, uint64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.renewable(key), c.revision
+}
+
+// keepRenewed holds what next makes of an object, and returns it; nil if next is no renewal.
+// at is the revision that the cache had reached with that object.
+func (c *Cache) keepRenewed(key string, e *entry, at uint64, next runtime.Object) runtime.Object {
+	renewed := c.Renewal.Renewed(e.Object, next)
+	if renewed == nil || renewed == e.Object {
+		return renewed
+	}
+	// Of an object whose version the cache has not gone beyond, two states would have the same.
+	revision, err := c.versioner.ObjectResourceVersion(e.Object)
+	if err != nil || revision >= at || !c.hold(key, e, renewed) {
+		return nil
+	}
+	return renewed
 }
 
 // hold puts a renewed object in the place of the one that it was made of, and says whether

@@ -44,6 +44,16 @@ var errConflict = errors.New("the object has been modified")
 
 // put writes a message, as one who read that version; "" is whichever there is.
 func (f *fixture) put(name, message, version string) (*example.Pod, error) {
+	if f.short != nil && f.short() {
+		next := &example.Pod{}
+		if err := f.Get(context.Background(), "/pods/ns/"+name, storage.GetOptions{}, next); err != nil {
+			return nil, err
+		}
+		next.Status.Message, next.ResourceVersion = message, version
+		if renewed := f.Renew("/pods/ns/"+name, next); renewed != nil {
+			return renewed.(*example.Pod), nil
+		}
+	}
 	out := &example.Pod{}
 	err := f.GuaranteedUpdate(context.Background(), "/pods/ns/"+name, out, false, nil, func(obj runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		pod := obj.(*example.Pod)
@@ -90,7 +100,17 @@ func (f *fixture) stored(t *testing.T, name string) *example.Pod {
 }
 
 func TestRenewalsStayInMemory(t *testing.T) {
-	f := newFixture(t, byMessage(time.Hour))
+	for name, short := range map[string]bool{"as any write": false, "the short way": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, byMessage(time.Hour))
+			f.short = func() bool { return short }
+			renewalsStayInMemory(t, f)
+		})
+	}
+}
+
+func renewalsStayInMemory(t *testing.T, f *fixture) {
+	t.Helper()
 	created := f.create(t, "p", "")
 	f.create(t, "q", "")
 	f.shows(t, f.label(t, "q", "2"))
@@ -317,6 +337,7 @@ func TestSlowWatchOfRenewalsIsEnded(t *testing.T) {
 // no write that knew an older version is taken.
 func TestRenewalsAmongOtherWrites(t *testing.T) {
 	f := newFixture(t, byMessage(20*time.Millisecond))
+	f.short = func() bool { return rand.IntN(2) == 0 }
 	const names, rounds = 3, 150
 	for i := range names {
 		f.shows(t, f.create(t, strconv.Itoa(i), ""))
@@ -438,5 +459,55 @@ func TestRenewalThatIsRefused(t *testing.T) {
 	}), nil)
 	if !storage.IsInvalidObj(err) {
 		t.Errorf("another identity is answered %v", err)
+	}
+}
+
+// TestNoShortWay: what is more than a renewal is not carried out as one.
+func TestNoShortWay(t *testing.T) {
+	f := newFixture(t, byMessage(time.Hour))
+	f.create(t, "p", "")
+	f.create(t, "never", "")
+	f.shows(t, f.label(t, "p", "1"))
+	f.shows(t, f.create(t, "q", "")) // The cache has come beyond the version of p.
+	known := &example.Pod{}
+	if err := f.Get(t.Context(), "/pods/ns/p", storage.GetOptions{}, known); err != nil {
+		t.Fatal(err)
+	}
+	before := known.DeepCopy()
+	for name, c := range map[string]struct {
+		of     string
+		change func(*example.Pod)
+	}{
+		"a label":          {"p", func(p *example.Pod) { p.Labels = map[string]string{"a": "b"} }},
+		"an older version": {"p", func(p *example.Pod) { p.ResourceVersion = "1" }},
+		"a later version":  {"p", func(p *example.Pod) { p.ResourceVersion = "1000000" }},
+		"no version":       {"p", func(p *example.Pod) { p.ResourceVersion = "x" }},
+		"another object":   {"p", func(p *example.Pod) { p.UID = "other" }},
+		"nobody":           {"nobody", func(*example.Pod) {}},
+		"never":            {"never", func(*example.Pod) {}},
+	} {
+		next := known.DeepCopy()
+		next.Status.Message = "renewed"
+		c.change(next)
+		if renewed := f.Renew("/pods/ns/"+c.of, next); renewed != nil {
+			t.Errorf("%s: it is renewed: %v", name, renewed)
+		}
+	}
+	known.Status.Message = "renewed"
+	renewed := f.Renew("/pods/ns/p", known)
+	if renewed == nil {
+		t.Fatal("nothing is ever renewed")
+	}
+	renewed.(*example.Pod).Status.Message, renewed.(*example.Pod).ResourceVersion = "mine", "1"
+	got := &example.Pod{}
+	if err := f.Get(t.Context(), "/pods/ns/p", storage.GetOptions{}, got); err != nil || got.Status.Message != "renewed" || got.ResourceVersion == "1" {
+		t.Errorf("who changes the answer changes what is held: %v, %v", got, err)
+	}
+	if err := f.Get(t.Context(), "/pods/ns/p", storage.GetOptions{ResourceVersion: before.ResourceVersion}, got); err != nil || got.Labels["a"] != "1" {
+		t.Errorf("what is held is %v (%v)", got, err)
+	}
+	f.Renewal = nil
+	if f.Renew("/pods/ns/p", known) != nil {
+		t.Error("a kind without renewals is renewed")
 	}
 }

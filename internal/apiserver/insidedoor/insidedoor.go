@@ -4,7 +4,8 @@
 // that comes over the network. It is authorized and audited under the account of
 // the loop that writes. What is left out is what a loop in the same process does
 // not need: connections, authentication, flow control, encoding and decoding.
-// That makes a write several times cheaper.
+// That makes a write several times cheaper. One that says only that a node is alive takes
+// a shorter way still, unless somebody configured admission.
 //
 // Fields that are changed here are not recorded in metadata.managedFields. The
 // door is therefore for objects, or parts of objects, that only the control
@@ -44,6 +45,9 @@ type Config struct {
 	Scheme *runtime.Scheme
 	// Admission is the chain that every write passes.
 	Admission admission.Interface
+	// Configured says whether there is admission that somebody configured, as webhooks or
+	// policies. Plugins that are always there have nothing to say of a renewal.
+	Configured func() bool
 	// Authorizer says what the accounts of the loops may do.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Audit is told of every write.
@@ -76,6 +80,7 @@ func (t Target) path() string {
 type Door struct {
 	scheme     *runtime.Scheme
 	admission  admission.Interface
+	configured func() bool
 	authorizer authorizer.UnconditionalAuthorizer
 	audit      Audit
 	objects    admission.ObjectInterfaces
@@ -89,7 +94,7 @@ type Door struct {
 // New returns a door to the storages, for the server itself.
 func New(c Config) *Door {
 	return &Door{
-		scheme: c.Scheme, storages: c.Storages, authorizer: c.Authorizer, audit: c.Audit,
+		scheme: c.Scheme, storages: c.Storages, authorizer: c.Authorizer, audit: c.Audit, configured: c.Configured,
 		admission: fieldmanager.NewManagedFieldsValidatingAdmissionController(c.Audit.annotated(c.Admission)),
 		objects: &admission.RuntimeObjectInterfaces{
 			ObjectCreater: c.Scheme, ObjectTyper: c.Scheme, ObjectDefaulter: c.Scheme, ObjectConvertor: c.Scheme,
@@ -98,6 +103,11 @@ func New(c Config) *Door {
 		writer: &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}},
 	}
 }
+
+type insideKey struct{}
+
+// Inside says whether a context is that of a write through the door.
+func Inside(ctx context.Context) bool { return ctx.Value(insideKey{}) != nil }
 
 // As returns the door as another writer uses it, with no more than that one's rights.
 func (d *Door) As(writer user.Info) *Door {
@@ -152,6 +162,9 @@ func (d *Door) Update(ctx context.Context, t Target, obj runtime.Object) (runtim
 			return nil, err
 		}
 		d.audit.request(ctx, w, obj)
+		if renewed := d.renew(ctx, w, obj); renewed != nil {
+			return renewed, nil
+		}
 		options := &metav1.UpdateOptions{TypeMeta: optionsType("UpdateOptions")}
 		// The storage hands over a copy of obj at each try.
 		info := rest.DefaultUpdatedObjectInfo(obj, func(ctx context.Context, changed, old runtime.Object) (runtime.Object, error) {
@@ -165,6 +178,21 @@ func (d *Door) Update(ctx context.Context, t Target, obj runtime.Object) (runtim
 		out, _, err := updater.Update(ctx, t.Name, info, w.neverCreate, validate, false, options)
 		return out, err
 	})
+}
+
+// renewer is a storage that takes it at once that somebody is alive, or returns nil.
+type renewer interface {
+	Renew(ctx context.Context, name string, obj runtime.Object) runtime.Object
+}
+
+// renew is the short way of a write that says of an object only that somebody is alive. There
+// is nothing in it that could be invalid, and nobody to ask. It returns nil for all others.
+func (d *Door) renew(ctx context.Context, w *write, obj runtime.Object) runtime.Object {
+	storage, ok := w.storage.(renewer)
+	if !ok || w.Subresource != "" || d.configured() {
+		return nil
+	}
+	return storage.Renew(ctx, w.Name, obj)
 }
 
 // Delete deletes the object, or marks it as being deleted when it has a grace
@@ -201,6 +229,7 @@ func (d *Door) call(ctx context.Context, t Target, verb string, f func(context.C
 	}
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	bounded = context.WithValue(bounded, insideKey{}, true)
 	bounded = members.InTurn(request.WithNamespace(request.WithUser(bounded, d.writer), t.Namespace), d.turn)
 	bounded = request.WithRequestInfo(bounded, &request.RequestInfo{
 		IsResourceRequest: true, Verb: verb, APIPrefix: apiPrefix(t.Resource.Group), APIGroup: t.Resource.Group, APIVersion: t.Resource.Version,

@@ -136,6 +136,26 @@ func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectI
 	return obj, created, judged(err)
 }
 
+// renewer is a storage that knows which writes say only that somebody is alive.
+type renewer interface {
+	Renew(key string, next runtime.Object) runtime.Object
+}
+
+// Renew stores obj over the object that exists if it is the same but for saying that somebody
+// is alive, and returns what is stored then; nil if it is not, or where that makes no
+// difference. Nothing is prepared or validated.
+func (r *REST) Renew(ctx context.Context, name string, obj runtime.Object) runtime.Object {
+	storage, ok := r.Storage.Storage.(renewer)
+	if !ok {
+		return nil
+	}
+	key, err := r.KeyFunc(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return storage.Renew(key, obj)
+}
+
 // ShortNames implements rest.ShortNamesProvider.
 func (r *REST) ShortNames() []string { return r.kind.ShortNames }
 
