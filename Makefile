@@ -91,6 +91,14 @@ chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=
 chaos-servers: build ## Kill, stop and cut off three servers, fill their disks, and compare what each has (SEED=1 ROUNDS=20); needs root.
 	@$(GO) run ./test/chaos/several -seed $(SEED) -rounds $(ROUNDS)
 
+# Debian's kernel, kept for all clones.
+EMULATED_KERNEL ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/emulated-kernel
+
+.PHONY: chaos-machines
+chaos-machines: build ## Three servers in emulated machines, whose clocks jump and whose disks are slow (SEED=1 ROUNDS=3); needs QEMU, no root.
+	@if command -v qemu-system-x86_64 >/dev/null; then hack/emulated-kernel.sh '$(EMULATED_KERNEL)'; fi
+	@$(GO) run ./test/chaos/several -machines -kernel '$(EMULATED_KERNEL)' -length 150s -seed $(SEED) -rounds $(if $(filter 20,$(ROUNDS)),3,$(ROUNDS))
+
 # The newest Kubernetes whose module can be had. Its programs are kept, for all clones.
 FOREIGN          ?= v1.36.3
 FOREIGN_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/kubernetes-$(FOREIGN)

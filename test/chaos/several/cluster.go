@@ -18,14 +18,35 @@ import (
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
-// cluster is three servers of `everynode up`.
+// cluster is three servers, wherever they run.
 type cluster struct {
+	place
+	servers []server
+	// faults is what the names of those have in them that happen.
+	faults string
+	// pace is what a fault lasts at least, and a tenth of what it lasts at most.
+	pace time.Duration
+	// deck are the kinds of faults that are still to come before one comes again.
+	deck []int
+}
+
+// place is where servers run, and what can go wrong there.
+type place interface {
+	// kinds are the faults that a server can have.
+	kinds(ctx context.Context, name string, j *journal) []fault
+	// heal ends all that goes wrong.
+	heal()
+	// said is how a server is and what it said last.
+	said(name string) string
+	remove() error
+}
+
+// namespaces are three servers of `everynode up`.
+type namespaces struct {
 	binary, dir string
 	id          string
 	servers     []server
 	disks       map[string]disk
-	// faults is what the names of those have in them that happen.
-	faults string
 }
 
 type server struct {
@@ -46,39 +67,44 @@ type state struct {
 
 // start makes the cluster; it is to be removed also after an error.
 func start(ctx context.Context, binary, dir string) (*cluster, error) {
-	c := &cluster{binary: binary, dir: dir, disks: map[string]disk{}}
+	c := &namespaces{binary: binary, dir: dir, disks: map[string]disk{}}
+	err := c.start(ctx)
+	return &cluster{place: c, servers: c.servers, pace: time.Second}, err
+}
+
+func (c *namespaces) start(ctx context.Context) error {
 	if err := c.mountDisks(); err != nil {
-		return c, err
+		return err
 	}
 	port, err := freeport.Take()
 	if err != nil {
-		return c, err
+		return err
 	}
-	up := exec.CommandContext(ctx, binary, "up", "--data-dir", dir, "--api-port", fmt.Sprint(port), "--runtime", "containerd", "--nodes", "1", "--control-planes", "3", "--detach")
+	up := exec.CommandContext(ctx, c.binary, "up", "--data-dir", c.dir, "--api-port", fmt.Sprint(port), "--runtime", "containerd", "--nodes", "1", "--control-planes", "3", "--detach")
 	if out, err := up.CombinedOutput(); err != nil {
-		return c, fmt.Errorf("start a cluster: %w: %s", err, out)
+		return fmt.Errorf("start a cluster: %w: %s", err, out)
 	}
 	s, err := c.state()
 	if err != nil {
-		return c, err
+		return err
 	}
 	c.id = s.Plan.ID
 	for _, one := range s.Plan.Servers {
-		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, "kubeconfig"))
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.dir, "kubeconfig"))
 		if err != nil {
-			return c, err
+			return err
 		}
 		config.Host, config.QPS, config.Timeout = fmt.Sprintf("https://%s:%d", one.IP, s.Plan.APIPort), -1, 5*time.Second
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
-			return c, err
+			return err
 		}
 		c.servers = append(c.servers, server{one.Name, one.IP, client})
 	}
-	return c, nil
+	return nil
 }
 
-func (c *cluster) state() (s state, err error) {
+func (c *namespaces) state() (s state, err error) {
 	raw, err := os.ReadFile(filepath.Join(c.dir, "local.json"))
 	if err == nil {
 		err = json.Unmarshal(raw, &s)
@@ -86,7 +112,7 @@ func (c *cluster) state() (s state, err error) {
 	return s, err
 }
 
-func (c *cluster) remove() error {
+func (c *namespaces) remove() error {
 	err := run(exec.Command(c.binary, "down", "--data-dir", c.dir))
 	for _, d := range c.disks {
 		err = errors.Join(err, d.unmount())
@@ -95,7 +121,7 @@ func (c *cluster) remove() error {
 }
 
 // pid is a server's process, as it is now.
-func (c *cluster) pid(name string) (int, error) {
+func (c *namespaces) pid(name string) (int, error) {
 	s, err := c.state()
 	if err != nil {
 		return 0, err
@@ -110,7 +136,7 @@ func (c *cluster) pid(name string) (int, error) {
 	return pid, nil
 }
 
-func (c *cluster) signal(name string, signal syscall.Signal) error {
+func (c *namespaces) signal(name string, signal syscall.Signal) error {
 	pid, err := c.pid(name)
 	if err != nil {
 		return err
@@ -118,14 +144,14 @@ func (c *cluster) signal(name string, signal syscall.Signal) error {
 	return syscall.Kill(pid, signal)
 }
 
-func (c *cluster) cable(name, to string) error {
+func (c *namespaces) cable(name, to string) error {
 	return run(exec.Command("ip", "-n", "everynode-"+c.id, "link", "set", strings.ReplaceAll(name, "-", ""), to))
 }
 
 const cutTable = "everynode_chaos"
 
 // cut drops what a server gets, or what it sends, in its own network namespace; "" ends that.
-func (c *cluster) cut(name, way string) error {
+func (c *namespaces) cut(name, way string) error {
 	rules := "table inet " + cutTable + " {}\ndelete table inet " + cutTable + "\n"
 	if way != "" {
 		device := map[string]string{"input": "iifname", "output": "oifname"}[way]
@@ -136,8 +162,26 @@ func (c *cluster) cut(name, way string) error {
 	return run(nft)
 }
 
-// heal ends all that goes wrong.
-func (c *cluster) heal() {
+// kinds implements place.
+func (c *namespaces) kinds(ctx context.Context, name string, j *journal) []fault {
+	return []fault{
+		{"kill", func() error { return c.signal(name, syscall.SIGKILL) }, func() error { return nil }},
+		{"stop", func() error { return c.signal(name, syscall.SIGSTOP) }, func() error { return c.signal(name, syscall.SIGCONT) }},
+		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
+		{"deaf", func() error { return c.cut(name, "input") }, func() error { return c.cut(name, "") }},
+		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
+		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
+		{"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) }, c.disks[name].free},
+	}
+}
+
+// said implements place.
+func (c *namespaces) said(name string) string {
+	return fmt.Sprintf("%s: %s", c.disks[name].room(), c.lastLine(name, 0))
+}
+
+// heal implements place.
+func (c *namespaces) heal() {
 	for _, s := range c.servers {
 		_ = c.cable(s.name, "up")
 		_ = c.cut(s.name, "")

@@ -38,7 +38,7 @@ type disk struct{ image, at string }
 
 // mountDisks gives the servers their disks, before they have data: the first one's holds its
 // database only, since its folder has the nodes' as well, and the others' all that they have.
-func (c *cluster) mountDisks() error {
+func (c *namespaces) mountDisks() error {
 	for server, at := range map[string]string{
 		"server-1": filepath.Join(c.dir, "etcd"),
 		"server-2": filepath.Join(c.dir, "servers", "server-2"),
@@ -120,7 +120,7 @@ func (d disk) unmount() error { return run(exec.Command("umount", d.at)) }
 
 // fullDisk fills a server's disk, and writes much through another until the first has ended
 // of it. The rest must go on, and the server must have said what is wrong.
-func (c *cluster) fullDisk(ctx context.Context, name string, j *journal) error {
+func (c *namespaces) fullDisk(ctx context.Context, name string, j *journal) error {
 	said := c.logEnd(name)
 	before, err := c.pid(name)
 	if err != nil {
@@ -175,7 +175,7 @@ func flood(ctx context.Context, client kubernetes.Interface, who string) {
 	}
 }
 
-func (c *cluster) logOf(name string) string {
+func (c *namespaces) logOf(name string) string {
 	if name == c.servers[0].name {
 		name = "server"
 	}
@@ -183,7 +183,7 @@ func (c *cluster) logOf(name string) string {
 }
 
 // logEnd is how long a server's log is.
-func (c *cluster) logEnd(name string) int64 {
+func (c *namespaces) logEnd(name string) int64 {
 	info, err := os.Stat(c.logOf(name))
 	if err != nil {
 		return 0
@@ -193,7 +193,7 @@ func (c *cluster) logEnd(name string) int64 {
 
 // lastLine is the last one that a server wrote before it ended, after a place in its log: the
 // one that is for people, or the last of all.
-func (c *cluster) lastLine(name string, after int64) string {
+func (c *namespaces) lastLine(name string, after int64) string {
 	raw, err := os.ReadFile(c.logOf(name))
 	if err != nil {
 		return err.Error()

@@ -3,7 +3,11 @@
 // both ways or one way, and left without room, while clients write through each of them. A
 // server whose disk is full must say so, and take part again once there is room. Afterwards
 // every write that was acknowledged must be on every server, and every server must have the
-// same. `make chaos-servers` runs it; it needs root.
+// same; and a list that is asked for after an acknowledgement must have it. `make chaos-servers`
+// runs it; it needs root.
+//
+// With -machines each server has an emulated machine: its clock jumps by hours, and its disk takes
+// a few writes a second. `make chaos-machines` runs that; it needs QEMU, and no root.
 package main
 
 import (
@@ -28,12 +32,18 @@ func main() {
 	binary := flag.String("binary", "bin/everynode", "the program")
 	length := flag.Duration("length", 15*time.Second, "for how long things happen in a round")
 	faults := flag.String("faults", "", "only faults with this in their names, such as \"disk\"")
+	machines := flag.Bool("machines", false, "servers in emulated machines of their own, whose clocks jump and whose disks are slow")
+	kernel := flag.String("kernel", "", "with -machines: a folder that hack/emulated-kernel.sh has filled")
 	keep := flag.Bool("keep", false, "end with the first violation, and leave the cluster as it is")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	bad, err := series(ctx, plan{binary: *binary, first: *seed, rounds: *rounds, length: *length, faults: *faults, keep: *keep})
+	if *machines && !emulates() {
+		fmt.Println("chaos-servers: skipped: there is no QEMU here; install qemu-system-x86")
+		return
+	}
+	bad, err := series(ctx, plan{binary: *binary, first: *seed, rounds: *rounds, length: *length, faults: *faults, keep: *keep, machines: *machines, kernel: *kernel})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos-servers:", err)
 	}
@@ -49,7 +59,8 @@ type plan struct {
 	first          uint64
 	rounds         int
 	length         time.Duration
-	keep           bool
+	keep, machines bool
+	kernel         string
 }
 
 // series plays rounds on one cluster, which it makes and takes away.
@@ -62,10 +73,16 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	c, err := start(ctx, binary, filepath.Join(dir, "cluster"))
+	var c *cluster
+	if p.machines {
+		patience = 15 * time.Minute
+		c, err = emulate(ctx, binary, p.kernel, dir)
+	} else {
+		c, err = start(ctx, binary, filepath.Join(dir, "cluster"))
+	}
 	defer func() {
 		if p.keep && bad > 0 {
-			fmt.Println("The cluster is left as it is, in", c.dir)
+			fmt.Println("The cluster is left as it is, in", dir)
 			return
 		}
 		c.heal()
@@ -87,8 +104,8 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 			bad++
 			verdict = "VIOLATION"
 		}
-		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer  whole after %4.1f s  %s\n",
-			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.healing.Seconds(), verdict)
+		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer, %4d reads  whole after %4.1f s  %s\n",
+			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.reads, out.healing.Seconds(), verdict)
 		for _, v := range out.violations {
 			fmt.Println("  VIOLATION:", v)
 		}
@@ -97,15 +114,16 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 				fmt.Println("   ", line)
 			}
 			for _, s := range c.servers {
-				fmt.Printf("    %s (%s) has said last: %s\n", s.name, c.disks[s.name].room(), c.lastLine(s.name, 0))
+				fmt.Printf("    %s: %s\n", s.name, c.said(s.name))
 			}
 			if p.keep {
 				return bad, nil
 			}
 		}
+		sum.reads += out.reads
 		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
 	}
-	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, in %.0f s\n",
-		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, time.Since(begin).Seconds())
+	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, %d reads, in %.0f s\n",
+		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, sum.reads, time.Since(begin).Seconds())
 	return bad, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,11 +18,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// patience bounds the wait for a whole cluster; only what is wrong takes it.
-const patience = 2 * time.Minute
+// patience bounds the wait for a whole cluster; only what is wrong takes it. Emulated machines
+// have more.
+var patience = 2 * time.Minute
 
 type outcome struct {
 	faults, acknowledged, unknown int
+	// reads are those that were answered, and right after a write through another server.
+	reads int
 	// full are the servers that ended of a full disk.
 	full                 int
 	healing              time.Duration
@@ -47,6 +48,7 @@ func (j *journal) note(format string, args ...any) {
 
 // play plays one round.
 func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, length time.Duration) outcome {
+	c.deck = nil // a seed is the same round, whichever came before
 	j := &journal{start: time.Now(), told: told{made: map[string]bool{}}}
 	space := fmt.Sprint("round-", seed, "-", j.start.Unix())
 	if err := until(ctx, func(ctx context.Context) error {
@@ -65,6 +67,7 @@ func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, leng
 	for n, s := range c.servers {
 		clients.Go(func() { j.create(acting, s.client, space, n) })
 		clients.Go(func() { j.count(acting, s.client, space) })
+		clients.Go(func() { j.read(acting, s.client, c.servers[(n+1)%len(c.servers)].client, space, n) })
 	}
 	for acting.Err() == nil {
 		c.strike(acting, chance, j)
@@ -85,18 +88,13 @@ type fault struct {
 
 // strike does one thing that goes wrong, to its end.
 func (c *cluster) strike(ctx context.Context, chance *rand.Rand, j *journal) {
-	name, lasts := c.servers[chance.IntN(len(c.servers))].name, time.Second+time.Duration(chance.Int64N(int64(9*time.Second)))
-	kinds := []fault{
-		{"kill", func() error { return c.signal(name, syscall.SIGKILL) }, func() error { return nil }},
-		{"stop", func() error { return c.signal(name, syscall.SIGSTOP) }, func() error { return c.signal(name, syscall.SIGCONT) }},
-		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
-		{"deaf", func() error { return c.cut(name, "input") }, func() error { return c.cut(name, "") }},
-		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
-		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
-		{"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) }, c.disks[name].free},
+	name, lasts := c.servers[chance.IntN(len(c.servers))].name, c.pace+time.Duration(chance.Int64N(int64(9*c.pace)))
+	kinds := slices.DeleteFunc(c.kinds(ctx, name, j), func(k fault) bool { return !strings.Contains(k.what, c.faults) })
+	if len(c.deck) == 0 {
+		c.deck = chance.Perm(len(kinds))
 	}
-	kinds = slices.DeleteFunc(kinds, func(k fault) bool { return !strings.Contains(k.what, c.faults) })
-	k := kinds[chance.IntN(len(kinds))]
+	k := kinds[c.deck[0]]
+	c.deck = c.deck[1:]
 	j.note("%s: %s for %.1f s", name, k.what, lasts.Seconds())
 	if err := k.do(); err != nil {
 		j.note("%s: %s: %v", name, k.what, err)
@@ -165,6 +163,32 @@ func (j *journal) count(ctx context.Context, client kubernetes.Interface, space 
 			j.unknown++
 		}
 		j.mu.Unlock()
+	}
+}
+
+// read reads through one server what was acknowledged by another: a list that is asked for after
+// that must have it.
+func (j *journal) read(ctx context.Context, by, through kubernetes.Interface, space string, who int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		name := fmt.Sprintf("read-%d-%d", who, n)
+		label := map[string]string{"read": name}
+		_, err := by.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: label}}, metav1.CreateOptions{})
+		if err != nil {
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		list, err := through.CoreV1().ConfigMaps(space).List(ctx, metav1.ListOptions{LabelSelector: "read=" + name})
+		j.mu.Lock()
+		j.made[name] = true
+		j.acknowledged++
+		if err == nil {
+			j.reads++
+			if len(list.Items) != 1 {
+				j.violations = append(j.violations, fmt.Sprintf("%s was acknowledged by server %d, and a list that was asked for after that through the next one lacks it", name, who+1))
+			}
+		}
+		j.mu.Unlock()
+		sleep(ctx, 200*time.Millisecond)
 	}
 }
 
