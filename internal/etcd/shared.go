@@ -16,9 +16,10 @@ import (
 type Shared string
 
 const (
-	// ClusterKeys are those of the cluster, PeerKeys those of the databases among each other.
+	// ClusterKeys are those of the cluster.
 	ClusterKeys Shared = "/everynode/keys"
-	PeerKeys    Shared = "/everynode/peer-keys"
+	// PeerKeys are those of the databases among each other.
+	PeerKeys Shared = "/everynode/peer-keys"
 )
 
 const (

@@ -304,6 +304,22 @@ func TestPeerAuthorityIsTakenLate(t *testing.T) {
 	agree(t, "with the files", reopen(t, firstDir), reopen(t, secondDir))
 }
 
+// A server whose clock is an hour ahead replaces it: what the others took would end them.
+func TestAuthorityOfTheFutureIsNotTaken(t *testing.T) {
+	firstDir, secondDir := peersAt(t)
+	if err := RotatePeers(firstDir, now.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	files, err := ExportPeers(firstDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := AdoptPeers(secondDir, "127.0.0.1", files, now); err == nil || !strings.Contains(err.Error(), "set the clocks") {
+		t.Errorf("an authority of the future: %v", err)
+	}
+	reopen(t, secondDir)
+}
+
 // Who takes the folder away while the server runs brings another; that is not made in between.
 func TestFollowingMakesNoAuthority(t *testing.T) {
 	dir, _ := peersAt(t)

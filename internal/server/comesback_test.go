@@ -102,11 +102,11 @@ func cameBack(ctx context.Context, client kubernetes.Interface, node string) err
 	if err != nil {
 		return err
 	}
-	for _, event := range events.Items {
-		if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, "everynode node revoke "+node) {
-			return fmt.Errorf("the event says %s: %s", event.Type, event.Message)
-		}
-		return nil
+	if len(events.Items) == 0 {
+		return errNotSaid
 	}
-	return errNotSaid
+	if event := events.Items[0]; event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, "everynode node revoke "+node) {
+		return fmt.Errorf("the event says %s: %s", event.Type, event.Message)
+	}
+	return nil
 }

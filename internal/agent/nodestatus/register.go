@@ -71,6 +71,7 @@ func (r *Reporter) create(ctx context.Context) error {
 	if _, err := r.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create node %s: %w", r.cfg.NodeName, err)
 	}
+	r.made = true
 	return nil
 }
 

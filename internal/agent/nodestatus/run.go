@@ -36,6 +36,7 @@ type Reporter struct {
 	reported  time.Time
 	restarted bool
 	gone      bool
+	made      bool // the Node, and nobody was told
 
 	mu          sync.Mutex
 	allocatable corev1.ResourceList
@@ -193,7 +194,7 @@ func (r *Reporter) update(ctx context.Context) (ok bool) {
 	switch {
 	case err == nil:
 		r.gone = false
-		r.settled(ctx, false)
+		r.settle(ctx)
 		return ready(f).Status == corev1.ConditionTrue
 	case ctx.Err() != nil:
 	case apierrors.IsNotFound(err):
@@ -227,16 +228,26 @@ func (r *Reporter) missing(ctx context.Context, cause error) (ok bool) {
 	logger.Info("The control plane was restored from a backup that does not know this node, which registers again", "node", r.cfg.NodeName)
 	if err := r.tryRegister(ctx); err != nil {
 		logger.Error(err, "Node cannot be registered", "node", r.cfg.NodeName)
-		return false
 	}
-	r.settled(ctx, true)
 	return false
 }
 
-func (r *Reporter) settled(ctx context.Context, again bool) {
-	if r.cfg.Settled != nil {
-		r.cfg.Settled(ctx, again)
+// settle tells that the control plane has the Node, and whether it was made because of a restore, which may have been while the
+// agent was away.
+func (r *Reporter) settle(ctx context.Context) {
+	if r.cfg.Restored == nil || r.cfg.Settled == nil {
+		return
 	}
+	again := false
+	if r.made {
+		var err error
+		if again, err = r.cfg.Restored(ctx); err != nil {
+			klog.FromContext(ctx).V(2).Info("Whether the control plane was restored from a backup cannot be asked yet", "err", err)
+			return
+		}
+	}
+	r.made = false
+	r.cfg.Settled(ctx, again)
 }
 
 // write brings the status on the server up to date. Somebody else's write in between is no reason to wait.

@@ -235,9 +235,10 @@ func TestNodeAfterARestore(t *testing.T) {
 		s := start(t, root, dataDir)
 		var restored bool
 		var refused error
-		asked, again := 0, 0
+		asked, again, settled := 0, 0, 0
 		s.reporter.cfg.Restored = func(context.Context) (bool, error) { asked++; return restored, refused }
 		s.reporter.cfg.Settled = func(_ context.Context, made bool) {
+			settled++
 			if restored = false; made {
 				again++
 			}
@@ -248,8 +249,14 @@ func TestNodeAfterARestore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		// While the agent was away: it makes the Node when it starts.
+		restored = true
 		s.run(t)
 		s.node(t)
+		if again != 1 || settled != 1 {
+			t.Errorf("after a restore while the agent was away it was told %d times that the Node is there, %d times that it was made again", settled, again)
+		}
+		again = 0
 		remove()
 		refused = errors.New("the server is away")
 		time.Sleep(time.Minute)
