@@ -65,6 +65,8 @@ type Config struct {
 	// ProviderConfig is the file that says which programs, in the folder ProviderDir, say with which credentials images are pulled; both
 	// empty for none.
 	ProviderConfig, ProviderDir string
+	// SeccompDefault gives containers the runtime's profile of system calls that ask for none and are not privileged.
+	SeccompDefault bool
 	// FailSwapOn and FailCgroupV1 refuse to start on a machine that swaps, or that has cgroups of version 1.
 	FailSwapOn, FailCgroupV1 bool
 	// Verbosity is how much is logged; the agent only tells it.

@@ -128,7 +128,7 @@ func TestFileIsRefused(t *testing.T) {
 func TestConfigzIsAFile(t *testing.T) {
 	from := Config{
 		Server: "https://127.0.0.1:6443", NodeName: "n", DataDir: t.TempDir(), ManifestPath: "/m", RuntimeEndpoint: "unix:///r", CgroupRoot: "/c",
-		NodeIPs: []net.IP{{127, 0, 0, 1}}, Taints: []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}}, Verbosity: 2, FailSwapOn: true,
+		NodeIPs: []net.IP{{127, 0, 0, 1}}, Taints: []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}}, Verbosity: 2, FailSwapOn: true, SeccompDefault: true,
 		Port: 10999, HealthAddress: "127.0.0.2:10999", ClusterDomain: "c.local", ClusterDNS: []string{"10.0.0.1"}, ResolvConf: "/etc/r",
 		MaxPods: 7, PodPIDs: 9, SystemReserved: map[string]string{"cpu": "1"}, KubeReserved: map[string]string{"memory": "1Gi"}, LogMaxSize: "1Mi", LogMaxFiles: 3,
 		AllowedUnsafeSysctls: []string{"kernel.msg*"}, ShutdownGrace: time.Minute, ShutdownGraceCritical: time.Second, ImageMinAge: time.Hour,

@@ -181,6 +181,7 @@ func addRoomFlags(cmd *cobra.Command, c *agent.Config) {
 	f.StringVar(&c.LogMaxSize, "container-log-max-size", "10Mi", "size at which the log of a container is rotated")
 	f.IntVar(&c.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at most, two at least")
 	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
+	f.BoolVar(&c.SeccompDefault, "seccomp-default", false, "give containers that ask for no seccomp profile, and are not privileged, that of the container runtime")
 	f.StringSliceVar(&c.AllowedUnsafeSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set besides the safe ones, such as kernel.msg*")
 	f.DurationVar(&c.ShutdownGrace, "shutdown-grace-period", 0, "how long pods have to end when the agent gets SIGTERM; with 0 they run on")
 	f.DurationVar(&c.ShutdownGraceCritical, "shutdown-grace-period-critical-pods", 0, "how much of that is kept for critical pods, which end last")

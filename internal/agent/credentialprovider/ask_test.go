@@ -326,6 +326,17 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+	b := newBox(t)
+	b.program("one", "")
+	b.write("config.yaml", fileHead+good, 0o600)
+	if err := os.Chmod(b.dir, 0o777); err != nil { //nolint:gosec // that is the case
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{b.dir: "chmod go-w", b.path("one"): "is not a folder", b.path("none"): "no such file"} {
+		if _, err := Load(b.path("config.yaml"), dir, b.clock); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with the folder %s: %v, want %q", dir, err, want)
+		}
+	}
 	if _, err := Load("", t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "--image-credential-provider-config") {
 		t.Errorf("without a file: %v", err)
 	}

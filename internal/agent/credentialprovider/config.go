@@ -49,6 +49,9 @@ func load(file, dir string) ([]program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	if err := checkFolder(dir); err != nil {
+		return nil, err
+	}
 	config, ok := obj.(*kubeletv1.CredentialProviderConfig)
 	if !ok {
 		return nil, fmt.Errorf("%s: holds a %T", file, obj)
@@ -108,6 +111,20 @@ func variables(said []kubeletv1.ExecEnvVar) (out []string, err error) {
 		out = append(out, v.Name+"="+v.Value)
 	}
 	return out, nil
+}
+
+// checkFolder says what is wrong with the folder of programs that are run as root.
+func checkFolder(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("find the folder of credential providers: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("--image-credential-provider-bin-dir %s is not a folder", dir)
+	case info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
+		return fmt.Errorf("programs in %s are run as root, and others than its owner can put some there: chmod go-w %s", dir, dir)
+	}
+	return nil
 }
 
 // check says what is wrong with the program's file. It is run as root.

@@ -230,6 +230,33 @@ func TestContainerConfig(t *testing.T) {
 	}
 }
 
+func TestSeccompDefault(t *testing.T) {
+	for name, c := range map[string]struct {
+		on         bool
+		privileged bool
+		asks       corev1.SeccompProfileType
+		want       runtimeapi.SecurityProfile_ProfileType
+	}{
+		"off":                   {false, false, "", runtimeapi.SecurityProfile_Unconfined},
+		"on":                    {true, false, "", runtimeapi.SecurityProfile_RuntimeDefault},
+		"on, privileged":        {true, true, "", runtimeapi.SecurityProfile_Unconfined},
+		"on, asks for none":     {true, false, corev1.SeccompProfileTypeUnconfined, runtimeapi.SecurityProfile_Unconfined},
+		"off, asks for default": {false, false, corev1.SeccompProfileTypeRuntimeDefault, runtimeapi.SecurityProfile_RuntimeDefault},
+	} {
+		r, pod := testRuntime(t), testPod()
+		r.cfg.SeccompDefault = c.on
+		container := &pod.Spec.Containers[0]
+		container.SecurityContext = &corev1.SecurityContext{Privileged: &c.privileged}
+		if c.asks != "" {
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: c.asks}}
+		}
+		got, err := r.securityContext(&ContainerSpec{Pod: pod, Container: container})
+		if err != nil || got.Seccomp.ProfileType != c.want {
+			t.Errorf("%s: %v, %v, want %v", name, got.GetSeccomp(), err, c.want)
+		}
+	}
+}
+
 func TestUsers(t *testing.T) {
 	tests := []struct {
 		name      string

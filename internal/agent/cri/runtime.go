@@ -63,6 +63,8 @@ type Config struct {
 	MaxLogFiles int
 	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
 	PodPIDs int64
+	// SeccompDefault gives containers the runtime's profile of system calls that ask for none and are not privileged.
+	SeccompDefault bool
 	// CgroupMount is where the cgroup file systems are mounted; empty means /sys/fs/cgroup.
 	CgroupMount string
 	// DNS says how pods resolve names.

@@ -47,7 +47,7 @@ func (r *Runtime) securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContain
 		Capabilities:       capabilities(sc.Capabilities),
 		SupplementalGroups: supplementalGroups(pod), SupplementalGroupsPolicy: groupsPolicy(pod),
 		SelinuxOptions: selinux(first(sc.SELinuxOptions, pod.SELinuxOptions)),
-		Seccomp:        seccomp(first(sc.SeccompProfile, pod.SeccompProfile), isTrue(sc.Privileged)),
+		Seccomp:        seccomp(r.seccompOf(sc, pod), isTrue(sc.Privileged)),
 		Apparmor:       apparmor(first(sc.AppArmorProfile, pod.AppArmorProfile), isTrue(sc.Privileged)),
 	}
 	if sc.ProcMount == nil || *sc.ProcMount == corev1.DefaultProcMount {
@@ -149,6 +149,15 @@ func selinux(o *corev1.SELinuxOptions) *runtimeapi.SELinuxOption {
 		return nil
 	}
 	return &runtimeapi.SELinuxOption{User: o.User, Role: o.Role, Type: o.Type, Level: o.Level}
+}
+
+// seccompOf is the profile that a container asks for, or that the node has for those that ask for none.
+func (r *Runtime) seccompOf(sc *corev1.SecurityContext, pod *corev1.PodSecurityContext) *corev1.SeccompProfile {
+	asked := first(sc.SeccompProfile, pod.SeccompProfile)
+	if asked == nil && r.cfg.SeccompDefault {
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return asked
 }
 
 func seccomp(p *corev1.SeccompProfile, privileged bool) *runtimeapi.SecurityProfile {

@@ -70,6 +70,9 @@ func Read(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read settings: %s is not a file", path)
 	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("%s has settings for what runs as root, and can be changed by others than its owner: chmod go-w %s", path, path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)

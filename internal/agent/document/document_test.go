@@ -1,6 +1,7 @@
 package document
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,7 +55,12 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(huge, make([]byte, maxSettings+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	open := filepath.Join(dir, "open")
+	if err := errors.Join(os.WriteFile(open, nil, 0o600), os.Chmod(open, 0o620)); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
+		open: "chmod go-w",
 		huge: "more than 1048576 bytes", dir: "is not a file", "/dev/zero": "is not a file", filepath.Join(dir, "none"): "no such file",
 	} {
 		if _, err := Read(path); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {

@@ -41,7 +41,7 @@ func Fixed() *Configuration {
 		ContainerLogMonitorInterval: ptr.To(span(10 * time.Second)), ConfigMapAndSecretChangeDetectionStrategy: kubelet.WatchChangeDetectionStrategy,
 		Logging:          logsapi.LoggingConfiguration{Format: "text"},
 		CrashLoopBackOff: kubelet.CrashLoopBackOffConfig{MaxContainerRestartPeriod: ptr.To(span(5 * time.Minute))},
-		SeccompDefault:   ptr.To(false), RegisterNode: ptr.To(true), LocalStorageCapacityIsolation: ptr.To(true),
+		RegisterNode:     ptr.To(true), LocalStorageCapacityIsolation: ptr.To(true),
 		UserNamespaces: &kubelet.UserNamespaces{IDsPerPod: ptr.To[int64](65536)},
 	}
 }
