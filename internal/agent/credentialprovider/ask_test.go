@@ -168,6 +168,21 @@ func TestAnswersAreRemembered(t *testing.T) {
 	}
 }
 
+func TestOldAnswersAreForgotten(t *testing.T) {
+	b := newBox(t)
+	b.program("one", answer("Image", "", "r.io", "u"))
+	p := b.load(provider("one", "r.io"))
+	for _, image := range []string{"r.io/a", "r.io/b", "r.io/c"} {
+		if _, err := b.users(p, image); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.answer) != 1 {
+			t.Errorf("after %s %d answers are kept", image, len(p.answer))
+		}
+		b.clock.SetTime(b.clock.Now().Add(10 * time.Minute))
+	}
+}
+
 func TestProgramsThatFail(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"it ends badly":     {"echo secret trouble >&2; exit 3", "credential provider one: exit status 3; the log of the node's agent has what it said"},
@@ -212,6 +227,15 @@ func TestMissingLater(t *testing.T) {
 		t.Errorf("without the program: %v", err)
 	}
 	b.program("one", answer("Image", "", "r.io", "u"))
+	if err := os.Chmod(b.path("one"), 0o757); err != nil { //nolint:gosec // that is the case
+		t.Fatal(err)
+	}
+	if _, err := b.users(p, "r.io/a"); err == nil || !strings.Contains(err.Error(), "chmod go-w") || b.runs("one") > 0 {
+		t.Errorf("when others can change it: %v after %d runs", err, b.runs("one"))
+	}
+	if err := os.Chmod(b.path("one"), 0o755); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
 	if users, err := b.users(p, "r.io/a"); users != "r.io=u" || err != nil {
 		t.Errorf("when it is back it says %q, %v", users, err)
 	}
