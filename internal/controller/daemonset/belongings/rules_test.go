@@ -199,9 +199,14 @@ func TestADeletingDaemonSetTakesNothing(t *testing.T) {
 	p := orphan("theirs")
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, Kind)}
 	p.Labels = map[string]string{"app": "x", appsv1.ControllerRevisionHashLabelKey: history.HashOf(old)}
-	w := knows(t, d, old)
+	w := newWorld()
 	w.book.Step(Pod{Object: p})
-	w.book.Jobs()
+	w.book.Step(Revision{Object: old, Added: true})
+	w.book.Step(Revision{Object: revisionOf(t, d, 3), Added: true})
+	w.book.Step(DaemonSet{Object: d})
+	if jobs := w.book.Jobs(); len(jobs) > 0 {
+		t.Fatalf("jobs: %+v", jobs[0])
+	}
 	going := d.DeepCopy()
 	going.DeletionTimestamp, going.ResourceVersion = &now, "11"
 	w.book.Step(DaemonSet{Object: going})
