@@ -32,3 +32,27 @@ func TestSettledCellIsSmall(t *testing.T) {
 		t.Errorf("a cell with [%s] and %+v takes %d bytes, want %d at most", why, *c.tries, size, most)
 	}
 }
+
+// A pod that has come and gone before its creation is answered is not waited for.
+func TestAPodThatIsGoneBeforeTheAnswer(t *testing.T) {
+	w := newWorld(Config{})
+	w.setDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}, corev1.PodSpec{})
+	w.setNode(NodeInfo{Name: "n1"})
+	creation := func() *CreatePod {
+		t.Helper()
+		for _, a := range w.ready() {
+			if c, ok := a.(*CreatePod); ok {
+				return c
+			}
+		}
+		t.Fatalf("no pod is made\n%s", w.m.Dump())
+		return nil
+	}
+	first := creation()
+	w.event(first)
+	w.dropPod(w.uidOf(first))
+	for len(w.inFlight) > 0 {
+		w.finish(0, OK, false)
+	}
+	creation()
+}

@@ -15,6 +15,8 @@ import (
 type oracleTotals struct {
 	status              Status
 	unavailable, surges int
+	// ups are the nodes whose daemon the rollout may rely on.
+	ups int
 	// outdated: some desired node's pod is available and of an older revision.
 	outdated               bool
 	lacking, down, surging []string // nodes
@@ -99,6 +101,9 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 			out.surges++
 		}
 	}()
+	if both := append(slices.Clone(older), newer...); len(older) < 2 && len(newer) < 2 && len(both) > 0 && up(both[0]) {
+		out.ups++
+	}
 	wanted, _ := w.fits(ds.UID, node)
 	lost := !wanted && len(newer) == 1 && !newer[0].Bound
 	switch {

@@ -145,8 +145,8 @@ func drawFinish(t *rapid.T, w *world) {
 func checkTotals(t *rapid.T, w *world) {
 	for _, row := range w.m.Dump().Rows {
 		want := w.totalsOf(row.UID)
-		got := oracleTotals{status: row.Status, unavailable: row.RolloutUnavailable, surges: row.RolloutSurging}
-		if got.status != want.status || got.unavailable != want.unavailable || got.surges != want.surges {
+		got := oracleTotals{status: row.Status, unavailable: row.RolloutUnavailable, surges: row.RolloutSurging, ups: int(w.m.rows[row.UID].totals[up])}
+		if got.status != want.status || got.unavailable != want.unavailable || got.surges != want.surges || got.ups != want.ups {
 			t.Fatalf("totals of %s are\n%+v, counted from nothing they are\n%+v\n%s", row.Name, got, want, w.m.Dump())
 		}
 	}
@@ -193,6 +193,9 @@ func checkActions(t *rapid.T, w *world) {
 			}
 			if _, again := w.unsure[a.PodUID]; a.Reason == ReasonOutdated && !again && totals.unavailable >= maxUnavailable {
 				t.Fatalf("%s exceeds maxUnavailable %d", a, maxUnavailable)
+			}
+			if _, again := w.unsure[a.PodUID]; a.Reason == ReasonSunset && !again && totals.ups <= int(totals.status.Desired) {
+				t.Fatalf("%s though %d are up and %d wanted", a, totals.ups, totals.status.Desired)
 			}
 			w.doomed[a.PodUID] = doomed[a.PodUID]
 		}
