@@ -132,6 +132,8 @@ func workloadControllers() []controller {
 			read.on(groupApps, "statefulsets"),
 			may("update").on(groupApps, "statefulsets/status", "statefulsets/finalizers"),
 			may("get", "create", "delete", "update", "patch").on(groupCore, "pods"),
+			may("get", "create", "update").on(groupCore, "persistentvolumeclaims"),
+			may("update").on(groupCore, "pods/finalizers"), // whose claims may be a pod's
 			may("get", "create", "delete", "update", "patch", "list", "watch").on(groupApps, "controllerrevisions"),
 			recordEvents(),
 		}},

@@ -24,6 +24,9 @@ type writer interface {
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
 	// PatchPod and PatchRevision send a strategic merge patch.
 	PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
+	CreateClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error)
+	// UpdateClaim fails with a conflict if the claim has changed since it was read.
+	UpdateClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error)
 	GetSet(ctx context.Context, namespace, name string) (*appsv1.StatefulSet, error)
 	// UpdateStatus fails with a conflict if the set has changed since it was read.
 	UpdateStatus(ctx context.Context, set *appsv1.StatefulSet) (*appsv1.StatefulSet, error)
@@ -50,6 +53,12 @@ func (r *reconciler) apply(ctx context.Context, set *appsv1.StatefulSet, step pl
 }
 
 func (r *reconciler) createPod(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
+	if err := r.makeClaims(ctx, set, p.Name); err != nil {
+		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil // the namespace takes the set with it
+		}
+		return err
+	}
 	created, err := r.writer.CreatePod(ctx, p)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // the namespace takes the set with it
@@ -65,6 +74,9 @@ func (r *reconciler) createPod(ctx context.Context, set *appsv1.StatefulSet, p *
 }
 
 func (r *reconciler) deletePod(ctx context.Context, set *appsv1.StatefulSet, p *corev1.Pod) error {
+	if err := r.settleClaims(ctx, set, []*corev1.Pod{p}); err != nil {
+		return err
+	}
 	switch p.Status.Phase {
 	case corev1.PodFailed:
 		r.event(set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace, set.Name, p.Name)

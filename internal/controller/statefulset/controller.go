@@ -100,6 +100,9 @@ func newReconciler(reader client.Reader, w writer, cfg Config) *reconciler {
 	}
 }
 
+// claimPause is how long a write about a claim that met a newer version waits for the cache.
+const claimPause = 100 * time.Millisecond
+
 // mostSteps ends a turn that does not come to an end by itself; others are waiting.
 const mostSteps = 5
 
@@ -116,6 +119,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	in := plan.Input{Set: set, Now: r.clock.Now()}
 	var err error
 	if in.Pods, err = r.gather(ctx, set); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.settleClaims(ctx, set, in.Pods); err != nil {
+		if overtaken(err) {
+			return ctrl.Result{RequeueAfter: claimPause}, nil
+		}
 		return ctrl.Result{}, err
 	}
 	versions, err := r.settleRevisions(ctx, set)

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -87,7 +88,7 @@ func (c cluster) pods(ctx context.Context) (out string, _ error) {
 // TestStatefulSets has one control plane for all: each test has a namespace.
 func TestStatefulSets(t *testing.T) {
 	e := testenv.Start(t, testenv.SimulatedNodes(2))
-	for name, test := range map[string]func(cluster){"rolling": rolling, "partition": partition, "parallel": parallel, "evicted": evicted, "scaled": scaled, "adopted": adopted, "operations": operations} {
+	for name, test := range map[string]func(cluster){"rolling": rolling, "partition": partition, "parallel": parallel, "evicted": evicted, "scaled": scaled, "adopted": adopted, "operations": operations, "claims": claims} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
@@ -96,6 +97,70 @@ func TestStatefulSets(t *testing.T) {
 			test(cluster{e, t, name})
 		})
 	}
+}
+
+// claims is about the claims of pods, which stay when pods go, unless the policy says otherwise.
+func claims(c cluster) {
+	for i := range 4 {
+		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("claims-", i)}}
+		v.Spec.StorageClassName, v.Spec.AccessModes = "claims", []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		v.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/tmp"}
+		if _, err := c.Client.CoreV1().PersistentVolumes().Create(c.t.Context(), v, metav1.CreateOptions{}); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.create(2, func(s *appsv1.StatefulSet) {
+		claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+		claim.Spec.StorageClassName, claim.Spec.AccessModes = ptr.To("claims"), []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
+		s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	})
+	c.is("all are there", "db-0/v1 db-1/v1 ")
+	first := c.claimed("each has its claim", "data-db-0 data-db-1 ")
+	c.patch(`{"spec":{"replicas":1}}`)
+	c.is("one goes", "db-0/v1 ")
+	c.patch(`{"spec":{"replicas":2}}`)
+	c.is("and comes back", "db-0/v1 db-1/v1 ")
+	if again := c.claimed("to its claim", "data-db-0 data-db-1 "); again["data-db-1"] != first["data-db-1"] {
+		c.t.Error("the pod that came back has another volume")
+	}
+	c.patch(`{"spec":{"persistentVolumeClaimRetentionPolicy":{"whenScaled":"Delete","whenDeleted":"Delete"}}}`)
+	c.patch(`{"spec":{"replicas":1}}`)
+	c.is("one goes", "db-0/v1 ")
+	c.claimed("and its claim with it", "data-db-0 ")
+	c.patch(`{"spec":{"replicas":2}}`)
+	c.is("a new one comes", "db-0/v1 db-1/v1 ")
+	if last := c.claimed("with a new claim", "data-db-0 data-db-1 "); last["data-db-1"] == first["data-db-1"] || last["data-db-0"] != first["data-db-0"] {
+		c.t.Errorf("the volumes are %v, they were %v", last, first)
+	}
+	if err := c.Client.AppsV1().StatefulSets(c.namespace).Delete(c.t.Context(), "db", metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+	c.claimed("the claims go with the set", "")
+}
+
+// claimed waits until the claims are these, each bound, and returns their volumes.
+func (c cluster) claimed(what, want string) (volumes map[string]string) {
+	c.t.Helper()
+	c.Eventually(what, func(ctx context.Context) error {
+		list, err := c.Client.CoreV1().PersistentVolumeClaims(c.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		got := ""
+		volumes = map[string]string{}
+		for _, claim := range list.Items {
+			got += claim.Name + " "
+			volumes[claim.Name] = claim.Spec.VolumeName
+		}
+		if got != want {
+			return fmt.Errorf("the claims are %s", got)
+		}
+		return nil
+	})
+	return volumes
 }
 
 func rolling(c cluster) {

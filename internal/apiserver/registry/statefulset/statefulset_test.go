@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -21,6 +22,21 @@ func db(edits ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	}
 	SetDefaults(s)
 	return s
+}
+
+func claim(name string) corev1.PersistentVolumeClaim {
+	return corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}}
+}
+
+func TestDefaultsOfClaims(t *testing.T) {
+	c := db(func(s *appsv1.StatefulSet) {
+		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim("data")}
+	}).Spec.VolumeClaimTemplates[0]
+	if c.Kind != "PersistentVolumeClaim" || c.APIVersion != "v1" || c.Status.Phase != corev1.ClaimPending || *c.Spec.VolumeMode != corev1.PersistentVolumeFilesystem {
+		t.Errorf("the claim is %+v", c)
+	}
 }
 
 func TestDefaults(t *testing.T) {
@@ -39,8 +55,17 @@ func TestValidate(t *testing.T) {
 	}{
 		"valid":     {func(*appsv1.StatefulSet) {}, "[]"},
 		"on delete": {func(s *appsv1.StatefulSet) { s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType }, "[]"},
-		"claims": {func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 1) },
-			"[spec.volumeClaimTemplates: Forbidden: claims are not made for pods here; use other volumes]"},
+		"claims": {func(s *appsv1.StatefulSet) {
+			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim("data")}
+			s.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+			s.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		}, "[]"},
+		"a claim without a name": {func(s *appsv1.StatefulSet) { s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim("")} },
+			"[spec.volumeClaimTemplates[0].metadata.name: Required value]"},
+		"a claim's size": {func(s *appsv1.StatefulSet) {
+			s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim("data")}
+			s.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests = nil
+		}, "[spec.volumeClaimTemplates[0].spec.resources[storage]: Required value]"},
 		"no such policy": {func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = "X" }, `[spec.podManagementPolicy: Invalid value: "X": must be 'OrderedReady' or 'Parallel']`},
 		"none down": {func(s *appsv1.StatefulSet) {
 			s.Spec.UpdateStrategy.Type, s.Spec.UpdateStrategy.RollingUpdate = "RollingUpdate", &appsv1.RollingUpdateStatefulSetStrategy{MaxUnavailable: ptr.To(intstr.FromInt32(0))}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -83,6 +84,14 @@ func SetDefaults(s *appsv1.StatefulSet) {
 		spec.RevisionHistoryLimit = ptr.To[int32](revisionsKept)
 	}
 	podspec.SetTemplateDefaults(&spec.Template)
+	for i := range spec.VolumeClaimTemplates {
+		c := &spec.VolumeClaimTemplates[i]
+		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
+		if c.Status.Phase == "" {
+			c.Status.Phase = corev1.ClaimPending
+		}
+		podspec.SetClaimDefaults(&c.Spec)
+	}
 }
 
 var printer = table.Of(func(s *appsv1.StatefulSet, now time.Time) []any {

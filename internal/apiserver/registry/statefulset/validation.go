@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -29,12 +31,10 @@ func validate(s *appsv1.StatefulSet, old *corev1.PodTemplateSpec) field.ErrorLis
 	if o := spec.Ordinals; o != nil {
 		errs = append(errs, amount.NonNegative(path.Child("ordinals.start"), int64(o.Start))...)
 	}
-	if len(spec.VolumeClaimTemplates) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("volumeClaimTemplates"), "claims are not made for pods here; use other volumes"))
-	}
+	errs = append(errs, validateClaims(spec.VolumeClaimTemplates, path.Child("volumeClaimTemplates"))...)
 	errs = append(errs, validateSelector(spec, path)...)
 	template := path.Child("template")
-	errs = append(errs, podspec.ValidateTemplateUpdate(&spec.Template, old, template)...)
+	errs = append(errs, podspec.ValidateTemplateUpdate(withClaims(spec), old, template)...)
 	if policy := spec.Template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
 		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
@@ -107,6 +107,48 @@ func validateRolling(r *appsv1.RollingUpdateStatefulSetStrategy, path *field.Pat
 		errs = append(errs, field.Invalid(at, *r.MaxUnavailable, "cannot be 0"))
 	}
 	return append(errs, amount.AtMostAll(at, *r.MaxUnavailable)...)
+}
+
+// validateClaims checks what pods claim. Each claim is a volume of the pod's, under its own name.
+func validateClaims(claims []corev1.PersistentVolumeClaim, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i := range claims {
+		c, at := &claims[i], path.Index(i)
+		name := at.Child("metadata", "name")
+		switch {
+		case c.Name == "":
+			errs = append(errs, field.Required(name, ""))
+		case seen[c.Name]:
+			errs = append(errs, field.Duplicate(name, c.Name))
+		default:
+			for _, text := range utilvalidation.IsDNS1123Label(c.Name) {
+				errs = append(errs, field.Invalid(name, c.Name, text))
+			}
+		}
+		seen[c.Name] = true
+		errs = append(errs, podspec.ValidateClaim(&c.Spec, nil, at.Child("spec"))...)
+	}
+	return errs
+}
+
+// withClaims is the template with the volumes that pods have by their claims.
+func withClaims(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
+	if len(spec.VolumeClaimTemplates) == 0 {
+		return &spec.Template
+	}
+	t := spec.Template.DeepCopy()
+	for i := range spec.VolumeClaimTemplates {
+		name := spec.VolumeClaimTemplates[i].Name
+		t.Spec.Volumes = slices.DeleteFunc(t.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
+	}
+	for i := range spec.VolumeClaimTemplates {
+		if name := spec.VolumeClaimTemplates[i].Name; name != "" {
+			t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}})
+		}
+	}
+	return t
 }
 
 // ValidateUpdate checks a changed StatefulSet, metadata aside.

@@ -280,9 +280,10 @@ func (s *sight) newPod(number int) *corev1.Pod {
 	if s.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && number < s.first+s.partition() {
 		r = s.Current
 	}
-	p := podtemplate.Pod(r.Template, s.Set.Namespace, "", *metav1.NewControllerRef(s.Set, appsv1.SchemeGroupVersion.WithKind("StatefulSet")))
+	p := podtemplate.Pod(r.Template, s.Set.Namespace, "", *metav1.NewControllerRef(s.Set, setKind))
 	p.Name = fmt.Sprintf("%s-%d", s.Set.Name, number)
 	p.Spec.Hostname, p.Spec.Subdomain = p.Name, s.Set.Spec.ServiceName
+	mountClaims(s.Set, p)
 	if p.Labels == nil {
 		p.Labels = map[string]string{}
 	}
