@@ -20,13 +20,14 @@ var legacy = map[string]corev1.ResourceName{
 	"replicationcontrollers": corev1.ResourceReplicationControllers,
 }
 
-// Evaluators measure pods and Services, and count those of the other resources that have a short name. Without a list they measure
+// Evaluators measure pods, Services and claims, and count those of the other resources that have a short name. Without a list they measure
 // single objects only.
 func Evaluators(list List, now func() time.Time) []quota.Evaluator {
 	if list == nil {
 		list = func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
 	}
-	out := []quota.Evaluator{&pods{list: list(corev1.Resource("pods")), now: now}, &services{list: list(corev1.Resource("services"))}}
+	out := []quota.Evaluator{&pods{list: list(corev1.Resource("pods")), now: now}, &services{list: list(corev1.Resource("services"))},
+		&claims{list: list(corev1.Resource("persistentvolumeclaims"))}}
 	for resource, name := range legacy {
 		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(resource), list(corev1.Resource(resource)), name))
 	}

@@ -148,6 +148,25 @@ func TestUsageOfServices(t *testing.T) {
 	}
 }
 
+func TestUsageOfClaims(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Spec.Resources.Requests = amounts("storage", "2Gi")
+	e := evaluator("persistentvolumeclaims")
+	if got, err := e.Usage(claim); err != nil || text(got) != "count/persistentvolumeclaims=1 persistentvolumeclaims=1 requests.storage=2Gi" {
+		t.Errorf("%s, %v", text(got), err)
+	}
+	claim.Spec.StorageClassName = new("fast")
+	claim.Status.AllocatedResources = amounts("storage", "3Gi")
+	const want = "count/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/requests.storage=3Gi persistentvolumeclaims=1 requests.storage=3Gi"
+	if got, err := e.Usage(claim); err != nil || text(got) != want {
+		t.Errorf("%s, %v", text(got), err)
+	}
+	asked := []corev1.ResourceName{"pods", "requests.storage", "fast.storageclass.storage.k8s.io/requests.storage", "fast.storageclass.storage.k8s.io/other"}
+	if got := fmt.Sprint(e.MatchingResources(asked)); got != "[requests.storage fast.storageclass.storage.k8s.io/requests.storage]" {
+		t.Error(got)
+	}
+}
+
 // A namespace is the sum of its objects that are in scope.
 func TestSums(t *testing.T) {
 	list := func(schema.GroupResource) generic.ListFuncByNamespace {
@@ -170,6 +189,7 @@ func TestWhichWritesAreCharged(t *testing.T) {
 	}{
 		{"pods", "", admission.Create, true}, {"pods", "", admission.Update, false}, {"pods", "status", admission.Update, false}, {"pods", "eviction", admission.Create, false},
 		{"services", "", admission.Create, true}, {"services", "", admission.Update, true}, {"services", "status", admission.Update, false},
+		{"persistentvolumeclaims", "", admission.Create, true}, {"persistentvolumeclaims", "", admission.Update, true}, {"persistentvolumeclaims", "status", admission.Update, false},
 		{"secrets", "", admission.Create, true}, {"secrets", "", admission.Update, false},
 	} {
 		a := admission.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "ns", "a", corev1.SchemeGroupVersion.WithResource(c.of), c.sub, c.operation, nil, false, nil)

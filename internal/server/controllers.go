@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	restclient "k8s.io/client-go/rest"
@@ -122,9 +123,10 @@ var cachedWhole = map[string]client.Object{
 	"ReplicaSet":            &appsv1.ReplicaSet{}, "StatefulSet": &appsv1.StatefulSet{}, "Deployment": &appsv1.Deployment{},
 	"CronJob": &batchv1.CronJob{}, "Job": &batchv1.Job{},
 	"Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
-	"Endpoints":     &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
-	"ResourceQuota": &corev1.ResourceQuota{},
-	"Lease":         &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+	"Endpoints":        &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
+	"ResourceQuota":    &corev1.ResourceQuota{},
+	"PersistentVolume": &corev1.PersistentVolume{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaim{}, "StorageClass": &storagev1.StorageClass{},
+	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 }
 
 // collected lists the kinds whose objects may own or be owned. Events are

@@ -29,6 +29,7 @@ var tests = map[string]func(*testing.T, cluster){
 	"storage":                 storageKinds,
 	"volumes and claims":      volumesAndClaims,
 	"local volumes":           localVolumes,
+	"claims in a quota":       claimQuota,
 	"limits":                  limitRanges,
 	"quotas":                  resourceQuotas,
 	"quota scopes":            quotaScopes,

@@ -221,6 +221,31 @@ func (c cluster) runs(pod string) {
 	})
 }
 
+// A quota limits how many claims there are, and how much they ask for.
+func claimQuota(t *testing.T, c cluster) {
+	ctx, core := t.Context(), c.Client.CoreV1()
+	amounts := corev1.ResourceList{corev1.ResourceRequestsStorage: resource.MustParse("1500Mi"), corev1.ResourcePersistentVolumeClaims: resource.MustParse("5")}
+	must(core.ResourceQuotas(c.namespace).Create(ctx, &corev1.ResourceQuota{ObjectMeta: named("q"), Spec: corev1.ResourceQuotaSpec{Hard: amounts}}, metav1.CreateOptions{}))(t)
+	used := func(want string) {
+		c.Eventually("the quota says what is used", func(ctx context.Context) error {
+			q, err := core.ResourceQuotas(c.namespace).Get(ctx, "q", metav1.GetOptions{})
+			if got := fmt.Sprint(q.Status.Used.Name(corev1.ResourceRequestsStorage, resource.BinarySI), " ", q.Status.Used.Name(corev1.ResourcePersistentVolumeClaims, resource.DecimalSI)); err == nil && got != want {
+				err = fmt.Errorf("it is %s", got)
+			}
+			return err
+		})
+	}
+	used("0 0")
+	must(core.PersistentVolumeClaims(c.namespace).Create(ctx, aClaim("first", "quota"), metav1.CreateOptions{}))(t)
+	used("1Gi 1")
+	_, err := core.PersistentVolumeClaims(c.namespace).Create(ctx, aClaim("second", "quota"), metav1.CreateOptions{})
+	refused(t, err, metav1.StatusReasonForbidden, "exceeded quota: q, requested: requests.storage=1Gi, used: requests.storage=1Gi, limited: requests.storage=1500Mi")
+	if err := core.PersistentVolumeClaims(c.namespace).Delete(ctx, "first", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	used("0 0")
+}
+
 // A claim of a class that waits gets a local volume on the node of its first pod.
 func localVolumes(t *testing.T, c cluster) {
 	ctx, core := t.Context(), c.Client.CoreV1()
