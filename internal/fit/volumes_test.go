@@ -129,6 +129,10 @@ func TestVolumes(t *testing.T) {
 	c.TakeBack("small", "ns/somebody")
 	say("somebody else takes back", "a:data=anywhere . b:data=big . ", user("p", "data"))
 	c.TakeBack("small", "ns/other")
+	c.Promise("small", "ns/other")
+	c.DeleteVolume("small")
+	c.SetVolume(localDisk("small", "b", "2Gi"))
+	say("a new one has the name of one that was promised", "a:data=anywhere . b:data=small . ", user("p", "data"))
 	c.SetVolume(localDisk("kept", "a", "1Gi", func(v *corev1.PersistentVolume) {
 		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data"}
 	}))

@@ -75,7 +75,7 @@ func (l *loop) onFailedClaiming(ctx context.Context, m message) {
 	if pod == nil {
 		return
 	}
-	l.queue.Add(pod, true, l.clock.Now())
+	l.queue.Abort(m.uid, l.clock.Now())
 	if apierrors.IsNotFound(m.err) || apierrors.IsConflict(m.err) {
 		klog.FromContext(ctx).V(2).Info("Giving claims their volumes was refused", "pod", klog.KObj(pod.Object), "err", m.err)
 		return

@@ -160,6 +160,34 @@ func TestSomebodyMakesTheVolumeForTheNode(t *testing.T) {
 	})
 }
 
+func TestAVolumeThatAClaimDidNotGetIsFreeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, node("a", "2", "4Gi"))
+		tries := 0
+		c.client.PrependReactor("update", "persistentvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			tries++
+			v := action.(clienttesting.UpdateAction).GetObject().(*corev1.PersistentVolume)
+			return v.Spec.ClaimRef.Name == "one", nil, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "v", nil)
+		})
+		c.create(waitingClass(volume.NoProvisioner), claimOf("one"), claimOf("two"), volumeOn("v", "a"), pod("p", using("one")))
+		time.Sleep(time.Minute)
+		c.settle()
+		if tries < 3 || tries > 20 {
+			t.Errorf("%d tries in a minute", tries)
+		}
+		if err := c.client.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.settle()
+		c.create(pod("q", using("two")))
+		time.Sleep(15 * time.Second)
+		c.settle()
+		if ref := c.volume("v").Spec.ClaimRef; ref == nil || ref.Name != "two" {
+			t.Errorf("the volume is for %v", ref)
+		}
+	})
+}
+
 func TestAClaimThatCannotBeGivenItsVolumeIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, node("a", "2", "4Gi"))

@@ -173,6 +173,18 @@ func (q *Queue) Await(uid types.UID, wait Wait, now time.Time) {
 	q.shelve(known)
 }
 
+// Abort puts a pod back for which Await was called, and what it was to wait for could not be begun: the attempt has failed after all.
+func (q *Queue) Abort(uid types.UID, now time.Time) {
+	known := q.items[uid]
+	if known == nil || !known.patient || known.place == taken {
+		return
+	}
+	q.remove(known)
+	known.attempts++
+	known.failed, known.since, known.patient = now, now, false
+	q.push(known, inBackoff)
+}
+
 // shelve parks an item where what it waits for finds it.
 func (q *Queue) shelve(known *item) {
 	uid, wait := known.pod.UID, known.wait

@@ -160,6 +160,16 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// What a driver says of a bound claim's size is not written over.
+func TestABoundClaimKeepsItsSize(t *testing.T) {
+	c := aClaim(boundTo("v"), func(c *corev1.PersistentVolumeClaim) {
+		c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	})
+	if got := shown(Claim(ClaimInput{Claim: c, Named: aVolume(keptFor("c1"), in(corev1.VolumeBound))})); got != "" {
+		t.Error(got)
+	}
+}
+
 func TestVolume(t *testing.T) {
 	policy := func(p corev1.PersistentVolumeReclaimPolicy, by string) func(*corev1.PersistentVolume) {
 		return func(v *corev1.PersistentVolume) {
