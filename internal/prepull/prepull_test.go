@@ -24,6 +24,8 @@ type fleet struct {
 	asked []string
 	// now is how many pulls there are, most how many there were at one time.
 	now, most int
+	// open lets those end that wait.
+	open chan struct{}
 }
 
 func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,6 +63,9 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "couldn't parse it", http.StatusBadRequest)
 	case "forbidden":
 		http.Error(w, "no", http.StatusForbidden)
+	case "waits":
+		<-f.open
+		fmt.Fprintln(w, `{"state":"Present"}`)
 	case "silent":
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
@@ -69,7 +74,7 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func newFleet(t *testing.T) (*fleet, *Client) {
 	t.Helper()
-	f := &fleet{}
+	f := &fleet{open: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/api/v1/nodes/{node}/proxy/images/", f)
 	server := httptest.NewServer(mux)
@@ -111,8 +116,32 @@ func TestPull(t *testing.T) {
 	if first := "POST /api/v1/nodes/good/proxy/images/pull?always=false&image=r.io%2Fa+b%3A1&pin=true"; !slices.Contains(f.asked, first) {
 		t.Errorf("asked was %q", f.asked)
 	}
-	if f.most > 3 {
-		t.Errorf("%d nodes pulled at one time", f.most)
+}
+
+func TestSoManyAtOneTime(t *testing.T) {
+	f, c := newFleet(t)
+	nodes := []string{"waits-1", "waits-2", "waits-3", "waits-4", "waits-5", "waits-6", "waits-7", "waits-8"}
+	go func() {
+		defer close(f.open)
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			f.mu.Lock()
+			now := f.now
+			f.mu.Unlock()
+			if now >= 3 {
+				return
+			}
+		}
+		t.Error("three do not pull at one time")
+	}()
+	ended := 0
+	c.Pull(t.Context(), nodes, Order{Image: "a", Parallel: 3}, func(string) {}, func(r Result) {
+		ended++
+		if r.Err != nil {
+			t.Error(r.Err)
+		}
+	})
+	if ended != len(nodes) || f.most > 3 {
+		t.Errorf("%d ended, %d pulled at one time", ended, f.most)
 	}
 }
 

@@ -165,6 +165,15 @@ func TestPathsThatAreThereStay(t *testing.T) {
 	k.await(t, "10.244.7.0/24 10.0.0.7")
 }
 
+// What was said of a node before it was recalled is newer than what is remembered.
+func TestWhatIsSaidIsNewer(t *testing.T) {
+	n := newNetwork(Config{NodeName: "me", Mode: Auto, Known: &Known{Pods: testNetworks, Nodes: []*peer.Node{peer.Of(aNode("a", "10.244.1.0/24", "10.0.0.2")), peer.Of(aNode("b", "10.244.2.0/24", "10.0.0.3"))}}}, newFakeKernel())
+	say(n, aNode("a", "10.244.1.0/24", "10.0.0.9"), false)
+	if !n.recall(t.Context()) || n.pending["a"].ip.String() != "10.0.0.9" || n.pending["b"].ip.String() != "10.0.0.3" {
+		t.Errorf("it goes on with %+v", n.pending)
+	}
+}
+
 // What is remembered of nodes is what makes the same paths.
 func TestKnownIsTheSameAgain(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
