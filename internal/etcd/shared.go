@@ -40,9 +40,12 @@ func (s *Server) Agree(ctx context.Context, which Shared, hash string, revision 
 	return agree(ctx, s.watermarks, string(which), hash, revision)
 }
 
+// ErrNobodyHas says that every other member has answered, and that none has the files.
+var ErrNobodyHas = errors.New("no other server has them")
+
 // AskShared gets the files of the other members, one after another, until take takes them.
 func (s *Server) AskShared(ctx context.Context, which Shared, take func(content []byte) (taken bool, err error)) error {
-	errs := []error{errors.New("no server that answers has them")}
+	var errs []error
 	for _, m := range s.Members() {
 		if m.ID == s.Self() || m.URL == "" {
 			continue
@@ -57,7 +60,10 @@ func (s *Server) AskShared(ctx context.Context, which Shared, take func(content 
 		}
 		errs = append(errs, fmt.Errorf("ask %s: %w", m.Name, err))
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return ErrNobodyHas
+	}
+	return fmt.Errorf("no server that answers has them: %w", errors.Join(errs...))
 }
 
 // tellShared gives a member the files. Who shows no certificate of members' authority does not

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
 // thief has the disk of a server that was removed.
@@ -88,6 +89,58 @@ func (s thief) poses(m *machine) bool {
 		conn.Close()
 	}
 	return err == nil
+}
+
+// One that replaces the authority and is lost before any other has taken it leaves nothing for
+// which the others wait for ever.
+func TestKeysOfALostServerAreGivenUp(t *testing.T) {
+	t.Parallel()
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := newMachine(t, 11, port), newMachine(t, 12, port)
+	first.start()
+	second.join(first, first.token(true))
+	agreed := func() (hash string, revision int64) {
+		t.Helper()
+		first.eventually("what all are to have", func(ctx context.Context) (err error) {
+			hash, revision, err = first.now().etcd.Agreed(ctx, etcd.PeerKeys)
+			if err == nil && hash == "" {
+				err = errors.New("nobody has told")
+			}
+			return err
+		})
+		return hash, revision
+	}
+	before, revision := agreed()
+	if done, err := first.now().etcd.Agree(t.Context(), etcd.PeerKeys, "of one that is lost", revision); err != nil || !done {
+		t.Fatal(done, err)
+	}
+	if err := first.now().followOnce(t.Context(), first.now().peerKeys()); !errors.Is(err, etcd.ErrNobodyHas) {
+		t.Errorf("nobody has what all are to have: %v", err)
+	}
+	if now, _ := agreed(); now != "of one that is lost" {
+		t.Errorf("it is given up at once for %s", now)
+	}
+	first.eventually("it is given up", func(context.Context) error {
+		if now, _ := agreed(); now != before {
+			return fmt.Errorf("it is %s", now)
+		}
+		return nil
+	})
+	// And a replacement works again.
+	if err := pki.RotatePeers(peersDir(second.options.DataDir), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	first.eventually("the other has the next one", func(context.Context) error {
+		here, errHere := exportPeers(first.options.DataDir)
+		there, err := exportPeers(second.options.DataDir)
+		if err = errors.Join(err, errHere); err == nil && !bytes.Equal(here, there) {
+			err = errors.New("it has another")
+		}
+		return err
+	})
 }
 
 const statusOfPeers = "/everynode/status"

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -188,11 +189,51 @@ func (s *Server) followOnce(ctx context.Context, f follows) error {
 		}
 		return s.note(f, here.Own, "")
 	case members.Take:
-		return s.takeShared(ctx, f, here, all)
+		return s.unlessLost(ctx, f, here, all, revision, s.takeShared(ctx, f, here, all))
 	case members.Dispute:
-		return errors.New(f.byHand)
+		err := s.etcd.AskShared(ctx, f.which, func(content []byte) (bool, error) { return f.hash(content) == all, nil })
+		if !errors.Is(err, etcd.ErrNobodyHas) {
+			err = nil
+		}
+		return s.unlessLost(ctx, f, here, all, revision, cmp.Or(err, errors.New(f.byHand)))
 	}
 	return nil
+}
+
+// lostAfter is for how long nobody may have what all are to have before that is given up. One
+// that replaces files one after another has, for seconds, others than it has told.
+const lostAfter = time.Minute
+
+// unlessLost has all servers have what this one has, where nobody has what was told last: who told
+// it is gone, with its disk. Before, every server that belongs to the cluster must have answered
+// for a while.
+func (s *Server) unlessLost(ctx context.Context, f follows, here members.KeysHere, all string, revision int64, err error) error {
+	if !errors.Is(err, etcd.ErrNobodyHas) {
+		delete(s.nobodyHas, f.which)
+		return err
+	}
+	missed := s.nobodyHas[f.which]
+	if missed.what != all {
+		missed = missing{all, time.Now()}
+		if s.nobodyHas == nil {
+			s.nobodyHas = map[etcd.Shared]missing{}
+		}
+		s.nobodyHas[f.which] = missed
+	}
+	if here.Begun != "" || time.Since(missed.since) < lostAfter {
+		return fmt.Errorf("%w; if that stays so for %v, those of this server count", err, lostAfter)
+	}
+	if done, err := s.etcd.Agree(ctx, f.which, here.Own, revision); err != nil || !done {
+		return err
+	}
+	klog.FromContext(ctx).Info("The server that replaced keys last is gone, and no other has them: those of this server count", "keys", f.which)
+	return s.note(f, here.Own, "")
+}
+
+// missing is what nobody has, and since when.
+type missing struct {
+	what  string
+	since time.Time
 }
 
 // takeShared replaces the files of this server. The caller holds changing.
