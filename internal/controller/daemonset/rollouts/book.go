@@ -243,7 +243,9 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	delete(b.follows, ds.UID)
 	if onDelete(ds) {
 		b.rows.Step(matrix.RolloutGone(ds.UID))
-		b.leaveOfBefore(ds)
+		if b.rollouts[nameOf(ds)] != nil {
+			b.left[nameOf(ds)] = true
+		}
 		return
 	}
 	info := matrix.RolloutInfo{UID: ds.UID}
@@ -282,13 +284,6 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	delete(b.left, nameOf(ds))
 	delete(b.free, ds.UID)
 	b.rows.Step(info)
-}
-
-// leaveOfBefore leaves the rollout of a DaemonSet that had the name before.
-func (b *Book) leaveOfBefore(ds *appsv1.DaemonSet) {
-	if r := b.rollouts[nameOf(ds)]; r != nil && r.Labels[OwnerLabel] != string(ds.UID) {
-		b.left[nameOf(ds)] = true
-	}
 }
 
 // inTheMiddle tells whether a change of the DaemonSet is under way that nobody lets

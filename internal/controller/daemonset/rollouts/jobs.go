@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -39,7 +40,7 @@ const matchedNames = 20
 type Job struct {
 	// Policy gets the status that is in it.
 	Policy *v1alpha1.RolloutPolicy
-	// Left gets the status that is in it: its DaemonSet is gone.
+	// Left gets the status that is in it: its DaemonSet is gone, or follows it no more.
 	Left *v1alpha1.DaemonSetRollout
 	// Delete is a rollout that nobody needs any more.
 	Delete *v1alpha1.DaemonSetRollout
@@ -172,6 +173,8 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 	case r == nil || r.DeletionTimestamp != nil:
 		delete(b.left, name)
 		return nil
+	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID) && onDelete(ds):
+		return b.ignored(name, r) // what has failed is still worth to know
 	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID):
 		return &Job{Delete: r} // it follows no policy any more
 	}
@@ -189,6 +192,19 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 		return &Job{Delete: r}
 	}
 	return nil
+}
+
+// ignored has a rollout say that nothing follows it, and nobody's word changes that.
+func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) *Job {
+	const why = "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template"
+	if r.Status.Message == why && r.Status.ObservedGeneration == r.Generation {
+		delete(b.left, name)
+		return nil
+	}
+	next := r.DeepCopy()
+	next.Status.Message, next.Status.ObservedGeneration = why, r.Generation
+	next.Status.Conditions = course.Conditions(&next.Status, r.Status.Conditions, b.now)
+	return &Job{Left: next}
 }
 
 // policyStatuses are the namespace's policies whose status is another now. Again tells
