@@ -174,6 +174,30 @@ func (c *Course) SpecSeen() { c.seen = true }
 // Start begins to decide. All facts have been told by then; status is what the
 // rollout's object says, empty for one that is new.
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
+	c.restore(status)
+	c.started = true
+	if c.state.target == "" {
+		c.state.stable = c.mostRun()
+	}
+	known := c.state.target == c.ds.Newest && status.Step != ""
+	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest && !c.seen
+	c.retarget()
+	c.chooseAll()
+	if known {
+		c.state.unread = stepsOf(status)
+	}
+	if known && c.policy != nil {
+		c.reopen(c.begunSteps())
+	}
+	c.recallBefore(replaced(status.Replacing))
+	c.recent.baseline(c)
+	c.overlook()
+	c.refreshAll()
+	c.settle()
+}
+
+// restore takes over what a status says of revisions, failures and the step.
+func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
 	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures), status.ForgottenFailures}
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
@@ -193,34 +217,24 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if status.LastDeparture != nil {
 		c.state.left = status.LastDeparture.Time
 	}
-	c.started = true
-	if c.state.target == "" {
-		c.state.stable = c.mostRun()
+}
+
+// recallBefore finds out what daemons were like before their change: their next ones say
+// it, and of nodes that have none what was stored.
+func (c *Course) recallBefore(stored map[string]Before) {
+	if !c.changing() {
+		return
 	}
-	known := c.state.target == c.ds.Newest && status.Step != ""
-	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest && !c.seen
-	c.retarget()
-	c.chooseAll()
-	if known {
-		c.state.unread = stepsOf(status)
-	}
-	if known && c.policy != nil {
-		c.reopen(c.begunSteps())
-	}
-	stored := replaced(status.Replacing)
 	for _, n := range c.nodes {
-		switch {
-		case !c.changing():
-		case n.daemon.Revision == c.state.target:
+		switch n.daemon.Revision {
+		case c.state.target:
 			n.before = n.daemon.Before
-		case n.daemon.Revision == "":
+		case "":
 			n.before = stored[n.name]
+		default:
+			n.before = ""
 		}
 	}
-	c.recent.baseline(c)
-	c.overlook()
-	c.refreshAll()
-	c.settle()
 }
 
 // RulesChanged tells that places say otherwise about revisions that were known before.
@@ -349,6 +363,18 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 		return
 	}
 	c.refusedBeside(n)
+	c.compare(n, &was)
+	if was := n.chosen; c.chooses(n).any() != was.any() {
+		c.sort(n)
+	}
+	c.leftAt(n, &was)
+	c.refresh(n)
+	c.settle()
+}
+
+// compare keeps what follows from how the daemon was until now.
+func (c *Course) compare(n *node, was *Daemon) {
+	d := &n.daemon
 	if another := was.Revision == "" || !d.Made.Equal(was.Made); another && c.changing() && d.Revision == c.state.target && d.Before != "" {
 		n.before = d.Before // it was begun before a restart
 	}
@@ -361,12 +387,6 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
 		n.begun = nil
 	}
-	if was := n.chosen; c.chooses(n).any() != was.any() {
-		c.sort(n)
-	}
-	c.leftAt(n, &was)
-	c.refresh(n)
-	c.settle()
 }
 
 // DeleteNode forgets a node.

@@ -96,11 +96,7 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 	c.abort = false
 	c.beginAnew()
 	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
-	for _, n := range c.nodes {
-		if n.before = ""; n.daemon.Revision == c.state.target {
-			n.before = n.daemon.Before
-		}
-	}
+	c.recallBefore(nil)
 	c.overlook()
 	c.refreshAll()
 	return true

@@ -76,12 +76,13 @@ func (c *Course) judge(n *node) view {
 func (c *Course) find(n *node, want string, v *view) {
 	d := &n.daemon
 	has := want != "" && d.Revision == want
+	up := has && !d.Since.IsZero()
 	switch {
 	case c.leaves(n, want):
 		c.leaving(n, want, v)
-	case v.failed && !(has && c.back() && !d.Since.IsZero()):
+	case v.failed && !(up && c.back()):
 		c.failedOn(n, v)
-	case has && !d.Since.IsZero():
+	case up:
 		c.current(n, v)
 	case n.fact.Fault != "":
 		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true

@@ -150,20 +150,21 @@ func (c *Course) over() (over bool, ask string) {
 	wave := &c.policy.Waves[open.Wave]
 	name := c.policy.StepName(open)
 	s := c.steps[open]
+	asks := wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open)
 	switch {
 	case s == nil || s.nodes == 0:
-		if open.Wave > 0 || wave.Each != "" || wave.Name == rolloutpolicy.RestName || c.approved(open) {
+		if open.Wave > 0 || !asks {
 			return true, ""
 		}
 		return false, "wave " + name + " takes no node"
 	case s.done+s.excused < s.nodes, !c.quietUntil().IsZero():
 		return false, ""
-	case s.done == 0 && wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open):
+	case s.done == 0 && asks:
 		if s.failed > 0 {
 			return false, "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
 		}
 		return false, "no node of step " + name + " can take the change"
-	case s.left > 0 && wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.works() && !c.approved(open):
+	case s.left > 0 && asks && !c.works():
 		return false, "step " + name + " only takes the daemon away, and no node shows yet that the revision works"
 	case wave.Manual && !c.approved(open):
 		return false, "step " + name + " is complete" + c.exceptFor(s)
