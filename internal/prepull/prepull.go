@@ -168,6 +168,15 @@ func explain(err error) error {
 	return err
 }
 
+// answer is what a node says to a request, or why it says nothing, in the API server's words if it has any.
+func (c *Client) answer(ctx context.Context, request *rest.Request) ([]byte, error) {
+	result := request.Timeout(c.silence).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
+}
+
 // Pinned is what is kept on a node.
 type Pinned struct {
 	Node   string
@@ -180,7 +189,7 @@ func (c *Client) Pins(ctx context.Context, nodes []string, parallel int) []Pinne
 	out := make([]Pinned, 0, len(nodes))
 	each(nodes, parallel, func(node string, alone func(func())) {
 		p := Pinned{Node: node}
-		data, err := c.to(c.api.Get(), node, imagepull.PinsPath).Timeout(c.silence).DoRaw(ctx)
+		data, err := c.answer(ctx, c.to(c.api.Get(), node, imagepull.PinsPath))
 		if err == nil {
 			var said imagepull.Pins
 			err = json.Unmarshal(data, &said)
@@ -200,7 +209,7 @@ func (c *Client) Unpin(ctx context.Context, nodes []string, image string, parall
 	each(nodes, parallel, func(node string, alone func(func())) {
 		r := Result{Node: node}
 		var said imagepull.Unpinned
-		data, err := c.to(c.api.Delete(), node, imagepull.PinsPath).Param(imagepull.Image, image).Timeout(c.silence).DoRaw(ctx)
+		data, err := c.answer(ctx, c.to(c.api.Delete(), node, imagepull.PinsPath).Param(imagepull.Image, image))
 		if err == nil {
 			err = json.Unmarshal(data, &said)
 		}

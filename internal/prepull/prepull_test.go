@@ -63,6 +63,16 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "couldn't parse it", http.StatusBadRequest)
 	case "forbidden":
 		http.Error(w, "no", http.StatusForbidden)
+	case "keeps":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(w, map[string]string{"GET": `{"images":["a:1","b:1"]}`, "DELETE": `{"removed":true}`}[r.Method])
+	case "free":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintln(w, `{"removed":false}`)
+	case "unready": // the API server answers
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the agent of node unready cannot be called","reason":"ServiceUnavailable","code":503}`)
 	case "waits":
 		<-f.open
 		fmt.Fprintln(w, `{"state":"Present"}`)
@@ -142,6 +152,24 @@ func TestSoManyAtOneTime(t *testing.T) {
 	})
 	if ended != len(nodes) || f.most > 3 {
 		t.Errorf("%d ended, %d pulled at one time", ended, f.most)
+	}
+}
+
+func TestPins(t *testing.T) {
+	_, c := newFleet(t)
+	var said []string
+	for _, p := range c.Pins(t.Context(), []string{"unready", "keeps-2", "keeps-1", "old"}, 2) {
+		said = append(said, fmt.Sprint(p.Node, " ", p.Images, " ", p.Err))
+	}
+	for i, want := range []string{"keeps-1 [a:1 b:1] <nil>", "keeps-2 [a:1 b:1] <nil>", "old [] ", "unready [] the agent of node unready cannot be called"} {
+		if !strings.HasPrefix(said[i], want) {
+			t.Errorf("%s, want %s", said[i], want)
+		}
+	}
+	let := map[string]string{}
+	c.Unpin(t.Context(), []string{"keeps-1", "free", "unready"}, "a:1", 3, func(r Result) { let[r.Node] = fmt.Sprint(r.State, r.Err) })
+	if let["keeps-1"] != "Present<nil>" || let["free"] != "<nil>" || !strings.Contains(let["unready"], "cannot be called") {
+		t.Errorf("let go: %v", let)
 	}
 }
 
