@@ -89,24 +89,33 @@ func Read(path string) ([]byte, error) {
 	return content, nil
 }
 
-// Write puts the keys into the file in one step, and returns what is in it. A link stays
-// one: whoever keeps the keys on another disk than the data goes on to.
+// Write puts the keys into the file in one step, and returns what is in it.
 func Write(path string, keys Keys) ([]byte, error) {
 	content, err := Encode(keys)
 	if err != nil {
 		return nil, err
 	}
-	if path, err = place(path); err != nil {
-		return nil, err
+	if err := WriteEncoded(path, content); err != nil {
+		return nil, fmt.Errorf("%w; mend that and run this again", err)
+	}
+	return content, nil
+}
+
+// WriteEncoded puts what Encode made into the file in one step. A link stays one: whoever
+// keeps the keys on another disk than the data goes on to.
+func WriteEncoded(path string, content []byte) error {
+	path, err := place(path)
+	if err != nil {
+		return err
 	}
 	err = wholefile.Write(path, 0o600, wholefile.Bytes(content))
 	if err == nil {
 		err = wholefile.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write the keys of stored Secrets: %s; mend that and run this again", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return fmt.Errorf("write the keys of stored Secrets: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	return content, nil
+	return nil
 }
 
 // place is where the file itself is, if path is a link to it.

@@ -147,6 +147,16 @@ func TestKeysOnAnotherDisk(t *testing.T) {
 	if beside, _ := os.ReadDir(data); len(beside) != 1 {
 		t.Errorf("beside the data there is %v", beside)
 	}
+	// Those that another server has replaced come to the same place.
+	if err := WriteEncoded(File(data), []byte("from another server")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(there); err != nil || string(got) != "from another server" {
+		t.Errorf("from another server there is %q, %v", got, err)
+	}
+	if to, err := os.Readlink(File(data)); err != nil || to != there {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
 	// A data folder whose name is a pattern.
 	if err := os.Remove(File(data)); err != nil {
 		t.Fatal(err)

@@ -52,12 +52,9 @@ func readKey(path string) (*ecdsa.PrivateKey, error) {
 		return nil, &FileError{Path: path, Err: fmt.Errorf("other users of this machine can read this key (its mode is %04o)", info.Mode().Perm()),
 			Remedy: "run chmod 600 " + path + ", and replace the key if somebody may have read it"}
 	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", pathless(err))
+	data, err := readFile(path)
+	if data == nil || err != nil {
+		return nil, err
 	}
 	return parseKey(data)
 }
@@ -81,6 +78,23 @@ func parseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	return ecKey, nil
 }
 
+// readFile returns nil when there is no file. A link to nothing is no such case: what is
+// made anew because a disk is missing would take the place of what is on it.
+func readFile(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if to, linked := os.Readlink(path); linked == nil {
+			return nil, &FileError{Path: path, Err: fmt.Errorf("is a link to %s, where there is nothing", to),
+				Remedy: "mount what holds it, or remove the link if a new one is to be made"}
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read: %w", pathless(err))
+	}
+	return data, nil
+}
+
 // readCertificate reads the first certificate of a file. The result is nil when
 // there is no file.
 func readCertificate(path string) (*x509.Certificate, error) {
@@ -93,12 +107,9 @@ func readCertificate(path string) (*x509.Certificate, error) {
 
 // readCertificates reads all certificates of a file; none when there is no file.
 func readCertificates(path string) ([]*x509.Certificate, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read: %w", pathless(err))
+	data, err := readFile(path)
+	if data == nil || err != nil {
+		return nil, err
 	}
 	return parseCertificates(data)
 }

@@ -32,7 +32,19 @@ func (s step) apply(dir string) error {
 	return syncDirectory(dir)
 }
 
+// applyAll does nothing if a file is a link. A new key in its place would lie beside the
+// data, which the link is there to prevent; and where it leads, files that belong together
+// cannot be replaced as one.
 func applyAll(dir string, steps []step) error {
+	for _, s := range steps {
+		for _, name := range []string{s.write, s.to, s.remove} {
+			path := filepath.Join(dir, name)
+			if to, err := os.Readlink(path); name != "" && err == nil {
+				return &FileError{Path: path, Err: fmt.Errorf("is a link to %s, and would have to be replaced", to),
+					Remedy: "put the file itself in its place, or let the whole folder be a link"}
+			}
+		}
+	}
 	for _, s := range steps {
 		if err := s.apply(dir); err != nil {
 			return err

@@ -17,7 +17,6 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
-	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // keysInterval is how often a server looks whether keys were replaced, here or elsewhere;
@@ -282,14 +281,13 @@ func (s *Server) adoptKeys(content []byte) error {
 	if err := json.Unmarshal(content, &keys); err != nil {
 		return fmt.Errorf("read the keys of another server: %w", err)
 	}
+	if len(keys.Stored) > 0 {
+		if err := encryption.WriteEncoded(encryption.File(s.options.DataDir), keys.Stored); err != nil {
+			return err
+		}
+	}
 	if err := pki.AdoptCluster(filepath.Join(s.options.DataDir, "pki"), keys.Cluster); err != nil {
 		return err
-	}
-	if len(keys.Stored) > 0 {
-		path := encryption.File(s.options.DataDir)
-		if err := errors.Join(wholefile.Write(path, 0o600, wholefile.Bytes(keys.Stored)), wholefile.SyncFolder(filepath.Dir(path))); err != nil {
-			return fmt.Errorf("write the keys of stored Secrets: %w", err)
-		}
 	}
 	return s.pki.Reload()
 }

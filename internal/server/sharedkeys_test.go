@@ -104,13 +104,22 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 	}
 	same("the file is restored")
 
-	// The keys of stored Secrets, with the command that an operator uses.
+	// The keys of stored Secrets, with the command that an operator uses. The first server
+	// keeps its own on another disk, to which a link leads.
+	stored := encryption.File(first.options.DataDir)
+	elsewhere := filepath.Join(t.TempDir(), "keys.yaml")
+	if err := errors.Join(os.Rename(stored, elsewhere), os.Symlink(elsewhere, stored)); err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
 	change := encryption.Change{DataDir: second.options.DataDir, Servers: encryption.AskServers(second.client(), time.Now), Out: &out, Rotate: true, Patience: 3 * time.Minute}
 	if err := change.Run(t.Context()); err != nil {
 		t.Fatalf("replace the key of stored Secrets: %v\n%s", err, &out)
 	}
 	same("the key of stored Secrets is replaced")
+	if to, err := os.Readlink(stored); err != nil || to != elsewhere {
+		t.Errorf("the link to the keys of stored Secrets leads to %q, %v", to, err)
+	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": "v"}}
 	if _, err := second.client().CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
