@@ -70,7 +70,7 @@ func TestOnePortIsOpenAndTellsNobodyAnything(t *testing.T) {
 	open := map[string]bool{"/livez": true, "/readyz": true, "/healthz": true, "/version": true, "/version/": true}
 	for _, path := range []string{"/livez", "/readyz", "/healthz", "/version", "/version/", "/", "/api", "/apis", "/api/v1", "/api/v1/namespaces", "/api/v1/secrets", "/apis/apps/v1/daemonsets",
 		"/metrics", "/metrics/slis", "/debug/pprof/", "/debug/pprof/heap", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_queues", "/logs", "/configz", "/flagz", "/statusz",
-		"/openapi/v2", "/openapi/v3", "/swagger.json", "/ui", "/.well-known/openid-configuration", "/openid/v1/jwks", "/everynode/v1/trust", "/everynode/v1/encryption", "/everynode/v1/members",
+		"/openapi/v2", "/openapi/v3", "/swagger.json", "/ui", "/.well-known/openid-configuration", "/openid/v1/jwks", "/everynode/v1/trust", "/everynode/v1/encryption", "/everynode/v1/servers", "/everynode/v1/backup",
 		"/livez/ping", "/readyz/etcd", "/healthz/poststarthook/everynode/keys", "/livez?verbose", "/api/../livez/../api", "//api", "/api/v1/nodes/x/proxy/", "/v3/kv/range", "/health"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodHead, http.MethodTrace} {
 			r, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, nil)

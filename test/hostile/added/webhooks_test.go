@@ -55,7 +55,7 @@ func (c *cluster) itself(t *testing.T) {
 	var reached atomic.Int32
 	c.pod("victim", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	for i, path := range []string{
-		"/everynode/v1/members/leave", "/everynode/v1/encryption/rewrite", "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/daemonsets",
+		"/everynode/v1/servers/self/leave", "/everynode/v1/encryption/rewrite", "/api/v1/namespaces/default/pods", "/apis/apps/v1/namespaces/default/daemonsets",
 	} {
 		name := fmt.Sprintf("self-%d", i)
 		c.asks(t, name, admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "kubernetes", Path: &path}})

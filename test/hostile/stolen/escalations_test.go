@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/members"
 )
 
 // escalations are the ways by which somebody with few rights would get more.
@@ -102,13 +106,85 @@ func (y *yard) escalations(t *testing.T) map[string]request {
 	patch("the address of the API", "/api/v1/namespaces/default/endpoints/kubernetes", object{"subsets": []object{}})
 	post("rights of others", "/apis/authorization.k8s.io/v1/subjectaccessreviews", object{"spec": object{"user": "x", "nonResourceAttributes": object{"path": "/", "verb": "get"}}})
 	post("tokens of others", "/apis/authentication.k8s.io/v1/tokenreviews", object{"spec": object{"token": "x"}})
-	post("to be a server", "/everynode/v1/members", object{"name": "thief", "peer": "https://127.0.0.1:2380"})
-	out["who the servers are"] = request{method: http.MethodGet, path: "/everynode/v1/members"}
-	out["a server out"] = request{method: http.MethodDelete, path: "/everynode/v1/members/first"}
-	out["this server out"] = request{method: http.MethodPost, path: "/everynode/v1/members/leave"}
-	out["keys at rest"] = request{method: http.MethodGet, path: "/everynode/v1/encryption"}
-	out["stored objects anew"] = request{method: http.MethodPost, path: "/everynode/v1/encryption/rewrite"}
+	y.newer(t, out, post, patch)
 	return out
+}
+
+// newer are the ways through what Everynode has of its own, through what makes pods in
+// other ways than a DaemonSet, and through what is added to the API or to nodes.
+func (y *yard) newer(t *testing.T, out map[string]request, post, patch func(what, path string, body object)) {
+	t.Helper()
+	// The servers, their keys and all that they hold.
+	post("to be a server", members.Path, object{"name": "thief", "peer": "https://127.0.0.1:2380"})
+	out["who the servers are"] = request{method: http.MethodGet, path: members.Path}
+	out["a server out"] = request{method: http.MethodDelete, path: members.Path + "/first"}
+	out["this server out"] = request{method: http.MethodPost, path: members.LeavePath}
+	out["a server out, by name"] = request{method: http.MethodPost, path: members.LeavePath + "?name=first"}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodHead, http.MethodPut} {
+		out["a backup by "+method] = request{method: method, path: backup.Path}
+		out["keys at rest by "+method] = request{method: method, path: encryption.Path}
+		out["stored objects anew by "+method] = request{method: method, path: encryption.RewritePath}
+	}
+	out["a backup, around the path"] = request{method: http.MethodPost, path: "/everynode/v1/../v1/backup"}
+	out["a backup, with two slashes"] = request{method: http.MethodPost, path: "//everynode/v1/backup"}
+	out["a backup, below the path"] = request{method: http.MethodPost, path: backup.Path + "/x"}
+	// Rollouts: to say that a step is over, to approve, to take the policy away.
+	const own = "/apis/everynode.io/v1alpha1/namespaces/yard-a"
+	patch("an approval", own+"/daemonsetrollouts/ds", object{"metadata": object{"annotations": object{"everynode.io/approve": "all"}}, "spec": object{"approved": []string{"all"}}})
+	patch("that a step is complete", own+"/daemonsetrollouts/ds/status", object{"status": object{"phase": "Complete"}})
+	patch("no waves", own+"/rolloutpolicies/p", object{"spec": object{"waves": nil}})
+	post("a policy", own+"/rolloutpolicies", object{"apiVersion": "everynode.io/v1alpha1", "kind": "RolloutPolicy", "metadata": object{"name": "t"}, "spec": object{}})
+	out["no policy"] = dry(request{method: http.MethodDelete, path: own + "/rolloutpolicies/p"})
+	// What is added to the API.
+	post("a definition", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": object{"name": "t.example.com"}})
+	patch("a webhook that converts", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/t.example.com", object{"spec": object{"conversion": object{"strategy": "Webhook"}}})
+	post("a server of others", "/apis/apiregistration.k8s.io/v1/apiservices", object{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": object{"name": "v1.example.com"}})
+	patch("another server for its own kinds", "/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", object{"spec": object{"service": object{"namespace": "yard-a", "name": "svc"}}})
+	patch("that a server answers", "/apis/apiregistration.k8s.io/v1/apiservices/v1.apps/status", object{"status": object{"conditions": []object{}}})
+	for _, kind := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+		post("a rule of "+kind, "/apis/admissionregistration.k8s.io/v1/"+kind, object{"metadata": object{"name": "t"}})
+		out["no rules of "+kind] = dry(request{method: http.MethodDelete, path: "/apis/admissionregistration.k8s.io/v1/" + kind})
+	}
+	// What makes pods.
+	template := object{"metadata": object{"labels": object{"a": "b"}}, "spec": object{"serviceAccountName": "sa-other", "hostPID": true, "containers": []object{{"name": "c", "image": "x", "securityContext": object{"privileged": true}}}}}
+	job := object{"template": template}
+	for _, namespace := range []string{"yard-a", "kube-system"} {
+		for kind, of := range map[string]struct {
+			path string
+			spec object
+		}{
+			"Deployment": {"/apis/apps/v1/namespaces/" + namespace + "/deployments", object{"template": template}}, "ReplicaSet": {"/apis/apps/v1/namespaces/" + namespace + "/replicasets", object{"template": template}},
+			"StatefulSet": {"/apis/apps/v1/namespaces/" + namespace + "/statefulsets", object{"template": template}}, "Job": {"/apis/batch/v1/namespaces/" + namespace + "/jobs", job},
+			"CronJob": {"/apis/batch/v1/namespaces/" + namespace + "/cronjobs", object{"schedule": "* * * * *", "jobTemplate": object{"spec": job}}}, "ReplicationController": {"/api/v1/namespaces/" + namespace + "/replicationcontrollers", object{"template": template}},
+			"PodTemplate": {"/api/v1/namespaces/" + namespace + "/podtemplates", object{"template": template}}, "ControllerRevision": {"/apis/apps/v1/namespaces/" + namespace + "/controllerrevisions", object{}},
+		} {
+			post("a "+kind+" in "+namespace, of.path, object{"kind": kind, "metadata": object{"name": "t"}, "spec": of.spec})
+			patch("another "+kind+" in "+namespace, of.path+"/x", object{"spec": of.spec})
+		}
+	}
+	patch("more pods", "/apis/apps/v1/namespaces/yard-a/statefulsets/x/scale", object{"spec": object{"replicas": 1000}})
+	patch("a Job that is done", "/apis/batch/v1/namespaces/yard-a/jobs/x/status", object{"status": object{"succeeded": 1}})
+	patch("a debugger in its own pod", "/api/v1/namespaces/yard-a/pods/own/ephemeralcontainers", object{"spec": object{"ephemeralContainers": []object{{"name": "d", "image": "x"}}}})
+	patch("more room for its own pod", "/api/v1/namespaces/yard-a/pods/own/resize", object{"spec": object{"containers": []object{{"name": "c", "resources": object{"limits": object{"cpu": "64"}}}}}})
+	// Limits.
+	post("a quota that stops all", "/api/v1/namespaces/yard-a/resourcequotas", object{"metadata": object{"name": "t"}, "spec": object{"hard": object{"pods": "0"}}})
+	patch("a quota that is used up", "/api/v1/namespaces/yard-a/resourcequotas/x/status", object{"status": object{"used": object{"pods": "1000"}}})
+	out["no quota"] = dry(request{method: http.MethodDelete, path: "/api/v1/namespaces/yard-a/resourcequotas"})
+	out["no limits"] = dry(request{method: http.MethodDelete, path: "/api/v1/namespaces/yard-a/limitranges"})
+	// Disks and drivers.
+	for _, kind := range []string{"csidrivers", "csinodes", "storageclasses", "volumeattachments"} {
+		post("one of "+kind, "/apis/storage.k8s.io/v1/"+kind, object{"metadata": object{"name": "t"}})
+		out["none of "+kind] = dry(request{method: http.MethodDelete, path: "/apis/storage.k8s.io/v1/" + kind})
+		out["all of "+kind] = request{method: http.MethodGet, path: "/apis/storage.k8s.io/v1/" + kind}
+	}
+	post("a folder of a node as a volume", "/api/v1/persistentvolumes", object{"metadata": object{"name": "t"}, "spec": object{"hostPath": object{"path": "/"}}})
+	post("a claim", "/api/v1/namespaces/yard-a/persistentvolumeclaims", object{"metadata": object{"name": "t"}})
+	post("how pods are run", "/apis/node.k8s.io/v1/runtimeclasses", object{"metadata": object{"name": "t"}, "handler": "runc"})
+	// What the process tells of itself.
+	for _, path := range []string{"/metrics", "/metrics/slis", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_requests", "/logs/", "/flagz", "/statusz", "/configz"} {
+		out["GET "+path] = request{method: http.MethodGet, path: path}
+	}
+	out["more words in the log"] = request{method: http.MethodPut, path: "/debug/flags/v", body: []byte("10")}
 }
 
 // refuses makes sure that none of it is done for somebody.
@@ -137,11 +213,16 @@ func TestStolenTokenGetsNoFurther(t *testing.T) {
 	daemon := y.withToken(y.boundToken(t))
 	y.has(t, daemon, "/api/v1/namespaces/yard-a/pods")
 	all := y.escalations(t)
-	if len(all) < 90 {
+	if len(all) < 180 {
 		t.Errorf("only %d ways are tried", len(all))
 	}
 	y.refuses(t, daemon, all)
 	y.refuses(t, y.thieves["anon"], all)
+	// A join token asks for certificates of nodes, and does nothing else.
+	delete(all, "a certificate of kubernetes.io/kube-apiserver-client-kubelet")
+	delete(all, "a certificate of kubernetes.io/kubelet-serving")
+	delete(all, "a certificate of kubernetes.io/kube-apiserver-client")
+	y.refuses(t, y.thieves["boot"], all)
 }
 
 // Who may write roles and bindings gives nobody more than he has himself.

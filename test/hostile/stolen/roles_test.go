@@ -228,6 +228,35 @@ func TestNoRolesNoRights(t *testing.T) {
 	y.ask(t, y.thieves["anon"], func(asked) bool { return false })
 }
 
+// nodeAsks is what a node may ask for besides what is its own, by resource. Of pods and
+// nodes that are not there it learns just that.
+var nodeAsks = map[string]string{
+	"services": "get list watch", "namespaces": "list watch", "endpoints": "get", "endpointslices": "list watch", "runtimeclasses": "get list watch", "csidrivers": "get list watch",
+	"certificatesigningrequests": "get list watch create", "events": "create update patch", "tokenreviews": "create", "subjectaccessreviews": "create", "localsubjectaccessreviews": "create",
+	"pods": "delete", "pods/status": "update patch", "pods/eviction": "create", "nodes": "update patch", "nodes/status": "update patch", "nodes of network.everynode.io": "list watch",
+}
+
+// joinAsks is what a join token may ask for.
+var joinAsks = map[string]string{"certificatesigningrequests": "get list watch create"}
+
+// A node and a join token have nothing on what is neither theirs nor in a list, whatever
+// kinds the server has: every verb on every resource and subresource.
+func TestNodesAndJoinTokensDoNothingElse(t *testing.T) {
+	y := newYard(t)
+	for who, table := range map[string]map[string]string{"node1": nodeAsks, "ghost": nodeAsks, "boot": joinAsks, "nogroup": nil, "noname": nil} {
+		t.Run(who, func(t *testing.T) {
+			y.ask(t, y.thieves[who], func(q asked) bool {
+				name := q.name
+				if (name == "nodes" || name == "pods") && q.group != "" {
+					name += " of " + q.group
+				}
+				// Who says to be a node and has no node's name is nobody.
+				return slices.Contains(strings.Fields(table[name]), q.verb) || basic(q) && who != "noname"
+			})
+		})
+	}
+}
+
 // viewHides is what the role view must never show, whatever else it shows.
 var viewHides = []string{
 	"secrets", "serviceaccounts/token", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "services/proxy", "nodes", "nodes/proxy",
