@@ -114,7 +114,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	kinds := ownKinds(cfg.Options.Objects)
 	types := scheme.New(kinds)
-	s := &Server{transport: newInProcess(), kinds: kinds}
+	s := &Server{kinds: kinds}
+	s.transport = newInProcess(s.ofOthers)
 	generic, keeper, err := genericConfig(cfg, types, kinds)
 	if err != nil {
 		return nil, err

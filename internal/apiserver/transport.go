@@ -19,9 +19,13 @@ import (
 type inProcess struct {
 	handler http.Handler
 	serving chan struct{}
+	// others says which paths lead to servers of others, whose answers may be endless.
+	others func(path string) bool
 }
 
-func newInProcess() *inProcess { return &inProcess{serving: make(chan struct{})} }
+func newInProcess(others func(path string) bool) *inProcess {
+	return &inProcess{serving: make(chan struct{}), others: others}
+}
 
 // serve sets the handler, once; requests before that wait for it.
 func (t *inProcess) serve(h http.Handler) {
@@ -70,10 +74,14 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	if w.err != nil {
 		return nil, w.err
 	}
-	return &http.Response{
+	response := &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: in.Proto, ProtoMajor: 2,
 		Header: w.sent, Body: &pipeBody{PipeReader: reader}, ContentLength: -1, Request: req,
-	}, nil
+	}
+	if t.others(req.URL.Path) {
+		boundedReads(response)
+	}
+	return response, nil
 }
 
 // aborted says whether a handler panicked to end its request.

@@ -32,6 +32,10 @@ func TestAdded(t *testing.T) {
 	t.Run("forged conditions", c.conditions)
 	t.Run("conversions that lie", c.conversions)
 	t.Run("a conversion that hangs", c.hanging)
+	t.Run("documents without an end", c.withoutEnd)
+	t.Run("documents that spoil those of others", c.spoilers)
+	t.Run("documents that come byte by byte", c.slowly)
+	t.Run("a hundred servers that hang", c.manyThatHang)
 }
 
 // told looks at what a server is told of who asks, whatever the client says.

@@ -1,0 +1,211 @@
+package backends
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// to is the way to a server that nobody's certificate is asked of.
+func to(t *testing.T, handler http.Handler) (*apiregistrationv1.APIService, *backend, *ledger) {
+	t.Helper()
+	server := httptest.NewTLSServer(handler)
+	t.Cleanup(server.Close)
+	s := apiService()
+	s.Spec.InsecureSkipTLSVerify = true
+	l := &ledger{left: allDocuments}
+	b, err := newBackend(s, &Config{
+		Certificate: func() ([]byte, []byte) { return nil, nil },
+		Resolve: func(namespace, name string, port int32) (*url.URL, error) {
+			if namespace != "ns" || name != "s" || port != 443 {
+				return nil, fmt.Errorf("asked for %s/%s:%d", namespace, name, port)
+			}
+			return url.Parse(server.URL)
+		},
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	}, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.close)
+	return s, b, l
+}
+
+func say(words, kind string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		_, _ = io.WriteString(w, words)
+	}
+}
+
+const whole = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// got is what those who merge documents are answered.
+func got(d *documents, path, etag string) string {
+	r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+	if etag != "" {
+		r.Header.Set("If-None-Match", etag)
+	}
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, r)
+	return fmt.Sprintf("%d %s", w.Code, strings.TrimSpace(w.Body.String()))
+}
+
+func TestDocumentsOfOneServer(t *testing.T) {
+	var mux atomic.Pointer[http.ServeMux]
+	first := http.NewServeMux()
+	first.Handle("/apis", say("all", whole))
+	first.Handle("/openapi/v2", say("swagger", "application/json"))
+	first.Handle("/openapi/v3", say(`{"paths":{"apis/apps/v1":{"serverRelativeURL":"/evil"},"apis/example.com/v1":{"serverRelativeURL":"/elsewhere"}}}`, "application/json"))
+	mux.Store(first)
+	s, b, l := to(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.Load().ServeHTTP(w, r) }))
+	d := newDocuments()
+	if have := got(d, "/apis", ""); !strings.HasPrefix(have, "503 ") {
+		t.Errorf("before anything was read: %s", have)
+	}
+	if changed, err := d.read(t.Context(), b); !changed || err != nil {
+		t.Fatalf("at first: %v, %v", changed, err)
+	}
+	for path, want := range map[string]string{
+		"/apis": "200 all", "/openapi/v2": "200 swagger", "/openapi/v3": `200 {"paths":{"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1"}}}`,
+	} {
+		if have := got(d, path, ""); have != want {
+			t.Errorf("%s: %s, want %s", path, have, want)
+		}
+		if have := got(d, path, d.get(path).etag); have != "304 " {
+			t.Errorf("%s, as it is known: %s", path, have)
+		}
+	}
+	if !d.indexed(s) {
+		t.Error("its document of OpenAPI is not known")
+	}
+	if changed, err := d.read(t.Context(), b); changed || err != nil {
+		t.Errorf("read again: changed %v, %v", changed, err)
+	}
+
+	// One that has less to say: the older discovery, and no OpenAPI.
+	second := http.NewServeMux()
+	second.Handle("/apis", say("{}", "application/json"))
+	second.Handle("/apis/example.com/v1", say("one", "application/json"))
+	mux.Store(second)
+	if changed, err := d.read(t.Context(), b); !changed || err != nil {
+		t.Fatalf("the second: %v, %v", changed, err)
+	}
+	for path, want := range map[string]string{"/apis": "404 Not Found", "/apis/example.com/v1": "200 one", "/openapi/v2": "404 Not Found", "/openapi/v3": "404 Not Found"} {
+		if have := got(d, path, ""); have != want {
+			t.Errorf("the second, %s: %s, want %s", path, have, want)
+		}
+	}
+
+	// One that fails: what kinds there are is not known any more.
+	mux.Store(http.NewServeMux())
+	changed, err := d.read(t.Context(), b)
+	if !changed || err == nil || !strings.Contains(err.Error(), "GET /apis/example.com/v1: Not Found") {
+		t.Errorf("without discovery: %v, %v", changed, err)
+	}
+	if have := got(d, "/apis/example.com/v1", "") + got(d, "/apis", ""); strings.Count(have, "503") != 2 {
+		t.Errorf("without discovery there is %s", have)
+	}
+	if d.close(); l.left != allDocuments {
+		t.Errorf("%d bytes are lost to all", allDocuments-l.left)
+	}
+}
+
+// TestUnchangedDocumentsAreNotSent: a server that knows the question says that nothing is new.
+func TestUnchangedDocumentsAreNotSent(t *testing.T) {
+	var sent atomic.Int32
+	_, b, _ := to(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Etag", `"1"`)
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		sent.Add(1)
+		say(`{"paths":{}}`, whole)(w, r)
+	}))
+	d := newDocuments()
+	for i := range 3 {
+		if changed, err := d.read(t.Context(), b); changed != (i == 0) || err != nil {
+			t.Errorf("time %d: %v, %v", i, changed, err)
+		}
+	}
+	if sent.Load() != 3 {
+		t.Errorf("%d documents were sent, not 3", sent.Load())
+	}
+}
+
+func TestHostileAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"elsewhere":     {http.RedirectHandler("https://127.0.0.1:1/", http.StatusFound).ServeHTTP, "Found"},
+		"as known":      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "Not Modified"},
+		"a long header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) }, "server response headers exceeded"},
+		"an end that lacks": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			w.WriteHeader(200)
+			panic(http.ErrAbortHandler)
+		}, "EOF"},
+		"a bomb of gzip":     {bomb, "more than"},
+		"no document at all": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, "Forbidden"},
+	} {
+		_, b, l := to(t, c.answer)
+		d := newDocuments()
+		if _, err := d.readOpenAPI(t.Context(), b); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if l.left != allDocuments {
+			t.Errorf("%s: %d bytes are lost to all", name, allDocuments-l.left)
+		}
+	}
+}
+
+// TestSlowServer: whoever asks goes away when its time has come.
+func TestSlowServer(t *testing.T) {
+	_, b, l := to(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = io.WriteString(w, " ")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Millisecond)
+		}
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	d := newDocuments()
+	if _, err := d.readOpenAPI(ctx, b); err == nil || !strings.Contains(err.Error(), "it has not come to its end") {
+		t.Errorf("it ends with %v", err)
+	}
+	if err := b.alive(ctx); err == nil {
+		t.Error("after its time it answers")
+	}
+	if l.left != allDocuments {
+		t.Errorf("%d bytes are lost to all", allDocuments-l.left)
+	}
+}
+
+// bomb is a few bytes that become very many.
+func bomb(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Encoding", "gzip")
+	packed := gzip.NewWriter(w)
+	part := make([]byte, 1<<20)
+	for range 64 {
+		if _, err := packed.Write(part); err != nil {
+			return
+		}
+	}
+	_ = packed.Close()
+}
