@@ -136,6 +136,9 @@ func (c *Course) roomUntil(n *node) time.Time {
 	return time.Time{}
 }
 
+// hasNoRoom tells whether the scheduler has said its word.
+func (c *Course) hasNoRoom(n *node) bool { return n.daemon.NoRoom != "" && c.roomUntil(n).IsZero() }
+
 // giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
 func (c *Course) giveUp(f *v1alpha1.FailedRevision) bool {
 	if !c.abort || c.isNew() || rollsBack(f) {

@@ -86,7 +86,7 @@ func (c *Course) find(n *node, want string, v *view) {
 		c.current(n, v)
 	case n.fact.Fault != "":
 		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
-	case has && d.NoRoom != "" && c.roomUntil(n).IsZero():
+	case has && c.hasNoRoom(n):
 		v.verdict, v.reason, v.fault, v.excused = NoRoom, d.NoRoom, true, true
 		v.sick = true
 	case !has && (want == "" || d.Revision != ""):
@@ -280,7 +280,7 @@ func (c *Course) failing(n *node, available bool) failure {
 	ends := c.deadline(n)
 	switch {
 	case d.NoRoom != "":
-		if c.roomUntil(n).IsZero() && n.before != "" && d.Revision == c.state.target {
+		if c.hasNoRoom(n) && n.before != "" && d.Revision == c.state.target {
 			return failure{BecauseNoRoom, "there is no room for it: " + d.NoRoom}
 		}
 	case c.tooManyRestarts(n):

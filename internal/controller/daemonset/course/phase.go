@@ -160,16 +160,21 @@ func (c *Course) over() (over bool, ask string) {
 	case s.done+s.excused < s.nodes, !c.quietUntil().IsZero():
 		return false, ""
 	case s.done == 0 && asks:
-		if s.failed > 0 {
-			return false, "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
-		}
-		return false, "no node of step " + name + " can take the change"
+		return false, c.worksNowhere(name, s)
 	case s.left > 0 && asks && !c.works():
 		return false, "step " + name + " only takes the daemon away, and no node shows yet that the revision works"
 	case wave.Manual && !c.approved(open):
 		return false, "step " + name + " is complete" + c.exceptFor(s)
 	}
 	return true, ""
+}
+
+// worksNowhere says why a step has no node that is done.
+func (c *Course) worksNowhere(name string, s *step) string {
+	if s.failed > 0 {
+		return "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
+	}
+	return "no node of step " + name + " can take the change"
 }
 
 // works tells whether the target runs on some node of a step that has begun, and has soaked.

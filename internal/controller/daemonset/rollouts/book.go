@@ -243,9 +243,7 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	delete(b.follows, ds.UID)
 	if onDelete(ds) {
 		b.rows.Step(matrix.RolloutGone(ds.UID))
-		if b.rollouts[nameOf(ds)] != nil {
-			b.left[nameOf(ds)] = true
-		}
+		b.left[nameOf(ds)] = true
 		return
 	}
 	info := matrix.RolloutInfo{UID: ds.UID}
