@@ -233,11 +233,29 @@ func TestNodeAfterARestore(t *testing.T) {
 	root, dataDir := tree(t, nil), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, root, dataDir)
+		var mu sync.Mutex // guards all of these
 		var restored bool
 		var refused error
 		asked, again, settled := 0, 0, 0
-		s.reporter.cfg.Restored = func(context.Context) (bool, error) { asked++; return restored, refused }
+		set := func(is bool, why error) {
+			mu.Lock()
+			defer mu.Unlock()
+			restored, refused = is, why
+		}
+		told := func() (timesAsked, timesAgain, timesSettled int) {
+			mu.Lock()
+			defer mu.Unlock()
+			return asked, again, settled
+		}
+		s.reporter.cfg.Restored = func(context.Context) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked++
+			return restored, refused
+		}
 		s.reporter.cfg.Settled = func(_ context.Context, made bool) {
+			mu.Lock()
+			defer mu.Unlock()
 			settled++
 			if restored = false; made {
 				again++
@@ -250,28 +268,32 @@ func TestNodeAfterARestore(t *testing.T) {
 			}
 		}
 		// While the agent was away: it makes the Node when it starts.
-		restored = true
+		set(true, nil)
 		s.run(t)
 		s.node(t)
-		if again != 1 || settled != 1 {
+		if _, again, settled := told(); again != 1 || settled != 1 {
 			t.Errorf("after a restore while the agent was away it was told %d times that the Node is there, %d times that it was made again", settled, again)
 		}
-		again = 0
 		remove()
-		refused = errors.New("the server is away")
+		set(false, errors.New("the server is away"))
 		time.Sleep(time.Minute)
-		if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) || asked < 2 {
-			t.Errorf("while nobody can be asked: %v, asked %d times", err, asked)
+		if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("while nobody can be asked: %v", err)
 		}
-		restored, refused = true, nil
+		if asked, _, _ := told(); asked < 3 {
+			t.Errorf("while nobody can be asked it asked %d times", asked)
+		}
+		set(true, nil)
 		time.Sleep(time.Minute)
-		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue || again != 1 {
+		ready := conditionOf(s.node(t).Status, corev1.NodeReady)
+		if _, again, _ := told(); ready.Status != corev1.ConditionTrue || again != 2 {
 			t.Errorf("after a restore: %+v, made again %d times", ready, again)
 		}
 		remove()
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) || again != 1 {
+		_, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		if _, again, _ := told(); !apierrors.IsNotFound(err) || again != 2 {
 			t.Errorf("a node that was deleted is there again: %v, made again %d times", err, again)
 		}
 		s.stop(t)

@@ -34,6 +34,7 @@ func main() {
 	faults := flag.String("faults", "", "only faults with this in their names, such as \"disk\"")
 	machines := flag.Bool("machines", false, "servers in emulated machines of their own, whose clocks jump and whose disks are slow")
 	kernel := flag.String("kernel", "", "with -machines: a folder that hack/emulated-kernel.sh has filled")
+	verbose := flag.Bool("v", false, "tell what happened in good rounds, too")
 	keep := flag.Bool("keep", false, "end with the first violation, and leave the cluster as it is")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
@@ -43,7 +44,7 @@ func main() {
 		fmt.Println("chaos-servers: skipped: there is no QEMU here; install qemu-system-x86")
 		return
 	}
-	bad, err := series(ctx, plan{binary: *binary, first: *seed, rounds: *rounds, length: *length, faults: *faults, keep: *keep, machines: *machines, kernel: *kernel})
+	bad, err := series(ctx, plan{binary: *binary, first: *seed, rounds: *rounds, length: *length, faults: *faults, keep: *keep, machines: *machines, verbose: *verbose, kernel: *kernel})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos-servers:", err)
 	}
@@ -59,8 +60,9 @@ type plan struct {
 	first          uint64
 	rounds         int
 	length         time.Duration
-	keep, machines bool
 	kernel         string
+
+	keep, machines, verbose bool
 }
 
 // series plays rounds on one cluster, which it makes and takes away.
@@ -109,10 +111,12 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 		for _, v := range out.violations {
 			fmt.Println("  VIOLATION:", v)
 		}
-		if len(out.violations) > 0 {
+		if len(out.violations) > 0 || p.verbose {
 			for _, line := range out.timeline {
 				fmt.Println("   ", line)
 			}
+		}
+		if len(out.violations) > 0 {
 			for _, s := range c.servers {
 				fmt.Printf("    %s: %s\n", s.name, c.said(s.name))
 			}
