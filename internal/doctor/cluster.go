@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating}, {"apiservices", l.extensions},
+		{"metrics of the API server", l.unanswered},
 	} {
 		switch err := look.at(ctx); {
 		case err == nil, apierrors.IsNotFound(err):
@@ -209,6 +211,41 @@ func (l *looker) webhook(ctx context.Context, kind, configuration, name string, 
 	}
 	l.seen.Webhooks = append(l.seen.Webhooks, w)
 	return nil
+}
+
+// unanswered counts how often webhooks could not be asked, by the API server's own metrics.
+func (l *looker) unanswered(ctx context.Context) error {
+	if len(l.seen.Webhooks) == 0 {
+		return nil
+	}
+	raw, err := l.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	times := webhookFailures(string(raw))
+	for i := range l.seen.Webhooks {
+		l.seen.Webhooks[i].Unanswered = times[l.seen.Webhooks[i].Name]
+	}
+	return nil
+}
+
+// webhookFailures reads from metrics how often webhooks could not be called: those that were left out then, and those that refused then.
+func webhookFailures(metrics string) map[string]int {
+	out := map[string]int{}
+	for line := range strings.Lines(metrics) {
+		left := strings.HasPrefix(line, "apiserver_admission_webhook_fail_open_count{")
+		refused := strings.HasPrefix(line, "apiserver_admission_webhook_rejection_count{") && strings.Contains(line, `error_type="calling_webhook_error"`)
+		if !left && !refused {
+			continue
+		}
+		_, name, _ := strings.Cut(line, `name="`)
+		name, _, _ = strings.Cut(name, `"`)
+		_, value, _ := strings.Cut(line, "} ")
+		if n, err := strconv.ParseFloat(strings.TrimSpace(value), 64); err == nil {
+			out[name] += int(n)
+		}
+	}
+	return out
 }
 
 // ready counts the endpoints that can be asked.

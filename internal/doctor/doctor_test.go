@@ -102,6 +102,18 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+func TestWebhooksThatCouldNotBeAsked(t *testing.T) {
+	const metrics = `# HELP apiserver_admission_webhook_fail_open_count x
+apiserver_admission_webhook_fail_open_count{name="a.example.com",type="validating"} 2
+apiserver_admission_webhook_rejection_count{error_type="calling_webhook_error",name="a.example.com",operation="CREATE",rejection_code="0",type="validating"} 3
+apiserver_admission_webhook_rejection_count{error_type="no_error",name="b.example.com",operation="CREATE",rejection_code="403",type="validating"} 7
+apiserver_request_total{name="a.example.com"} 9
+`
+	if got := fmt.Sprint(webhookFailures(metrics)); got != "map[a.example.com:5]" {
+		t.Error(got)
+	}
+}
+
 // This machine can be looked at, whatever it is.
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()

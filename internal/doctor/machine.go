@@ -26,6 +26,9 @@ func Machine(dataDir string, now time.Time) diagnosis.Machine {
 	m := diagnosis.Machine{Now: now, DataDir: dataDir, Node: os.Geteuid() == 0}
 	_, err := os.Stat(filepath.Join(dataDir, "pki"))
 	m.Server = err == nil || errors.Is(err, os.ErrPermission)
+	// The agent's folder, as its flag has it by default.
+	_, err = os.Stat("/var/lib/everynode-agent")
+	m.Joined = err == nil
 	m.Runs = locked(filepath.Join(dataDir, "server.lock"))
 	m.Program = diagnosis.Program{Here: version.Version, Data: datadir.Version}
 	if written, err := datadir.ReadWritten(dataDir); err != nil {

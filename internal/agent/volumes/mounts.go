@@ -58,7 +58,7 @@ func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Cont
 	}
 	mount := Mount{
 		Name: from.Name, ContainerPath: from.MountPath, HostPath: m.path(pod, volume),
-		ReadOnly:    from.ReadOnly || isContent(volume) || volume.CSI != nil && volume.CSI.ReadOnly != nil && *volume.CSI.ReadOnly,
+		ReadOnly:    from.ReadOnly || onlyRead(volume),
 		Propagation: corev1.MountPropagationNone,
 	}
 	if isClaimed(volume) {
@@ -91,6 +91,11 @@ func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Cont
 	}
 	mount.HostPath = target
 	return mount, nil
+}
+
+// onlyRead says whether a volume is for reading, whatever its mounts say.
+func onlyRead(volume *corev1.Volume) bool {
+	return isContent(volume) || volume.CSI != nil && volume.CSI.ReadOnly != nil && *volume.CSI.ReadOnly
 }
 
 // path is where the volume is on this node.

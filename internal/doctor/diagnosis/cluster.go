@@ -55,6 +55,8 @@ type Webhook struct {
 	// AuthorityEnds is the end of the authority of its certificate; zero if none is named.
 	AuthorityEnds    time.Time
 	AuthorityProblem string
+	// Unanswered is how often the API server could not ask it since it started.
+	Unanswered int
 }
 
 // Extension is an API server behind the API server.
@@ -137,6 +139,8 @@ func serversOf(f *findings, c *Cluster) {
 const (
 	clockOff  = 2 * time.Second
 	clockWild = 30 * time.Second
+	// A node that did not renew its lease for so long is not ready any more.
+	clockBehind = 2 * time.Minute
 )
 
 func clocks(f *findings, c *Cluster) {
@@ -148,14 +152,27 @@ func clocks(f *findings, c *Cluster) {
 		}
 		f.add(severity, "this machine", remedy, "its clock and the API server's differ by %s; certificates and leases depend on them", long(d))
 	}
-	var ahead []string
+	ready := map[string]bool{}
+	for _, n := range c.Nodes {
+		ready[n.Name] = slices.ContainsFunc(n.Status.Conditions, func(cond corev1.NodeCondition) bool {
+			return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
+		})
+	}
+	var ahead, behind []string
 	for name, lease := range c.Leases {
+		// One that is silent is no longer ready by then, and not this one's fault.
+		if lease.Spec.RenewTime != nil && ready[name] && c.ServerNow.Sub(lease.Spec.RenewTime.Time) > clockBehind && !c.ServerNow.IsZero() {
+			behind = append(behind, name)
+		}
 		if lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Sub(c.ServerNow) > clockWild && !c.ServerNow.IsZero() {
 			ahead = append(ahead, name)
 		}
 	}
 	if len(ahead) > 0 {
 		f.add(Problem, "nodes", remedy+"    # on each", "%s ahead of the API server's: %s; if one dies, that is noticed late", many(len(ahead), "the clock of %d node is", "the clocks of %d nodes are"), some(ahead))
+	}
+	if len(behind) > 0 {
+		f.add(Problem, "nodes", remedy+"    # on each", "%s behind the API server's: %s; their tokens and certificates count for longer than they should, or not yet", many(len(behind), "the clock of %d node is", "the clocks of %d nodes are"), some(behind))
 	}
 }
 
@@ -347,6 +364,9 @@ func webhooks(f *findings, c *Cluster) {
 			f.add(severity, subject, c.Kubectl+" delete "+w.Resource+" "+w.Configuration+"    # if its package is gone", "the webhook %s is to be asked at the Service %s, which does not exist; %s", w.Name, w.Service, effect)
 		case w.Ready == 0:
 			f.add(severity, subject, fmt.Sprintf("%s -n %s get pods,endpointslices -l kubernetes.io/service-name=%s", c.Kubectl, namespace, service), "the webhook %s has nobody to answer: no endpoint of the Service %s is ready; %s", w.Name, w.Service, effect)
+		}
+		if w.Unanswered > 0 {
+			f.add(Warning, subject, c.Kubectl+" get events -A; "+c.Kubectl+" get --raw /metrics | grep "+w.Name, "the webhook %s could not be asked %s since the API server started; %s then", w.Name, many(w.Unanswered, "%d time", "%d times"), effect)
 		}
 		edit := c.Kubectl + " edit " + w.Resource + " " + w.Configuration
 		switch left := w.AuthorityEnds.Sub(c.Now); {

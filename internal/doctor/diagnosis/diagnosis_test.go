@@ -87,6 +87,14 @@ func TestMachines(t *testing.T) {
 		"no cgroups":        {func(m *Machine) { m.Cgroups = Cgroups{} }, []string{"Problem cgroups /sys/fs/cgroup: *| mount -t cgroup2 none /sys/fs/cgroup"}},
 		"no memory limits":  {func(m *Machine) { m.Cgroups.Controllers = []string{"cpu", "pids"} }, []string{"Problem cgroups *cannot limit memory*cgroup_enable=memory*"}},
 		"a missing program": {func(m *Machine) { m.Tools[0] = Tool{Name: "runc", Package: "runc", For: "x"} }, []string{"Problem programs runc: runc is missing; x | apt-get install runc"}},
+		"no node": {func(m *Machine) {
+			m.Tools = []Tool{{Name: "containerd"}, {Name: "runc"}}
+			m.Modules[0] = Module{Name: "vxlan"}
+		}, []string{"Warning programs this machine: it has a control plane and no containerd*| apt-get install containerd*"}},
+		"a node that lost its runtime": {func(m *Machine) { m.Tools, m.Joined = []Tool{{Name: "containerd", For: "x"}}, true },
+			[]string{"Problem programs containerd: containerd is missing; x*"}},
+		"a node to be": {func(m *Machine) { m.Tools, m.Server = []Tool{{Name: "containerd", For: "x"}}, false },
+			[]string{"Problem programs containerd: containerd is missing; x*"}},
 		"nothing runs here": {func(m *Machine) {
 			m.Node = false
 			m.Tools[0].There = false
@@ -158,6 +166,13 @@ func TestClusters(t *testing.T) {
 		"an unknown time": {func(c *Cluster) { c.ServerNow = time.Time{} }, nil},
 		"a node's clock": {func(c *Cluster) { c.Leases["a"].Spec.RenewTime.Time = now.Add(time.Minute) },
 			[]string{"Problem clock nodes: the clock of 1 node is ahead*: a*"}},
+		"a node's clock behind": {func(c *Cluster) { c.Leases["a"].Spec.RenewTime.Time = now.Add(-3 * time.Minute) },
+			[]string{"Problem clock nodes: the clock of 1 node is behind*: a; *| timedatectl*"}},
+		"a node that is just late": {func(c *Cluster) { c.Leases["a"].Spec.RenewTime.Time = now.Add(-time.Minute) }, nil},
+		"a node that is silent": {func(c *Cluster) {
+			c.Leases["a"].Spec.RenewTime.Time = now.Add(-time.Hour)
+			c.Nodes[0] = aNode("a", condition(corev1.NodeReady, corev1.ConditionUnknown, ""))
+		}, []string{"Problem nodes node/a: 1 node is silent*"}},
 		"an old node":   {func(c *Cluster) { c.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.36.1" }, []string{"Warning versions nodes: 1 node runs v1.36.1, and the API server v1.37.2: b*"}},
 		"a patch apart": {func(c *Cluster) { c.Nodes[1].Status.NodeInfo.KubeletVersion = "v1.37.0" }, nil},
 		"no nodes":      {func(c *Cluster) { c.Nodes = nil }, []string{"Warning nodes nodes: there are no nodes*| everynode token create"}},
@@ -196,10 +211,12 @@ func TestClusters(t *testing.T) {
 		"a change that stands still": {phase(v1alpha1.PhasePaused), []string{"Warning rollouts*| everynode rollout status daemonset/d -n n"}},
 		"a paused change": {func(c *Cluster) { phase(v1alpha1.PhasePaused)(c); c.Rollouts[0].Spec.Paused = true },
 			[]string{"Warning rollouts*| everynode rollout resume daemonset/d -n n"}},
-		"a change that soaks":   {phase(v1alpha1.PhaseSoaking), nil},
-		"a change under way":    {func(c *Cluster) { stuck(c); c.Rollouts[0].Status.Counts = map[string]int32{"Changing": 1} }, nil},
-		"a change that is new":  {func(c *Cluster) { stuck(c); c.Rollouts[0].Status.StepStarted.Time = now.Add(-time.Minute) }, nil},
-		"a change that stands":  {stuck, []string{"Warning rollouts daemonset/n/d: its change is in the step s for 60 min, and no node is being changed: because | everynode rollout status daemonset/d -n n"}},
+		"a change that soaks":  {phase(v1alpha1.PhaseSoaking), nil},
+		"a change under way":   {func(c *Cluster) { stuck(c); c.Rollouts[0].Status.Counts = map[string]int32{"Changing": 1} }, nil},
+		"a change that is new": {func(c *Cluster) { stuck(c); c.Rollouts[0].Status.StepStarted.Time = now.Add(-time.Minute) }, nil},
+		"a change that stands": {stuck, []string{"Warning rollouts daemonset/n/d: its change is in the step s for 60 min, and no node is being changed: because | everynode rollout status daemonset/d -n n"}},
+		"a webhook that was away": {func(c *Cluster) { c.Webhooks[0].Unanswered = 4 },
+			[]string{"Warning webhooks validatingwebhookconfigurations/w: the webhook w.example.com could not be asked 4 times since the API server started; what it is asked about is refused then*"}},
 		"a webhook without pod": {func(c *Cluster) { c.Webhooks[0].Ready = 0 }, []string{"Problem webhooks validatingwebhookconfigurations/w: the webhook w.example.com has nobody to answer*refused | kubectl -n n get pods,endpointslices*=s"}},
 		"a webhook left behind": {func(c *Cluster) { c.Webhooks[0].Missing, c.Webhooks[0].Ready = true, 0 }, []string{"Problem webhooks*does not exist*| kubectl delete validatingwebhookconfigurations w*"}},
 		"a webhook ignored":     {func(c *Cluster) { c.Webhooks[0].Ready, c.Webhooks[0].Demanding = 0, false }, []string{"Warning webhooks*it is left out*"}},

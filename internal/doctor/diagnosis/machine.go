@@ -16,8 +16,8 @@ type Machine struct {
 	// Runs that it runs.
 	DataDir      string
 	Server, Runs bool
-	// Node tells that containers are to run here.
-	Node bool
+	// Node tells that containers can be to run here; Joined, that an agent has joined a cluster from here.
+	Node, Joined bool
 
 	Program Program
 	Disks   []Disk
@@ -181,7 +181,7 @@ func certificates(f *findings, m *Machine) {
 }
 
 func modules(f *findings, m *Machine) {
-	if !m.Node {
+	if !m.Node || m.noNode() {
 		return
 	}
 	for _, module := range m.Modules {
@@ -196,7 +196,7 @@ func modules(f *findings, m *Machine) {
 }
 
 func cgroups(f *findings, m *Machine) {
-	if !m.Node {
+	if !m.Node || m.noNode() {
 		return
 	}
 	if m.Cgroups.Version == 0 {
@@ -218,11 +218,20 @@ func tools(f *findings, m *Machine) {
 	if !m.Node {
 		return
 	}
+	if m.noNode() {
+		f.add(Warning, "this machine", "apt-get install containerd runc containernetworking-plugins iptables nftables    # if it is to be a node", "it has a control plane and no containerd: no containers can run here")
+		return
+	}
 	for _, t := range m.Tools {
 		if !t.There {
 			f.add(Problem, t.Name, "apt-get install "+t.Package, "%s is missing; %s", t.Name, t.For)
 		}
 	}
+}
+
+// noNode tells that a machine has a control plane, and neither an agent nor what would run containers for one.
+func (m *Machine) noNode() bool {
+	return m.Server && !m.Joined && slices.ContainsFunc(m.Tools, func(t Tool) bool { return t.Name == "containerd" && !t.There })
 }
 
 func ports(f *findings, m *Machine) {
