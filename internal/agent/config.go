@@ -54,6 +54,8 @@ type Config struct {
 	ImageGCHigh, ImageGCLow int
 	// ImageMinAge is how old an image must be before it is removed; the default is two minutes.
 	ImageMinAge time.Duration
+	// ImageMaxAge is after how long without use an image is removed whatever the disk is like; 0 for never.
+	ImageMaxAge time.Duration
 	// MaxPods is how many pods the node takes; the default is 110.
 	MaxPods int64
 	// SystemReserved is what of the node's cpu, memory and ephemeral-storage pods cannot request, as amounts such as 500m and 1Gi.
@@ -194,6 +196,9 @@ func (c *Config) completeRoom() error {
 	}
 	if c.ImageGCLow == 0 {
 		c.ImageGCLow = min(80, c.ImageGCHigh)
+	}
+	if c.ImageMinAge < 0 || c.ImageMaxAge < 0 || c.ImageMaxAge > 0 && c.ImageMaxAge <= c.ImageMinAge {
+		return fmt.Errorf("--image-maximum-gc-age %s must be longer than --minimum-image-ttl-duration %s, or 0 for never; neither can be negative", c.ImageMaxAge, c.ImageMinAge)
 	}
 	if c.ImageMinAge == 0 {
 		c.ImageMinAge = 2 * time.Minute

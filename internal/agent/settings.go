@@ -204,6 +204,9 @@ var imageSettings = []setting{
 	{"minimum-image-ttl-duration", []string{"imageMinimumGCAge"},
 		func(c *Config, f *kubeletFile) error { return fill(&c.ImageMinAge, f.ImageMinimumGCAge.Duration) },
 		func(c *Config, f *kubeletFile) { f.ImageMinimumGCAge = metav1.Duration{Duration: c.ImageMinAge} }},
+	{"image-maximum-gc-age", []string{"imageMaximumGCAge"},
+		func(c *Config, f *kubeletFile) error { return fill(&c.ImageMaxAge, f.ImageMaximumGCAge.Duration) },
+		func(c *Config, f *kubeletFile) { f.ImageMaximumGCAge = metav1.Duration{Duration: c.ImageMaxAge} }},
 	{"image-gc-high-threshold", []string{"imageGCHighThresholdPercent"},
 		func(c *Config, f *kubeletFile) error {
 			return fillNumber(&c.ImageGCHigh, f.ImageGCHighThresholdPercent, "imageGCHighThresholdPercent", 1, 100)

@@ -131,7 +131,7 @@ func TestConfigzIsAFile(t *testing.T) {
 		NodeIPs: []net.IP{{127, 0, 0, 1}}, Taints: []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}}, Verbosity: 2, FailSwapOn: true, SeccompDefault: true,
 		Port: 10999, HealthAddress: "127.0.0.2:10999", ClusterDomain: "c.local", ClusterDNS: []string{"10.0.0.1"}, ResolvConf: "/etc/r",
 		MaxPods: 7, PodPIDs: 9, SystemReserved: map[string]string{"cpu": "1"}, KubeReserved: map[string]string{"memory": "1Gi"}, LogMaxSize: "1Mi", LogMaxFiles: 3,
-		AllowedUnsafeSysctls: []string{"kernel.msg*"}, ShutdownGrace: time.Minute, ShutdownGraceCritical: time.Second, ImageMinAge: time.Hour,
+		AllowedUnsafeSysctls: []string{"kernel.msg*"}, ShutdownGrace: time.Minute, ShutdownGraceCritical: time.Second, ImageMinAge: time.Hour, ImageMaxAge: 100 * time.Hour,
 		ImageGCHigh: 70, ImageGCLow: 60, MaxPulls: 3, EvictionHard: "memory.available<200Mi,nodefs.available<5%", EvictionSoft: "memory.available<300Mi",
 		EvictionSoftGrace: "memory.available=1m", EvictionReclaim: "nodefs.available=1Gi", EvictionMaxPodGrace: 30, PressureTransition: time.Minute,
 	}

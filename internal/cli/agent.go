@@ -173,6 +173,7 @@ func addRoomFlags(cmd *cobra.Command, c *agent.Config) {
 	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
 	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
 	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
+	f.DurationVar(&c.ImageMaxAge, "image-maximum-gc-age", 0, "after how long without use an image is removed whatever the disk is like, such as 720h; 0 for never")
 	f.StringVar(&c.ProviderConfig, "image-credential-provider-config", "", "file with a CredentialProviderConfig (kubelet.config.k8s.io/v1): which programs say with which credentials images are pulled")
 	f.StringVar(&c.ProviderDir, "image-credential-provider-bin-dir", "", "folder with those programs")
 	f.Int64Var(&c.MaxPods, "max-pods", 110, "how many pods the node takes")

@@ -2,7 +2,7 @@
 // remove go out.
 //
 // An image that a container uses, dead or alive, or that the runtime pins, stays. Of the others those go first that were not used
-// for the longest time, until enough is free. An image that came a moment ago stays, because its container may be about to start.
+// for the longest time, until enough is free. An image that came a moment ago stays, because its container may be about to start. Images that nobody has used for very long can go whatever the disk is like.
 package imagegc
 
 import (
@@ -24,12 +24,17 @@ type Image struct {
 // finds at first are old.
 type Memory struct {
 	seen map[string]history
+	// began is when there was the first look.
+	began time.Time
 }
 
 type history struct{ came, used time.Time }
 
 // Note takes in which images there are.
 func (m *Memory) Note(images []Image, now time.Time) {
+	if m.began.IsZero() {
+		m.began = now
+	}
 	next := make(map[string]history, len(images))
 	for _, i := range images {
 		h, ok := m.seen[i.ID]
@@ -60,6 +65,15 @@ func (m *Memory) Choose(images []Image, want int64, minAge time.Duration, now ti
 		want -= i.Size
 	}
 	return candidates
+}
+
+// Old returns the images that nobody has used for that long. How long it was before the first look, nobody knows.
+func (m *Memory) Old(images []Image, unused time.Duration, now time.Time) []Image {
+	return slices.DeleteFunc(slices.Clone(images), func(i Image) bool {
+		h := m.seen[i.ID]
+		last := slices.MaxFunc([]time.Time{m.began, h.came, h.used}, time.Time.Compare)
+		return i.Keep || now.Sub(last) < unused
+	})
 }
 
 // Want is how many bytes to free: none below the high mark of use, else down to the low one. Marks are percentages of capacity.

@@ -18,7 +18,7 @@ import (
 // collectEvery is how often the disk of images is looked at.
 const collectEvery = 5 * time.Minute
 
-// CollectorConfig says when a Collector removes images. All fields must be set.
+// CollectorConfig says when a Collector removes images. All fields but Unused must be set.
 type CollectorConfig struct {
 	Service internalapi.ImageManagerService
 	// Used names the images that must stay, by ID or by any other name.
@@ -27,8 +27,8 @@ type CollectorConfig struct {
 	Space func(ctx context.Context) (available, capacity int64, err error)
 	// High and Low are percentages: images are removed when more than High is in use, until Low is. A High of 100 switches it off.
 	High, Low int
-	// MinAge is how old an image must be.
-	MinAge time.Duration
+	// MinAge is how old an image must be. Unused is after how long without use it goes whatever the disk is like; 0 for never.
+	MinAge, Unused time.Duration
 	// Warn tells the user, as an event about the node.
 	Warn  func(reason, message string)
 	Clock clock.WithTicker
@@ -76,6 +76,12 @@ func (c *Collector) collect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	images, err := c.list(ctx)
+	if err == nil && c.cfg.Unused > 0 {
+		now := c.cfg.Clock.Now()
+		if _, err = c.removeAll(ctx, c.memory.Old(images, c.cfg.Unused, now)); err == nil {
+			images, err = c.list(ctx)
+		}
+	}
 	if err != nil || c.cfg.High >= 100 {
 		return err
 	}
@@ -138,10 +144,15 @@ func inUse(image *runtimeapi.Image, used map[string]bool) bool {
 	return false
 }
 
-// remove removes images until want bytes are free. It goes on after errors and returns them joined.
+// remove removes images until want bytes are free.
 func (c *Collector) remove(ctx context.Context, images []imagegc.Image, want int64) (freed int64, err error) {
+	return c.removeAll(ctx, c.memory.Choose(images, want, c.cfg.MinAge, c.cfg.Clock.Now()))
+}
+
+// removeAll removes images. It goes on after errors and returns them joined.
+func (c *Collector) removeAll(ctx context.Context, images []imagegc.Image) (freed int64, err error) {
 	var errs []error
-	for _, image := range c.memory.Choose(images, want, c.cfg.MinAge, c.cfg.Clock.Now()) {
+	for _, image := range images {
 		if err := c.cfg.Service.RemoveImage(ctx, &runtimeapi.ImageSpec{Image: image.ID}); err != nil {
 			errs = append(errs, fmt.Errorf("remove image %s: %w", image.ID, err))
 			continue

@@ -101,3 +101,29 @@ func TestFirstLookRemovesNothing(t *testing.T) {
 		t.Errorf("later %v was removed, want the image", s.removed)
 	}
 }
+
+// What nobody uses for long goes whatever the disk is like, and nothing that is used or kept.
+func TestUnusedForLong(t *testing.T) {
+	s := &shelf{images: []*runtimeapi.Image{{Id: "idle", Size: 9}, {Id: "used", Size: 9}, {Id: "pinned", Pinned: true, Size: 9}}}
+	used := map[string]bool{"used": true}
+	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	c := NewCollector(CollectorConfig{Service: s, High: 100, Low: 80, MinAge: time.Minute, Unused: 24 * time.Hour, Clock: clock, Warn: func(string, string) {},
+		Used: func(context.Context) (map[string]bool, error) { return used, nil }})
+	step := func(what string, d time.Duration, want ...string) {
+		t.Helper()
+		clock.Step(d)
+		s.removed = nil
+		if err := c.collect(t.Context()); err != nil || !slices.Equal(s.removed, want) {
+			t.Errorf("%s: removed %q, %v, want %q", what, s.removed, err, want)
+		}
+		s.images = slices.DeleteFunc(s.images, func(i *runtimeapi.Image) bool { return slices.Contains(s.removed, i.Id) })
+	}
+	step("at first nobody knows", 0)
+	step("a moment before", 24*time.Hour-time.Second)
+	step("at the time", time.Second, "idle")
+	used = map[string]bool{}
+	s.images = append(s.images, &runtimeapi.Image{Id: "new", Size: 9})
+	step("a while after its last use", 20*time.Hour)
+	step("long after its last use", 4*time.Hour, "used")
+	step("long after it came", 20*time.Hour, "new")
+}
