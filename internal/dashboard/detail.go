@@ -179,7 +179,7 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 		Text     string `json:"text"`
 	}
 	// Its own survey: the server is asked meanwhile, which may take long.
-	out.Forecast, out.Text, err = d.config.Plan(r.Context(), d.cluster.survey(time.Now()), d.cluster.hidden, manifest)
+	out.Forecast, out.Text, err = d.config.Plan(r.Context(), d.cluster.survey(time.Now()), d.cluster.ownKinds().hidden, manifest)
 	answer(w, out, err)
 }
 

@@ -38,7 +38,7 @@ func (d *Dashboard) timeline(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := moments{}
-	if d.cluster.rollouts != nil {
+	if d.cluster.ownKinds().rollouts != nil {
 		rollout, err := d.cluster.own.DaemonSetRollouts(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case err == nil:

@@ -20,6 +20,8 @@ type refuser struct {
 	mu      sync.Mutex // guards all below
 	all     bool
 	watches bool
+	// defined says that there are definitions of policies and rollouts.
+	defined bool
 	turned  chan struct{}
 }
 
@@ -34,9 +36,12 @@ func (s *refuser) turn(all, watches bool) {
 // ServeHTTP implements http.Handler.
 func (s *refuser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	all, watches, turned := s.all, s.watches, s.turned
+	all, watches, turned, defined := s.all, s.watches, s.turned, s.defined
 	s.mu.Unlock()
 	kind := map[string]string{"nodes": "NodeList", "pods": "PodList", "daemonsets": "DaemonSetList", "controllerrevisions": "ControllerRevisionList"}[path.Base(r.URL.Path)]
+	if defined && kind == "" {
+		kind = map[string]string{"rolloutpolicies": "RolloutPolicyList", "daemonsetrollouts": "DaemonSetRolloutList"}[path.Base(r.URL.Path)]
+	}
 	isWatch := r.URL.Query().Get("watch") != ""
 	refuse := func(code int, reason string) {
 		w.WriteHeader(code)
@@ -61,8 +66,11 @@ func (s *refuser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	default:
 		version := "v1"
-		if strings.Contains(r.URL.Path, "/apps/") {
+		switch {
+		case strings.Contains(r.URL.Path, "/apps/"):
 			version = "apps/v1"
+		case strings.Contains(r.URL.Path, "/everynode.io/"):
+			version = "everynode.io/v1alpha1"
 		}
 		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[]}`, kind, version)
 	}
@@ -77,6 +85,7 @@ func refusing(t *testing.T, all, watches bool) (*refuser, *Dashboard) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.cluster.again = 20 * time.Millisecond
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(t.Context()) }()
 	t.Cleanup(func() {
@@ -167,5 +176,31 @@ func TestKindsThatAreNotServed(t *testing.T) {
 	}
 	if m.Overview == nil || !strings.HasPrefix(m.Overview.Hidden, "this cluster does not have RolloutPolicies") {
 		t.Errorf("the page is told %+v", m.Overview)
+	}
+}
+
+// TestKindsThatAreAddedLater are noticed while the page is open.
+func TestKindsThatAreAddedLater(t *testing.T) {
+	s, d := refusing(t, false, false)
+	response := stream(t, d)
+	defer time.AfterFunc(time.Minute, func() { _ = response.Body.Close() }).Stop()
+	lines := json.NewDecoder(response.Body)
+	for defined := false; ; {
+		var m message
+		if err := lines.Decode(&m); err != nil {
+			t.Fatalf("the page is not told: %v", err)
+		}
+		switch {
+		case m.Overview == nil:
+		case m.Overview.Hidden == "" && defined:
+			return
+		case m.Overview.Hidden == "":
+			t.Fatal("the kinds are known before they are there")
+		case !defined:
+			defined = true
+			s.mu.Lock()
+			s.defined = true
+			s.mu.Unlock()
+		}
 	}
 }

@@ -27,13 +27,12 @@ type cluster struct {
 	own  *client.Client
 
 	nodes, pods, sets, revisions cache.SharedIndexInformer
-	// policies and rollouts are nil where the API does not have them, or does not show them.
-	policies, rollouts cache.SharedIndexInformer
-	// hidden says why policies cannot be read.
-	hidden   string
-	troubles *troubles
+	troubles                     *troubles
+	// again is how long after policies could not be read that is tried again.
+	again time.Duration
 
-	mu sync.Mutex // guards version and changed
+	mu sync.Mutex // guards own kinds, version and changed
+	kinds
 	// version counts what has changed; changed is closed at the next change.
 	version uint64
 	changed chan struct{}
@@ -43,6 +42,29 @@ type cluster struct {
 	lastOf  uint64
 }
 
+// kinds are Everynode's own. Both are nil where the API does not have them, or does not show them; hidden says why.
+type kinds struct {
+	policies, rollouts cache.SharedIndexInformer
+	hidden             string
+}
+
+// ownKinds are those that can be read by now.
+func (c *cluster) ownKinds() kinds {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kinds
+}
+
+func (c *cluster) setOwnKinds(k kinds) {
+	c.mu.Lock()
+	c.kinds = k
+	c.mu.Unlock()
+	c.touch()
+}
+
+// lookAgain is how often it is tried to read kinds that the cluster does not have: their definitions may be added while the page is open.
+const lookAgain = 15 * time.Second
+
 // staleAfter is when a survey is made anew though nothing has changed: verdicts depend on
 // the time as well.
 const staleAfter = 5 * time.Second
@@ -51,7 +73,7 @@ const staleAfter = 5 * time.Second
 const patience = 30 * time.Second
 
 func newCluster(core kubernetes.Interface, own *client.Client) *cluster {
-	c := &cluster{core: core, own: own, changed: make(chan struct{})}
+	c := &cluster{core: core, own: own, again: lookAgain, changed: make(chan struct{})}
 	c.troubles = &troubles{of: map[string]trouble{}, changed: c.touch}
 	return c
 }
@@ -78,24 +100,11 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	core, apps := c.core.CoreV1(), c.core.AppsV1()
 	var all []cache.SharedIndexInformer
 	add := func(what string, l lister, example runtime.Object) (cache.SharedIndexInformer, error) {
-		// One object tells whether it may be read: an informer would try for ever.
-		soon, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		if _, err := l.list(soon, metav1.ListOptions{Limit: 1}); err != nil {
-			return nil, rollout.Unread(what, err)
+		informer, err := c.informer(ctx, what, l, example)
+		if err == nil {
+			all = append(all, informer)
 		}
-		l = c.troubles.watched(what, l)
-		informer := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{})
-		if err := informer.SetTransform(lean); err != nil {
-			return nil, fmt.Errorf("watch %s: %w", what, err)
-		}
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { c.touch() }, UpdateFunc: func(any, any) { c.touch() }, DeleteFunc: func(any) { c.touch() },
-		}); err != nil {
-			return nil, fmt.Errorf("watch %s: %w", what, err)
-		}
-		all = append(all, informer)
-		return informer, nil
+		return informer, err
 	}
 	var err error
 	if c.nodes, err = add("nodes", listed(core.Nodes().List, core.Nodes().Watch), &corev1.Node{}); err != nil {
@@ -110,15 +119,17 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	if c.revisions, err = add("ControllerRevisions", listed(apps.ControllerRevisions("").List, apps.ControllerRevisions("").Watch), &appsv1.ControllerRevision{}); err != nil {
 		return err
 	}
-	c.policies, err = add("RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{})
-	if err == nil {
-		if c.rollouts, err = add("DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch), &v1alpha1.DaemonSetRollout{}); err != nil {
-			return err
-		}
-	} else if c.hidden = rollout.Hidden(err); c.hidden == "" {
+	own, err := c.readOwnKinds(ctx)
+	if err != nil {
 		return err
 	}
+	c.setOwnKinds(own)
 	var running sync.WaitGroup
+	if own.hidden == "" {
+		all = append(all, own.policies, own.rollouts)
+	} else {
+		running.Go(func() { c.awaitOwnKinds(ctx, &running) })
+	}
 	for _, informer := range all {
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
@@ -131,6 +142,59 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	}
 	running.Wait()
 	return nil
+}
+
+// informer watches a kind, once it is run. One object tells whether it may be read: an informer would try for ever.
+func (c *cluster) informer(ctx context.Context, what string, l lister, example runtime.Object) (cache.SharedIndexInformer, error) {
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if _, err := l.list(soon, metav1.ListOptions{Limit: 1}); err != nil {
+		return nil, rollout.Unread(what, err)
+	}
+	l = c.troubles.watched(what, l)
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{})
+	if err := informer.SetTransform(lean); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.touch() }, UpdateFunc: func(any, any) { c.touch() }, DeleteFunc: func(any) { c.touch() },
+	}); err != nil {
+		return nil, fmt.Errorf("watch %s: %w", what, err)
+	}
+	return informer, nil
+}
+
+// readOwnKinds finds out whether policies and rollouts can be read. That the cluster does not have or show them is no error.
+func (c *cluster) readOwnKinds(ctx context.Context) (k kinds, err error) {
+	if k.policies, err = c.informer(ctx, "RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{}); err != nil {
+		if hidden := rollout.Hidden(err); hidden != "" {
+			return kinds{hidden: hidden}, nil
+		}
+		return kinds{}, err
+	}
+	k.rollouts, err = c.informer(ctx, "DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch), &v1alpha1.DaemonSetRollout{})
+	return k, err
+}
+
+// awaitOwnKinds tries again and again to read policies and rollouts, until they are there, and watches them from then on.
+func (c *cluster) awaitOwnKinds(ctx context.Context, running *sync.WaitGroup) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(c.again):
+		}
+		own, err := c.readOwnKinds(ctx)
+		if err != nil || own.hidden != "" {
+			continue // it is said that they are hidden; the other kinds say that the cluster is away
+		}
+		running.Go(func() { own.policies.RunWithContext(ctx) })
+		running.Go(func() { own.rollouts.RunWithContext(ctx) })
+		if cache.WaitForCacheSync(ctx.Done(), own.policies.HasSynced, own.rollouts.HasSynced) {
+			c.setOwnKinds(own)
+		}
+		return
+	}
 }
 
 // lean takes out of an object what nobody looks at here.
@@ -165,16 +229,17 @@ func (c *cluster) look(f func(s *survey.Survey, hidden string) error) error {
 	if c.last == nil || c.lastOf != version || now.Sub(c.last.Now) > staleAfter {
 		c.last, c.lastOf = c.survey(now), version
 	}
-	return f(c.last, c.hidden)
+	return f(c.last, c.ownKinds().hidden)
 }
 
 // survey puts in order all that is known. It is the caller's own.
 func (c *cluster) survey(now time.Time) *survey.Survey {
+	own := c.ownKinds()
 	return survey.New(survey.Objects{
 		Now: now, Locate: time.LoadLocation,
 		Nodes: held[corev1.Node](c.nodes), Pods: held[corev1.Pod](c.pods), DaemonSets: held[appsv1.DaemonSet](c.sets),
 		Revisions: held[appsv1.ControllerRevision](c.revisions),
-		Policies:  held[v1alpha1.RolloutPolicy](c.policies), Rollouts: held[v1alpha1.DaemonSetRollout](c.rollouts),
+		Policies:  held[v1alpha1.RolloutPolicy](own.policies), Rollouts: held[v1alpha1.DaemonSetRollout](own.rollouts),
 	})
 }
 
