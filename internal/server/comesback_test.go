@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/node/identity"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server"
@@ -71,10 +69,8 @@ func TestNodeComesBackAfterARestore(t *testing.T) {
 	runAgent(t, e, "after")
 	runAgent(t, e, "revoked")
 	nodesReady(t, e, 3)
-	var out bytes.Buffer
-	if code := cli.Execute(t.Context(), []string{"node", "revoke", "revoked", "--data-dir", e.DataDir()}, &out, &out); code != 0 {
-		t.Fatal(out.String())
-	}
+	_, err := e.Client.CoreV1().Secrets("kube-system").Create(t.Context(), identity.Revocation{Node: "revoked", Before: time.Now()}.Secret(), metav1.CreateOptions{})
+	must(t, err)
 	address := strings.TrimPrefix(e.Config.Host, "https://")
 	e.Stop()
 

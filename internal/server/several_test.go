@@ -176,9 +176,13 @@ func (m *machine) token(forServers bool) string {
 }
 
 func (m *machine) list() members.List {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return admission{m.running}.List(m.t.Context())
+	s := m.now()
+	select {
+	case <-s.Ready():
+		return admission{s}.List(m.t.Context())
+	default:
+		return members.List{} // it begins anew
+	}
 }
 
 func (m *machine) eventually(what string, check func(ctx context.Context) error) {
