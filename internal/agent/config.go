@@ -191,6 +191,18 @@ func (c *Config) completeRoom() error {
 		c.PressureTransition = eviction.DefaultTransition
 	}
 	c.rules.MaxPodGrace, c.rules.Transition = c.EvictionMaxPodGrace, c.PressureTransition
+	if c.ShutdownGraceCritical < 0 || c.ShutdownGraceCritical > c.ShutdownGrace {
+		return fmt.Errorf("--shutdown-grace-period-critical-pods %s is not between 0 and --shutdown-grace-period %s",
+			c.ShutdownGraceCritical, c.ShutdownGrace)
+	}
+	if err := errors.Join(checkSysctls(c.AllowedUnsafeSysctls), c.completeReserve()); err != nil {
+		return err
+	}
+	return c.completeImages()
+}
+
+// completeImages checks what says which images are removed.
+func (c *Config) completeImages() error {
 	if c.ImageGCHigh == 0 {
 		c.ImageGCHigh = 85
 	}
@@ -202,13 +214,6 @@ func (c *Config) completeRoom() error {
 	}
 	if c.ImageMinAge == 0 {
 		c.ImageMinAge = 2 * time.Minute
-	}
-	if c.ShutdownGraceCritical < 0 || c.ShutdownGraceCritical > c.ShutdownGrace {
-		return fmt.Errorf("--shutdown-grace-period-critical-pods %s is not between 0 and --shutdown-grace-period %s",
-			c.ShutdownGraceCritical, c.ShutdownGrace)
-	}
-	if err := errors.Join(checkSysctls(c.AllowedUnsafeSysctls), c.completeReserve()); err != nil {
-		return err
 	}
 	if c.ImageGCLow < 0 || c.ImageGCLow > c.ImageGCHigh || c.ImageGCHigh > 100 {
 		return fmt.Errorf("--image-gc-low-threshold %d and --image-gc-high-threshold %d: percentages are needed, the first not above the second",
