@@ -213,6 +213,9 @@ func (c *Course) faulty() bool {
 	return c.policy.MaxNodeFaults.Exceeded(c.totals.sick, c.totals.selected)
 }
 
+// Changing tells whether nodes have another revision to go to than the stable one.
+func (c *Course) Changing() bool { return c.changing() }
+
 // back tells whether nodes go to the stable revision, which asks for no step,
 // window or approval.
 func (c *Course) back() bool {

@@ -94,10 +94,11 @@ func (r *row) eligibility(c *cell) Eligibility {
 	return e
 }
 
-// fitsItself tells whether a pod of the cell is where its own revision wants it.
+// fitsItself tells whether a pod of the cell is where its own revision wants it, or while a
+// change is under way lets it stay. After that no turn would ever come.
 func (r *row) fitsItself(c *cell) bool {
 	for _, p := range c.pods {
-		if p.live() && r.eligibleBy(p.info.Revision, c.node) != ShouldNotRun {
+		if p.live() && (r.Selects(p.info.Revision, c.node) || r.guide.course.Changing() && r.eligibleBy(p.info.Revision, c.node) != ShouldNotRun) {
 			return true
 		}
 	}

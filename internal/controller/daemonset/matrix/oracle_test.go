@@ -161,8 +161,10 @@ func (w *world) fits(uid types.UID, node string) (shouldRun, shouldContinue bool
 	}
 	// A pod that is where its own revision wants it stays until it is its turn.
 	return false, stays || slices.ContainsFunc(w.podsOf(uid, node), func(p PodInfo) bool {
-		_, fits := w.fitsBy(uid, p.Revision, node)
-		return fits
+		fits, stays := w.fitsBy(uid, p.Revision, node)
+		_, known := w.templates[uid][p.Revision]
+		st, _ := w.m.Rollout(uid)
+		return fits || stays && (!known || st.StableRevision != st.TargetRevision)
 	})
 }
 

@@ -145,7 +145,8 @@ func (w *guidedWorld) decide(t *rapid.T) {
 		case *DeletePod:
 			if a.Reason == ReasonNodeUnfit {
 				// At once goes only what the node itself does not let stay.
-				if _, fits := w.fitsBy(guided, w.pods[a.PodUID].Revision, a.Node); fits {
+				selects, stays := w.fitsBy(guided, w.pods[a.PodUID].Revision, a.Node)
+				if selects || stays && after.StableRevision != after.TargetRevision {
 					t.Fatalf("%s: its own revision wants it there, and its turn has not come\n%+v", a, after)
 				}
 			}
