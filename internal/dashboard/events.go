@@ -35,13 +35,13 @@ const (
 
 // eventsOf says which events are asked for: of one object, of its kind, or all.
 func eventsOf(q url.Values) metav1.ListOptions {
-	only := fields.Set{}
+	var only []fields.Selector // in this order, which a set would not keep
 	for _, field := range []string{"kind", "name"} {
 		if value := q.Get(field); value != "" {
-			only["involvedObject."+field] = value
+			only = append(only, fields.OneTermEqualSelector("involvedObject."+field, value))
 		}
 	}
-	return metav1.ListOptions{FieldSelector: only.AsSelector().String()}
+	return metav1.ListOptions{FieldSelector: fields.AndSelectors(only...).String()}
 }
 
 // newest reads events page by page, and returns the newest of them, the newest last, and from where on to watch; more
