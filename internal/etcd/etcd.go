@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -59,6 +60,7 @@ type Server struct {
 	listener   *http.Server
 	watermarks *clientv3.Client
 	end        context.CancelFunc
+	serving    atomic.Bool
 
 	mu      sync.Mutex // guards clients
 	clients []*clientv3.Client

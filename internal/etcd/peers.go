@@ -86,16 +86,21 @@ type Status struct {
 	Bytes int64
 	// Version is its program's.
 	Version string
+	// Serving tells that its server serves the API.
+	Serving bool
 	// PeerStanding is how it stands with the authority of the databases; that of a member of
 	// before there was such a question is empty.
 	pki.PeerStanding
 }
 
+// Serve has this member say that its server serves the API.
+func (s *Server) Serve() { s.serving.Store(true) }
+
 // Status says how this member is.
 func (s *Server) Status() Status {
 	out := Status{
 		Member: Member{ID: s.Self()}, Leader: s.Leader(), Applied: s.etcd.Server.AppliedIndex(), Term: s.etcd.Server.Term(),
-		Bytes: s.etcd.Server.Backend().Size(),
+		Bytes: s.etcd.Server.Backend().Size(), Serving: s.serving.Load(),
 	}
 	if s.peers != nil {
 		out.Name, out.Version = s.peers.Name, s.peers.Version

@@ -7,8 +7,6 @@ type Beginning struct {
 	Self string
 	// All are the servers, itself among them, as they answer now.
 	All []Server
-	// Serving is how many of them serve the API.
-	Serving int
 }
 
 // Now tells whether it may begin anew now: one server after another does, in the order of their
@@ -24,13 +22,13 @@ func (b Beginning) Now() bool {
 		if s.ID == b.Self || s.Problem != "" {
 			continue
 		}
+		if !s.Serving {
+			return false // one that has just begun anew is not back yet
+		}
 		others++
 		if s.Outdated && s.ID < b.Self {
 			return false // its turn comes first
 		}
-	}
-	if b.Serving <= others {
-		return false // one that has just begun anew is not back yet
 	}
 	return others > voters/2 || others == voters-1
 }

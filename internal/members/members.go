@@ -79,6 +79,8 @@ type Server struct {
 	Bytes int64
 	// Loops tells that its control loops work.
 	Loops bool
+	// Serving tells that it serves the API.
+	Serving bool
 	// PeerStanding is how it stands with the authority of the servers' databases.
 	pki.PeerStanding
 }

@@ -93,7 +93,7 @@ func (s *Server) endOldTrust(ctx context.Context) error {
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	b := members.Beginning{Self: standing.ID, Serving: len(s.serverAddresses())}
+	b := members.Beginning{Self: standing.ID}
 	for _, answer := range s.etcd.Ask(ctx) {
 		b.All = append(b.All, seen(answer))
 	}
@@ -113,6 +113,6 @@ func seen(answer etcd.Answer) members.Server {
 		return out
 	}
 	s := answer.Status
-	out.Version, out.Leads, out.Applied, out.Bytes, out.PeerStanding = s.Version, s.Leads, s.Applied, s.Bytes, s.PeerStanding
+	out.Version, out.Leads, out.Applied, out.Bytes, out.Serving, out.PeerStanding = s.Version, s.Leads, s.Applied, s.Bytes, s.Serving, s.PeerStanding
 	return out
 }

@@ -434,6 +434,9 @@ func (s *Server) runControl(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "Could not write the administrator's kubeconfig anew")
 		}
 	})
+	if s.etcd != nil {
+		s.etcd.Serve()
+	}
 	close(s.ready)
 	klog.FromContext(ctx).Info("The API server is ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
 	if !s.several() {
