@@ -3,12 +3,15 @@ package persistentvolume
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/controller/persistentvolume/plan"
 )
@@ -122,11 +125,59 @@ func (c controller) inUse(ctx context.Context, claim *corev1.PersistentVolumeCla
 	if err != nil || anyUses(pods, claim.Name) || claim.DeletionTimestamp == nil {
 		return err == nil, err
 	}
+	if c.unused.take(claim, time.Now()) {
+		return false, nil
+	}
+	// What is known of the other claims that are to go is known before the pods are listed.
+	var claims corev1.PersistentVolumeClaimList
+	if err := c.reader.List(ctx, &claims, client.InNamespace(claim.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list claims beside %s: %w", klog.KObj(claim), err)
+	}
+	listed := time.Now()
 	live, err := c.cfg.ClaimProtection.Client.CoreV1().Pods(claim.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, fmt.Errorf("list pods that may use claim %s: %w", klog.KObj(claim), err)
 	}
-	return anyUses(live.Items, claim.Name), nil
+	used := map[string]bool{}
+	for i := range live.Items {
+		for _, name := range plan.UsedBy(&live.Items[i]) {
+			used[name] = true
+		}
+	}
+	c.unused.keep(claims.Items, used, listed)
+	return used[claim.Name], nil
+}
+
+// unusedFor is how long it counts that no pod used a claim.
+const unusedFor = 5 * time.Second
+
+// unused are claims that were to go when the pods of their namespace were listed, and that none of these used. Whoever deletes ten
+// thousand claims does not have the pods listed ten thousand times.
+type unused struct {
+	mu     sync.Mutex
+	listed time.Time
+	claims map[types.UID]bool
+}
+
+// keep replaces what is known by a list.
+func (u *unused) keep(claims []corev1.PersistentVolumeClaim, used map[string]bool, listed time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.listed, u.claims = listed, map[types.UID]bool{}
+	for i := range claims {
+		if c := &claims[i]; c.DeletionTimestamp != nil && !used[c.Name] {
+			u.claims[c.UID] = true
+		}
+	}
+}
+
+// take says whether no pod used the claim a moment ago. It says so once.
+func (u *unused) take(claim *corev1.PersistentVolumeClaim, now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known := u.claims[claim.UID] && now.Sub(u.listed) < unusedFor
+	delete(u.claims, claim.UID)
+	return known
 }
 
 func anyUses(pods []corev1.Pod, claim string) bool {

@@ -70,7 +70,7 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if err := addIndexes(mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	c := controller{reader: mgr.GetClient(), cfg: cfg}
+	c := controller{reader: mgr.GetClient(), cfg: cfg, unused: &unused{}}
 	err := errors.Join(
 		ctrl.NewControllerManagedBy(mgr).Named("persistentvolumeclaim").For(&corev1.PersistentVolumeClaim{}).
 			Watches(&corev1.PersistentVolume{}, handler.Funcs{CreateFunc: c.volumeCreated, UpdateFunc: c.volumeUpdated, DeleteFunc: c.volumeDeleted}).
@@ -130,6 +130,7 @@ func claimsOf(p *corev1.Pod) (out []string) {
 type controller struct {
 	reader client.Reader // of shared objects, which are never changed
 	cfg    Config
+	unused *unused
 }
 
 func (c controller) reconcileClaim(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
@@ -160,29 +161,19 @@ func retried(err error) (ctrl.Result, error) {
 // gather finds what decides about a claim.
 func (c controller) gather(ctx context.Context, claim *corev1.PersistentVolumeClaim) (plan.ClaimInput, error) {
 	in := plan.ClaimInput{Claim: claim}
-	if name := claim.Spec.VolumeName; name != "" {
-		var named corev1.PersistentVolume
-		switch err := c.reader.Get(ctx, types.NamespacedName{Name: name}, &named); {
-		case err == nil:
-			in.Named = &named
-		case !apierrors.IsNotFound(err):
-			return in, fmt.Errorf("read PersistentVolume %s: %w", name, err)
-		case volume.Bound(claim) && claim.Status.Phase != corev1.ClaimLost:
-			// It is a grave thing to say; the cache may be behind.
-			live, err := c.cfg.Binder.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return in, fmt.Errorf("read PersistentVolume %s: %w", name, err)
-			}
-			if err == nil {
-				in.Named = live
-			}
-		}
-		return in, nil
+	if claim.Spec.VolumeName != "" {
+		named, err := c.named(ctx, claim)
+		in.Named = named
+		return in, err
 	}
 	if err := c.classes(ctx, &in); err != nil {
 		return in, err
 	}
-	for _, of := range []string{claim.Namespace + "/" + claim.Name, "/" + volume.ClaimClass(claim)} {
+	keys := []string{claim.Namespace + "/" + claim.Name}
+	if !volume.Waits(in.Class) { // otherwise the scheduler chooses among them
+		keys = append(keys, "/"+volume.ClaimClass(claim))
+	}
+	for _, of := range keys {
 		var list corev1.PersistentVolumeList
 		if err := c.reader.List(ctx, &list, client.MatchingFields{byClaim: of}, client.UnsafeDisableDeepCopy); err != nil {
 			return in, fmt.Errorf("list PersistentVolumes for claim %s: %w", klog.KObj(claim), err)
@@ -198,6 +189,24 @@ func (c controller) gather(ctx context.Context, claim *corev1.PersistentVolumeCl
 		}
 	}
 	return in, err
+}
+
+// named is the volume that a claim names, nil if there is none. Before a claim is said to have lost it, the API is asked: the cache may
+// not show yet that it was made, or that it was given to the claim.
+func (c controller) named(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
+	name := claim.Spec.VolumeName
+	v := &corev1.PersistentVolume{}
+	err := c.reader.Get(ctx, types.NamespacedName{Name: name}, v)
+	if volume.Bound(claim) && claim.Status.Phase != corev1.ClaimLost && (apierrors.IsNotFound(err) || err == nil && plan.Misbound(v, claim)) {
+		v, err = c.cfg.Binder.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // there is none
+	case err != nil:
+		return nil, fmt.Errorf("read PersistentVolume %s: %w", name, err)
+	}
+	return v, nil
 }
 
 // classes finds the class that a claim names, or would get.

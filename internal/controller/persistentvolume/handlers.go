@@ -54,6 +54,10 @@ func (c controller) offer(ctx context.Context, v *corev1.PersistentVolume, q que
 	if v.Spec.ClaimRef != nil {
 		return
 	}
+	c.offerToNaming(ctx, v, q)
+	if v.Status.Phase != corev1.VolumeAvailable || c.waits(ctx, volume.Class(v)) {
+		return
+	}
 	var list corev1.PersistentVolumeClaimList
 	if err := c.reader.List(ctx, &list, client.MatchingFields{byWish: volume.Class(v)}, client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not find the claims for which a volume is good", "volume", v.Name)
@@ -64,7 +68,12 @@ func (c controller) offer(ctx context.Context, v *corev1.PersistentVolume, q que
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		}
 	}
-	c.offerToNaming(ctx, v, q)
+}
+
+// waits says whether the scheduler finds the volumes of a class, so that a volume that nobody has is news for none of its claims.
+func (c controller) waits(ctx context.Context, name string) bool {
+	var class storagev1.StorageClass
+	return name != "" && c.reader.Get(ctx, types.NamespacedName{Name: name}, &class) == nil && volume.Waits(&class)
 }
 
 func (c controller) offerToNaming(ctx context.Context, v *corev1.PersistentVolume, q queue) {

@@ -83,10 +83,15 @@ func boundClaim(in ClaimInput) Decision {
 		return lost("ClaimLost", "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!")
 	case v == nil:
 		return lost("ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!")
-	case v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID == c.UID:
-		return bind(v, c, "the claim is bound")
+	case Misbound(v, c):
+		return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 	}
-	return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
+	return bind(in.Named, c, "the claim is bound")
+}
+
+// Misbound says whether the volume of a bound claim is another's.
+func Misbound(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool {
+	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != c.UID
 }
 
 // namingClaim is about one that asks for a certain volume.

@@ -334,6 +334,9 @@ func (w *world) decide(name string, isClaim bool, seen world) (Decision, map[typ
 			return Decision{}, versions
 		}
 		in := ClaimInput{Claim: c, Class: &storagev1.StorageClass{Provisioner: volume.NoProvisioner}, Named: seen.volumes[c.Spec.VolumeName]}
+		if c.Spec.VolumeName != "" && volume.Bound(c) && (in.Named == nil || Misbound(in.Named, c)) {
+			in.Named = w.volumes[c.Spec.VolumeName] // who says that a volume is lost asks the API
+		}
 		for _, v := range seen.volumes {
 			in.Volumes = append(in.Volumes, v)
 		}
@@ -422,8 +425,12 @@ func TestAnyOrder(t *testing.T) {
 					break
 				}
 			}
-			if rapid.Bool().Draw(t, "fresh") {
-				seen = w.snapshot()
+			now := w.snapshot() // each kind has a cache of its own
+			if rapid.Bool().Draw(t, "fresh volumes") {
+				seen.volumes = now.volumes
+			}
+			if rapid.Bool().Draw(t, "fresh claims") {
+				seen.claims = now.claims
 			}
 			for name, v := range before {
 				if now := w.bound(t)[name]; now != v {

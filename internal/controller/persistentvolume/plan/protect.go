@@ -32,12 +32,19 @@ func protect(now []string, name string, wanted, mayAdd bool) ([]string, bool) {
 
 // Uses says whether a pod keeps a claim from going. A pod without a node does not: it will not start with a claim that is leaving. Nor does a
 // pod that is over keep a claim that was made for it alone.
-func Uses(p *corev1.Pod, claim string) bool {
+func Uses(p *corev1.Pod, claim string) bool { return slices.Contains(UsedBy(p), claim) }
+
+// UsedBy are the claims that a pod keeps from going.
+func UsedBy(p *corev1.Pod) (names []string) {
 	if p.Spec.NodeName == "" {
-		return false
+		return nil
 	}
 	over := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
-	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-		return volume.ClaimName(p.Name, &v) == claim && !(over && v.Ephemeral != nil)
-	})
+	for i := range p.Spec.Volumes {
+		v := &p.Spec.Volumes[i]
+		if name := volume.ClaimName(p.Name, v); name != "" && !(over && v.Ephemeral != nil) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
