@@ -61,6 +61,9 @@ type claimed struct {
 	open    []*corev1.PersistentVolumeClaim
 	// alone are claims that no other pod may use.
 	alone []string
+	// wide are the volumes that an open claim may get and that are not for one host alone, the best first, by the claim's name: they are
+	// sorted once for all nodes.
+	wide map[string][]*corev1.PersistentVolume
 }
 
 // Unbound says why the pod fits on no node whatever, because of its claims; "" if that is not so.
@@ -75,7 +78,7 @@ func (q *Question) claims() *claimed {
 
 // look sorts a pod's claims by what is known of them.
 func (s *storage) look(pod *Pod) *claimed {
-	out := &claimed{}
+	out := &claimed{wide: map[string][]*corev1.PersistentVolume{}}
 	if s == nil {
 		return out
 	}
@@ -147,7 +150,7 @@ func checkVolumes(q *Question, node *trialNode) []Reason {
 			return fails(Volumes, TextVolumeNode, v.Name, true)
 		}
 	}
-	if _, missing := s.choose(c.open, node.Node); missing != "" {
+	if _, missing := s.choose(c, node.Node); missing != "" {
 		return fails(Volumes, TextNoVolume, missing, true)
 	}
 	return nil
@@ -165,7 +168,7 @@ func (q *Question) Uses(node *Node) []ClaimUse {
 	if q.cluster.storage == nil {
 		return nil
 	}
-	uses, _ := q.cluster.storage.choose(q.claims().open, node)
+	uses, _ := q.cluster.storage.choose(q.claims(), node)
 	return uses
 }
 
@@ -272,10 +275,13 @@ func change[K comparable](of map[K]map[string]*corev1.PersistentVolume, key K, v
 }
 
 // choose finds volumes for the claims on a node, each for one claim; missing is a claim that gets none.
-func (s *storage) choose(open []*corev1.PersistentVolumeClaim, node *Node) (uses []ClaimUse, missing string) {
+func (s *storage) choose(of *claimed, node *Node) (uses []ClaimUse, missing string) {
+	if len(of.open) == 0 {
+		return nil, ""
+	}
 	taken := map[string]bool{}
-	for _, c := range open {
-		v, found := s.chooseOne(c, node, taken)
+	for _, c := range of.open {
+		v, found := s.chooseOne(of, c, node, taken)
 		if !found {
 			return nil, c.Name
 		}
@@ -288,7 +294,7 @@ func (s *storage) choose(open []*corev1.PersistentVolumeClaim, node *Node) (uses
 }
 
 // chooseOne finds the volume for one claim. That there is none and found is true says that somebody makes one.
-func (s *storage) chooseOne(c *corev1.PersistentVolumeClaim, node *Node, taken map[string]bool) (v *corev1.PersistentVolume, found bool) {
+func (s *storage) chooseOne(of *claimed, c *corev1.PersistentVolumeClaim, node *Node, taken map[string]bool) (v *corev1.PersistentVolume, found bool) {
 	key := c.Namespace + "/" + c.Name
 	if selected, is := c.Annotations[volume.SelectedNode]; is && selected != node.Name {
 		return nil, false
@@ -302,9 +308,17 @@ func (s *storage) chooseOne(c *corev1.PersistentVolumeClaim, node *Node, taken m
 		return !taken[v.Name] && (!promised || other == key) && volume.Reaches(v, node.Name, node.Labels)
 	}
 	class := volume.ClaimClass(c)
-	candidates := listed(s.free[pool{class, ""}])
+	var candidates []*corev1.PersistentVolume
 	if host := node.Labels[corev1.LabelHostname]; host != "" {
-		candidates = append(candidates, listed(s.free[pool{class, host}])...)
+		candidates = listed(s.free[pool{class, host}])
+	}
+	wide, known := of.wide[c.Name]
+	if !known {
+		wide = want.Ranked(listed(s.free[pool{class, ""}]))
+		of.wide[c.Name] = wide
+	}
+	if i := slices.IndexFunc(wide, mine); i >= 0 {
+		candidates = append(candidates, wide[i])
 	}
 	if best := want.Best(candidates, mine); best != nil {
 		return best, true

@@ -2,6 +2,7 @@ package fit
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -258,6 +259,28 @@ func TestVolumesAreFoundByLookingAtAll(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Ten thousand volumes that are not for one host alone are looked through once for a pod, and not once for each of fifty thousand nodes.
+func TestVolumesForAllNodesAreSortedOnce(t *testing.T) {
+	c := hosts("a", "b")
+	for i := range 10_000 {
+		c.SetVolume(localDisk(fmt.Sprint("v", i), "", "1Gi"))
+	}
+	c.SetClaim(wanted("data", "local"))
+	q := c.Ask(NewPod(user("p", "data")))
+	var before, after runtime.MemStats
+	for i, name := range []string{"a", "b"} {
+		runtime.ReadMemStats(&before)
+		reasons := q.First(c.Node(name), Trial{})
+		runtime.ReadMemStats(&after)
+		if uses := q.Uses(c.Node(name)); len(reasons) > 0 || len(uses) != 1 || uses[0].Volume.Name != "v0" {
+			t.Errorf("on %s: %v, %v", name, reasons, uses)
+		}
+		if bytes := after.TotalAlloc - before.TotalAlloc; i > 0 && bytes > 20_000 {
+			t.Errorf("the second node costs %d bytes", bytes)
+		}
+	}
 }
 
 // naive lists the volumes that a claim may get on a node; blocked says that one kept for it is elsewhere.

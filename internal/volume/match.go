@@ -81,6 +81,17 @@ func (w Wanted) Reserved(volumes []*corev1.PersistentVolume) (kept *corev1.Persi
 	return kept
 }
 
+// Ranked returns the volumes that take the claim, those first that waste the least.
+func (w Wanted) Ranked(volumes []*corev1.PersistentVolume) (good []*corev1.PersistentVolume) {
+	for _, v := range volumes {
+		if w.Takes(v) {
+			good = append(good, v)
+		}
+	}
+	slices.SortFunc(good, wastes)
+	return good
+}
+
 // Best returns the volume that wastes the least for the claim: of those that take it the one with the fewest access modes,
 // of these the smallest, of these the first by name; nil if none takes it.
 func (w Wanted) Best(volumes []*corev1.PersistentVolume, allowed func(*corev1.PersistentVolume) bool) (best *corev1.PersistentVolume) {
@@ -104,6 +115,9 @@ func wastes(a, b *corev1.PersistentVolume) int {
 func Reaches(v *corev1.PersistentVolume, name string, nodeLabels map[string]string) bool {
 	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil {
 		return true
+	}
+	if host := OnlyHost(v); host != "" && nodeLabels[corev1.LabelHostname] != host {
+		return false // a local volume is asked about for every node
 	}
 	selector, err := nodeaffinity.NewNodeSelector(v.Spec.NodeAffinity.Required)
 	if err != nil {

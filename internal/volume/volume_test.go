@@ -192,3 +192,21 @@ func TestBestWastesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A pod with a local volume is tried on every node of a fleet.
+func TestThatALocalVolumeIsElsewhereCostsNothing(t *testing.T) {
+	v := &corev1.PersistentVolume{}
+	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"here"}}}}}}}
+	there := map[string]string{corev1.LabelHostname: "there"}
+	if n := testing.AllocsPerRun(10, func() {
+		if Reaches(v, "there", there) || Reaches(v, "nameless", nil) {
+			t.Error("it is in reach of another host")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if !Reaches(v, "any", map[string]string{corev1.LabelHostname: "here"}) {
+		t.Error("it is not in reach of its host")
+	}
+}
