@@ -34,11 +34,7 @@ func (l *loop) onStorage(m message) {
 			return
 		}
 		l.cluster.SetVolume(object)
-		if host := l.cluster.OnlyHost(object.Name); host != "" {
-			l.queue.Changed(host, fit.VolumesChanged, now)
-		} else {
-			l.queue.ChangedEverywhere(fit.VolumesChanged, now)
-		}
+		l.volumeChanged(object.Name)
 	case *storagev1.StorageClass:
 		if m.deleted {
 			l.cluster.DeleteClass(object.Name)
@@ -47,6 +43,17 @@ func (l *loop) onStorage(m message) {
 		l.cluster.SetClass(object)
 		l.queue.ChangedEverywhere(fit.VolumesChanged, now)
 	}
+}
+
+// volumeChanged tells the pods that it may help that a volume is another one now, or can be had again.
+func (l *loop) volumeChanged(name string) {
+	host := l.cluster.OnlyHost(name)
+	// Pods wait for nodes, and a node need not be called as its host is.
+	if node := l.cluster.Node(host); host != "" && node != nil && node.Labels[corev1.LabelHostname] == host {
+		l.queue.Changed(host, fit.VolumesChanged, l.clock.Now())
+		return
+	}
+	l.queue.ChangedEverywhere(fit.VolumesChanged, l.clock.Now())
 }
 
 // claim has the claims of a pod get the volumes that go with the node which was found for it. The pod is tried again when they have them;
@@ -63,18 +70,20 @@ func (l *loop) claim(ctx context.Context, pod *fit.Pod, result placement.Result)
 	l.binder.claim(pod, result.Node, result.Uses)
 }
 
-// onFailedClaiming takes back the volumes that were promised to a pod's claims, and tries the pod anew.
+// onFailedClaiming takes back the volumes that were promised to a pod's claims, and its room, for others that wait for them, and tries the
+// pod anew.
 func (l *loop) onFailedClaiming(ctx context.Context, m message) {
 	for _, use := range m.uses {
 		if use.Volume != nil {
 			l.cluster.TakeBack(use.Volume.Name, klog.KObj(use.Claim).String())
+			l.volumeChanged(use.Volume.Name)
 		}
 	}
-	l.nominated.Delete(m.uid)
 	pod := l.queue.Get(m.uid)
 	if pod == nil {
 		return
 	}
+	l.release(pod.Object)
 	l.queue.Abort(m.uid, l.clock.Now())
 	if apierrors.IsNotFound(m.err) || apierrors.IsConflict(m.err) {
 		klog.FromContext(ctx).V(2).Info("Giving claims their volumes was refused", "pod", klog.KObj(pod.Object), "err", m.err)

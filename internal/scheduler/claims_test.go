@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,9 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/volume"
 )
 
@@ -203,6 +208,50 @@ func TestAClaimThatCannotBeGivenItsVolumeIsTriedAgain(t *testing.T) {
 		c.settle()
 		if ref := c.volume("v").Spec.ClaimRef; ref == nil || refused < 2 {
 			t.Errorf("after %d writes the volume is for %v", refused, ref)
+		}
+	})
+}
+
+// What a pod was promised whose claim does not get its volume is news for others: they are not left to be tried again by the clock.
+func TestWhatAClaimDidNotGetIsOfferedToOthers(t *testing.T) {
+	client, now := fake.NewClientset(), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	s, err := New(Config{Informers: sharedInformers{informers.NewSharedInformerFactory(client, 0)}, Writer: NewWriter(client), Events: NewEventSink(client), Clock: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, one, v := s.loop, claimOf("one"), volumeOn("v", "a")
+	l.onNode(node("a", "1", "4Gi"), false)
+	for _, object := range []metav1.Object{waitingClass(volume.NoProvisioner), one, claimOf("two"), v} {
+		l.onStorage(message{object: object})
+	}
+	first := pod("first", using("one"), requests("1", "1Gi"))
+	for _, p := range []*corev1.Pod{first, pod("wants-the-volume", using("two")), pod("wants-the-room", requests("1", "1Gi"))} {
+		l.onPod(p, false)
+		l.schedule(t.Context(), l.queue.Pop(now.Now()))
+	}
+	if active, backoff, parked := l.queue.Lengths(); active != 0 || backoff != 0 || parked != 3 {
+		t.Fatalf("%d, %d and %d pods, want all three to wait:\n%s", active, backoff, parked, l.queue.Dump())
+	}
+	l.onFailedClaiming(t.Context(), message{uid: first.UID, err: errors.New("refused"), uses: []fit.ClaimUse{{Claim: one, Volume: v}}})
+	if active, backoff, parked := l.queue.Lengths(); active != 0 || backoff != 3 || parked != 0 {
+		t.Errorf("%d, %d and %d pods, want all three to be tried again:\n%s", active, backoff, parked, l.queue.Dump())
+	}
+}
+
+// A pod that can only be on one node waits for a local volume there, and the node is not called as its host is.
+func TestALocalVolumeOfANodeWithAnotherName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := node("node-1", "2", "4Gi")
+		other.Labels = map[string]string{corev1.LabelHostname: "machine-1"}
+		pinned := pod("p", using("data"))
+		pinned.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}}}}}}}
+		c := start(t, other, waitingClass(volume.NoProvisioner), claimOf("data"), pinned)
+		c.create(volumeOn("v", "machine-1"))
+		time.Sleep(15 * time.Second)
+		c.settle()
+		if ref := c.volume("v").Spec.ClaimRef; ref == nil || ref.Name != "data" {
+			t.Errorf("the volume is for %v", ref)
 		}
 	})
 }

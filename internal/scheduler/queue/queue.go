@@ -224,11 +224,13 @@ func (q *Queue) Changed(nodeName string, change fit.Change, now time.Time) {
 
 // ChangedEverywhere tells of a change that is about all nodes.
 func (q *Queue) ChangedEverywhere(change fit.Change, now time.Time) {
-	all := make(map[types.UID]*item, q.parked.Len())
+	var woken []*item
 	for _, waiting := range q.parked.items {
-		all[waiting.pod.UID] = waiting
+		if waiting.wait.For&change != 0 {
+			woken = append(woken, waiting)
+		}
 	}
-	q.wakeThose(now, func(waiting *item) bool { return waiting.wait.For&change != 0 }, all)
+	q.wakeAll(woken, now)
 }
 
 // ClaimChanged tells of a change of a claim, named as namespace/name; pods parked with it are tried again.
@@ -246,6 +248,10 @@ func (q *Queue) wakeThose(now time.Time, meant func(*item) bool, among ...map[ty
 			}
 		}
 	}
+	q.wakeAll(woken, now)
+}
+
+func (q *Queue) wakeAll(woken []*item, now time.Time) {
 	slices.SortFunc(woken, func(a, b *item) int { return cmp.Compare(a.sequence, b.sequence) })
 	for _, waiting := range woken {
 		q.wake(waiting, now)

@@ -140,3 +140,21 @@ func TestParkedPodsPinnedElsewhereAreNotTouched(t *testing.T) {
 		t.Errorf("popped %v, want pod 7", pod)
 	}
 }
+
+// A volume comes while many pods wait for something else.
+func TestAChangeEverywhereThatHelpsNobodyCostsNothing(t *testing.T) {
+	q, now := New(Config{}), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 100 {
+		uid := types.UID(strconv.Itoa(i))
+		q.Add(fit.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid}}), false, now)
+		q.Pop(now)
+		q.Park(uid, Wait{For: fit.NodeAdded}, now)
+	}
+	if n := testing.AllocsPerRun(10, func() { q.ChangedEverywhere(fit.VolumesChanged, now) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	q.ChangedEverywhere(fit.NodeAdded, now.Add(time.Hour))
+	if active, _, _ := q.Lengths(); active != 100 {
+		t.Errorf("%d pods are tried again, want 100", active)
+	}
+}
