@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,12 +83,15 @@ func (m *Manager) findClaimed(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 	}
 	out := &claimed{Volume: pv.Name, ReadOnly: v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly}
 	switch {
+	case (pv.Spec.HostPath != nil || pv.Spec.Local != nil) && len(pv.Spec.MountOptions) > 0:
+		// They may be there to keep programs from something.
+		return nil, fmt.Errorf("PersistentVolume %q has mountOptions: this node mounts volumes of the kinds hostPath and local without any", pv.Name)
 	case pv.Spec.HostPath != nil:
 		out.Path = pv.Spec.HostPath.Path
 		return out, setUpHostPath(pv.Spec.HostPath)
 	case pv.Spec.Local != nil:
 		out.Path = pv.Spec.Local.Path
-		return out, setUpLocal(out.Path, fsGroup(pod), out.ReadOnly)
+		return out, setUpLocal(pod, out.Path, out.ReadOnly)
 	}
 	return nil, fmt.Errorf("PersistentVolume %q: this node mounts PersistentVolumes of the kinds hostPath and local", pv.Name)
 }
@@ -123,7 +127,7 @@ func checkMode(pod *corev1.Pod, name string, mode corev1.PersistentVolumeMode) e
 }
 
 // setUpLocal looks at the folder of a local volume, and gives what is in it to the group of the pod's volumes.
-func setUpLocal(dir string, group *int64, readOnly bool) error {
+func setUpLocal(pod *corev1.Pod, dir string, readOnly bool) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -133,11 +137,28 @@ func setUpLocal(dir string, group *int64, readOnly bool) error {
 	case !info.IsDir():
 		return fmt.Errorf("path %q is no directory: this node mounts local volumes that are directories", dir)
 	}
-	if group == nil || readOnly {
+	group := fsGroup(pod)
+	if group == nil || readOnly || hasGroup(info, *group) && onlyOnMismatch(pod) {
 		return nil
 	}
 	return giveToGroup(dir, int(*group))
 }
+
+// onlyOnMismatch says whether what is in a volume need not be looked at if its folder is the group's: there may be millions of files.
+func onlyOnMismatch(pod *corev1.Pod) bool {
+	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
+	return policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch
+}
+
+// hasGroup says whether the group owns a folder, works in it, and gets what is made there.
+func hasGroup(info fs.FileInfo, group int64) bool {
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int64(owner.Gid) == group && info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&0o070 == 0o070
+}
+
+// kept are the bits of a mode beside the permissions that stay when a group gets a file: of a folder in which everybody may write it
+// must not become possible to remove others' files.
+const kept = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
 // giveToGroup has the group own, read and write all that is in a folder. Programs may work in it meanwhile and put links in the way: nothing
 // outside of the folder is touched.
@@ -161,7 +182,7 @@ func giveToGroup(dir string, group int) error {
 		if err := root.Lchown(name, -1, group); err != nil {
 			return ignoreMissing(err)
 		}
-		mode := info.Mode().Perm() | 0o060
+		mode := info.Mode()&kept | 0o060
 		switch {
 		case info.IsDir():
 			mode |= 0o010 | fs.ModeSetgid

@@ -117,6 +117,7 @@ func TestVolumeOfAClaimThatCannotBeMounted(t *testing.T) {
 		"not there":    {func(c *fakeClaims) { c.volume.Spec.Local.Path = dir + "/none" }, `path "` + dir + `/none" does not exist`},
 		"no directory": {func(c *fakeClaims) { c.volume.Spec.Local.Path = file }, "is no directory"},
 		"another kind": {func(c *fakeClaims) { c.volume.Spec.Local, c.volume.Spec.NFS = nil, &corev1.NFSVolumeSource{} }, "this node mounts PersistentVolumes of the kinds hostPath and local"},
+		"options":      {func(c *fakeClaims) { c.volume.Spec.MountOptions = []string{"noexec"} }, `PersistentVolume "v" has mountOptions: this node mounts volumes of the kinds hostPath and local without any`},
 		"a wrong type": {func(c *fakeClaims) {
 			c.volume.Spec.Local, c.volume.Spec.HostPath = nil, &corev1.HostPathVolumeSource{Path: file, Type: ptr(corev1.HostPathDirectory)}
 		}, "hostPath type check failed"},
@@ -168,16 +169,61 @@ func TestLocalVolumeOfAGroup(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "sub", "link")); err != nil {
 		t.Fatal(err)
 	}
+	shared := filepath.Join(dir, "tmp")
+	if err := os.Mkdir(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(shared, os.ModeSticky|0o777); err != nil {
+		t.Fatal(err)
+	}
 	if err := giveToGroup(dir, 4711); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{dir: "dgrwxrwxr-x 4711", filepath.Join(dir, "a"): "-rw-rw---- 4711", filepath.Join(dir, "sub"): "dgrwxrwx--- 4711", outside: "-rw------- 0"} {
+	for name, want := range map[string]string{dir: "dgrwxrwxr-x 4711", filepath.Join(dir, "a"): "-rw-rw---- 4711", filepath.Join(dir, "sub"): "dgrwxrwx--- 4711", shared: "dgtrwxrwxrwx 4711", outside: "-rw------- 0"} {
 		info, err := os.Lstat(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := info.Mode().String() + " " + itoa(uintptr(groupOf(info))); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A pod may say that files are looked at only if the folder is not the group's. Others look each time.
+func TestLocalVolumeThatIsTheGroupsAlready(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to groups")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	pod := podWith(claimVolume(false))
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr(int64(4711))}
+	for _, c := range []struct {
+		policy corev1.PodFSGroupChangePolicy
+		group  int
+		want   uint32
+	}{
+		{corev1.FSGroupChangeOnRootMismatch, 0, 4711}, // the folder is root's
+		{corev1.FSGroupChangeOnRootMismatch, 0, 0},
+		{corev1.FSGroupChangeAlways, 0, 4711},
+	} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(file, -1, c.group); err != nil {
+			t.Fatal(err)
+		}
+		pod.Spec.SecurityContext.FSGroupChangePolicy = &c.policy
+		if err := setUpLocal(pod, dir, false); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := groupOf(info); got != c.want {
+			t.Errorf("%s: the file is group %d's, want %d", c.policy, got, c.want)
 		}
 	}
 }
