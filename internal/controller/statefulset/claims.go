@@ -2,7 +2,9 @@ package statefulset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,10 +12,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
 )
+
+// errLeaves is why a pod is not made whose claim is on its way out. Nothing tells when that is gone.
+var errLeaves = errors.New("its claim cannot be used any more")
+
+// leavesPause is how long a set waits before it looks again whether such a claim is gone. To wait longer each time would leave it
+// without its pod for a quarter of an hour after the claim has gone.
+const leavesPause = 2 * time.Second
+
+// patient makes of a claim that leaves another look soon, and of nothing else.
+func patient(result ctrl.Result, err error) (ctrl.Result, error) {
+	if errors.Is(err, errLeaves) {
+		return ctrl.Result{RequeueAfter: leavesPause}, nil
+	}
+	return result, err
+}
 
 // makeClaims makes what a new pod claims and has not yet. A claim that goes with an earlier pod of the name is waited for.
 func (r *reconciler) makeClaims(ctx context.Context, set *appsv1.StatefulSet, pod string) error {
@@ -24,7 +42,8 @@ func (r *reconciler) makeClaims(ctx context.Context, set *appsv1.StatefulSet, po
 		}
 		if there != nil {
 			if why, leaves := plan.Leaves(there, pod); leaves {
-				return fmt.Errorf("make pod %s of StatefulSet %s: %s", pod, klog.KObj(set), why)
+				r.event(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %s", pod, set.Name, why)
+				return fmt.Errorf("make pod %s of StatefulSet %s: %w: %s", pod, klog.KObj(set), errLeaves, why)
 			}
 			continue
 		}

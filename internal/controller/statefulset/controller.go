@@ -134,7 +134,7 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	in.Update, in.Current = versions.update, versions.current
 	result, err := r.settle(ctx, in)
 	if err != nil {
-		return result, err
+		return patient(result, err)
 	}
 	return result, r.cleanUp(ctx, set, in.Pods, versions)
 }
