@@ -1,6 +1,7 @@
 package course
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,26 @@ func TestStatusNamesFewNodesBetweenTwoDaemons(t *testing.T) {
 	w.pass(10 * time.Second)
 	if s := w.course.Status(); s.Phase != v1alpha1.PhaseSoaking || s.Replacing != nil {
 		t.Errorf("%s: named are %+v", s.Phase, s.Replacing)
+	}
+}
+
+// Nodes that the target leaves out are not between two daemons: they must not take the room of those that are.
+func TestStatusNamesNoNodeThatGetsNoOtherDaemon(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 300, "v1")
+	const stays = "z0-r0-99" // the last by name
+	w.rules["v2"] = func(name string) bool { return name == stays }
+	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 30s}]"), daemonSet("v1"))
+	w.update("v2")
+	for _, p := range w.course.Take(300) {
+		w.nodes[p.Node].daemon = Daemon{}
+		w.tell(p.Node)
+	}
+	if w.on("v1") > 0 {
+		t.Fatalf("%d nodes have not begun", w.on("v1"))
+	}
+	if s := w.course.Status().Replacing; s == nil || !slices.Equal(s.Available, []string{stays}) || len(s.Unavailable) > 0 {
+		t.Errorf("named are %+v", s)
 	}
 }
 

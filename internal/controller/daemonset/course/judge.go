@@ -45,7 +45,7 @@ func (c *Course) refresh(n *node) {
 	c.timers.Set(&n.timer, v.wake)
 	c.account(n, v)
 	c.recent.note(c, n)
-	if n.before != "" && n.daemon.Revision == "" {
+	if n.before != "" && n.daemon.Revision == "" && n.chosen.any() && !c.leaves(n, c.target(n)) {
 		c.replacing[n] = true
 	} else {
 		delete(c.replacing, n)
