@@ -194,15 +194,18 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 	return nil
 }
 
-// ignored has a rollout say that nothing follows it, and nobody's word changes that.
+// ignored has a rollout say that nothing follows it. An abort is not counted as seen: it is heard when the change goes on.
 func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) *Job {
-	const why = "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template"
-	if r.Status.Message == why && r.Status.ObservedGeneration == r.Generation {
+	why, seen := "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template", r.Generation
+	if r.Spec.Target == v1alpha1.TargetStable && r.Status.ObservedGeneration < r.Generation {
+		why, seen = why+"; with RollingUpdate it is aborted", r.Status.ObservedGeneration
+	}
+	if r.Status.Message == why && r.Status.ObservedGeneration == seen {
 		delete(b.left, name)
 		return nil
 	}
 	next := r.DeepCopy()
-	next.Status.Message, next.Status.ObservedGeneration = why, r.Generation
+	next.Status.Message, next.Status.ObservedGeneration = why, seen
 	next.Status.Conditions = course.Conditions(&next.Status, r.Status.Conditions, b.now)
 	return &Job{Left: next}
 }

@@ -48,3 +48,37 @@ func TestARolloutThatOnDeleteIgnoresSaysSo(t *testing.T) {
 		t.Errorf("jobs: %+v", jobs)
 	}
 }
+
+// Who aborts a change that OnDelete holds up was told that all nodes go back. The word counts when the change would go on.
+func TestAnAbortThatOnDeleteIgnoresIsNotForgotten(t *testing.T) {
+	w := newWorld()
+	manual := func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType }
+	w.daemonSet("logs", "u1", manual)
+	r := w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{
+		Phase: v1alpha1.PhaseProgressing, StableRevision: "a", TargetRevision: "b", ObservedGeneration: 1,
+	}, v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	r = r.DeepCopy()
+	r.Generation, r.ResourceVersion = 2, "1"+r.ResourceVersion
+	w.Step(Rollout{Object: r})
+	for _, want := range []int64{1, 3} {
+		jobs := w.Jobs()
+		if len(jobs) != 1 || jobs[0].Left == nil {
+			t.Fatalf("jobs: %+v", jobs)
+		}
+		next := jobs[0].Left
+		if got, told := next.Status.ObservedGeneration, strings.HasSuffix(next.Status.Message, "with RollingUpdate it is aborted"); got != want || told != (want == 1) {
+			t.Errorf("generation %d of %d is seen, and it says %s", got, next.Generation, next.Status.Message)
+		}
+		next.ResourceVersion = "1" + next.ResourceVersion
+		w.Step(Result{Job: jobs[0], Rollout: next})
+		if jobs := w.Jobs(); len(jobs) > 0 {
+			t.Errorf("it says it again: %+v", jobs[0])
+		}
+		// Somebody takes the abort back.
+		r = next.DeepCopy()
+		r.Generation, r.ResourceVersion, r.Spec.Target = 3, "1"+r.ResourceVersion, v1alpha1.TargetNewest
+		if want == 1 {
+			w.Step(Rollout{Object: r})
+		}
+	}
+}
