@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/serviceaccount"
 	"github.com/everynode/everynode/internal/apiserver/admission/storageclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/storageinuse"
+	"github.com/everynode/everynode/internal/apiserver/admission/storageresize"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -130,6 +131,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"DefaultIngressClass", ingressclass.New(ingresses.Lister(), ingresses.Informer().HasSynced)},
 		{"DefaultStorageClass", storageclass.New(storage.Lister(), storage.Informer().HasSynced)},
 		{"StorageObjectInUseProtection", storageinuse.New()},
+		{"PersistentVolumeClaimResize", storageresize.New(storage.Lister(), storage.Informer().HasSynced)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer)},

@@ -126,7 +126,12 @@ func volumesAndClaims(t *testing.T, c cluster) {
 		t.Errorf("%+v", v)
 	}
 	c.volumeIs("life-v", corev1.VolumeAvailable)
-	claim := must(claims.Create(ctx, aClaim("data", "life"), metav1.CreateOptions{}))(t)
+	asking := aClaim("data", "life")
+	asking.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "theirs", Namespace: ptr.To("kube-system")}
+	claim := must(claims.Create(ctx, asking, metav1.CreateOptions{}))(t)
+	if claim.Spec.DataSourceRef != nil {
+		t.Errorf("its content is to come from another namespace: %+v", claim.Spec.DataSourceRef)
+	}
 	if !slices.Contains(claim.Finalizers, volume.ClaimProtection) {
 		t.Errorf("%+v", claim)
 	}
@@ -138,6 +143,8 @@ func volumesAndClaims(t *testing.T, c cluster) {
 	}
 	_, err := claims.Patch(ctx, "data", types.MergePatchType, []byte(`{"spec":{"storageClassName":"other"}}`), metav1.PatchOptions{})
 	refused(t, err, metav1.StatusReasonInvalid, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims")
+	_, err = claims.Patch(ctx, "data", types.MergePatchType, []byte(`{"spec":{"resources":{"requests":{"storage":"9Gi"}}}}`), metav1.PatchOptions{})
+	refused(t, err, metav1.StatusReasonForbidden, "the storageclass that provisions the pvc must support resize")
 	_, err = volumes.Patch(ctx, "life-v", types.MergePatchType, []byte(`{"spec":{"hostPath":{"path":"/etc"}}}`), metav1.PatchOptions{})
 	refused(t, err, metav1.StatusReasonInvalid, "spec.persistentvolumesource is immutable after creation")
 

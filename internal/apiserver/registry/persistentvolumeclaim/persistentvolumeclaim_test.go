@@ -156,6 +156,29 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// What is in another namespace is not taken from there because somebody here asks for it.
+func TestASourceInAnotherNamespaceIsDropped(t *testing.T) {
+	far := func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "theirs", Namespace: ptr.To("other")}
+	}
+	for name, c := range map[string]struct {
+		old  *corev1.PersistentVolumeClaimSpec
+		want bool
+	}{"new": {nil, false}, "added": {&made().Spec, false}, "stored": {&made(far).Spec, true}} {
+		claim := made(far)
+		dropFarSource(&claim.Spec, c.old)
+		if got := claim.Spec.DataSourceRef != nil; got != c.want {
+			t.Errorf("%s: the source is %+v", name, claim.Spec.DataSourceRef)
+		}
+	}
+	near := made(func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "ours", Namespace: ptr.To("")}
+	})
+	if dropFarSource(&near.Spec, nil); near.Spec.DataSourceRef == nil {
+		t.Error("one in the same namespace is dropped")
+	}
+}
+
 func TestStatusAndColumns(t *testing.T) {
 	wrong := made(bound)
 	wrong.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{"storage": "Maybe"}

@@ -27,10 +27,12 @@ func Definition() resource.Definition {
 		Status:  func(c *corev1.PersistentVolumeClaim) any { return &c.Status },
 		PrepareForCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			c.Status.Phase = corev1.ClaimPending
+			dropFarSource(&c.Spec, nil)
 			keepKnownSource(&c.Spec, nil)
 			completeSources(&c.Spec)
 		},
 		PrepareForUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) {
+			dropFarSource(&c.Spec, &old.Spec)
 			keepKnownSource(&c.Spec, &old.Spec)
 			completeSources(&c.Spec)
 		},
@@ -58,6 +60,14 @@ func SetDefaults(c *corev1.PersistentVolumeClaim) {
 	podspec.SetClaimDefaults(&c.Spec)
 	podspec.RoundResources(c.Status.Capacity)
 	podspec.RoundResources(c.Status.AllocatedResources)
+}
+
+// dropFarSource drops a source in another namespace, as without kube-apiserver's gate CrossNamespaceVolumeDataSource: nothing here asks
+// whether that namespace allows it. What was stored stays.
+func dropFarSource(s, old *corev1.PersistentVolumeClaimSpec) {
+	if (old == nil || old.DataSourceRef == nil) && s.DataSourceRef != nil && ptr.Deref(s.DataSourceRef.Namespace, "") != "" {
+		s.DataSourceRef = nil
+	}
 }
 
 // keepKnownSource drops what a claim is to be filled from if it is of a kind that this field never had; the newer field takes any.
