@@ -398,6 +398,12 @@ func TestInsideDoorLeasesAndEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		specs[w.namespace] = stored.Spec
+		// Leases are written by who read them, also where a renewal takes a short way.
+		unread := renewing(t, client, w)()
+		unread.ResourceVersion = ""
+		if _, err := w.sim.UpdateLease(ctx, unread); !apierrors.IsInvalid(err) {
+			t.Errorf("%s: a renewal of no version: %v, want that it is invalid", w.namespace, err)
+		}
 
 		event := &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{Namespace: w.namespace, Name: "e"},

@@ -132,8 +132,9 @@ func (c *Cache) renew(ctx context.Context, key string, out runtime.Object, preco
 }
 
 // Renew carries out a write of next in memory, if that says only that somebody is alive, and
-// if next is of the version that is known, or of none. It returns what is held then, of which
-// the outermost fields are the caller's; nil if nothing was done.
+// if next is of the version that is known: whether one of no version may be written at all is
+// for the registry to say. It returns what is held then, of which the outermost fields are the
+// caller's; nil if nothing was done.
 func (c *Cache) Renew(key string, next runtime.Object) runtime.Object {
 	if c.Renewal == nil {
 		return nil
@@ -144,7 +145,7 @@ func (c *Cache) Renew(key string, next runtime.Object) runtime.Object {
 	}
 	known, knownErr := c.versioner.ObjectResourceVersion(e.Object)
 	expected, err := c.versioner.ObjectResourceVersion(next)
-	if err != nil || knownErr != nil || expected != 0 && expected != known {
+	if err != nil || knownErr != nil || expected != known {
 		return nil
 	}
 	if renewed := c.keepRenewed(key, e, at, next); renewed != nil {

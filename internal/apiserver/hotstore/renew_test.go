@@ -1,6 +1,7 @@
 package hotstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (f *fixture) put(name, message, version string) (*example.Pod, error) {
 		if err := f.Get(context.Background(), "/pods/ns/"+name, storage.GetOptions{}, next); err != nil {
 			return nil, err
 		}
-		next.Status.Message, next.ResourceVersion = message, version
+		next.Status.Message, next.ResourceVersion = message, cmp.Or(version, next.ResourceVersion)
 		if renewed := f.Renew("/pods/ns/"+name, next); renewed != nil {
 			return renewed.(*example.Pod), nil
 		}
@@ -481,7 +482,8 @@ func TestNoShortWay(t *testing.T) {
 		"a label":          {"p", func(p *example.Pod) { p.Labels = map[string]string{"a": "b"} }},
 		"an older version": {"p", func(p *example.Pod) { p.ResourceVersion = "1" }},
 		"a later version":  {"p", func(p *example.Pod) { p.ResourceVersion = "1000000" }},
-		"no version":       {"p", func(p *example.Pod) { p.ResourceVersion = "x" }},
+		"garbage":          {"p", func(p *example.Pod) { p.ResourceVersion = "x" }},
+		"no version":       {"p", func(p *example.Pod) { p.ResourceVersion = "" }},
 		"another object":   {"p", func(p *example.Pod) { p.UID = "other" }},
 		"nobody":           {"nobody", func(*example.Pod) {}},
 		"never":            {"never", func(*example.Pod) {}},
