@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // ClusterWhole tells whether files hold all that a cluster needs: while somebody replaces
@@ -82,14 +83,32 @@ func checkPair(name string, certFile, keyFile []byte) error {
 	return nil
 }
 
+// goodBy refuses an authority that is not good yet: with it this server would not start. A clock
+// is wrong, here or there.
+func goodBy(name string, certFile []byte, now time.Time) error {
+	certs, err := parseCertificates(certFile)
+	if err != nil {
+		return fmt.Errorf("%s.crt: %w", name, err)
+	}
+	if from := certs[0].NotBefore; now.Before(from) {
+		return fmt.Errorf("%s.crt: it is good from %s on, and this machine's clock says %s: set the clocks", name, from.Format(time.RFC3339), now.Format(time.RFC3339))
+	}
+	return nil
+}
+
 // AdoptCluster puts the files that every server of a cluster has in the place of those of a
 // server that may run. Cut off at any moment, the directory is whole, and the next try goes on.
-func AdoptCluster(dir string, files map[string][]byte) error {
+func AdoptCluster(dir string, files map[string][]byte, now time.Time) error {
 	if !ClusterWhole(files) {
 		return fmt.Errorf("replace the keys in %s: those of the other server are not all there", dir)
 	}
 	if err := CheckCluster(files); err != nil {
 		return fmt.Errorf("replace the keys in %s: those of the other server cannot be used: %w", dir, err)
+	}
+	for _, name := range []string{ClusterAuthority, NodeAuthority, FrontAuthority} {
+		if err := goodBy(name, files[name+".crt"], now); err != nil {
+			return fmt.Errorf("take the keys of another server: %w", err)
+		}
 	}
 	unlock, err := lockDirectory(dir)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestKeysOfAnotherServerAreAdopted(t *testing.T) {
 			if err := change(); err != nil {
 				t.Fatal(err)
 			}
-			if err := AdoptCluster(second, export(first)); err != nil {
+			if err := AdoptCluster(second, export(first), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			if !maps.EqualFunc(export(first), export(second), func(a, b []byte) bool { return string(a) == string(b) }) {
@@ -68,7 +68,7 @@ func TestKeysOfAnotherServerAreAdopted(t *testing.T) {
 	}
 	whole := export(first)
 	delete(whole, ClusterAuthority+".key")
-	if err := AdoptCluster(second, whole); err == nil {
+	if err := AdoptCluster(second, whole, time.Now()); err == nil {
 		t.Error("half of the keys are adopted")
 	}
 }
@@ -102,7 +102,7 @@ func TestDamagedKeysAreNotAdopted(t *testing.T) {
 			}
 			files := maps.Clone(good)
 			files[name] = damaged(name)
-			if err := AdoptCluster(second, files); err == nil {
+			if err := AdoptCluster(second, files, time.Now()); err == nil {
 				t.Errorf("%s is %s, and adopted", name, what)
 			}
 			if now, err := ExportCluster(second); err != nil || !maps.EqualFunc(now, good, bytes.Equal) {
@@ -144,11 +144,43 @@ func TestAdoptingIsCutOff(t *testing.T) {
 		if _, err := LoadOrCreate(dir, Options{ServerIPs: []net.IP{net.ParseIP("10.0.0.2")}}); err != nil {
 			t.Errorf("cut off after %d steps it does not start: %v", cut, err)
 		}
-		if err := AdoptCluster(dir, after); err != nil {
+		if err := AdoptCluster(dir, after, time.Now()); err != nil {
 			t.Errorf("cut off after %d steps it does not go on: %v", cut, err)
 		}
 		if now, _ := os.ReadFile(filepath.Join(dir, ClusterAuthority+".crt")); string(now) != string(after[ClusterAuthority+".crt"]) {
 			t.Errorf("cut off after %d steps it never has the new keys", cut)
+		}
+	}
+}
+
+// With an authority that is not good yet a server would not start: it is not taken, and nothing is changed.
+func TestClusterAuthorityOfTheFutureIsNotTaken(t *testing.T) {
+	for _, which := range []string{ClusterAuthority, NodeAuthority} {
+		first := serverKeys(t, nil, "10.0.0.1")
+		before, err := ExportCluster(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := serverKeys(t, before, "10.0.0.2")
+		ahead := time.Now().Add(time.Hour)
+		if err := Rotate(first, which, ahead); err != nil {
+			t.Fatal(err)
+		}
+		files, err := ExportCluster(first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := AdoptCluster(second, files, time.Now()); err == nil || !strings.Contains(err.Error(), which+".crt: it is good from ") || !strings.Contains(err.Error(), "set the clocks") {
+			t.Errorf("%s of the future: %v", which, err)
+		}
+		if now, err := ExportCluster(second); err != nil || !maps.EqualFunc(now, before, bytes.Equal) {
+			t.Errorf("%s of the future: files were changed (%v)", which, err)
+		}
+		if _, err := LoadOrCreate(second, Options{ServerIPs: []net.IP{net.ParseIP("10.0.0.2")}}); err != nil {
+			t.Errorf("%s of the future: the server does not start: %v", which, err)
+		}
+		if err := AdoptCluster(second, files, ahead); err != nil {
+			t.Errorf("%s: not taken later: %v", which, err)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestKeysThatAreLinks(t *testing.T) {
 		"ca.key":              func(dir string) error { return Rotate(dir, ClusterAuthority, start) },
 		"node-ca.crt":         func(dir string) error { return Rotate(dir, NodeAuthority, start) },
 		"service-account.key": func(dir string) error { return Rotate(dir, ServiceAccounts, start) },
-		"front-proxy-ca.key":  func(dir string) error { return AdoptCluster(dir, shared) },
+		"front-proxy-ca.key":  func(dir string) error { return AdoptCluster(dir, shared, time.Now()) },
 	} {
 		dir := t.TempDir()
 		load(t, dir, start)

@@ -286,7 +286,7 @@ func (s *Server) adoptKeys(content []byte) error {
 			return err
 		}
 	}
-	if err := pki.AdoptCluster(filepath.Join(s.options.DataDir, "pki"), keys.Cluster); err != nil {
+	if err := pki.AdoptCluster(filepath.Join(s.options.DataDir, "pki"), keys.Cluster, time.Now()); err != nil {
 		return err
 	}
 	return s.pki.Reload()
