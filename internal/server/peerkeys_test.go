@@ -129,6 +129,28 @@ func TestKeysOfALostServerAreGivenUp(t *testing.T) {
 		}
 		return nil
 	})
+	// Also where all that are left were cut off while they took it.
+	_, revision = agreed()
+	servers := []*Server{first.now(), second.now()}
+	for _, s := range servers {
+		s.changing.Lock()
+	}
+	const lost = "of one that is lost, too"
+	done, err := first.now().etcd.Agree(t.Context(), etcd.PeerKeys, lost, revision)
+	for _, s := range servers {
+		s.membership.BegunPeers = lost
+		s.nobodyHas = map[etcd.Shared]missing{etcd.PeerKeys: {lost, time.Now().Add(-time.Hour)}}
+		s.changing.Unlock()
+	}
+	if err != nil || !done {
+		t.Fatal(done, err)
+	}
+	first.eventually("it is given up by those who were cut off", func(context.Context) error {
+		if now, _ := agreed(); now != before {
+			return fmt.Errorf("it is %s", now)
+		}
+		return nil
+	})
 	// And a replacement works again.
 	if err := pki.RotatePeers(peersDir(second.options.DataDir), time.Now()); err != nil {
 		t.Fatal(err)

@@ -203,6 +203,15 @@ func (s *Server) followOnce(ctx context.Context, f follows) error {
 // that replaces files one after another has, for seconds, others than it has told.
 const lostAfter = time.Minute
 
+// patienceOf is how long a server waits. One that was cut off while it took what nobody has may have
+// some of the one and some of the other: those that were not come first.
+func patienceOf(here members.KeysHere) time.Duration {
+	if here.Begun != "" {
+		return 2 * lostAfter
+	}
+	return lostAfter
+}
+
 // unlessLost has all servers have what this one has, where nobody has what was told last: who told
 // it is gone, with its disk. Before, every server that belongs to the cluster must have answered
 // for a while.
@@ -219,8 +228,11 @@ func (s *Server) unlessLost(ctx context.Context, f follows, here members.KeysHer
 		}
 		s.nobodyHas[f.which] = missed
 	}
-	if here.Begun != "" || time.Since(missed.since) < lostAfter {
-		return fmt.Errorf("%w; if that stays so for %v, those of this server count", err, lostAfter)
+	if patience := patienceOf(here); time.Since(missed.since) < patience {
+		return fmt.Errorf("%w; if that stays so for %v, those of this server count", err, patience)
+	}
+	if _, unusable := f.export(); unusable != nil {
+		return fmt.Errorf("%w, and those of this server cannot be used: restore %s from a backup: %w", err, s.options.DataDir, unusable)
 	}
 	if done, err := s.etcd.Agree(ctx, f.which, here.Own, revision); err != nil || !done {
 		return err
