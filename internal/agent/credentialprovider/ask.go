@@ -27,6 +27,8 @@ const (
 	lingering = 2 * time.Second
 	// maxAnswer bounds what is read of a program's answer, maxWords of what it says went wrong, in bytes.
 	maxAnswer, maxWords = 1 << 20, 1 << 10
+	// maxKept bounds how many answers are remembered: users of pods name images, as many as they like.
+	maxKept = 500
 )
 
 // Credentials are a user name and a password for each registry or beginning of an image's name.
@@ -120,6 +122,20 @@ func (p *Programs) remember(program, image string, response *protocol.Credential
 			p.answer[q] = remembered{response.Auth, now.Add(keep)}
 		}
 	}
+	if len(p.answer) > maxKept {
+		delete(p.answer, p.first())
+	}
+}
+
+// first is the question whose answer ends first. The lock is held.
+func (p *Programs) first() (out question) {
+	var until time.Time
+	for q, r := range p.answer {
+		if until.IsZero() || r.until.Before(until) {
+			out, until = q, r.until
+		}
+	}
+	return out
 }
 
 // ask runs the program, unless it is known what it says. Who asks at the same time gets the same answer.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	protocol "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -180,6 +181,27 @@ func TestOldAnswersAreForgotten(t *testing.T) {
 			t.Errorf("after %s %d answers are kept", image, len(p.answer))
 		}
 		b.clock.SetTime(b.clock.Now().Add(10 * time.Minute))
+	}
+}
+
+// Whoever may make pods may name images without end.
+func TestSoManyAnswersAreKept(t *testing.T) {
+	b := newBox(t)
+	b.program("one", answer("Image", "", "r.io", "u"))
+	p := b.load(provider("one", "r.io"))
+	const images = 3 * maxKept
+	image := func(i int) string { return "r.io/" + strconv.Itoa(i) }
+	for i := range images {
+		b.clock.SetTime(b.clock.Now().Add(time.Millisecond))
+		p.remember("one", image(i), &protocol.CredentialProviderResponse{CacheKeyType: protocol.ImagePluginCacheKeyType}, time.Hour)
+	}
+	if len(p.answer) != maxKept {
+		t.Errorf("%d answers are kept, want %d", len(p.answer), maxKept)
+	}
+	for i, want := range map[int]bool{images - 1: true, images - maxKept: true, images - maxKept - 1: false, 0: false} {
+		if _, got := p.recall("one", image(i)); got != want {
+			t.Errorf("the answer for image %d is known: %v, want %v", i, got, want)
+		}
 	}
 }
 
