@@ -303,7 +303,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.reserved,
-		Restored: n.identity.Restored, Settled: n.identity.Settle,
+		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
 		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },

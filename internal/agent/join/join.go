@@ -291,7 +291,7 @@ func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error 
 	}
 	id.client.Store(pair)
 	id.reconnect()
-	id.unbound.Store(false)
+	id.shown(ctx)
 	id.refused.Store(false)
 	klog.FromContext(ctx).Info("Got a client certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
 	return nil

@@ -11,8 +11,12 @@ import (
 )
 
 // restoredFile names the restore of the control plane that this node belongs to; it is empty
-// where there was none.
-const restoredFile = "restored"
+// where there was none. unshownFile is there from before the Node is made anew after a restore until the
+// node has shown its key.
+const (
+	restoredFile = "restored"
+	unshownFile  = "unshown"
+)
 
 // restores is what the node knows of restores of the control plane from backups.
 type restores struct {
@@ -29,6 +33,9 @@ func (r restores) other() bool {
 
 // readRestored reads what is on the disk.
 func (id *Identity) readRestored() error {
+	if id.store.has(unshownFile) {
+		id.unbound.Store(true)
+	}
 	data, err := os.ReadFile(id.store.path(restoredFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -70,6 +77,28 @@ func (id *Identity) Restored(ctx context.Context) (bool, error) {
 	id.restoring.Lock()
 	defer id.restoring.Unlock()
 	return id.restores.other(), nil
+}
+
+// Making is told that the Node is about to be made. After a restore nobody then knows whose its name is; that the
+// key has to be shown must not be forgotten when the agent is killed before it was.
+func (id *Identity) Making(ctx context.Context) error {
+	return id.making(id.Restored(ctx))
+}
+
+// making is Making; a server that cannot be asked may have been restored.
+func (id *Identity) making(restored bool, err error) error {
+	if err == nil && !restored {
+		return nil
+	}
+	return id.store.write(unshownFile, nil)
+}
+
+// shown says that the server has been shown the node's key.
+func (id *Identity) shown(ctx context.Context) {
+	id.unbound.Store(false)
+	if err := os.Remove(id.store.path(unshownFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		klog.FromContext(ctx).Error(err, "Could not write down that the node's key was shown; it is shown again after the next start")
+	}
 }
 
 // Settle is told that the control plane has the Node, and whether that was made again. Then the

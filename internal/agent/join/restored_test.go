@@ -59,3 +59,57 @@ func TestRestores(t *testing.T) {
 	hear(open(), "second", false)
 	hear(open(), "second", false)
 }
+
+// Who is killed between making its Node anew and showing its key shows it after the next start.
+func TestKeyIsShownAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Identity {
+		t.Helper()
+		id := &Identity{store: store{dir: dir}, wakeClient: make(chan struct{}, 1)}
+		if err := id.readRestored(); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	hear := func(id *Identity, told string) {
+		t.Helper()
+		if err := id.hearRestored(told); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := open()
+	hear(id, "")
+	if err := id.making(id.restores.other(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if id = open(); id.unbound.Load() {
+		t.Error("a node that was never restored shows its key again")
+	}
+	hear(id, "first")
+	if err := id.making(id.restores.other(), nil); err != nil {
+		t.Fatal(err)
+	}
+	// Killed when the Node was made. After the start it is there, so it is not made again.
+	id = open()
+	hear(id, "first")
+	id.Settle(t.Context(), false)
+	if !id.unbound.Load() || !id.restores.other() {
+		t.Error("the key is not shown, and the restore is forgotten")
+	}
+	// Killed once more, before there is a new certificate.
+	if id = open(); !id.unbound.Load() {
+		t.Error("the key is not shown after another kill")
+	}
+	id.shown(t.Context())
+	hear(id, "first")
+	id.Settle(t.Context(), false)
+	if id = open(); id.unbound.Load() || *id.restores.noted != "first" {
+		t.Errorf("the key was shown, and is to be shown again: %v; noted %q", id.unbound.Load(), *id.restores.noted)
+	}
+	if err := id.making(false, errors.New("the server is away")); err != nil {
+		t.Fatal(err)
+	}
+	if id = open(); !id.unbound.Load() {
+		t.Error("when nobody can be asked the key is not shown")
+	}
+}

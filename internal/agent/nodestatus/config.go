@@ -43,8 +43,10 @@ type Config struct {
 	DevicesForgotten bool
 	DevicesReset     func()
 	// Restored tells whether the control plane is of another restore from a backup than the one with which this node was Settled:
-	// then it may not know the Node. Settled is told that it does, and whether the Node had to be made again. nil for never.
+	// then it may not know the Node. Making is called before the Node is made, and stops that with an error. Settled is told that the
+	// control plane knows the Node, and whether it had to be made again. nil for never.
 	Restored func(ctx context.Context) (bool, error)
+	Making   func(ctx context.Context) error
 	Settled  func(ctx context.Context, again bool)
 	// Images lists the images on this node; nil reports none.
 	Images func(ctx context.Context) ([]corev1.ContainerImage, error)

@@ -68,6 +68,11 @@ func (r *Reporter) create(ctx context.Context) error {
 	// The first word on the Node is that it isn't ready; the status written next says more, and makes the events.
 	f.runtimeErr = errNotAsked
 	node.Status = build(r.cfg, corev1.NodeStatus{}, f, r.cfg.Clock.Now())
+	if r.cfg.Making != nil {
+		if err := r.cfg.Making(ctx); err != nil {
+			return fmt.Errorf("create node %s: %w", r.cfg.NodeName, err)
+		}
+	}
 	if _, err := r.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create node %s: %w", r.cfg.NodeName, err)
 	}

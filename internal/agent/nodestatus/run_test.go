@@ -236,7 +236,7 @@ func TestNodeAfterARestore(t *testing.T) {
 		var mu sync.Mutex // guards all of these
 		var restored bool
 		var refused error
-		asked, again, settled := 0, 0, 0
+		asked, again, settled, making := 0, 0, 0, 0
 		set := func(is bool, why error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -252,6 +252,17 @@ func TestNodeAfterARestore(t *testing.T) {
 			defer mu.Unlock()
 			asked++
 			return restored, refused
+		}
+		s.reporter.cfg.Making = func(context.Context) error {
+			if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				t.Errorf("told of the Node after it was made: %v", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if making++; making == 1 {
+				return errors.New("the disk is full")
+			}
+			return nil
 		}
 		s.reporter.cfg.Settled = func(_ context.Context, made bool) {
 			mu.Lock()
@@ -270,10 +281,16 @@ func TestNodeAfterARestore(t *testing.T) {
 		// While the agent was away: it makes the Node when it starts.
 		set(true, nil)
 		s.run(t)
+		time.Sleep(300 * time.Millisecond) // until it is tried again
 		s.node(t)
 		if _, again, settled := told(); again != 1 || settled != 1 {
 			t.Errorf("after a restore while the agent was away it was told %d times that the Node is there, %d times that it was made again", settled, again)
 		}
+		mu.Lock()
+		if making != 2 {
+			t.Errorf("it was told %d times that the Node would be made", making)
+		}
+		mu.Unlock()
 		remove()
 		set(false, errors.New("the server is away"))
 		time.Sleep(time.Minute)
