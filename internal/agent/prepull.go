@@ -37,18 +37,14 @@ func (s stock) Pull(ctx context.Context, image string, pin, always bool) imagepu
 	if err != nil {
 		return fail(err)
 	}
-	added := false
+	ended := func(bool) error { return nil }
 	if pin {
-		if added, err = s.pins.Add(name); err != nil {
+		if ended, err = s.pins.Add(name); err != nil {
 			return fail(err)
 		}
 	}
 	bytes, present, err := s.images.Pull(ctx, image, always)
-	if err != nil {
-		if added {
-			_, unpinErr := s.pins.Remove(name)
-			err = errors.Join(err, unpinErr)
-		}
+	if err = errors.Join(err, ended(err == nil)); err != nil {
 		return fail(err)
 	}
 	klog.FromContext(ctx).Info("Pulled an image that was asked for", "image", image, "kept", pin, "present", present)

@@ -31,6 +31,15 @@ type Pins struct {
 	names []string
 	// broken says why it is not known which there are.
 	broken error
+	// trials are those of names that are kept for now.
+	trials map[string]*trial
+}
+
+// trial is a name that is kept as long as somebody tries to get the image.
+type trial struct {
+	underWay int
+	// got says that somebody has got it: then it stays.
+	got bool
 }
 
 // pinsFile is what the file holds.
@@ -40,13 +49,25 @@ type pinsFile struct {
 
 // OpenPins reads the file, which need not be there. What is wrong with it is told by whatever needs to know the pins.
 func OpenPins(path string) *Pins {
-	p := &Pins{path: path}
-	names, err := readPins(path)
-	if err != nil {
-		p.broken = fmt.Errorf("which images are kept on the node is not known: %w; remove %s to keep none", err, path)
-	}
-	p.names = names
+	p := &Pins{path: path, trials: map[string]*trial{}}
+	p.read()
 	return p
+}
+
+// read reads the file. The lock is held, or nobody else has the pins yet.
+func (p *Pins) read() {
+	p.names, p.broken = readPins(p.path)
+	if p.broken != nil {
+		p.broken = fmt.Errorf("which images are kept on the node is not known: %w; remove %s to keep none", p.broken, p.path)
+	}
+}
+
+// mended looks whether somebody has mended or removed a broken file. The lock is held.
+func (p *Pins) mended() error {
+	if p.broken != nil {
+		p.read()
+	}
+	return p.broken
 }
 
 func readPins(path string) ([]string, error) {
@@ -83,7 +104,8 @@ func PinName(image string) (string, error) {
 func (p *Pins) Names() ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.names), p.broken
+	err := p.mended()
+	return slices.Clone(p.names), err
 }
 
 // Beside adds them to the images that others need. While it is not known which there are, nobody knows what may go.
@@ -104,21 +126,57 @@ func (p *Pins) Beside(used func(context.Context) (map[string]bool, error)) func(
 	}
 }
 
-// Add keeps an image, and says whether it was not kept before.
-func (p *Pins) Add(name string) (added bool, err error) {
-	return p.change(name, true)
+// Add keeps an image from now on. Ended is to be called once, when it is known whether the image could be had: an image that was not
+// kept before goes again when nobody of those who tried at the same time has got it.
+func (p *Pins) Add(name string) (ended func(got bool) error, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	added, err := p.change(name, true)
+	if err != nil {
+		return nil, err
+	}
+	t := p.trials[name]
+	switch {
+	case added:
+		t = &trial{}
+		p.trials[name] = t
+	case t == nil:
+		return func(bool) error { return nil }, nil // it was kept before
+	}
+	t.underWay++
+	return func(got bool) error { return p.end(name, t, got) }, nil
+}
+
+func (p *Pins) end(name string, t *trial, got bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.underWay--
+	t.got = t.got || got
+	if t.underWay > 0 || p.trials[name] != t {
+		return nil // others try still, or somebody has let it go meanwhile
+	}
+	delete(p.trials, name)
+	if t.got {
+		return nil
+	}
+	_, err := p.change(name, false)
+	return err
 }
 
 // Remove lets an image go, and says whether it was kept.
 func (p *Pins) Remove(name string) (removed bool, err error) {
-	return p.change(name, false)
-}
-
-func (p *Pins) change(name string, keep bool) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.broken != nil {
-		return false, p.broken
+	if removed, err = p.change(name, false); err == nil {
+		delete(p.trials, name)
+	}
+	return removed, err
+}
+
+// change adds a name or takes it away. The lock is held.
+func (p *Pins) change(name string, keep bool) (bool, error) {
+	if err := p.mended(); err != nil {
+		return false, err
 	}
 	at, is := slices.BinarySearch(p.names, name)
 	if is == keep {

@@ -24,12 +24,9 @@ func TestPins(t *testing.T) {
 		}
 	}
 	p := OpenPins(path)
-	added, err := p.Add("b:1")
-	step("a new one", added, err, true)
-	added, err = p.Add("b:1")
-	step("the same", added, err, false)
-	added, err = p.Add("a:1")
-	step("another", added, err, true)
+	for _, name := range []string{"b:1", "b:1", "a:1"} {
+		keepFor(t, p, name)(true)
+	}
 	again := OpenPins(path)
 	if names, err := again.Names(); err != nil || !slices.Equal(names, []string{"a:1", "b:1"}) {
 		t.Errorf("after a start it has %q, %v", names, err)
@@ -48,6 +45,70 @@ func TestPins(t *testing.T) {
 	}
 	if _, err := again.Add("one-too-many"); err == nil || !strings.Contains(err.Error(), "everynode image unpin") {
 		t.Errorf("too many: %v", err)
+	}
+}
+
+// keepFor keeps an image, and returns what tells whether it could be had.
+func keepFor(t *testing.T, p *Pins, name string) (ended func(got bool)) {
+	t.Helper()
+	end, err := p.Add(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(got bool) {
+		t.Helper()
+		if err := end(got); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An image that could not be had is not kept, unless somebody else got it at the same time, or it was kept before.
+func TestPinsOfSeveralAtOnce(t *testing.T) {
+	const name = "r.io/a:1"
+	kept := func(p *Pins, what string, want bool) {
+		t.Helper()
+		names, err := OpenPins(p.path).Names()
+		if err != nil || slices.Contains(names, name) != want {
+			t.Errorf("%s: %q are kept (%v)", what, names, err)
+		}
+	}
+	open := func() *Pins { return OpenPins(filepath.Join(t.TempDir(), "pins.json")) }
+
+	p := open()
+	first, second := keepFor(t, p, name), keepFor(t, p, name)
+	second(true)
+	first(false)
+	kept(p, "the first goes away after the second got it", true)
+
+	p = open()
+	first, second = keepFor(t, p, name), keepFor(t, p, name)
+	first(false)
+	kept(p, "the second still tries", true)
+	second(true)
+	kept(p, "the second got it", true)
+	keepFor(t, p, name)(false)
+	kept(p, "a later one goes away", true)
+
+	p = open()
+	first, second = keepFor(t, p, name), keepFor(t, p, name)
+	first(false)
+	second(false)
+	kept(p, "nobody got it", false)
+
+	p = open()
+	first = keepFor(t, p, name)
+	if removed, err := p.Remove(name); err != nil || !removed {
+		t.Errorf("let go while it is pulled: %v, %v", removed, err)
+	}
+	first(true)
+	kept(p, "somebody let it go meanwhile", false)
+	second = keepFor(t, p, name)
+	keepFor(t, p, name)(false)
+	second(true)
+	kept(p, "and then kept it again", true)
+	if len(p.trials) > 0 {
+		t.Errorf("%d trials are remembered", len(p.trials))
 	}
 }
 
@@ -93,6 +154,13 @@ func TestPinnedImagesStay(t *testing.T) {
 	}
 	if _, err := broken.Add("r.io/a:1"); err == nil {
 		t.Error("a broken file is replaced")
+	}
+	// What it says to do helps at once.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := collector(broken).RemoveUnused(t.Context()); err != nil || !slices.Contains(s.removed, "1") {
+		t.Errorf("without the broken file %q were removed, %v", s.removed, err)
 	}
 }
 
