@@ -12,7 +12,10 @@ import (
 // prepulled has the node pull images as "everynode image pull" does, through the API server.
 func prepulled(t *testing.T, env *testenv.Env) {
 	t.Helper()
-	client := prepull.New(env.Client.CoreV1().RESTClient())
+	client, err := prepull.New(env.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pull := func(node string, o prepull.Order) (out prepull.Result) {
 		client.Pull(t.Context(), []string{node}, o, func(string) {}, func(r prepull.Result) { out = r })
 		return out

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/distribution/reference"
 	"github.com/spf13/cobra"
@@ -91,7 +92,7 @@ func imageCommand(cmd *cobra.Command, work func(ctx context.Context, out io.Writ
 				return fmt.Errorf("%q cannot be the name of an image: %w", image, err)
 			}
 		}
-		l, err := at.read()
+		l, config, err := at.readWith()
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,11 @@ func imageCommand(cmd *cobra.Command, work func(ctx context.Context, out io.Writ
 		if err != nil {
 			return err
 		}
-		return work(cmd.Context(), cmd.OutOrStdout(), prepull.New(l.client.CoreV1().RESTClient()), nodes, on, args)
+		client, err := prepull.New(config)
+		if err != nil {
+			return err
+		}
+		return work(cmd.Context(), cmd.OutOrStdout(), client, nodes, on, args)
 	}
 	at = addClusterFlags(cmd, false)
 	on.addFlags(cmd)
@@ -119,6 +124,9 @@ It takes the right to create nodes/proxy. The exit code is 1 if a node has no su
 then; what others pulled stays.`,
 		Args: oneArg("an image"),
 	}, func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, args []string) error {
+		if order.Timeout < 0 {
+			return fmt.Errorf("--timeout %s: a node cannot take less than no time", order.Timeout)
+		}
 		order.Image, order.Parallel = args[0], on.parallel
 		p := &pulling{out: out, total: len(nodes), under: map[string]bool{}}
 		done := make(chan struct{})
@@ -129,6 +137,7 @@ then; what others pulled stays.`,
 		return p.watch(ctx, done)
 	})
 	cmd.Flags().BoolVar(&order.Pin, "pin", false, "keep the image on the nodes though no pod uses it")
+	cmd.Flags().DurationVar(&order.Timeout, "timeout", time.Hour, "how long one node may take; 0 for any time")
 	cmd.Flags().BoolVar(&order.Always, "always", false, "ask the registry also where the image is there already")
 	return cmd
 }

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,15 +18,18 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/node/imagepull"
 )
 
-// silence is how long a node may say nothing before it is given up; maxLine bounds a line that it says, in bytes.
+// silence is how long a node may say nothing before it is given up; maxLine bounds a line that it says, maxAnswer all that it says
+// where it does not tell of a pull, in bytes.
 const (
-	silence = 6 * imagepull.Beat
-	maxLine = 64 << 10
+	silence   = 6 * imagepull.Beat
+	maxLine   = 64 << 10
+	maxAnswer = 1 << 20
 )
 
 // Order says what to pull and how.
@@ -34,6 +39,8 @@ type Order struct {
 	Pin, Always bool
 	// Parallel is how many nodes pull at one time.
 	Parallel int
+	// Timeout is how long one node may take; 0 for as long as it says that it pulls.
+	Timeout time.Duration
 }
 
 // Result is what became of one node.
@@ -53,8 +60,46 @@ type Client struct {
 	silence time.Duration
 }
 
-// New returns a client by way of the API of group "", such as CoreV1().RESTClient().
-func New(api rest.Interface) *Client { return &Client{api: api, silence: silence} }
+// New returns a client for the cluster that config reaches.
+func New(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.UserAgent = -1, "everynode"
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("reach nodes by the API server: %w", err)
+	}
+	return &Client{api: client.RESTClient(), silence: silence}, nil
+}
+
+// bounded bounds answers: what a node says is read as a whole, also when it says that something went wrong, and a node may be in
+// wrong hands.
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.next.RoundTrip(request)
+	if err == nil && (response.StatusCode >= http.StatusMultipleChoices || !strings.HasSuffix(request.URL.Path, imagepull.PullPath)) {
+		response.Body = &atMost{response.Body, maxAnswer + 1}
+	}
+	return response, err //nolint:wrapcheck // It is the transport's.
+}
+
+// atMost is the beginning of an answer, with an error behind it if it goes on.
+type atMost struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (a *atMost) Read(p []byte) (int, error) {
+	if a.left <= 0 {
+		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	n, err := a.ReadCloser.Read(p[:min(len(p), a.left)])
+	a.left -= n
+	return n, err //nolint:wrapcheck // io.EOF must stay.
+}
 
 func (c *Client) to(request *rest.Request, node, path string) *rest.Request {
 	return request.Resource("nodes").Name(node).SubResource("proxy").Suffix(path)
@@ -107,6 +152,10 @@ func (c *Client) pull(ctx context.Context, node string, o Order) Result {
 		cancel(fmt.Errorf("the node has said nothing for %s", c.silence))
 	})
 	defer quiet.Stop()
+	if o.Timeout > 0 {
+		late := time.AfterFunc(o.Timeout, func() { cancel(fmt.Errorf("the node still pulled after %s", o.Timeout)) })
+		defer late.Stop()
+	}
 	request := c.to(c.api.Post(), node, imagepull.PullPath).Param(imagepull.Image, o.Image).
 		Param(imagepull.Pin, strconv.FormatBool(o.Pin)).Param(imagepull.Always, strconv.FormatBool(o.Always))
 	last, err := follow(ctx, request, func() { quiet.Reset(c.silence) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/node/imagepull"
@@ -24,6 +24,8 @@ type fleet struct {
 	asked []string
 	// now is how many pulls there are, most how many there were at one time.
 	now, most int
+	// written counts the bytes of who never ends.
+	written int
 	// open lets those end that wait.
 	open chan struct{}
 }
@@ -73,6 +75,25 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		fmt.Fprintln(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"the agent of node unready cannot be called","reason":"ServiceUnavailable","code":503}`)
+	case "endless":
+		if node == "endless-error" {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		for r.Context().Err() == nil {
+			n, err := io.WriteString(w, strings.Repeat(" ", 32<<10))
+			f.mu.Lock()
+			f.written += n
+			f.mu.Unlock()
+			if err != nil || f.said() > 64*maxAnswer {
+				return
+			}
+		}
+	case "slow":
+		for r.Context().Err() == nil {
+			fmt.Fprintln(w, `{"state":"Pulling"}`)
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "waits":
 		<-f.open
 		fmt.Fprintln(w, `{"state":"Present"}`)
@@ -82,6 +103,12 @@ func (f *fleet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (f *fleet) said() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.written
+}
+
 func newFleet(t *testing.T) (*fleet, *Client) {
 	t.Helper()
 	f := &fleet{open: make(chan struct{})}
@@ -89,11 +116,11 @@ func newFleet(t *testing.T) (*fleet, *Client) {
 	mux.Handle("/api/v1/nodes/{node}/proxy/images/", f)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	client, err := New(&rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f, New(client.CoreV1().RESTClient())
+	return f, client
 }
 
 func TestPull(t *testing.T) {
@@ -170,6 +197,45 @@ func TestPins(t *testing.T) {
 	c.Unpin(t.Context(), []string{"keeps-1", "free", "unready"}, "a:1", 3, func(r Result) { let[r.Node] = fmt.Sprint(r.State, r.Err) })
 	if let["keeps-1"] != "Present<nil>" || let["free"] != "<nil>" || !strings.Contains(let["unready"], "cannot be called") {
 		t.Errorf("let go: %v", let)
+	}
+}
+
+// A node that says that it pulls keeps its place only so long.
+func TestPullThatNeverEnds(t *testing.T) {
+	_, c := newFleet(t)
+	said := map[string]string{}
+	c.Pull(t.Context(), []string{"slow-1", "slow-2", "there"}, Order{Image: "a:1", Parallel: 1, Timeout: 200 * time.Millisecond}, func(string) {}, func(r Result) {
+		said[r.Node] = fmt.Sprint(r.State, " ", r.Err)
+	})
+	for node, want := range map[string]string{"slow-1": "Failed the node still pulled after 200ms", "slow-2": "Failed the node still pulled after 200ms", "there": "Present <nil>"} {
+		if said[node] != want {
+			t.Errorf("%s: %s, want %s", node, said[node], want)
+		}
+	}
+}
+
+// A node in wrong hands may say more than there is memory for.
+func TestEndlessAnswers(t *testing.T) {
+	f, c := newFleet(t)
+	nodes := []string{"endless", "endless-error"}
+	for _, p := range c.Pins(t.Context(), nodes, 1) {
+		if p.Err == nil || !strings.Contains(p.Err.Error(), "more than 1048576 bytes") {
+			t.Errorf("%s: %v", p.Node, p.Err)
+		}
+	}
+	c.Unpin(t.Context(), nodes, "a:1", 1, func(r Result) {
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "more than 1048576 bytes") {
+			t.Errorf("%s: %v", r.Node, r.Err)
+		}
+	})
+	c.Pull(t.Context(), nodes[1:], Order{Image: "a:1"}, func(string) {}, func(r Result) {
+		if r.Err == nil || !strings.Contains(r.Err.Error(), "more than 1048576 bytes") {
+			t.Errorf("%s: %v", r.Node, r.Err)
+		}
+	})
+	// The rest is what connections hold.
+	if said := f.said(); said > 60*maxAnswer {
+		t.Errorf("%d bytes were read", said)
 	}
 }
 
