@@ -43,7 +43,7 @@ func runAgent(t *testing.T, env *testenv.Env, node string) {
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	reporter, err := nodestatus.New(nodestatus.Config{
-		NodeName: node, NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Client: client, KubeletVersion: "v1.37.0", KubeletPort: 1, DataDir: dir, Restored: id.Restored, Settled: id.Settle,
+		NodeName: node, NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Client: client, KubeletVersion: "v1.37.0", KubeletPort: 1, DataDir: dir, Restored: id.Restored, Making: id.Making, Settled: id.Settle,
 		Runtime: func(context.Context) (nodestatus.Runtime, error) {
 			return nodestatus.Runtime{Name: "none", Version: "1", Ready: nodestatus.Condition{OK: true}, NetworkReady: nodestatus.Condition{OK: true}}, nil
 		},
