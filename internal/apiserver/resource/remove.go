@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -44,6 +45,19 @@ func asAsked(options *metav1.DeleteOptions, validate rest.ValidateObjectFunc) re
 		return validate(ctx, obj)
 	}
 }
+
+// DeleteCollection implements rest.CollectionDeleter. The library deletes each object with options of its own, out of
+// reach for asAsked; here the strategy puts back what was asked for.
+func (r *REST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+	list *metainternalversion.ListOptions) (runtime.Object, error) {
+	if r.graceful && options != nil {
+		ctx = context.WithValue(ctx, askedKey{}, options.GracePeriodSeconds)
+	}
+	return r.Store.DeleteCollection(ctx, validate, options, list)
+}
+
+// askedKey is for the grace period with which objects are deleted together.
+type askedKey struct{}
 
 // isLastStep recognises options that ask for nothing but the end, now.
 func isLastStep(o *metav1.DeleteOptions) bool {

@@ -300,15 +300,34 @@ func (c cached) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 
 // TestGraceOfAnEarlierPodIsForgotten deletes a pod while the cache shows another one of its name, that had ended.
 func TestGraceOfAnEarlierPodIsForgotten(t *testing.T) {
+	t.Run("alone", func(t *testing.T) {
+		graceOfAnEarlierPodIsForgotten(t, func(ctx context.Context, main any) error {
+			_, _, err := main.(rest.GracefulDeleter).Delete(ctx, "p", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
+			return err
+		})
+	})
+	t.Run("with others", func(t *testing.T) {
+		graceOfAnEarlierPodIsForgotten(t, func(ctx context.Context, main any) error {
+			_, err := main.(rest.CollectionDeleter).DeleteCollection(ctx, rest.ValidateAllObjectFunc, &metav1.DeleteOptions{}, nil)
+			return err
+		})
+	})
+}
+
+func graceOfAnEarlierPodIsForgotten(t *testing.T, remove func(ctx context.Context, main any) error) {
+	t.Helper()
 	built := openPods(t)
 	ctx := request.WithNamespace(t.Context(), "default")
 	p := deletion{name: "p"}.create(ctx, t, built)
 	old := p.DeepCopy()
 	old.UID, old.Status.Phase = "earlier", corev1.PodSucceeded
 	built.Store.Storage.Storage = cached{built.Store.Storage.Storage, old}
-	out, gone, err := built.Main.(rest.GracefulDeleter).Delete(ctx, "p", rest.ValidateAllObjectFunc, &metav1.DeleteOptions{})
-	if err != nil || gone {
-		t.Fatalf("%s, gone: %v, error: %v", show(out), gone, err)
+	if err := remove(ctx, built.Main); err != nil {
+		t.Fatal(err)
+	}
+	out, err := built.Store.Get(ctx, "p", &metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if grace := out.(*corev1.Pod).DeletionGracePeriodSeconds; !ptr.Equal(grace, ptr.To[int64](30)) {
 		t.Errorf("it leaves with %s", show(out))
