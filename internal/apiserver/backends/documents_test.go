@@ -10,10 +10,13 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
@@ -208,4 +211,68 @@ func bomb(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	_ = packed.Close()
+}
+
+// slowly is a client that does not read before it is told to.
+type slowly struct {
+	http.ResponseWriter
+	reads   <-chan struct{}
+	waiting *atomic.Int32
+}
+
+func (s slowly) Write(p []byte) (int, error) {
+	s.waiting.Add(1)
+	<-s.reads
+	return s.ResponseWriter.Write(p)
+}
+
+// Whoever may read documents may ask for many at a time. What is kept of other servers has its room all the same.
+func TestClientsThatReadSlowly(t *testing.T) {
+	const clients, size = 20, 7 << 20
+	mux := http.NewServeMux()
+	mux.Handle("/apis", say("all", whole))
+	mux.Handle("/openapi/v3/apis/example.com/v1", say(`"`+strings.Repeat("x", size)+`"`, "application/json"))
+	s, b, _ := to(t, mux)
+	k := &Keeper{ledger: ledger{left: size}, handed: handedLedger(), config: Config{
+		Certificate: func() ([]byte, []byte) { return nil, nil }, Resolve: b.resolve, Dial: (&net.Dialer{}).DialContext,
+	}}
+	m := newMinder(k, s, nil)
+	reads, waiting, refused := make(chan struct{}), &atomic.Int32{}, &atomic.Int32{}
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			r := httptest.NewRequest(http.MethodGet, "/openapi/v3/apis/example.com/v1", http.NoBody)
+			w := httptest.NewRecorder()
+			m.serveSpec(slowly{w, reads, waiting}, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "u"})))
+			if w.Code == http.StatusServiceUnavailable && strings.Contains(w.Body.String(), "together take more than 134217728 bytes") {
+				refused.Add(1)
+			} else if w.Code != http.StatusOK || w.Body.Len() != size+2 {
+				t.Errorf("a client is answered %d, with %d bytes: %.200s", w.Code, w.Body.Len(), w.Body)
+			}
+		})
+	}
+	for deadline := time.Now().Add(time.Minute); waiting.Load() < clients; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d clients wait", waiting.Load())
+		}
+	}
+	if k.ledger.left != size {
+		t.Errorf("clients have taken %d bytes of those for what is kept", size-k.ledger.left)
+	}
+	kept, err := newBackend(s, &k.config, &k.ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.close()
+	if _, err := newDocuments().readDiscovery(t.Context(), kept); err != nil {
+		t.Errorf("meanwhile the server cannot be asked which kinds there are: %v", err)
+	}
+	close(reads)
+	all.Wait()
+	if refused.Load() == 0 || refused.Load() == clients {
+		t.Errorf("%d of %d clients were refused", refused.Load(), clients)
+	}
+	if k.handed.left != allHanded {
+		t.Errorf("%d bytes are lost to all clients", allHanded-k.handed.left)
+	}
 }

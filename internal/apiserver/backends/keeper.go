@@ -41,6 +41,7 @@ type Keeper struct {
 	config    Config
 	slices    proxy.EndpointSliceGetter
 	ledger    ledger
+	handed    ledger // of documents on their way to clients
 	discovery aggregatorserver.DiscoveryAggregationController
 	openAPI   openAPI
 	synced    []cache.InformerSynced
@@ -54,7 +55,7 @@ type Keeper struct {
 
 // New follows APIServices; Run begins to ask.
 func New(c Config) (*Keeper, error) {
-	k := &Keeper{config: c, ledger: ledger{left: allDocuments}, minded: map[string]*minder{}, ending: map[string]chan struct{}{}}
+	k := &Keeper{config: c, ledger: ledger{left: allDocuments}, handed: handedLedger(), minded: map[string]*minder{}, ending: map[string]chan struct{}{}}
 	k.discovery = aggregatorserver.NewDiscoveryManager(c.Discovery.WithSource(aggregated.AggregatorSource))
 	var err error
 	if k.slices, err = proxy.NewEndpointSliceIndexerGetter(c.EndpointSlices); err != nil {

@@ -1,6 +1,7 @@
 package backends
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -21,8 +22,11 @@ var (
 const (
 	// valueCost is about what a value takes when it has been read.
 	valueCost = 300
-	// allDocuments is what all documents of all servers may take.
+	// allDocuments is what all documents of all servers may take that are kept, and
+	// allHanded what those may that are on their way to clients: who asks for many at a
+	// time, and reads them slowly, must not take the room of those that are kept.
 	allDocuments = 256 << 20
+	allHanded    = 128 << 20
 	// headerLimit is for the header of an answer.
 	headerLimit = 64 << 10
 	// documentPatience is how long a document may take, from the question to its last byte.
@@ -31,8 +35,12 @@ const (
 	answerPatience = 5 * time.Second
 )
 
-// ledger keeps account of what documents take.
+// ledger keeps account of what documents take. What they are, and how much all may take,
+// is for the error; nothing is for those that are kept.
 type ledger struct {
+	what string
+	all  int64
+
 	mu   sync.Mutex
 	left int64
 }
@@ -62,7 +70,7 @@ type account struct {
 
 func (a *account) take(n int64) error {
 	if !a.of.take(n) {
-		return fmt.Errorf("the documents of all API servers behind APIServices together take more than %d bytes", int64(allDocuments))
+		return fmt.Errorf("%s API servers behind APIServices together take more than %d bytes", cmp.Or(a.of.what, "the documents of all"), cmp.Or(a.of.all, allDocuments))
 	}
 	a.taken += n
 	return nil

@@ -111,6 +111,10 @@ var (
 	handed   = []string{"Content-Type", "Etag", "Cache-Control", "Expires", "Last-Modified", "Vary"}
 )
 
+func handedLedger() ledger {
+	return ledger{what: "documents that clients are handed of", all: allHanded, left: allHanded}
+}
+
 // serveSpec hands a document from the server on, in the name of who asks.
 func (m *minder) serveSpec(w http.ResponseWriter, r *http.Request) {
 	who, ok := request.UserFrom(r.Context())
@@ -118,7 +122,7 @@ func (m *minder) serveSpec(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "missing user", http.StatusInternalServerError)
 		return
 	}
-	b, err := newBackend(m.now(), &m.keeper.config, &m.keeper.ledger)
+	b, err := newBackend(m.now(), &m.keeper.config, &m.keeper.handed)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
