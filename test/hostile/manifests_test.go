@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -63,8 +62,12 @@ func (c *course) do(r request) reply {
 // of the kinds that it stores itself, which it calls an internal error.
 func (k *kind) misread(r request, got reply) bool {
 	merged := r.contentType == string(types.ApplyYAMLPatchType) || r.contentType == string(types.StrategicMergePatchType)
-	return k.answered() && merged && got.code == http.StatusInternalServerError &&
-		slices.ContainsFunc(misreadings, func(begin string) bool { return bytes.Contains(got.body, []byte(`"message":"`+begin)) })
+	if !k.answered() || !merged || got.code != http.StatusInternalServerError {
+		return false
+	}
+	status, err := parse(got.body)
+	message := textAt(status, "message")
+	return err == nil && slices.ContainsFunc(misreadings, func(begin string) bool { return strings.HasPrefix(message, begin) })
 }
 
 // misreadings are how its words begin: of a patch that cannot be read as the kind, of
