@@ -72,11 +72,7 @@ func (k *kind) misread(r request, got reply) bool {
 
 // misreadings are how its words begin: of a patch that cannot be read as the kind, of
 // directives in it that there are not, and of lists that cannot be merged.
-var misreadings = []string{
-	"failed to create typed patch object", "unknown patch type", "invalid patch format", "invalid value for special key", "strategic merge patch format",
-	"list element types are not identical", "lists of lists are not supported", "invalid element type in merging list", "cannot find merge key", "map: ",
-	"The order in patch list", "patch content doesn't match retainKeys", "expected a ", "fail to find unknown prefix",
-}
+var misreadings = []string{"failed to create typed patch object", "unknown patch type", "invalid patch format", "list element types are not identical"}
 
 // must is do for requests that cannot be refused.
 func (c *course) must(what string, r request) reply {

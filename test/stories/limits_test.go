@@ -55,9 +55,10 @@ func TestDiskWithoutRoom(t *testing.T) {
 	if last := lines[len(lines)-1]; !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(last, "everynode: ") || !strings.Contains(last, room) {
 		t.Errorf("on a full disk the server ended with %v, and its last line was %q", err, last)
 	}
+	// So the library says of a request that was cut off that it did not crash.
+	harmless := strings.NewReplacer("panicked: false", "", "panic-reason: <nil>", "")
 	for _, line := range lines {
-		// A request that was cut off is logged with "panicked: false".
-		if strings.HasPrefix(line, "F") || strings.Contains(line, "panic:") || strings.Contains(line, "Observed a panic") || strings.Contains(line, "goroutine") {
+		if strings.HasPrefix(line, "F") || strings.Contains(harmless.Replace(line), "panic") || strings.Contains(line, "goroutine") {
 			t.Errorf("on a full disk the server crashes: %s", line)
 		}
 	}
