@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 
@@ -22,18 +21,13 @@ var claimNames = []corev1.ResourceName{"count/persistentvolumeclaims", corev1.Re
 const ofClass = ".storageclass.storage.k8s.io/"
 
 // claims measures PersistentVolumeClaims: how many there are, and how much they ask for, of each class as well.
-type claims struct{ list generic.ListFuncByNamespace }
+type claims struct{ unscoped }
 
 var _ quota.Evaluator = &claims{}
 
 // GroupResource implements quota.Evaluator.
 func (c *claims) GroupResource() schema.GroupResource {
 	return corev1.Resource("persistentvolumeclaims")
-}
-
-// Handles implements quota.Evaluator.
-func (c *claims) Handles(a admission.Attributes) bool {
-	return a.GetSubresource() == "" && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
 }
 
 // Constraints implements quota.Evaluator.
@@ -56,16 +50,6 @@ func (c *claims) MatchingResources(input []corev1.ResourceName) []corev1.Resourc
 		}
 	}
 	return out
-}
-
-// MatchingScopes implements quota.Evaluator.
-func (c *claims) MatchingScopes(runtime.Object, []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
-	return []corev1.ScopedResourceSelectorRequirement{}, nil
-}
-
-// UncoveredQuotaScopes implements quota.Evaluator.
-func (c *claims) UncoveredQuotaScopes(_, _ []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
-	return []corev1.ScopedResourceSelectorRequirement{}, nil
 }
 
 // Usage implements quota.Evaluator. A claim that is smaller than what its volume has grown to uses what that has.

@@ -26,8 +26,8 @@ func Evaluators(list List, now func() time.Time) []quota.Evaluator {
 	if list == nil {
 		list = func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
 	}
-	out := []quota.Evaluator{&pods{list: list(corev1.Resource("pods")), now: now}, &services{list: list(corev1.Resource("services"))},
-		&claims{list: list(corev1.Resource("persistentvolumeclaims"))}}
+	out := []quota.Evaluator{&pods{list: list(corev1.Resource("pods")), now: now}, &services{unscoped{list(corev1.Resource("services"))}},
+		&claims{unscoped{list(corev1.Resource("persistentvolumeclaims"))}}}
 	for resource, name := range legacy {
 		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(resource), list(corev1.Resource(resource)), name))
 	}

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/admission"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
@@ -16,17 +15,12 @@ import (
 var serviceNames = []corev1.ResourceName{"count/services", corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers}
 
 // services measures Services: some have ports of all nodes, some a balancer outside.
-type services struct{ list generic.ListFuncByNamespace }
+type services struct{ unscoped }
 
 var _ quota.Evaluator = &services{}
 
 // GroupResource implements quota.Evaluator.
 func (s *services) GroupResource() schema.GroupResource { return corev1.Resource("services") }
-
-// Handles implements quota.Evaluator.
-func (s *services) Handles(a admission.Attributes) bool {
-	return a.GetSubresource() == "" && (a.GetOperation() == admission.Create || a.GetOperation() == admission.Update)
-}
 
 // Constraints implements quota.Evaluator.
 func (s *services) Constraints(_ []corev1.ResourceName, item runtime.Object) error {
@@ -42,16 +36,6 @@ func (s *services) Matches(q *corev1.ResourceQuota, item runtime.Object) (bool, 
 // MatchingResources implements quota.Evaluator.
 func (s *services) MatchingResources(input []corev1.ResourceName) []corev1.ResourceName {
 	return quota.Intersection(input, serviceNames)
-}
-
-// MatchingScopes implements quota.Evaluator.
-func (s *services) MatchingScopes(runtime.Object, []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
-	return []corev1.ScopedResourceSelectorRequirement{}, nil
-}
-
-// UncoveredQuotaScopes implements quota.Evaluator.
-func (s *services) UncoveredQuotaScopes(_, _ []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
-	return []corev1.ScopedResourceSelectorRequirement{}, nil
 }
 
 // Usage implements quota.Evaluator.

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/class"
 )
 
 // Annotations with Kubernetes' names, by which those that bind and make volumes tell each other how far they are.
@@ -67,16 +69,8 @@ func IsDefaultClass(c *storagev1.StorageClass) bool {
 
 // DefaultClass is the class of claims that name none: the newest marked one, and of those made at once the first by name;
 // nil if there is none.
-func DefaultClass(all []*storagev1.StorageClass) (found *storagev1.StorageClass) {
-	for _, c := range all {
-		if !IsDefaultClass(c) {
-			continue
-		}
-		if found == nil || found.CreationTimestamp.Before(&c.CreationTimestamp) || found.CreationTimestamp.Equal(&c.CreationTimestamp) && c.Name < found.Name {
-			found = c
-		}
-	}
-	return found
+func DefaultClass(all []*storagev1.StorageClass) *storagev1.StorageClass {
+	return class.Default(all, IsDefaultClass)
 }
 
 // Waits says whether claims of the class get a volume only when a pod that uses them gets its node.

@@ -16,13 +16,13 @@ type classes []*networkingv1.IngressClass
 // List implements Classes.
 func (c classes) List(labels.Selector) ([]*networkingv1.IngressClass, error) { return c, nil }
 
-func class(name, standard string, age time.Duration) *networkingv1.IngressClass {
+func classOf(name, standard string, age time.Duration) *networkingv1.IngressClass {
 	return &networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0).Add(-age)),
 		Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: standard}}}
 }
 
 func TestDefaultClass(t *testing.T) {
-	old, young, twin, other := class("old", "true", time.Hour), class("young", "true", 0), class("yours", "true", 0), class("other", "false", 0)
+	old, young, twin, other := classOf("old", "true", time.Hour), classOf("young", "true", 0), classOf("yours", "true", 0), classOf("other", "false", 0)
 	for name, c := range map[string]struct {
 		classes classes
 		change  func(*networkingv1.Ingress)
