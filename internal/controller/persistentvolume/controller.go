@@ -257,7 +257,7 @@ func (c controller) reconcileVolume(ctx context.Context, key ctrl.Request) (ctrl
 	}
 	decision := plan.Volume(&v, claim)
 	klog.FromContext(ctx).V(2).Info("Decided", "volume", v.Name, "writes", len(decision.Writes), "reason", decision.Why)
-	return retried(c.apply(ctx, &v, decision.Decision))
+	return retried(c.apply(ctx, &v, decision))
 }
 
 // claimOf is the claim that a volume names, nil if it is gone. That the API says so decides, where something depends on it.

@@ -2,7 +2,7 @@
 // are gone.
 //
 //	claim, its class, the volumes that may be for it -> Claim  -> writes in their order, events
-//	volume, the claim that it names                  -> Volume -> writes, events, or: look at the claim
+//	volume, the claim that it names                  -> Volume -> writes, events
 //
 // A binding is four writes: the volume names the claim, its status says Bound, the claim names the volume, its status says
 // Bound. Each may be the last one before a crash; the next decision goes on from there. That a volume names the claim is what

@@ -205,13 +205,14 @@ func TestVolume(t *testing.T) {
 		"recycled":                {aVolume(keptFor("c1"), bound, policy(corev1.PersistentVolumeReclaimRecycle, "")), nil, "volume is Failed; VolumeFailedRecycle: nothing here recycles volumes: remove its content by hand, then spec.claimRef of the PersistentVolume", false},
 	} {
 		got := Volume(c.volume, c.claim)
-		if shown(got.Decision) != c.want || got.LookAtClaim != c.look {
-			t.Errorf("%s: %s (look at the claim: %v)\nwant %s", name, shown(got.Decision), got.LookAtClaim, c.want)
+		look := got.Why == "the volume is kept for a claim" || got.Why == "the claim does not name the volume yet"
+		if shown(got) != c.want || look != c.look {
+			t.Errorf("%s: %s (it is the claim's turn: %v)\nwant %s", name, shown(got), look, c.want)
 		}
 	}
 	failed := Volume(aVolume(keptFor("c1"), bound, policy(corev1.PersistentVolumeReclaimDelete, "")), nil).Writes[0].Volume
-	if again := Volume(failed, nil); shown(again.Decision) != "" {
-		t.Errorf("what is said already is said again: %s", shown(again.Decision))
+	if again := Volume(failed, nil); shown(again) != "" {
+		t.Errorf("what is said already is said again: %s", shown(again))
 	}
 }
 
@@ -355,7 +356,7 @@ func (w *world) decide(name string, isClaim bool, seen world) (Decision, map[typ
 			c = nil
 		}
 	}
-	return Volume(v, c).Decision, versions
+	return Volume(v, c), versions
 }
 
 func (w *world) snapshot() world {

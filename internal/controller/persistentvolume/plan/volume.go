@@ -8,32 +8,23 @@ import (
 	"github.com/everynode/everynode/internal/volume"
 )
 
-// VolumeDecision is what to do about a volume.
-type VolumeDecision struct {
-	Decision
-	// LookAtClaim says that the claim which the volume names has to act.
-	LookAtClaim bool
-}
-
 // Volume decides about a volume, given the claim that it names; nil if there is none with that name and UID.
-func Volume(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) VolumeDecision {
+func Volume(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) Decision {
 	ref := v.Spec.ClaimRef
 	switch {
 	case ref == nil:
 		return enter(v, corev1.VolumeAvailable, "nobody has the volume")
 	case ref.UID == "":
-		d := enter(v, corev1.VolumeAvailable, "the volume is kept for a claim")
-		d.LookAtClaim = true
-		return d
+		return enter(v, corev1.VolumeAvailable, "the volume is kept for a claim")
 	case c == nil:
 		return released(v, "the claim is gone")
 	case c.Spec.VolumeName == v.Name:
 		return enter(v, corev1.VolumeBound, "the volume is bound")
 	case c.Spec.VolumeName == "" && volume.Mode(v.Spec.VolumeMode) != volume.Mode(c.Spec.VolumeMode):
-		return VolumeDecision{Decision: Decision{Why: "the modes differ", Events: []Event{{true, "VolumeMismatch",
-			`Cannot bind PersistentVolume to requested PersistentVolumeClaim "` + c.Name + `" due to incompatible volumeMode.`}}}}
+		return Decision{Why: "the modes differ", Events: []Event{{true, "VolumeMismatch",
+			`Cannot bind PersistentVolume to requested PersistentVolumeClaim "` + c.Name + `" due to incompatible volumeMode.`}}}
 	case c.Spec.VolumeName == "":
-		return VolumeDecision{Decision: Decision{Why: "the claim does not name the volume yet"}, LookAtClaim: true}
+		return Decision{Why: "the claim does not name the volume yet"}
 	case v.Annotations[volume.ProvisionedBy] != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
 		return released(v, "the volume was made for a claim that has another one")
 	}
@@ -46,8 +37,8 @@ func Gone(v *corev1.PersistentVolume) bool {
 	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed
 }
 
-func enter(v *corev1.PersistentVolume, to corev1.PersistentVolumePhase, why string) VolumeDecision {
-	return VolumeDecision{Decision: Decision{Writes: phase(v, to, ""), Why: why}}
+func enter(v *corev1.PersistentVolume, to corev1.PersistentVolumePhase, why string) Decision {
+	return Decision{Writes: phase(v, to, ""), Why: why}
 }
 
 // phase is the write of a phase, none if the volume is in it.
@@ -64,7 +55,7 @@ func phase(v *corev1.PersistentVolume, to corev1.PersistentVolumePhase, message 
 }
 
 // unbind gives back a volume whose claim has another one. Who kept it for the claim by hand keeps it.
-func unbind(v *corev1.PersistentVolume) VolumeDecision {
+func unbind(v *corev1.PersistentVolume) Decision {
 	next := v.DeepCopy()
 	if _, ours := v.Annotations[volume.BoundByController]; ours {
 		next.Spec.ClaimRef = nil
@@ -73,14 +64,14 @@ func unbind(v *corev1.PersistentVolume) VolumeDecision {
 	} else {
 		next.Spec.ClaimRef.UID = ""
 	}
-	d := VolumeDecision{Decision: Decision{Writes: []Write{{Volume: next}}, Why: "the claim has another volume"}}
+	d := Decision{Writes: []Write{{Volume: next}}, Why: "the claim has another volume"}
 	d.Writes = append(d.Writes, phase(next, corev1.VolumeAvailable, "")...)
 	return d
 }
 
 // released does what the volume's policy says. Volumes that somebody made are deleted by whoever made them; others are not deleted:
 // their content is on a node, or somewhere that is not known here.
-func released(v *corev1.PersistentVolume, why string) VolumeDecision {
+func released(v *corev1.PersistentVolume, why string) Decision {
 	var failed Event
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimRetain:
@@ -94,14 +85,14 @@ func released(v *corev1.PersistentVolume, why string) VolumeDecision {
 		failed = Event{true, "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"}
 	}
 	if failed.Reason != "" {
-		d := VolumeDecision{Decision: Decision{Writes: phase(v, corev1.VolumeFailed, failed.Message), Why: why}}
+		d := Decision{Writes: phase(v, corev1.VolumeFailed, failed.Message), Why: why}
 		if len(d.Writes) > 0 {
 			d.Events = []Event{failed}
 		}
 		return d
 	}
 	if v.Status.Phase == corev1.VolumeFailed {
-		return VolumeDecision{Decision: Decision{Why: "whoever made the volume could not delete it"}}
+		return Decision{Why: "whoever made the volume could not delete it"}
 	}
 	return enter(v, corev1.VolumeReleased, why)
 }
