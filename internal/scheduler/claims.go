@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -111,7 +110,6 @@ func (b *binder) give(ctx context.Context, use fit.ClaimUse, nodeName string) er
 		return nil
 	case use.Volume == nil:
 		claim := use.Claim.DeepCopy()
-		claim.Annotations = maps.Clone(claim.Annotations)
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.SelectedNode, nodeName)
 		return b.writer.UpdateClaim(ctx, claim)
 	case use.Volume.Spec.ClaimRef != nil && use.Volume.Spec.ClaimRef.UID == use.Claim.UID:

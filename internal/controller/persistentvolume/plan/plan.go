@@ -10,7 +10,6 @@
 package plan
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -164,8 +163,8 @@ func provision(in ClaimInput) Decision {
 		"' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."}, "somebody else makes the volume")
 	if c.Annotations[volume.Provisioner] != by {
 		changed := c.DeepCopy()
-		annotate(&changed.ObjectMeta, volume.Provisioner, by)
-		annotate(&changed.ObjectMeta, volume.OldProvisioner, by)
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, volume.Provisioner, by)
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, volume.OldProvisioner, by)
 		d.Writes = append([]Write{{Claim: changed}}, d.Writes...)
 	}
 	return d
@@ -195,7 +194,7 @@ func bind(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, why strin
 	v, c = v.DeepCopy(), c.DeepCopy()
 	if ref := v.Spec.ClaimRef; ref == nil || ref.UID != c.UID {
 		if !volume.IsFor(v, c) {
-			annotate(&v.ObjectMeta, volume.BoundByController, "yes")
+			metav1.SetMetaDataAnnotation(&v.ObjectMeta, volume.BoundByController, "yes")
 		}
 		v.Spec.ClaimRef = volume.Reference(c)
 		d.Writes = append(d.Writes, Write{Volume: v.DeepCopy()})
@@ -205,9 +204,9 @@ func bind(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, why strin
 	if c.Spec.VolumeName != v.Name || !done {
 		if c.Spec.VolumeName != v.Name {
 			c.Spec.VolumeName = v.Name
-			annotate(&c.ObjectMeta, volume.BoundByController, "yes")
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.BoundByController, "yes")
 		}
-		annotate(&c.ObjectMeta, volume.BindCompleted, "yes")
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, volume.BindCompleted, "yes")
 		d.Writes = append(d.Writes, Write{Claim: c.DeepCopy()})
 	}
 	status := c.Status.DeepCopy()
@@ -222,9 +221,4 @@ func bind(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim, why strin
 		d.Writes = append(d.Writes, Write{Claim: c, Status: true})
 	}
 	return d
-}
-
-func annotate(m *metav1.ObjectMeta, key, value string) {
-	m.Annotations = maps.Clone(m.Annotations)
-	metav1.SetMetaDataAnnotation(m, key, value)
 }

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"maps"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/volume"
@@ -59,7 +57,6 @@ func unbind(v *corev1.PersistentVolume) Decision {
 	next := v.DeepCopy()
 	if _, ours := v.Annotations[volume.BoundByController]; ours {
 		next.Spec.ClaimRef = nil
-		next.Annotations = maps.Clone(next.Annotations)
 		delete(next.Annotations, volume.BoundByController)
 	} else {
 		next.Spec.ClaimRef.UID = ""
