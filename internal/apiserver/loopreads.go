@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/everynode/everynode/internal/bounded"
 )
 
 // What the control loops, and the admission policies, read of an answer of a server of
@@ -27,7 +29,7 @@ func (s *Server) ofOthers(path string) bool {
 func boundedReads(r *http.Response) {
 	switch watch := r.Request.URL.Query().Get("watch"); {
 	case watch != "true" && watch != "1":
-		r.Body = &boundedBody{ReadCloser: r.Body, limit: readLimit, left: readLimit}
+		r.Body = bounded.Body(r.Body, readLimit)
 	case !strings.Contains(r.Header.Get("Content-Type"), "protobuf"):
 		r.Body = &boundedEvents{ReadCloser: r.Body}
 	}

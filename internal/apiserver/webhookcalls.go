@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
+	"github.com/everynode/everynode/internal/bounded"
 )
 
 // What a webhook may answer, in bytes: so much for anything, and in proportion to what
@@ -27,7 +27,7 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 	ourselves := restclient.CopyConfig(c.LoopbackClientConfig)
 	ourselves.Transport = addedOnly{c.LoopbackClientConfig.Transport, ownGroups()}
 	calls := webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.DialService}, nil, ourselves, c.TracerProvider)
-	bounded := func(config *restclient.Config, err error) (*restclient.Config, error) {
+	cut := func(config *restclient.Config, err error) (*restclient.Config, error) {
 		if err != nil {
 			return nil, err
 		}
@@ -38,9 +38,9 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 	return func(known webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		resolver := calls(known)
 		return &webhook.AuthenticationInfoResolverDelegator{
-			ClientConfigForFunc: func(host string) (*restclient.Config, error) { return bounded(resolver.ClientConfigFor(host)) },
+			ClientConfigForFunc: func(host string) (*restclient.Config, error) { return cut(resolver.ClientConfigFor(host)) },
 			ClientConfigForServiceFunc: func(name, namespace string, port int) (*restclient.Config, error) {
-				return bounded(resolver.ClientConfigForService(name, namespace, port))
+				return cut(resolver.ClientConfigForService(name, namespace, port))
 			},
 		}
 	}
@@ -83,30 +83,9 @@ func (b boundedAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	limit := answerFloor + answerFactor*max(r.ContentLength, 0)
-	response.Body = &boundedBody{ReadCloser: response.Body, limit: limit, left: limit}
+	response.Body = bounded.Body(response.Body, limit)
 	return response, nil
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper.
 func (b boundedAnswers) WrappedRoundTripper() http.RoundTripper { return b.next }
-
-// boundedBody ends with an error where it is too large.
-type boundedBody struct {
-	io.ReadCloser
-	limit, left int64
-}
-
-// Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", b.limit)
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", b.limit)
-	}
-	return n, err
-}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -21,6 +20,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/bounded"
 	"github.com/everynode/everynode/internal/node/imagepull"
 )
 
@@ -64,7 +64,7 @@ type Client struct {
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "everynode"
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return wary{next} })
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach nodes by the API server: %w", err)
@@ -72,33 +72,17 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{api: client.RESTClient(), silence: silence}, nil
 }
 
-// bounded bounds answers: what a node says is read as a whole, also when it says that something went wrong, and a node may be in
+// wary bounds answers: what a node says is read as a whole, also when it says that something went wrong, and a node may be in
 // wrong hands.
-type bounded struct{ next http.RoundTripper }
+type wary struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := b.next.RoundTrip(request)
+func (w wary) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(request)
 	if err == nil && (response.StatusCode >= http.StatusMultipleChoices || !strings.HasSuffix(request.URL.Path, imagepull.PullPath)) {
-		response.Body = &atMost{response.Body, maxAnswer + 1}
+		response.Body = bounded.Body(response.Body, maxAnswer)
 	}
 	return response, err //nolint:wrapcheck // It is the transport's.
-}
-
-// atMost is the beginning of an answer, with an error behind it if it goes on.
-type atMost struct {
-	io.ReadCloser
-	left int
-}
-
-// Read implements io.Reader.
-func (a *atMost) Read(p []byte) (int, error) {
-	if a.left <= 0 {
-		return 0, fmt.Errorf("the answer has more than %d bytes", maxAnswer)
-	}
-	n, err := a.ReadCloser.Read(p[:min(len(p), a.left)])
-	a.left -= n
-	return n, err //nolint:wrapcheck // io.EOF must stay.
 }
 
 func (c *Client) to(request *rest.Request, node, path string) *rest.Request {
