@@ -58,12 +58,20 @@ type claimed struct {
 	// problem is why the pod fits nowhere as its claims are.
 	problem string
 	bound   []*corev1.PersistentVolumeClaim
-	open    []*corev1.PersistentVolumeClaim
+	open    []open
 	// alone are claims that no other pod may use.
 	alone []string
-	// wide are the volumes that an open claim may get and that are not for one host alone, the best first, by the claim's name: they are
-	// sorted once for all nodes.
-	wide map[string][]*corev1.PersistentVolume
+}
+
+// open is a claim that gets its volume with the pod's node. What is the same for all nodes is found out once.
+type open struct {
+	*corev1.PersistentVolumeClaim
+	key  string
+	want volume.Wanted
+	// kept is the volume that is kept for it; nil for none. Otherwise wide are those that it may get and that are not for one host alone, the
+	// best first.
+	kept *corev1.PersistentVolume
+	wide []*corev1.PersistentVolume
 }
 
 // Unbound says why the pod fits on no node whatever, because of its claims; "" if that is not so.
@@ -78,7 +86,7 @@ func (q *Question) claims() *claimed {
 
 // look sorts a pod's claims by what is known of them.
 func (s *storage) look(pod *Pod) *claimed {
-	out := &claimed{wide: map[string][]*corev1.PersistentVolume{}}
+	out := &claimed{}
 	if s == nil {
 		return out
 	}
@@ -96,13 +104,21 @@ func (s *storage) look(pod *Pod) *claimed {
 		case volume.Bound(c):
 			out.bound = append(out.bound, c)
 		case c.Spec.VolumeName == "" && volume.Waits(s.classes[volume.ClaimClass(c)]):
-			out.open = append(out.open, c)
+			out.open = append(out.open, s.open(c))
 		default:
 			waits = true
 		}
 	}
 	if waits {
 		out.problem = TextUnbound
+	}
+	return out
+}
+
+func (s *storage) open(c *corev1.PersistentVolumeClaim) open {
+	out := open{PersistentVolumeClaim: c, key: c.Namespace + "/" + c.Name, want: volume.Want(c)}
+	if out.kept = out.want.Reserved(listed(s.reserved[out.key])); out.kept == nil {
+		out.wide = out.want.Ranked(listed(s.free[pool{volume.ClaimClass(c), ""}]))
 	}
 	return out
 }
@@ -281,46 +297,39 @@ func (s *storage) choose(of *claimed, node *Node) (uses []ClaimUse, missing stri
 	}
 	taken := map[string]bool{}
 	for _, c := range of.open {
-		v, found := s.chooseOne(of, c, node, taken)
+		v, found := s.chooseOne(c, node, taken)
 		if !found {
 			return nil, c.Name
 		}
 		if v != nil {
 			taken[v.Name] = true
 		}
-		uses = append(uses, ClaimUse{c, v})
+		uses = append(uses, ClaimUse{c.PersistentVolumeClaim, v})
 	}
 	return uses, ""
 }
 
 // chooseOne finds the volume for one claim. That there is none and found is true says that somebody makes one.
-func (s *storage) chooseOne(of *claimed, c *corev1.PersistentVolumeClaim, node *Node, taken map[string]bool) (v *corev1.PersistentVolume, found bool) {
-	key := c.Namespace + "/" + c.Name
+func (s *storage) chooseOne(c open, node *Node, taken map[string]bool) (v *corev1.PersistentVolume, found bool) {
 	if selected, is := c.Annotations[volume.SelectedNode]; is && selected != node.Name {
 		return nil, false
 	}
-	want := volume.Want(c)
-	if kept := want.Reserved(listed(s.reserved[key])); kept != nil {
-		return kept, volume.Reaches(kept, node.Name, node.Labels)
+	if c.kept != nil {
+		return c.kept, volume.Reaches(c.kept, node.Name, node.Labels)
 	}
 	mine := func(v *corev1.PersistentVolume) bool {
 		other, promised := s.promised[v.Name]
-		return !taken[v.Name] && (!promised || other == key) && volume.Reaches(v, node.Name, node.Labels)
+		return !taken[v.Name] && (!promised || other == c.key) && volume.Reaches(v, node.Name, node.Labels)
 	}
-	class := volume.ClaimClass(c)
+	class := volume.ClaimClass(c.PersistentVolumeClaim)
 	var candidates []*corev1.PersistentVolume
 	if host := node.Labels[corev1.LabelHostname]; host != "" {
 		candidates = listed(s.free[pool{class, host}])
 	}
-	wide, known := of.wide[c.Name]
-	if !known {
-		wide = want.Ranked(listed(s.free[pool{class, ""}]))
-		of.wide[c.Name] = wide
+	if i := slices.IndexFunc(c.wide, mine); i >= 0 {
+		candidates = append(candidates, c.wide[i])
 	}
-	if i := slices.IndexFunc(wide, mine); i >= 0 {
-		candidates = append(candidates, wide[i])
-	}
-	if best := want.Best(candidates, mine); best != nil {
+	if best := c.want.Best(candidates, mine); best != nil {
 		return best, true
 	}
 	return nil, s.isMade(class, node)
