@@ -20,6 +20,7 @@ help: ## List the tasks.
 .PHONY: deps
 deps: ## Install what nodes on this machine and the tests need (containerd, runc, CNI plugins, Chromium, ...), if it is missing.
 	@hack/install-deps.sh tests
+	@hack/promtool.sh
 
 .PHONY: images
 images: ## Build the programs of the images that come with Everynode.
@@ -45,6 +46,14 @@ down: ## Stop the cluster and remove it from this machine.
 test: deps build ## Run every test.
 	@hack/test.sh
 
+# Programs that others publish as Go modules. They are kept, for all clones.
+PUBLISHED ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/published
+
+.PHONY: published
+published: deps build ## Run programs of others, got from Debian and built from their Go modules, on real nodes; needs root.
+	@hack/published-programs.sh '$(PUBLISHED)' '$(FOREIGN)'
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 40m -v -run '^TestPublished$$' ./test/stories -published -programs '$(PUBLISHED)'
+
 .PHONY: test-helm3
 test-helm3: build ## Install the test charts with Helm 3 as well; make test does with Helm 4.
 	@hack/helm.sh v3
@@ -58,20 +67,32 @@ test-members: deps build ## Lose servers of three in many ways, with real nodes;
 FROM ?=
 
 .PHONY: test-upgrade
-test-upgrade: deps build ## Upgrade a small cluster from the release before, and back (FROM=v0.1.0).
+test-upgrade: deps build ## Upgrade a small cluster from the release before, of one server and of three, and back (FROM=v0.1.0).
 	@hack/test-upgrade.sh $(FROM)
 
 NODES ?= 1000
+# DaemonSets on each node; the first of them is updated and deleted.
+DAEMONSETS ?= 1
 
 .PHONY: bench
-bench: build ## Measure with simulated nodes and print a table (NODES=1000,5000).
-	@$(GO) run ./test/scale -nodes $(NODES)
+bench: build ## Measure with simulated nodes and print a table (NODES=1000,5000 DAEMONSETS=20).
+	@$(GO) run ./test/scale -nodes $(NODES) -daemonsets $(DAEMONSETS)
+
+AGENTS ?= 100,500
+
+.PHONY: bench-agents
+bench-agents: build ## Measure what agents with connections of their own, and no containers, cost a server (AGENTS=100,500).
+	@$(GO) run ./test/scale -agents $(AGENTS)
 
 RUNS ?= 3
 
 .PHONY: bench-servers
 bench-servers: build ## Compare one server with three, in turn (NODES=1000 RUNS=3).
 	@$(GO) run ./test/scale -several -nodes $(NODES) -runs $(RUNS)
+
+.PHONY: bench-restore
+bench-restore: build ## Save a control plane, lose it and restore it, and say how long that took (NODES=1000).
+	@$(GO) run ./test/scale -restore -nodes $(NODES) -daemonsets 2
 
 .PHONY: bench-policy
 bench-policy: build ## Compare rollouts with and without a policy that asks for no pauses, in turn (NODES=1000,5000 RUNS=3).
@@ -99,6 +120,13 @@ chaos-machines: build ## Three servers in emulated machines, whose clocks jump a
 	@if command -v qemu-system-x86_64 >/dev/null; then hack/emulated-kernel.sh '$(EMULATED_KERNEL)'; fi
 	@$(GO) run ./test/chaos/several -machines -kernel '$(EMULATED_KERNEL)' -length 150s -seed $(SEED) -rounds $(if $(filter 20,$(ROUNDS)),3,$(ROUNDS))
 
+# Or bookworm.
+DEBIAN ?= trixie
+
+.PHONY: vm
+vm: build ## A node on a real machine under emulation: systemd, reboots, power cuts, newer containerd (DEBIAN=bookworm); needs root, and QEMU and debootstrap: apt-get install --no-install-recommends qemu-system-x86 debootstrap.
+	@hack/test-vm.sh '$(DEBIAN)'
+
 # The newest Kubernetes whose module can be had. Its programs are kept, for all clones.
 FOREIGN          ?= v1.36.3
 FOREIGN_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/kubernetes-$(FOREIGN)
@@ -121,6 +149,10 @@ image: build ## Make an image of bin/everynode, as an archive in bin/.
 .PHONY: release
 release: build ## Make all packages, images and lists of a release in bin/release (ARCHS="amd64 arm64").
 	@LDFLAGS='$(LDFLAGS)' hack/release.sh $(VERSION)
+
+.PHONY: emulated
+emulated: images ## Run what is built for another architecture, with QEMU's emulation of its processors (ARCH=arm64, PROGRAM=FILE).
+	@LDFLAGS='$(LDFLAGS)' hack/emulated-arch.sh $(or $(ARCH),arm64) $(PROGRAM)
 
 # A path is taken from this folder.
 ANSWERS ?= internal/apiserver/registry/answers/testdata/answers.jsonl.gz

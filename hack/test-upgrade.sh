@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the program as it was at a tag or commit, and upgrades a small cluster from it to
-# bin/everynode, and back. Called by `make test-upgrade`. Usage: hack/test-upgrade.sh [FROM]
+# Builds the program as it was at a tag or commit, and upgrades small clusters from it to
+# bin/everynode, and back: one of one server, and one of three. Called by `make test-upgrade`. Usage: hack/test-upgrade.sh [FROM]
 # Without FROM it is the release before this commit; as long as there is none, the commit of
 # 20 commits before, or the first one.
 set -euo pipefail

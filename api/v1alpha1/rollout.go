@@ -175,8 +175,8 @@ type DaemonSetRolloutStatus struct {
 	// Failures is the evidence against the target revision.
 	// +optional
 	Failures *Failures `json:"failures,omitempty"`
-	// Replacing are nodes whose old daemon the rollout has taken away, and that have no other
-	// yet.
+	// Replacing are nodes whose old daemon the rollout is about to take away, or has, and that
+	// have no other yet.
 	// +optional
 	Replacing *Replacing `json:"replacing,omitempty"`
 	// Conditions are for tools that wait.
@@ -186,8 +186,8 @@ type DaemonSetRolloutStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Replacing says what the daemons were like that the rollout has taken away, where no pod
-// can say it yet. It names up to 200 nodes.
+// Replacing says what the daemons were like that the rollout takes away, where no pod can
+// say it yet. It is written before they go. It names up to 200 nodes.
 type Replacing struct {
 	// Available are nodes whose daemon was available.
 	// +optional

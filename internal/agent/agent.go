@@ -18,6 +18,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
+	"github.com/everynode/everynode/internal/agent/claims"
 	"github.com/everynode/everynode/internal/agent/credentialprovider"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/csi"
@@ -53,6 +55,8 @@ type Agent struct {
 	clk clock.WithTicker
 	// programs say with which credentials images are pulled; nil for none.
 	programs *credentialprovider.Programs
+	// cgroups are there once the runtime has told who makes them.
+	cgroups *cgroups.Cgroups
 }
 
 // New checks the configuration; Run does the rest.
@@ -91,6 +95,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return unlessEnded(ctx, err)
 	}
 	defer services.Close(context.WithoutCancel(ctx))
+	if err := a.layCgroups(ctx, services.Runtime); err != nil {
+		return unlessEnded(ctx, err)
+	}
 	client, err := newClient(identity.RESTConfig())
 	if err != nil {
 		return err
@@ -103,7 +110,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		if a.cfg.ShutdownGrace > 0 {
+		if a.cfg.ShutdownGrace > 0 && machineStops(life, systemdDir, systemState) {
 			a.newShutdown(n).run(life)
 		}
 		end(nil)
@@ -165,6 +172,7 @@ type node struct {
 	runtime   *cri.Runtime
 	volumes   *volumes.Manager
 	devices   *devices.Manager
+	claims    *claims.Manager
 	drivers   *csi.Drivers
 	plugins   *plugins.Watcher
 	resources *podresources.Server
@@ -196,12 +204,13 @@ type node struct {
 	// nodeName is the node's, and reserved what is kept from its pods.
 	nodeName string
 	reserved corev1.ResourceList
+	cgroups  *cgroups.Cgroups
 }
 
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
-	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, reserved: a.cfg.reserved, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, reserved: a.cfg.reserved, cgroups: a.cgroups, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
-	n.devices, n.drivers = a.newDevices(n), a.newDrivers(n)
+	n.devices, n.drivers, n.claims = a.newDevices(n), a.newDrivers(n), a.newClaims(n)
 	n.plugins = a.newPlugins(n)
 	var err error
 	if n.reporter, err = a.newReporter(n, services, recorder); err != nil {
@@ -221,9 +230,9 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		Relisted: n.scraped.Relisted,
 		Service:  services.Runtime,
 		LogRoot:  filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
-		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), CgroupRoot: a.cfg.CgroupRoot, Handler: n.classes.handler,
+		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
-		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, PodPIDs: a.cfg.PodPIDs, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
+		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known,
 		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable, nodeName: a.cfg.NodeName, node: n.sources.ownNode}
@@ -250,7 +259,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.statuses = status.New(status.APIWriter{Client: client})
 	n.mirrors = newMirrors(n, a.clk)
 	n.pods = newPods(ctx, parts{
-		runtime: n.runtime, devices: n.devices, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
+		runtime: n.runtime, devices: n.devices, claims: n.claims, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
 		images: puller,
 		prober: prober{manager: probes.New(probes.Config{
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
@@ -301,11 +310,11 @@ func podIPsOf(pod *corev1.Pod) []string {
 func (a *Agent) newReporter(n *node, services cri.Services, recorder record.EventRecorder) (*nodestatus.Reporter, error) {
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
-		Client: n.client, Recorder: recorder, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
+		Client: n.client, Recorder: recorder, Node: n.sources.ownNode, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
-		DataDir: a.cfg.DataDir, CgroupRoot: a.cfg.CgroupRoot, Clock: a.clk, Thresholds: a.cfg.rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
+		DataDir: a.cfg.DataDir, CgroupRoot: a.cgroups.Root(), Clock: a.clk, Thresholds: a.cfg.rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)
@@ -369,11 +378,12 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("refresh volumes", n.volumes.Run)
 	start("serve device plugins", again(n.clock, "the socket for device plugins", n.devices.Run))
 	start("watch plugins", quiet(n.plugins.Run))
+	start("take back devices of drivers that are away", quiet(n.claims.Run))
 	start("tell of pods' devices", again(n.clock, "the socket that tells of pods' devices", n.resources.Run))
 	start("give back volumes", quiet(n.sweepDrivers))
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
-	start("keep reserved memory from pods", again(n.clock, "the bound of all pods' memory", n.boundPods))
+	start("keep from pods what is reserved", again(n.clock, "the bound of all pods", n.boundPods))
 	start("remove images", quiet(n.images.Run))
 	start("evict pods", quiet(n.evictor.run))
 	start("watch static pods", quiet(n.folder.Run))

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/callers"
 	"github.com/everynode/everynode/internal/agent/cri"
@@ -35,21 +37,46 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 func (a *Agent) newScraped(n *node) *scrape.Pages {
 	return scrape.New(scrape.Config{
 		NodeName: a.cfg.NodeName, Version: a.cfg.Version,
-		Groups: func(ctx context.Context) ([]cri.Group, error) { return n.runtime.Groups(ctx, n.cgroupOf()) },
-		Layers: func(ctx context.Context) (map[string]int64, error) {
-			stats, err := n.runtime.Stats(ctx, "")
-			out := make(map[string]int64, len(stats))
-			for _, s := range stats {
-				out[s.ID] = s.Layer
-			}
-			return out, err
-		},
+		Groups:  func(ctx context.Context) ([]cri.Group, error) { return n.runtime.Groups(ctx, n.cgroupOf()) },
+		Measure: a.cgroups.Measure, Processes: a.cgroups.ProcessesIn,
+		Layers: (&layers{node: n, clock: a.clk}).sizes,
 		Machine: func() (scrape.Machine, error) {
 			cpu, used, err := n.reporter.Use()
 			memory, cores := n.reporter.Capacity()
 			return scrape.Machine{CPU: cpu, Memory: used, MemoryCapacity: memory, Cores: cores}, err
 		},
 	})
+}
+
+// layersFor is how long it counts what containers had on the disk: the runtime's answer is large, and little of it changes.
+const layersFor = time.Minute
+
+// layers remember what containers wrote to their own file systems.
+type layers struct {
+	node  *node
+	clock clock.Clock
+
+	mu    sync.Mutex // guards what is below
+	at    time.Time
+	known map[string]int64
+}
+
+// sizes are in bytes, by the containers' IDs. The map is not changed any more.
+func (l *layers) sizes(ctx context.Context) (map[string]int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known != nil && l.clock.Since(l.at) < layersFor {
+		return l.known, nil
+	}
+	stats, err := l.node.runtime.Stats(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	l.known, l.at = make(map[string]int64, len(stats)), l.clock.Now()
+	for _, s := range stats {
+		l.known[s.ID] = s.Layer
+	}
+	return l.known, nil
 }
 
 // cgroupOf finds the cgroups of the pods that are on the node now.

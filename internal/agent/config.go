@@ -35,7 +35,9 @@ type Config struct {
 	ManifestPath string
 	// RuntimeEndpoint is the runtime's socket; the default is unix:///run/containerd/containerd.sock.
 	RuntimeEndpoint string
-	// CgroupRoot is the cgroup for all pods of the node; the default is /everynode/NODE.
+	// CgroupDriver is who makes cgroups, cgroupfs or systemd, as the container runtime must say, too; by default it alone says so.
+	CgroupDriver string
+	// CgroupRoot is the cgroup for all pods of the node; the default is /everynode/NODE, and with systemd the machine's own.
 	CgroupRoot string
 	// Labels are set on the node; Taints are set when it registers.
 	Labels map[string]string
@@ -82,7 +84,7 @@ type Config struct {
 	// AllowedUnsafeSysctls are kernel parameters that pods may set besides the safe ones, each a name or a prefix with * behind it.
 	AllowedUnsafeSysctls []string
 	// ShutdownGrace is how long pods have to end when the agent is told to; ShutdownGraceCritical is how much of that is kept for
-	// critical pods. Without ShutdownGrace, containers run on when the agent ends.
+	// critical pods. Without ShutdownGrace, and where only the agent ends and not the machine, containers run on.
 	ShutdownGrace, ShutdownGraceCritical time.Duration
 	// ClusterDNS are the addresses of the cluster's name servers; none means that pods resolve as the node does.
 	ClusterDNS []string
@@ -132,7 +134,7 @@ func (c Config) complete() (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("find the machine's host name, to name the node: %w", err)
 		}
-		c.NodeName = strings.ToLower(strings.TrimSpace(name)) // Names of nodes have no capitals, host names may.
+		c.NodeName = nameOf(name)
 	}
 	if msgs := validation.IsDNS1123Subdomain(c.NodeName); len(msgs) > 0 {
 		return c, fmt.Errorf("node name %q: %s", c.NodeName, msgs[0])
@@ -153,7 +155,6 @@ func (c Config) complete() (Config, error) {
 	setDefault(&c.LogDir, "/var/log")
 	setDefault(&c.KubeletDir, "/var/lib/kubelet")
 	setDefault(&c.RuntimeEndpoint, "unix:///run/containerd/containerd.sock")
-	setDefault(&c.CgroupRoot, "/everynode/"+c.NodeName)
 	setDefault(&c.ClusterDomain, "cluster.local")
 	setDefault(&c.ResolvConf, findResolvConf("/"))
 	for _, text := range c.ClusterDNS {
@@ -175,6 +176,9 @@ func (c Config) complete() (Config, error) {
 	setDefault(&c.ManifestPath, filepath.Join(dir, "manifests"))
 	return c, c.checkRemember()
 }
+
+// nameOf is the name of the node on the machine with that host name, which may have capitals; names of nodes have none.
+func nameOf(hostname string) string { return strings.ToLower(strings.TrimSpace(hostname)) }
 
 // completeRoom checks what says how much of the node pods may use.
 func (c *Config) completeRoom() error {

@@ -23,11 +23,15 @@ func (a *Agent) newDevices(n *node) *devices.Manager {
 	})
 }
 
-// reportDevices says why no pod can have devices, if that is so.
+// reportDevices says why no pod can have devices, of plugins or by claims, if that is so.
 func (a *Agent) reportDevices(ctx context.Context, n *node, ev events) {
 	if err := n.devices.Problem(); err != nil {
 		klog.FromContext(ctx).Error(err, "No device plugin is accepted")
 		ev.node(a.cfg.NodeName, "InvalidDeviceCheckpoint", err.Error())
+	}
+	if err := n.claims.Problem(); err != nil {
+		klog.FromContext(ctx).Error(err, "No resource claim is prepared")
+		ev.node(a.cfg.NodeName, "InvalidResourceClaims", err.Error())
 	}
 }
 

@@ -34,7 +34,7 @@ func TestUnusedImagesAreRemoved(t *testing.T) {
 	if dir, err := cri.ImageFS(t.Context(), m.services.Images); err != nil || filepath.Dir(dir) != m.dir+"/root" {
 		t.Errorf("images are said to be in %q, %v; want below %s", dir, err, m.dir+"/root")
 	}
-	runtime := cri.New(cri.Config{Service: m.services.Runtime, CgroupRoot: m.cgroupRoot})
+	runtime := cri.New(cri.Config{Service: m.services.Runtime})
 	collector := images.NewCollector(images.CollectorConfig{
 		Service: m.services.Images, Used: runtime.UsedImages, High: 85, Low: 80, MinAge: time.Minute, Clock: clock.RealClock{},
 		Space: func(context.Context) (int64, int64, error) { return 0, 100, nil },

@@ -55,20 +55,7 @@ func TestJoinedNode(t *testing.T) {
 	_, err = client.AppsV1().DaemonSets("default").Create(ctx, daemonSet(), metav1.CreateOptions{})
 	must(t, err)
 
-	var pod *corev1.Pod
-	env.Eventually("the DaemonSet's pod is ready", func(ctx context.Context) error {
-		list, err := client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != 1 {
-			return fmt.Errorf("%d pods", len(list.Items))
-		}
-		if pod = &list.Items[0]; !isReady(pod) {
-			return fmt.Errorf("status %+v", pod.Status)
-		}
-		return nil
-	})
+	pod := readyDaemon(env)
 	env.Eventually("the DaemonSet counts it", func(ctx context.Context) error {
 		ds, err := client.AppsV1().DaemonSets("default").Get(ctx, "d", metav1.GetOptions{})
 		if err == nil && ds.Status.NumberAvailable != 1 {
@@ -140,6 +127,24 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// readyDaemon waits until the DaemonSet d has its one pod, and the pod is ready.
+func readyDaemon(env *testenv.Env) (pod *corev1.Pod) {
+	env.Eventually("the DaemonSet's pod is ready", func(ctx context.Context) error {
+		list, err := env.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=d"})
+		if err != nil {
+			return err
+		}
+		if len(list.Items) != 1 {
+			return fmt.Errorf("%d pods", len(list.Items))
+		}
+		if pod = &list.Items[0]; !isReady(pod) {
+			return fmt.Errorf("status %+v", pod.Status)
+		}
+		return nil
+	})
+	return pod
 }
 
 func daemonSet() *appsv1.DaemonSet {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/env"
@@ -109,14 +110,16 @@ func startNode(t *testing.T, m *machine, a *api) *testNode {
 	ctx = klog.NewContext(ctx, logger)
 	ctx, cancel := context.WithCancel(ctx)
 	n := &testNode{api: a, volumes: &fakeVolumes{}, prober: &fakeProber{probes: map[types.UID][]podworker.Probe{}, kept: map[types.UID]bool{}}}
+	groups, err := cgroups.New(cgroups.Config{Root: m.cgroupRoot})
+	must(t, err)
 	rt := cri.New(cri.Config{
 		Service: m.services.Runtime, LogRoot: filepath.Join(m.dir, "log/pods"), LinkRoot: filepath.Join(m.dir, "log/containers"),
-		PodsRoot: filepath.Join(m.dir, "pods"), CgroupRoot: m.cgroupRoot, MemoryCapacity: 1 << 30,
+		PodsRoot: filepath.Join(m.dir, "pods"), Cgroups: groups, MemoryCapacity: 1 << 30,
 	})
 	statuses := status.New(a)
 	ev := events{recorder: a}
 	n.pods = newPods(ctx, parts{
-		runtime: rt, devices: devices.New(devices.Config{Dir: m.dir + "/devices", Clock: clock.RealClock{}}),
+		runtime: rt, devices: devices.New(devices.Config{Dir: m.dir + "/devices", Clock: clock.RealClock{}}), claims: noClaims{},
 		images: images.New(images.Config{Service: m.services.Images, Record: ev.container, Clock: clock.RealClock{},
 			Secrets: func(context.Context, string, string) (*corev1.Secret, error) { panic("no pod has pull secrets") }}),
 		volumes: n.volumes, prober: n.prober, statuses: statuses, events: ev, clock: clock.RealClock{},

@@ -16,6 +16,14 @@ type route struct {
 func (r route) LocalAddr() net.Addr { return &net.UDPAddr{IP: net.ParseIP(r.from)} }
 func (route) Close() error          { return nil }
 
+func TestNodeIsNamedAfterItsMachine(t *testing.T) {
+	for hostname, want := range map[string]string{"Rack1-PC07": "rack1-pc07", "n.Example.COM\n": "n.example.com", "n": "n"} {
+		if got := nameOf(hostname); got != want {
+			t.Errorf("the node of machine %q is %q", hostname, got)
+		}
+	}
+}
+
 func TestOwnAddressIsThatTowardTheServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		server string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func (t task) perform(ctx, setUp context.Context) (podworker.Outcome, images.Ima
 	case podworker.StartContainer:
 		return t.startContainer(ctx, setUp), images.Image{}
 	case podworker.CreateSandbox:
-		return t.createSandbox(ctx), images.Image{}
+		return t.createSandbox(ctx, setUp), images.Image{}
 	case podworker.StopSandbox:
 		if a.Message != "" {
 			t.events.pod(t.pod, corev1.EventTypeNormal, a.Reason, a.Message)
@@ -73,7 +74,7 @@ func (t task) perform(ctx, setUp context.Context) (podworker.Outcome, images.Ima
 	case podworker.RemoveSandbox:
 		err = t.runtime.RemoveSandbox(ctx, a.SandboxID)
 	case podworker.TearDownVolumes:
-		err = t.volumes.TearDown(ctx, t.w.uid)
+		err = errors.Join(t.releaseClaims(ctx), t.volumes.TearDown(ctx, t.w.uid))
 	case podworker.Finish:
 		t.statuses.Delete(t.pod, nil)
 	case podworker.Forget:
@@ -112,7 +113,13 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-func (t task) createSandbox(ctx context.Context) podworker.Outcome {
+func (t task) createSandbox(ctx, setUp context.Context) podworker.Outcome {
+	if err := t.claims.Prepare(setUp, t.pod); err != nil {
+		if setUp.Err() == nil {
+			t.events.pod(t.pod, corev1.EventTypeWarning, failedPrepare, "Failed to prepare dynamic resources: "+err.Error())
+		}
+		return failed(failedPrepare, err)
+	}
 	_, err := t.runtime.CreateSandbox(ctx, t.pod, t.action.Attempt)
 	if err == nil {
 		return podworker.Outcome{}
@@ -199,6 +206,15 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 		return cri.ContainerSpec{}, err
 	}
 	addDevices(&spec, given)
+	claimed, err := t.claims.Container(ctx, t.pod, c)
+	if err != nil {
+		return cri.ContainerSpec{}, err
+	}
+	for _, name := range claimed {
+		if !slices.Contains(spec.CDIDevices, name) {
+			spec.CDIDevices = append(spec.CDIDevices, name)
+		}
+	}
 	values := make(map[string]string, len(spec.Env))
 	for _, v := range spec.Env {
 		values[v.Name] = v.Value
@@ -215,7 +231,7 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 	}
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, cri.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath,
-			Image: m.Image, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly, Propagation: m.Propagation})
+			Image: m.Image, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly, RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})
 	}
 	return spec, nil
 }

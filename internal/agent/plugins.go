@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -19,11 +20,11 @@ func (a *Agent) newDrivers(n *node) *csi.Drivers {
 	return csi.New(csi.Config{NodeName: a.cfg.NodeName, Client: n.client, PodsDir: filepath.Join(a.cfg.KubeletDir, "pods")})
 }
 
-// newPlugins makes what notices storage drivers, and device plugins of the newer kind.
+// newPlugins makes what notices storage drivers, DRA drivers, and device plugins of the newer kind.
 func (a *Agent) newPlugins(n *node) *plugins.Watcher {
 	return plugins.New(plugins.Config{
 		Dir: filepath.Join(a.cfg.KubeletDir, "plugins_registry"), Clock: a.clk,
-		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: n.drivers, registerapi.DevicePlugin: devicePlugins{n.devices}},
+		Handlers: map[string]plugins.Handler{registerapi.CSIPlugin: n.drivers, registerapi.DevicePlugin: devicePlugins{n.devices}, registerapi.DRAPlugin: n.claims},
 	})
 }
 
@@ -48,10 +49,10 @@ func (d devicePlugins) Register(ctx context.Context, name, socket string, versio
 // Deregister implements plugins.Handler.
 func (d devicePlugins) Deregister(_ context.Context, name string) { d.Manager.Deregister(name) }
 
-// driverRetry is how long to wait for the drivers of volumes that pods of an earlier run left.
+// driverRetry is how long to wait for the drivers of volumes and devices that pods of an earlier run left.
 const driverRetry = time.Minute
 
-// sweepDrivers gives back, once, the volumes that pods left that are no more. Their drivers may be pods of the node, and come later.
+// sweepDrivers gives back, once, the volumes and devices that pods left that are no more. Their drivers may be pods of the node, and come later.
 func (n *node) sweepDrivers(ctx context.Context) {
 	select {
 	case <-ctx.Done():
@@ -59,11 +60,11 @@ func (n *node) sweepDrivers(ctx context.Context) {
 	case <-n.pods.knownC:
 	}
 	for {
-		err := n.drivers.Sweep(ctx, n.pods.remains)
+		err := errors.Join(n.drivers.Sweep(ctx, n.pods.remains), n.claims.Sweep(ctx, n.pods.remains))
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).Info("Could not give back volumes of pods of an earlier run, will try again", "err", err)
+		klog.FromContext(ctx).Info("Could not give back volumes and devices of pods of an earlier run, will try again", "err", err)
 		select {
 		case <-ctx.Done():
 			return

@@ -23,6 +23,7 @@ import (
 type parts struct {
 	runtime  Runtime
 	devices  Devices
+	claims   Claims
 	images   Images
 	volumes  Volumes
 	prober   Prober
@@ -53,7 +54,7 @@ type pods struct {
 	ctx context.Context //nolint:containedctx // the workers' lifetime, given to Run; handlers have no context of their own
 	wg  sync.WaitGroup
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what is below
 	workers map[types.UID]*worker
 	// desired holds the API's pods that came before the start.
 	desired map[types.UID]*corev1.Pod

@@ -159,7 +159,7 @@ func startPods(t *testing.T, r *memoryRuntime, a *api) *pods {
 	ctx, cancel := context.WithCancel(context.Background())
 	statuses := status.New(a)
 	p := newPods(ctx, parts{
-		runtime: r, devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), images: r, volumes: &fakeVolumes{}, prober: &fakeProber{}, statuses: statuses, events: events{recorder: a},
+		runtime: r, devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), claims: noClaims{}, images: r, volumes: &fakeVolumes{}, prober: &fakeProber{kept: map[types.UID]bool{}}, statuses: statuses, events: events{recorder: a},
 		clock: clock.RealClock{}, hostIPs: []string{"192.0.2.1"}, node: func() *corev1.Node { return nil },
 		env: func(context.Context, *corev1.Pod, *corev1.Container, []string) ([]env.Var, error) { return nil, nil },
 	})

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/everynode/everynode/internal/agent/cgroups"
 )
 
 const (
@@ -18,7 +23,10 @@ const (
 )
 
 // reservable are the resources of which some can be kept from pods.
-var reservable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+var reservable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, processIDs}
+
+// processIDs is the name by which processes and threads are reserved, as with a kubelet. Pods do not request them.
+const processIDs corev1.ResourceName = "pid"
 
 // completeReserve checks what says how many pods there are, what is kept from them, and how long their logs get.
 func (c *Config) completeReserve() error {
@@ -42,7 +50,7 @@ func (c *Config) reserve(flag string, list map[string]string) error {
 	for text, value := range list {
 		name := corev1.ResourceName(text)
 		if !slices.Contains(reservable, name) {
-			return fmt.Errorf("%s: of %q nothing can be reserved; cpu, memory and ephemeral-storage can", flag, name)
+			return fmt.Errorf("%s: of %q nothing can be reserved; cpu, memory, ephemeral-storage and pid can", flag, name)
 		}
 		amount, err := resource.ParseQuantity(value)
 		if err != nil || amount.Sign() < 0 {
@@ -54,20 +62,59 @@ func (c *Config) reserve(flag string, list map[string]string) error {
 	return nil
 }
 
-// boundPods has the kernel keep from all pods together the memory that is reserved. It ends when that is done.
-func (n *node) boundPods(context.Context) error {
-	reserved, bytes := n.reserved.Memory().Value(), int64(0)
-	if reserved > 0 {
-		capacity, _ := n.reporter.Capacity()
-		if bytes = capacity - reserved; bytes <= 0 {
-			return fmt.Errorf("%d bytes of memory are reserved, and the node has %d", reserved, capacity)
+// boundEvery is how often it is looked whether the machine still has what all pods are bounded by.
+const boundEvery = 10 * time.Second
+
+// boundPods has the kernel keep from all pods together what is reserved, and follows what the machine has: huge pages come and go.
+func (n *node) boundPods(ctx context.Context) error {
+	var last *cgroups.Room
+	for {
+		capacity, processes := n.reporter.Whole()
+		room, err := roomFor(capacity, processes, n.reserved)
+		if err == nil && (last == nil || !equality.Semantic.DeepEqual(*last, room)) {
+			err = n.cgroups.Bound(room)
+		}
+		if err != nil {
+			n.pods.events.node(n.nodeName, "FailedNodeAllocatableEnforcement", err.Error())
+			return err
+		}
+		last = &room
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.clock.After(boundEvery):
 		}
 	}
-	err := n.runtime.BoundPods(bytes)
-	if err != nil {
-		n.pods.events.node(n.nodeName, "FailedNodeAllocatableEnforcement", err.Error())
+}
+
+// roomFor is what all pods together may have of a machine with such a capacity, and so many processes and threads. Of what nothing is
+// reserved there is no bound but the machine's own.
+func roomFor(capacity corev1.ResourceList, processes int64, reserved corev1.ResourceList) (room cgroups.Room, err error) {
+	room.HugePages = corev1.ResourceList{}
+	for name, amount := range capacity {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			room.HugePages[name] = amount
+		}
 	}
-	return err
+	ids := reserved[processIDs]
+	for _, bound := range []struct {
+		what      string
+		has, kept int64
+		always    bool
+		of        *int64
+	}{
+		{"thousandths of a processor", capacity.Cpu().MilliValue(), reserved.Cpu().MilliValue(), true, &room.CPU},
+		{"bytes of memory", capacity.Memory().Value(), reserved.Memory().Value(), false, &room.Memory},
+		{"processes and threads", processes, ids.Value(), false, &room.PIDs},
+	} {
+		if bound.kept == 0 && !bound.always {
+			continue
+		}
+		if *bound.of = bound.has - bound.kept; *bound.of <= 0 {
+			return cgroups.Room{}, fmt.Errorf("%d %s are reserved, and the node has %d: lower --system-reserved or --kube-reserved", bound.kept, bound.what, bound.has)
+		}
+	}
+	return room, nil
 }
 
 func (c *Config) completeLogs() error {

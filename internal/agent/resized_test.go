@@ -151,7 +151,7 @@ func TestResizeWaitsForRoom(t *testing.T) {
 	small.Spec.Containers[0].Resources.Requests, big.Spec.Containers[0].Resources.Requests = amounts("1", "1Mi"), amounts("2", "1Mi")
 	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: amounts("3500m", "1Gi")}}
 	p := newPods(t.Context(), parts{clock: clock.RealClock{}, node: func() *corev1.Node { return node },
-		devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}})})
+		devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), claims: noClaims{}})
 	for _, pod := range []*corev1.Pod{small, big} {
 		if _, why := p.admit(pod); why != nil {
 			t.Fatal(why)

@@ -46,6 +46,14 @@ type Devices interface {
 	Free(podUID types.UID)
 }
 
+// Claims has the devices of pods' ResourceClaims prepared; claims.Manager is one.
+type Claims interface {
+	Prepare(ctx context.Context, pod *corev1.Pod) error
+	// Container returns the names of a container's devices in the Container Device Interface.
+	Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container) ([]string, error)
+	Release(ctx context.Context, podUID types.UID) error
+}
+
 // Volumes makes volumes ready; volumes.Manager is one.
 type Volumes interface {
 	SetUp(ctx context.Context, pod *corev1.Pod) error

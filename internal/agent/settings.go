@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/document"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/kubeletconfig"
@@ -101,6 +102,14 @@ var placeSettings = []setting{
 	{"cgroup-root", []string{"cgroupRoot"},
 		func(c *Config, f *kubeletFile) error { return fill(&c.CgroupRoot, f.CgroupRoot) },
 		func(c *Config, f *kubeletFile) { f.CgroupRoot = c.CgroupRoot }},
+	{"", []string{"cgroupDriver"},
+		func(c *Config, f *kubeletFile) error {
+			if d := cgroups.Driver(f.CgroupDriver); d != "" && d != cgroups.Cgroupfs && d != cgroups.Systemd {
+				return fmt.Errorf("cgroupDriver %q: cgroups are made by cgroupfs or by systemd", f.CgroupDriver)
+			}
+			return fill(&c.CgroupDriver, f.CgroupDriver)
+		},
+		func(c *Config, f *kubeletFile) { f.CgroupDriver = c.CgroupDriver }},
 	{"register-with-taints", []string{"registerWithTaints"},
 		func(c *Config, f *kubeletFile) error {
 			for _, t := range f.RegisterWithTaints {

@@ -2,7 +2,11 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +29,8 @@ const (
 	shutdownLook = 100 * time.Millisecond
 	// reportPatience is how long it then waits until the API knows.
 	reportPatience = 5 * time.Second
+	// statePatience is how long systemd may take to say how the machine is.
+	statePatience = 5 * time.Second
 )
 
 // shutdown ends the pods of a node in order: ordinary ones first, then those that the node needs most.
@@ -37,6 +43,34 @@ type shutdown struct {
 	// reported says whether the API knows all that there is to know.
 	reported func() bool
 	clock    clock.Clock
+}
+
+// systemdDir is there on a machine that systemd has started.
+const systemdDir = "/run/systemd/system"
+
+// machineStops tells whether the machine is going down, and not only this program, as for an
+// upgrade. Systemd knows; on a machine without it, whoever ends the agent means the machine.
+func machineStops(ctx context.Context, dir string, state func(context.Context) (string, error)) bool {
+	if _, err := os.Stat(dir); err != nil {
+		return true
+	}
+	is, err := state(ctx)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot ask systemd whether the machine is going down; pods are ended as if it were")
+		return true
+	}
+	return is == "stopping"
+}
+
+// systemState is what systemd says of the machine as a whole, as "running".
+func systemState(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, statePatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "systemctl", "is-system-running").Output()
+	if is := strings.TrimSpace(string(out)); is != "" {
+		return is, nil // it also ends with an error for all but "running"
+	}
+	return "", fmt.Errorf("ask systemd for the machine's state: %w", err)
 }
 
 // run returns once no pod runs any more, or the time is over.

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +83,28 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 }
 
 // TestNodeShutsDownInOrder ends a whole agent, with a container that would run on, and looks what the API knows afterwards.
+// An upgrade of the program is no reason to end pods.
+func TestPodsEndWithTheMachineOnly(t *testing.T) {
+	there, away := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	for _, c := range []struct {
+		dir, state string
+		err        error
+		want       bool
+	}{
+		{away, "", errors.New("no systemd to ask"), true},
+		{there, "running", nil, false},
+		{there, "degraded", nil, false},
+		{there, "starting", nil, false},
+		{there, "stopping", nil, true},
+		{there, "", errors.New("no answer"), true},
+	} {
+		got := machineStops(t.Context(), c.dir, func(context.Context) (string, error) { return c.state, c.err })
+		if got != c.want {
+			t.Errorf("%+v: the machine stops: %v", c, got)
+		}
+	}
+}
+
 func TestNodeShutsDownInOrder(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)

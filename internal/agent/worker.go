@@ -17,15 +17,15 @@ import (
 // observeRetry is how long a worker waits before it reads from a runtime that just failed.
 const observeRetry = time.Second
 
-// worker looks after one pod. Its goroutine alone touches what is not under mu.
+// worker looks after one pod. Its goroutine alone touches what mailbox does not guard.
 type worker struct {
 	*pods
 	uid     types.UID
 	wake    chan struct{}
 	results chan result
 
-	mailbox sync.Mutex
-	// What came in since the last look.
+	// mailbox guards what came in since the last look: newPod to freed.
+	mailbox  sync.Mutex
 	newPod   *corev1.Pod
 	gone     bool
 	dirty    bool

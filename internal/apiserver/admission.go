@@ -65,7 +65,7 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	if err := charge(generic, factory); err != nil {
 		return err
 	}
-	generic.Decorators = admission.Decorators{admission.DecoratorFunc(newMetered)}
+	generic.Decorators = admission.Decorators{metering(configured(factory))}
 	generic.EnablePlugins, generic.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
 	if err := utilerrors.NewAggregate(generic.Validate()); err != nil {
 		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(generic.RecommendedPluginOrder, ", "))

@@ -164,7 +164,7 @@ func New(cfg Config) (*Server, error) {
 		Agents: agents, Pods: pods, ServiceCIDR: cfg.ServiceCIDR,
 		Tokens: security.Token, Audiences: security.audiences, Authorizer: generic.Authorization.Authorizer,
 		Rules: security.rules, ServiceAccountTokens: authn.NewTokenREST(security.issuer),
-		Client: client, Reservations: func(r schema.GroupResource) service.Reservations { return storages.reservations[r] },
+		Client: client, Reservations: func(r schema.GroupResource) service.Reservations { return storages.reservations[r] }, Encoder: storages.encoder,
 	}
 	served, err := registry.Install(s.generic, kinds, installation)
 	if err != nil {

@@ -8,13 +8,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
+	"github.com/everynode/everynode/internal/servicenetwork"
 )
 
 // apiService is the Service through which pods reach the API.
@@ -25,6 +28,9 @@ const apiService = "kubernetes"
 func bootstrapCluster(ctx context.Context, cfg Config, client kubernetes.Interface) error {
 	if err := bootstrap.Ensure(ctx, client); err != nil {
 		return err
+	}
+	if err := ensureServiceCIDR(ctx, cfg, client); err != nil {
+		return fmt.Errorf("make the ServiceCIDR %s: %w", servicenetwork.Default, err)
 	}
 	if err := ensureService(ctx, cfg, client); err != nil {
 		return fmt.Errorf("make the service %s: %w", apiService, err)
@@ -51,17 +57,44 @@ func (s *Server) PointAt(ctx context.Context, client kubernetes.Interface, serve
 	return ensureEndpoints(ctx, client, servers)
 }
 
+// ensureServiceCIDR makes the network that Services have addresses of from the start. One that is there stays as it is; its
+// control loop tells if it is another one than this server was started with.
+func ensureServiceCIDR(ctx context.Context, cfg Config, client kubernetes.Interface) error {
+	cidrs := client.NetworkingV1().ServiceCIDRs()
+	if _, err := cidrs.Get(ctx, servicenetwork.Default, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err := cidrs.Create(ctx, &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: servicenetwork.Default}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cfg.ServiceCIDR.String()}},
+	}, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// ensureService makes the Service of the API. One that is there stays as it is, also where its address could not be had any
+// more: its ServiceCIDR is to go, or is another one than this server was started with.
 func ensureService(ctx context.Context, cfg Config, client kubernetes.Interface) error {
+	services := client.CoreV1().Services(metav1.NamespaceDefault)
+	if _, err := services.Get(ctx, apiService, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		return err
+	}
 	ip := append(net.IP(nil), cfg.ServiceCIDR.IP.Mask(cfg.ServiceCIDR.Mask)...)
 	ip[len(ip)-1]++
-	_, err := client.CoreV1().Services(metav1.NamespaceDefault).Create(ctx, &corev1.Service{
+	_, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: ip.String(),
 			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt(cfg.AdvertisePort), Protocol: corev1.ProtocolTCP}},
 		},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return nil
+	case apierrors.IsInvalid(err):
+		// Another has the address, or no ServiceCIDR. Who but this server would let anybody change that?
+		klog.FromContext(ctx).Error(err, "Pods find no API, since its Service cannot be made; free its address, and start the server again", "service", apiService, "address", ip)
 		return nil
 	}
 	return err

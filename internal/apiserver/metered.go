@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apiserver/pkg/admission"
 	admissionmetrics "k8s.io/apiserver/pkg/admission/metrics"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 )
@@ -15,10 +16,19 @@ import (
 type metered struct {
 	admission.Interface
 	counting admission.Interface
+	// configured says whether anybody configured admission; nil where it does not matter.
+	configured func() bool
 }
 
-func newMetered(plugin admission.Interface, name string) admission.Interface {
-	return metered{plugin, admissionmetrics.WithControllerMetrics(plugin, name)}
+// metering meters plugins. The one that calls webhooks copies each object, also where there are none to call.
+func metering(configured func() bool) admission.DecoratorFunc {
+	return func(plugin admission.Interface, name string) admission.Interface {
+		m := metered{Interface: plugin, counting: admissionmetrics.WithControllerMetrics(plugin, name)}
+		if name == mutating.PluginName {
+			m.configured = configured
+		}
+		return m
+	}
 }
 
 func (m metered) as(ctx context.Context) admission.Interface {
@@ -30,6 +40,9 @@ func (m metered) as(ctx context.Context) admission.Interface {
 
 // Admit implements admission.MutationInterface.
 func (m metered) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if m.configured != nil && insidedoor.Inside(ctx) && !m.configured() {
+		return nil
+	}
 	if p, ok := m.as(ctx).(admission.MutationInterface); ok {
 		return p.Admit(ctx, a, o) //nolint:wrapcheck // It is the plugin.
 	}

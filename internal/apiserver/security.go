@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -93,6 +94,7 @@ func (s *security) use(served registry.Served) error {
 	}
 	pods, nodes, drivers := storage(core, "pods"), storage(core, "nodes"), storage(volumes, "csidrivers")
 	claimed, attachments := storage(core, "persistentvolumes"), storage(volumes, "volumeattachments")
+	slices := storage(served[resourcev1.SchemeGroupVersion], "resourceslices")
 	secrets, accounts := storage(core, "secrets"), storage(core, "serviceaccounts")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
@@ -100,7 +102,7 @@ func (s *security) use(served registry.Served) error {
 	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
 	s.nodes = nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
-	s.stored.Volumes, s.stored.Attachments = claimed, attachments
+	s.stored.Volumes, s.stored.Attachments, s.stored.Slices = claimed, attachments, slices
 	return nil
 }
 

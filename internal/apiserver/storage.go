@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
@@ -51,8 +53,12 @@ func Hot[D hotstore.Database](open func(c *storagebackend.ConfigForResource, new
 	}
 }
 
-// reserving are the resources whose objects hold names.
-var reserving = map[schema.GroupResource]func(runtime.Object) (holder string, names []string){{Resource: "services"}: service.Holds}
+// reserving are the resources whose objects hold names, and those that are read beside them in the database itself.
+var reserving = map[schema.GroupResource]func(runtime.Object) (holder string, names []string){
+	{Resource: "services"}: service.Holds,
+	{Group: networkingv1.GroupName, Resource: "ipaddresses"}:  service.HoldsAddress,
+	{Group: networkingv1.GroupName, Resource: "servicecidrs"}: service.HoldsNothing,
+}
 
 // storageOptions answers, for each resource, how it is encoded and where it is kept.
 type storageOptions struct {
@@ -112,6 +118,25 @@ func (o *storageOptions) encoded(resource schema.GroupResource, codec runtime.Co
 		EnableGarbageCollection: o.etcd.EnableGarbageCollection, DeleteCollectionWorkers: o.etcd.DeleteCollectionWorkers,
 		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: o.etcd.StorageConfig.CountMetricPollPeriod,
 	}
+}
+
+// encoder makes of objects of a resource what is stored of them, for who writes them together with others.
+func (o *storageOptions) encoder(resource schema.GroupResource, example runtime.Object) (func(key string, obj runtime.Object) ([]byte, error), error) {
+	options, err := o.GetRESTOptions(resource, example)
+	if err != nil {
+		return nil, err
+	}
+	codec, transformer := options.StorageConfig.Codec, options.StorageConfig.Transformer
+	return func(key string, obj runtime.Object) ([]byte, error) {
+		data, err := runtime.Encode(codec, obj)
+		if err == nil && transformer != nil {
+			data, err = transformer.TransformToStorage(context.Background(), data, value.DefaultContext(key))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", key, err)
+		}
+		return data, nil
+	}, nil
 }
 
 // foreign is storage for resources of another scheme than ours.

@@ -19,7 +19,7 @@ func TestAgentTakesAFile(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"a field that cannot be had": {"cgroupDriver: systemd\n", nil, `cgroupDriver "systemd" (leave it out or write "cgroupfs"`},
+		"a field that cannot be had": {"enableProfilingHandler: true\n", nil, `enableProfilingHandler true (`},
 		"a value of the file":        {"maxPods: -3\n", nil, "--max-pods -3: a node takes one pod at least"},
 		// It goes on to what is wrong besides.
 		"a flag wins":   {"maxPods: -3\n", []string{"--max-pods", "5", "--image-credential-provider-bin-dir", dir}, "credential providers need --image-credential-provider-config"},

@@ -269,6 +269,8 @@ func role(s members.Server) string {
 	return strings.Join(roles, ", ")
 }
 
+// size rounds up to whole Mi: a database that has just begun is not nothing.
 func size(bytes int64) string {
-	return resource.NewQuantity(bytes>>20<<20, resource.BinarySI).String()
+	const unit = 1 << 20
+	return resource.NewQuantity((bytes+unit-1)/unit*unit, resource.BinarySI).String()
 }

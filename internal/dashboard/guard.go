@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 // newKey makes the key of one run.
@@ -26,6 +27,8 @@ type guard struct {
 	// port is the one that is listened on.
 	port string
 	next http.Handler
+	// within is how long a body may take, refused how long that of a request which is refused.
+	within, refused time.Duration
 }
 
 // ServeHTTP implements http.Handler.
@@ -37,27 +40,42 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
+	why, code := g.refuses(r)
+	if r.ContentLength != 0 {
+		// Who sends a body byte by byte, or none of it, holds no connection for long.
+		within := g.within
+		if why != "" {
+			within = g.refused
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // A recorder of tests has none.
+	}
+	if why != "" {
+		h.Set("Connection", "close")
+		http.Error(w, why, code)
+		return
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+// refuses says why a request is not answered; "" if it is.
+func (g *guard) refuses(r *http.Request) (why string, code int) {
 	if !g.ownHost(r.Host) {
 		// A name of somebody else's may lead here (DNS rebinding).
-		http.Error(w, "this page answers at 127.0.0.1 and localhost only", http.StatusMisdirectedRequest)
-		return
+		return "this page answers at 127.0.0.1 and localhost only", http.StatusMisdirectedRequest
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && (!strings.HasPrefix(origin, "http://") || !g.ownHost(strings.TrimPrefix(origin, "http://"))) {
-		http.Error(w, "another page asks", http.StatusForbidden)
-		return
+		return "another page asks", http.StatusForbidden
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && !slices.Contains([]string{"same-origin", "none"}, site) && !opens(r) {
-		http.Error(w, "another page asks", http.StatusForbidden)
-		return
+		return "another page asks", http.StatusForbidden
 	}
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if subtle.ConstantTimeCompare([]byte(given), []byte(g.key)) != 1 {
-			http.Error(w, "the key of this run is missing; open the address that everynode dashboard printed", http.StatusUnauthorized)
-			return
+			return "the key of this run is missing; open the address that everynode dashboard printed", http.StatusUnauthorized
 		}
 	}
-	g.next.ServeHTTP(w, r)
+	return "", 0
 }
 
 // opens tells whether a browser opens the page itself in a tab, wherever the link to it stands: in the file that

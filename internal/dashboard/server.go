@@ -44,7 +44,11 @@ type Dashboard struct {
 	listener net.Listener
 	key      string
 	ready    chan struct{}
+	waits    waits
 }
+
+// waits is how long the page's server waits for who sends slowly.
+type waits struct{ header, body, refused time.Duration }
 
 // Listen opens the page's port on this machine; 0 is one that is free.
 func Listen(c Config, port int) (*Dashboard, error) {
@@ -64,7 +68,8 @@ func Listen(c Config, port int) (*Dashboard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the page's port: %w; choose another --port", err)
 	}
-	return &Dashboard{config: c, core: core, cluster: newCluster(core, own), listener: listener, key: newKey(), ready: make(chan struct{})}, nil
+	return &Dashboard{config: c, core: core, cluster: newCluster(core, own), listener: listener, key: newKey(), ready: make(chan struct{}),
+		waits: waits{header: 10 * time.Second, body: 30 * time.Second, refused: time.Second}}, nil
 }
 
 // URL is the page's address. What follows # never leaves the browser.
@@ -79,8 +84,8 @@ func (d *Dashboard) Run(ctx context.Context) error {
 		return fmt.Errorf("read the page's own address: %w", err)
 	}
 	server := &http.Server{
-		Handler:           &guard{key: d.key, port: port, next: d.routes()},
-		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		Handler:           &guard{key: d.key, port: port, next: d.routes(), within: d.waits.body, refused: d.waits.refused},
+		ReadHeaderTimeout: d.waits.header, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	ended := make(chan error, 2)
@@ -153,7 +158,7 @@ func answer(w http.ResponseWriter, value any, err error) {
 	if err != nil {
 		code := http.StatusBadRequest
 		var status apierrors.APIStatus
-		if errors.As(err, &status) && status.Status().Code != 0 {
+		if errors.As(err, &status) && isFailure(status.Status().Code) {
 			code = int(status.Status().Code)
 		}
 		http.Error(w, firstLine(err.Error()), code)
@@ -167,6 +172,9 @@ func answer(w http.ResponseWriter, value any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(raw) // Who asked may be gone.
 }
+
+// isFailure tells whether it is a code that an error can have. The cluster may say anything.
+func isFailure(code int32) bool { return code >= 400 && code < 600 }
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		at   func(context.Context) error
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
+		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating}, {"apiservices", l.extensions},
 		{"metrics of the API server", l.unanswered},
 	} {
@@ -125,6 +127,28 @@ func (l *looker) nodes(ctx context.Context) error {
 		return err
 	}
 	l.seen.Nodes = pointers(list.Items)
+	return nil
+}
+
+func (l *looker) serviceCIDRs(ctx context.Context) error {
+	list, err := l.client.NetworkingV1().ServiceCIDRs().List(ctx, cached)
+	if err != nil {
+		return err
+	}
+	l.seen.ServiceCIDRs = pointers(list.Items)
+	return nil
+}
+
+func (l *looker) addresses(ctx context.Context) error {
+	list, err := l.client.NetworkingV1().IPAddresses().List(ctx, cached)
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if ip, err := netip.ParseAddr(list.Items[i].Name); err == nil {
+			l.seen.Addresses = append(l.seen.Addresses, ip)
+		}
+	}
 	return nil
 }
 

@@ -6,10 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +29,7 @@ import (
 )
 
 // keptRevisions is how many revisions stay readable for watches that resume.
-const keptRevisions = "20000"
+const keptRevisions = 20000
 
 // keptAlone is how many of the last writes a database that is alone keeps in memory. Only
 // other members, which may be behind, ask for more.
@@ -57,7 +57,7 @@ type Server struct {
 
 	// peers and all below are nil for one that is alone.
 	peers      *Peers
-	listener   *http.Server
+	door       *door
 	watermarks *clientv3.Client
 	end        context.CancelFunc
 	serving    atomic.Bool
@@ -73,25 +73,26 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("make the database directory: %w; choose another --data-dir, or move what is there away", err)
 	}
 	has, err := checkData(o.Dir)
-	if err == nil && o.Peers != nil && !o.Peers.Alone {
-		err = checkAge(ctx, o, has)
+	switch {
+	case err != nil:
+	case has.removed():
+		err = ErrRemoved // also of a copy, and as the only one: it can lead nobody, not even itself
+	case o.Peers == nil || o.Peers.Alone:
+		err = has.checkEnd(o.Dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	f := newFatal()
-	cfg, err := config(o, f)
-	if err != nil {
+	s := &Server{peers: o.Peers, end: func() {}}
+	if o.Peers != nil {
+		if s.door, err = openFor(ctx, o, has); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.open(o); err != nil {
+		s.door.close()
 		return nil, err
 	}
-	e, err := start(cfg, f)
-	if errors.Is(err, syscall.ENOSPC) {
-		return nil, fmt.Errorf("open the database in %s: %w", o.Dir, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
-	}
-	s := &Server{etcd: e, fatal: f, peers: o.Peers, end: func() {}}
 	if err := s.begin(ctx, o); err != nil {
 		s.Close()
 		return nil, err
@@ -99,25 +100,54 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
+// openFor opens the port for the other members, and waits until it is clear that this one may start.
+func openFor(ctx context.Context, o Options, has logged) (*door, error) {
+	b := &before{peers: o.Peers, dir: o.Dir, has: has}
+	d, err := openDoor(o.Peers, b.handler())
+	if err == nil && !o.Peers.Alone {
+		err = b.wait(ctx)
+	}
+	if err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (s *Server) open(o Options) error {
+	s.fatal = newFatal()
+	cfg, err := config(o, s.fatal)
+	if err != nil {
+		return err
+	}
+	s.etcd, err = start(cfg, s.fatal)
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("open the database in %s: %w", o.Dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
+	}
+	return nil
+}
+
 // begin has the opened database take part.
 func (s *Server) begin(ctx context.Context, o Options) error {
 	if s.peers != nil {
 		s.watermarks = s.newClient().Client
-		if err := s.servePeers(); err != nil {
-			return err
-		}
+		s.servePeers()
 	}
 	if err := s.waitReady(ctx, o); err != nil {
 		return err
 	}
+	var life context.Context
+	life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	if s.peers != nil {
 		if err := s.become(ctx, s.peers.URL); err != nil {
 			return err
 		}
-		var life context.Context
-		life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 		go s.keepWatermark(life)
 	}
+	s.compactAtStart(life)
 	return s.announceFeatures(ctx)
 }
 
@@ -142,7 +172,7 @@ func (s *Server) waitReady(ctx context.Context, o Options) error {
 		case err := <-s.etcd.Err():
 			return fmt.Errorf("start the database in %s: %w", o.Dir, err)
 		case <-s.etcd.Server.StopNotify():
-			return ErrRemoved
+			return s.stopped(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-remind:
@@ -206,7 +236,7 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.NoFsync
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, keptRevisions
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, strconv.Itoa(keptRevisions)
 	cfg.QuotaBackendBytes, cfg.MaxTxnOps = 8<<30, maxTxnOps+1 // one for a turn
 	if err := membersOf(cfg, o); err != nil {
 		return nil, err
@@ -258,6 +288,7 @@ func membersOf(cfg *embed.Config, o Options) error {
 // what one resource's watches ask for is no work for those of others.
 func (s *Server) newClient() *etcdkube.Client {
 	client := &etcdkube.Client{Client: inProcess(s.etcd.Server)}
+	client.KV = steady{client.KV, s.serving.Load}
 	if s.peers != nil {
 		client.KV = inTurns{client.KV}
 	}
@@ -322,11 +353,15 @@ func (s *Server) Failed(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return ErrRemoved
+		return s.stopped(ctx)
 	case <-ctx.Done():
 		return nil
 	}
 }
+
+// Lost is closed when the database cannot go on, as with a full disk. Who waits for an answer
+// of it then may wait for ever.
+func (s *Server) Lost() <-chan struct{} { return s.fatal.happened }
 
 // Close stops the database; everything acknowledged is on disk. One that cannot go on, as with a full disk, ends with the
 // process.
@@ -340,7 +375,5 @@ func (s *Server) Close() {
 		}
 		s.etcd.Close()
 	})
-	if s.listener != nil {
-		_ = s.listener.Close()
-	}
+	s.door.close()
 }

@@ -20,7 +20,11 @@ import (
 const memberPatience = 10 * time.Second
 
 // ErrRemoved says that the others have taken this member off their list.
-var ErrRemoved = errors.New("this server was removed from the cluster by another")
+var ErrRemoved = errors.New("this server was removed from the cluster, and what it has counts no more")
+
+// errStopped says that a database has ended by itself. etcd takes an answer that is meant for a
+// member of before at the same address for the news that it is removed itself.
+var errStopped = errors.New("the database ended since another server took it for one that was removed, and none says that it was; start this one again")
 
 // ErrNotNow says that the members cannot be changed at the moment, but soon may be.
 var ErrNotNow = errors.New("the servers are not ready for a change of who belongs to them")
@@ -172,7 +176,7 @@ func (s *Server) insist(ctx context.Context, what string, try func(context.Conte
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.etcd.Server.StopNotify():
-			return ErrRemoved
+			return s.stopped(ctx)
 		case err := <-s.fatal.failed:
 			return err
 		case <-time.After(200 * time.Millisecond):
@@ -192,8 +196,37 @@ func (s *Server) tellWaiting(ctx context.Context) {
 			silent = append(silent, cmp.Or(a.Name, a.URL))
 		}
 	}
-	klog.FromContext(ctx).Info("Waiting for a majority of the servers; start those that are silent. If they are lost for good, stop this one and run \"everynode members reset\" here",
-		"servers", len(answers), "silent", silent)
+	tellWaiting(ctx, len(answers), silent)
+}
+
+// stopped says why the database has ended by itself.
+func (s *Server) stopped(ctx context.Context) error {
+	if s.standing(s.Self()) == standsRemoved {
+		return ErrRemoved
+	}
+	if s.peers != nil {
+		b := &before{peers: s.peers, has: logged{member: s.Self()}}
+		b.has.members = s.Members()
+		self, others := b.others()
+		if slices.ContainsFunc(b.ask(ctx, self, others), func(h heard) bool { return h.removed }) {
+			return ErrRemoved
+		}
+	}
+	return errStopped
+}
+
+// standing tells how a member stands, as this one knows it.
+func (s *Server) standing(id string) string {
+	number, err := types.IDFromString(id)
+	switch cluster := s.etcd.Server.Cluster(); {
+	case err != nil:
+		return standsUnknown
+	case s.etcd.Server.IsIDRemoved(uint64(number)):
+		return standsRemoved
+	case cluster.Member(number) != nil:
+		return standsMember
+	}
+	return standsUnknown
 }
 
 // explain says of what ended the database what it means among members.

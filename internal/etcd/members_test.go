@@ -360,15 +360,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	for n := range 50 {
 		put(t, third, fmt.Sprint("more-", n), "x")
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		got, err := second.newClient().KV.Get(t.Context(), watermarkPrefix+id)
-		if err == nil && len(got.Kvs) == 1 && string(got.Kvs[0].Value) > "0" {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the third member does not write down how far it is")
-		}
-	}
+	awaitMark(t, second, id, 0)
 	third.stop()
 	if err := os.RemoveAll(third.dir); err != nil {
 		t.Fatal(err)

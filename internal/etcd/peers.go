@@ -5,10 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -164,30 +161,29 @@ func askPeer(ctx context.Context, keys Keys, address string, most int64) ([]byte
 	body, err := io.ReadAll(io.LimitReader(response.Body, most))
 	err = errors.Join(err, response.Body.Close())
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the server answers %s", response.Status)
+		err = &refusedError{response.Status}
 	}
 	return body, err
 }
 
-// servePeers opens the port for the other members. It takes nobody else.
-func (s *Server) servePeers() error {
-	listener, err := net.Listen("tcp", s.peers.Listen)
-	if err != nil {
-		return fmt.Errorf("listen for the other servers on %s: %w; choose another --peer-address", s.peers.Listen, err)
-	}
+// refusedError is the answer of a member that does not tell what it was asked.
+type refusedError struct{ status string }
+
+func (e *refusedError) Error() string { return "the server answers " + e.status }
+
+// servePeers has the port for the other members lead to this one, which runs.
+func (s *Server) servePeers() {
 	mux := http.NewServeMux()
 	mux.Handle("/", etcdhttp.NewPeerHandler(s.etcd.GetLogger(), s.etcd.Server))
 	mux.HandleFunc(statusPath, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(s.Status()) // who asked has gone if this fails
 	})
+	mux.HandleFunc(memberPath, tellStanding(s.standing))
 	mux.HandleFunc(watermarkPath, s.tellWatermark)
 	for _, which := range []Shared{ClusterKeys, PeerKeys} {
 		mux.HandleFunc("GET "+string(which), s.tellShared(which))
 	}
-	// Whoever shows no certificate soon is no member, and holds no connection.
-	s.listener = &http.Server{Handler: mux, ReadHeaderTimeout: peerHandshake, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
-	go func() { _ = s.listener.Serve(tls.NewListener(listener, s.peers.Keys.ServerTLS())) }() // it ends when it is closed
-	return nil
+	s.door.lead(mux)
 }
 
 func (s *Server) tellWatermark(w http.ResponseWriter, r *http.Request) {
@@ -225,35 +221,4 @@ func (s *Server) keepWatermark(ctx context.Context) {
 		case <-time.After(watermarkInterval):
 		}
 	}
-}
-
-// checkAge asks the others how far this member had come, and refuses to start it with
-// less: what it had agreed to would be forgotten, and with it writes that count.
-func checkAge(ctx context.Context, o Options, has logged) error {
-	if has.member == "" {
-		return nil
-	}
-	marks := make(chan uint64, len(o.Peers.Known))
-	asked := 0
-	for _, m := range o.Peers.Known {
-		if m.URL == o.Peers.URL {
-			continue
-		}
-		asked++
-		go func() {
-			body, err := askPeer(ctx, o.Peers.Keys, m.URL+watermarkPath+has.member, maxAnswer)
-			mark, parsed := strconv.ParseUint(string(body), 10, 64)
-			if err != nil || parsed != nil {
-				mark = 0 // one that does not answer has nothing against it
-			}
-			marks <- mark
-		}()
-	}
-	for range asked {
-		if mark := <-marks; mark > has.last {
-			return fmt.Errorf("the database in %s is older than what this server had before (it ends at change %d, and had %d): an old disk or copy was put back; "+
-				"run \"everynode members remove %s\" on another server, move %s away, and join anew", o.Dir, has.last, mark, o.Peers.Name, o.Dir)
-		}
-	}
-	return nil
 }

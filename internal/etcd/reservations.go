@@ -70,9 +70,10 @@ func (r *Reserving) records(ctx context.Context, beginning string, revision int6
 
 // Repair makes what is written of names agree with the objects, as they were at one
 // moment. assign is told all objects and who is written to hold what, and says which
-// object each name should belong to. What changes meanwhile is left alone, for it was
+// object each name should belong to, and which names to nobody. What changes meanwhile is left alone, for it was
 // right when it was written.
-func (r *Reserving) Repair(ctx context.Context, assign func(objects []runtime.Object, holders map[string]string) map[string]runtime.Object) error {
+func (r *Reserving) Repair(ctx context.Context,
+	assign func(objects []runtime.Object, holders map[string]string) (owners map[string]runtime.Object, free []string)) error {
 	list := r.newList()
 	everything := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
 	if err := r.GetList(ctx, r.objects, everything, list); err != nil {
@@ -98,12 +99,9 @@ func (r *Reserving) Repair(ctx context.Context, assign func(objects []runtime.Ob
 	for name, record := range records {
 		holders[name] = record.holder
 	}
-	wanted := assign(objects, holders)
-	for name, record := range records {
-		if wanted[name] != nil {
-			continue
-		}
-		if err := r.correct(ctx, name, record, nil); err != nil {
+	wanted, free := assign(objects, holders)
+	for _, name := range free {
+		if err := r.correct(ctx, name, records[name], nil); err != nil {
 			return err
 		}
 	}
@@ -124,21 +122,98 @@ func (r *Reserving) correct(ctx context.Context, name string, was record, to run
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", was.revision)}
 	write := clientv3.OpDelete(key)
 	if to != nil {
-		m, err := meta.Accessor(to)
+		unchanged, err := r.unchanged(to)
 		if err != nil {
-			return fmt.Errorf("read who should hold %s: %w", name, err)
+			return err
 		}
-		version, err := r.Versioner().ObjectResourceVersion(to)
-		if err != nil {
-			return fmt.Errorf("read the version of who should hold %s: %w", name, err)
-		}
-		object := path.Join(r.objectsKey, m.GetNamespace(), m.GetName())
-		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(object), "=", int64(version))) //nolint:gosec // As above.
+		conditions = append(conditions, unchanged)
 		holder, _ := r.holds(to)
 		write = clientv3.OpPut(key, holder)
 	}
 	if _, err := r.client.Txn(ctx).If(conditions...).Then(write).Commit(); err != nil {
 		return fmt.Errorf("write who holds %s: %w", name, err)
+	}
+	return nil
+}
+
+// unchanged is the condition that an object is as it was read.
+func (r *Reserving) unchanged(obj runtime.Object) (clientv3.Cmp, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return clientv3.Cmp{}, fmt.Errorf("read the name of an object: %w", err)
+	}
+	version, err := r.Versioner().ObjectResourceVersion(obj)
+	if err != nil {
+		return clientv3.Cmp{}, fmt.Errorf("read the version of %s: %w", m.GetName(), err)
+	}
+	return clientv3.Compare(clientv3.ModRevision(r.keyOf(m.GetNamespace(), m.GetName())), "=", int64(version)), nil //nolint:gosec // Revisions of etcd are int64.
+}
+
+func (r *Reserving) keyOf(namespace, name string) string {
+	return path.Join(r.objectsKey, namespace, name)
+}
+
+// Key is that of an object without a namespace in the database.
+func (r *Reserving) Key(name string) string { return r.keyOf("", name) }
+
+// List reads all objects as they are now.
+func (r *Reserving) List(ctx context.Context) ([]runtime.Object, error) {
+	list := r.newList()
+	everything := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
+	if err := r.GetList(ctx, r.objects, everything, list); err != nil {
+		return nil, fmt.Errorf("read all objects: %w", err)
+	}
+	out, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, fmt.Errorf("read all objects: %w", err)
+	}
+	return out, nil
+}
+
+// ShowAgain writes what is kept beside a name that an object holds, if the object is as it was read, holds the name, and
+// what is there has that revision; 0 is none.
+func (r *Reserving) ShowAgain(ctx context.Context, obj runtime.Object, name string, revision int64) error {
+	holder, _ := r.holds(obj)
+	unchanged, err := r.unchanged(obj)
+	if err != nil {
+		return err
+	}
+	key, value, err := r.show(obj, name)
+	if err != nil {
+		return err
+	}
+	holds := clientv3.Compare(clientv3.Value(r.prefix+name), "=", holder)
+	was := clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+	if _, err := r.client.Txn(ctx).If(unchanged, holds, was).Then(clientv3.OpPut(key, string(value))).Commit(); err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
+	}
+	return nil
+}
+
+// Take has an object hold a name of its own, if it is as it was read and nobody holds the name.
+func (r *Reserving) Take(ctx context.Context, obj runtime.Object, name string) error {
+	return r.correct(ctx, name, record{}, obj)
+}
+
+// Discard deletes an object whose name nobody holds, if both are still so.
+func (r *Reserving) Discard(ctx context.Context, obj runtime.Object, name string) error {
+	unchanged, err := r.unchanged(obj)
+	if err != nil {
+		return err
+	}
+	nobody := clientv3.Compare(clientv3.CreateRevision(r.prefix+name), "=", 0)
+	if _, err := r.client.Txn(ctx).If(unchanged, nobody).Then(clientv3.OpDelete(string(unchanged.KeyBytes()))).Commit(); err != nil {
+		return fmt.Errorf("delete %s, which shows what nobody holds: %w", unchanged.KeyBytes(), err)
+	}
+	return nil
+}
+
+// Free takes a name from a holder that has no object, if both are still so.
+func (r *Reserving) Free(ctx context.Context, name, holder, objectName string) error {
+	holds := clientv3.Compare(clientv3.Value(r.prefix+name), "=", holder)
+	none := clientv3.Compare(clientv3.CreateRevision(r.Key(objectName)), "=", 0)
+	if _, err := r.client.Txn(ctx).If(holds, none).Then(clientv3.OpDelete(r.prefix + name)).Commit(); err != nil {
+		return fmt.Errorf("free %s of %s: %w", name, holder, err)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,6 +27,14 @@ const reservedPrefix = "/ranges/"
 // Service may take every node port that there is.
 const maxTxnOps = 4096
 
+// Show gives the object that is kept beside a name for everybody to see, or no key where none is. The key is one of the
+// database. Without a holder only the key is asked for, of an object that has to go.
+type Show = func(holder runtime.Object, name string) (key string, value []byte, err error)
+
+// Guard tells of keys of the database with the revisions that they must still have when an object takes names; 0 is
+// one that does not exist.
+type Guard = func(ctx context.Context, obj runtime.Object, names []string) (map[string]int64, error)
+
 // TakenError says that a write was refused because a name belongs to another object.
 type TakenError struct{ Name, Holder string }
 
@@ -34,6 +44,15 @@ func (e *TakenError) Error() string { return fmt.Sprintf("%s is held by %s", e.N
 // Taken marks the error for those who cannot import this package.
 func (e *TakenError) Taken() (name, holder string) { return e.Name, e.Holder }
 
+// ChangedError says that a write was refused because a key that a Guard told of has changed since.
+type ChangedError struct{ Key string }
+
+// Error implements error.
+func (e *ChangedError) Error() string { return e.Key + " has changed meanwhile" }
+
+// Changed marks the error for those who cannot import this package.
+func (e *ChangedError) Changed() string { return e.Key }
+
 // Reserving is the storage of a resource whose objects hold names. Each write of an
 // object takes the names that it holds from then on, and gives back those that it
 // held before, in the transaction that writes the object: what holds for the object
@@ -41,6 +60,8 @@ func (e *TakenError) Taken() (name, holder string) { return e.Name, e.Holder }
 type Reserving struct {
 	storage.Interface
 	holds  Holds
+	show   Show  // may be nil
+	guard  Guard // may be nil
 	client *clientv3.Client
 	// prefix is below which names are. The storage finds the objects below objects,
 	// which is the key objectsKey of the database.
@@ -53,7 +74,14 @@ type Reserving struct {
 type change struct {
 	holder     string
 	take, give []string
+	// shown are the objects that are kept beside names, by name; those of names that are given have a key only.
+	shown map[string]shown
+	// unchanged are the revisions that keys must have.
+	unchanged map[string]int64
 }
+
+// shown is an object of another resource, as it is stored.
+type shown struct{ key, value string }
 
 type changeKey struct{}
 
@@ -62,8 +90,43 @@ func (r *Reserving) context(ctx context.Context) (context.Context, *change) {
 	return context.WithValue(ctx, changeKey{}, c), c
 }
 
+// ShowNames has an object kept beside each name from now on, in the transactions that take and give the name.
+func (r *Reserving) ShowNames(show Show) { r.show = show }
+
+// GuardNames has names taken only while what the guard tells of stays as it is.
+func (r *Reserving) GuardNames(guard Guard) { r.guard = guard }
+
 // between sets what it takes to come from one object to another; nil is none.
-func (c *change) between(holds Holds, before *held, after runtime.Object) {
+func (r *Reserving) between(ctx context.Context, c *change, before *held, after runtime.Object) (err error) {
+	c.names(r.holds, before, after)
+	if r.guard != nil && len(c.take) > 0 {
+		if c.unchanged, err = r.guard(ctx, after, c.take); err != nil {
+			return err
+		}
+	}
+	if r.show == nil {
+		return nil
+	}
+	c.shown = map[string]shown{}
+	for _, name := range c.take {
+		key, value, err := r.show(after, name)
+		if err != nil {
+			return err
+		}
+		c.shown[name] = shown{key, string(value)}
+	}
+	for _, name := range c.give {
+		key, _, err := r.show(nil, name)
+		if err != nil {
+			return err
+		}
+		c.shown[name] = shown{key: key}
+	}
+	return nil
+}
+
+// names sets which are taken and given.
+func (c *change) names(holds Holds, before *held, after runtime.Object) {
 	*c = change{}
 	now := held{}
 	if after != nil {
@@ -105,7 +168,9 @@ func without(names, others []string) (out []string) {
 // Create implements storage.Interface.
 func (r *Reserving) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	ctx, c := r.context(ctx)
-	c.between(r.holds, nil, obj)
+	if err := r.between(ctx, c, nil, obj); err != nil {
+		return err
+	}
 	return r.Interface.Create(ctx, key, obj, out, ttl)
 }
 
@@ -118,7 +183,7 @@ func (r *Reserving) GuaranteedUpdate(ctx context.Context, key string, out runtim
 		before := heldBy(r.holds, old)
 		changed, ttl, err := try(old, meta)
 		if err == nil {
-			c.between(r.holds, &before, changed)
+			err = r.between(ctx, c, &before, changed)
 		}
 		return changed, ttl, err
 	}, cached)
@@ -130,7 +195,9 @@ func (r *Reserving) Delete(ctx context.Context, key string, out runtime.Object, 
 	ctx, c := r.context(ctx)
 	return r.Interface.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
 		before := heldBy(r.holds, obj)
-		c.between(r.holds, &before, nil)
+		if err := r.between(ctx, c, &before, nil); err != nil {
+			return err
+		}
 		return validate(ctx, obj)
 	}, cached, options)
 }
@@ -177,24 +244,22 @@ type outcome struct {
 	current *mvccpb.KeyValue
 }
 
-// commit writes the object together with its names. It fails with TakenError if the
-// object is as expected, but somebody else holds a name.
+// commit writes the object together with its names. It fails with TakenError if the object is as expected, but somebody
+// else holds a name, and with ChangedError if something else is not as expected.
 func (k reservingClient) commit(ctx context.Context, key string, revision int64, c *change, write clientv3.Op) (outcome, error) {
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}
-	writes, reads := []clientv3.Op{write}, []clientv3.Op{clientv3.OpGet(key)}
+	reads := []clientv3.Op{clientv3.OpGet(key)}
 	for _, name := range c.take {
 		record := k.prefix + name
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(record), "=", 0))
-		writes = append(writes, clientv3.OpPut(record, c.holder))
 		reads = append(reads, clientv3.OpGet(record))
 	}
-	for _, name := range c.give {
-		record := k.prefix + name
-		// Two that held one name before names were written down: the record is one's only.
-		mine := clientv3.Compare(clientv3.Value(record), "=", c.holder)
-		writes = append(writes, clientv3.OpTxn([]clientv3.Cmp{mine}, []clientv3.Op{clientv3.OpDelete(record)}, nil))
+	guarded := slices.Sorted(maps.Keys(c.unchanged))
+	for _, g := range guarded {
+		conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(g), "=", c.unchanged[g]))
+		reads = append(reads, clientv3.OpGet(g))
 	}
-	answer, err := k.KV.Txn(ctx).If(conditions...).Then(writes...).Else(reads...).Commit()
+	answer, err := k.KV.Txn(ctx).If(conditions...).Then(append(k.writes(c), write)...).Else(reads...).Commit()
 	if err != nil {
 		return outcome{}, err
 	}
@@ -217,7 +282,32 @@ func (k reservingClient) commit(ctx context.Context, key string, revision int64,
 			return out, &TakenError{Name: name, Holder: string(taken.Value)}
 		}
 	}
+	for i, g := range guarded {
+		if found[i+1+len(c.take)].GetModRevision() != c.unchanged[g] {
+			return out, &ChangedError{g}
+		}
+	}
 	return out, errors.New("the database refused a write without a reason")
+}
+
+// writes take and give names, with what is kept beside them.
+func (k reservingClient) writes(c *change) (out []clientv3.Op) {
+	for _, name := range c.take {
+		out = append(out, clientv3.OpPut(k.prefix+name, c.holder))
+		if s := c.shown[name]; s.key != "" {
+			out = append(out, clientv3.OpPut(s.key, s.value))
+		}
+	}
+	for _, name := range c.give {
+		record := k.prefix + name
+		// Two that held one name before names were written down: the record is one's only.
+		mine, free := clientv3.Compare(clientv3.Value(record), "=", c.holder), []clientv3.Op{clientv3.OpDelete(record)}
+		if s := c.shown[name]; s.key != "" {
+			free = append(free, clientv3.OpDelete(s.key))
+		}
+		out = append(out, clientv3.OpTxn([]clientv3.Cmp{mine}, free, nil))
+	}
+	return out
 }
 
 func openReserving(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string, holds Holds) (*Reserving, error) {

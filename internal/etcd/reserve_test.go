@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -142,8 +144,8 @@ func TestRepairLeavesAloneWhatChanges(t *testing.T) {
 	if _, err := r.client.Delete(ctx, r.prefix+"x"); err != nil {
 		t.Fatal(err)
 	}
-	assign := func(change func()) func([]runtime.Object, map[string]string) map[string]runtime.Object {
-		return func(objects []runtime.Object, _ map[string]string) map[string]runtime.Object {
+	assign := func(change func()) func([]runtime.Object, map[string]string) (map[string]runtime.Object, []string) {
+		return func(objects []runtime.Object, holders map[string]string) (map[string]runtime.Object, []string) {
 			out := map[string]runtime.Object{}
 			for _, o := range objects {
 				_, names := keys(o)
@@ -151,8 +153,14 @@ func TestRepairLeavesAloneWhatChanges(t *testing.T) {
 					out[name] = o
 				}
 			}
+			var free []string
+			for name := range holders {
+				if out[name] == nil {
+					free = append(free, name)
+				}
+			}
 			change()
-			return out
+			return out, free
 		}
 	}
 	// While it is decided, a gives x back and takes another, and c goes.
@@ -173,4 +181,172 @@ func TestRepairLeavesAloneWhatChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.expect(t, "repaired again", want)
+}
+
+// shown is what is kept beside the name "ip-" of a ConfigMap here.
+func shownBeside(holder runtime.Object, name string) (string, []byte, error) {
+	if !strings.HasPrefix(name, "ip-") {
+		return "", nil, nil
+	}
+	key := "/registry/addresses/" + name
+	if holder == nil {
+		return key, nil, nil
+	}
+	return key, []byte(holder.(*corev1.ConfigMap).Name), nil
+}
+
+func (r *Reserving) expectShown(t *testing.T, what string, want map[string]string) {
+	t.Helper()
+	answer, err := r.client.Get(t.Context(), "/registry/addresses/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, kv := range answer.Kvs {
+		got[strings.TrimPrefix(string(kv.Key), "/registry/addresses/")] = string(kv.Value)
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: shown is %v, want %v", what, got, want)
+	}
+}
+
+func TestWhatIsShownFollowsNames(t *testing.T) {
+	r, ctx := reservingConfigMaps(t), t.Context()
+	r.ShowNames(shownBeside)
+	create := func(name string, holds ...string) error {
+		return r.Create(ctx, "/configmaps/ns/"+name, configMap(name, holds...), &corev1.ConfigMap{}, 0)
+	}
+	if err := errors.Join(create("a", "ip-1", "port-1"), create("b", "ip-2")); err != nil {
+		t.Fatal(err)
+	}
+	r.expectShown(t, "created", map[string]string{"ip-1": "a", "ip-2": "b"})
+	if err := create("c", "ip-3", "ip-1"); err == nil {
+		t.Error("a name that is held is given again")
+	}
+	r.expectShown(t, "a refused write", map[string]string{"ip-1": "a", "ip-2": "b"})
+	if err := r.become(ctx, "a", "ip-4", "port-1"); err != nil {
+		t.Fatal(err)
+	}
+	r.expectShown(t, "updated", map[string]string{"ip-4": "a", "ip-2": "b"})
+	// What another holds by now stays, whoever goes.
+	if _, err := r.client.Put(ctx, r.prefix+"ip-2", "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		if err := r.Delete(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	r.expectShown(t, "deleted", map[string]string{"ip-2": "b"})
+}
+
+func TestNamesAreTakenOnlyWhileTheGuardHolds(t *testing.T) {
+	r, ctx := reservingConfigMaps(t), t.Context()
+	const network = "/registry/network"
+	put := func(value string) int64 {
+		answer, err := r.client.Put(ctx, network, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Header.Revision
+	}
+	version, meanwhile, asked := int64(0), func() {}, 0
+	r.GuardNames(func(context.Context, runtime.Object, []string) (map[string]int64, error) {
+		asked++
+		meanwhile()
+		return map[string]int64{network: version}, nil
+	})
+	create := func(name string, holds ...string) error {
+		return r.Create(ctx, "/configmaps/ns/"+name, configMap(name, holds...), &corev1.ConfigMap{}, 0)
+	}
+	if err := create("a", "x"); err != nil {
+		t.Errorf("one that is not there: %v", err)
+	}
+	version = put("open")
+	if err := create("b", "y"); err != nil {
+		t.Errorf("one that is as it was: %v", err)
+	}
+	meanwhile = func() { put("closed") }
+	var changed *ChangedError
+	if err := create("c", "z"); !errors.As(err, &changed) || changed.Key != network {
+		t.Errorf("one that changes between: %v", err)
+	}
+	if err := r.become(ctx, "b", "y", "w"); !errors.As(err, &changed) {
+		t.Errorf("an update to a name more: %v", err)
+	}
+	r.expect(t, "refused", map[string]string{"x": "a", "y": "b"})
+	// Who takes no name is not concerned, and who is too late for other reasons is told those.
+	asked = 0
+	if err := errors.Join(r.become(ctx, "b"), create("d")); err != nil || asked != 0 {
+		t.Errorf("without a name: %v, asked %d times", err, asked)
+	}
+	if err := create("a", "y"); !storage.IsExist(err) {
+		t.Errorf("an object that exists: %v", err)
+	}
+	var taken *TakenError
+	if err := create("e", "x"); !errors.As(err, &taken) {
+		t.Errorf("a name that is held: %v", err)
+	}
+}
+
+func TestCorrectionsAreOfWhatIsStillSo(t *testing.T) {
+	r, ctx := reservingConfigMaps(t), t.Context()
+	r.ShowNames(shownBeside)
+	for _, m := range []*corev1.ConfigMap{configMap("a", "ip-1"), configMap("b")} {
+		if err := r.Create(ctx, "/configmaps/ns/"+m.Name, m, &corev1.ConfigMap{}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() map[string]runtime.Object {
+		objects, err := r.List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]runtime.Object{}
+		for _, o := range objects {
+			out[o.(*corev1.ConfigMap).Name] = o
+		}
+		return out
+	}
+	old := read()
+	gone := func(key string) {
+		if _, err := r.client.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone("/registry/addresses/ip-1")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(r.ShowAgain(ctx, old["a"], "ip-1", 7))
+	r.expectShown(t, "something else is there", map[string]string{})
+	must(r.ShowAgain(ctx, old["b"], "ip-1", 0))
+	r.expectShown(t, "it is another's", map[string]string{})
+	must(r.ShowAgain(ctx, old["a"], "ip-1", 0))
+	r.expectShown(t, "shown again", map[string]string{"ip-1": "a"})
+
+	must(r.Take(ctx, old["b"], "ip-1"))
+	must(r.Take(ctx, old["b"], "free"))
+	r.expect(t, "taken", map[string]string{"ip-1": "a", "free": "b"})
+	must(r.Free(ctx, "ip-1", "another", "none"))
+	must(r.Discard(ctx, old["a"], "ip-1"))
+	if len(read()) != 2 {
+		t.Error("an object is discarded whose name is held")
+	}
+	must(r.Free(ctx, "ip-1", "a", "none"))
+	r.expect(t, "freed", map[string]string{"free": "b"})
+	if err := r.become(ctx, "a", "other"); err != nil {
+		t.Fatal(err)
+	}
+	must(r.Discard(ctx, old["a"], "ip-1"))
+	if len(read()) != 2 {
+		t.Error("an object is discarded that has changed")
+	}
+	must(r.Discard(ctx, read()["a"], "ip-1"))
+	if len(read()) != 1 {
+		t.Error("what shows nothing stays")
+	}
 }

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -81,27 +82,41 @@ func (s *Stored) Get(ctx context.Context, key string) (value []byte, revision in
 
 // Create writes a value where there is none, and says whether it did.
 func (s *Stored) Create(ctx context.Context, key string, value []byte) (bool, error) {
-	answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, string(value))).Commit()
+	done, err := s.put(ctx, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), key, value)
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", key, err)
 	}
-	return answer.Succeeded, nil
+	return done, nil
 }
 
 // Replace writes a value in the place of that of the revision, and says whether it
 // was still there. Its lease stays.
 func (s *Stored) Replace(ctx context.Context, key string, revision int64, value []byte) (bool, error) {
-	answer, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
-		Then(clientv3.OpPut(key, string(value), clientv3.WithIgnoreLease())).Commit()
+	done, err := s.put(ctx, clientv3.Compare(clientv3.ModRevision(key), "=", revision), key, value, clientv3.WithIgnoreLease())
 	if err != nil {
 		return false, fmt.Errorf("write %s anew: %w", key, err)
 	}
-	return answer.Succeeded, nil
+	return done, nil
+}
+
+// put writes a value on a condition, and says whether it did. An attempt that failed may have been
+// made all the same: then the value itself is there.
+func (s *Stored) put(ctx context.Context, condition clientv3.Cmp, key string, value []byte, options ...clientv3.OpOption) (bool, error) {
+	attempts := 0
+	answer, err := again(ctx, func() (*clientv3.TxnResponse, error) {
+		attempts++
+		return s.client.Txn(ctx).If(condition).Then(clientv3.OpPut(key, string(value), options...)).Else(clientv3.OpGet(key)).Commit()
+	})
+	if err != nil || answer.Succeeded || attempts == 1 {
+		return err == nil && answer.Succeeded, err
+	}
+	there := answer.Responses[0].GetResponseRange().GetKvs()
+	return len(there) == 1 && bytes.Equal(there[0].GetValue(), value), nil
 }
 
 // Delete removes a key, if it is there.
 func (s *Stored) Delete(ctx context.Context, key string) error {
-	if _, err := s.client.Delete(ctx, key); err != nil {
+	if _, err := again(ctx, func() (*clientv3.DeleteResponse, error) { return s.client.Delete(ctx, key) }); err != nil {
 		return fmt.Errorf("remove %s: %w", key, err)
 	}
 	return nil

@@ -26,6 +26,8 @@ const (
 	PodAdded
 	// VolumesChanged: there is another volume, or somebody who makes one.
 	VolumesChanged
+	// DevicesChanged: there are other devices, or some are free again.
+	DevicesChanged
 )
 
 // Cluster is the state of all nodes. The zero value is not usable; call NewCluster.
@@ -38,6 +40,8 @@ type Cluster struct {
 	namespaces map[string]map[string]string
 	// storage is nil for a cluster that does not look at claims.
 	storage *storage
+	// devices is nil for a cluster that does not look at claims to devices.
+	devices Devices
 	index
 }
 

@@ -18,6 +18,7 @@ const (
 	Volumes
 	EvenSpread
 	PodAffinity
+	DynamicResources
 )
 
 var rules = [...]struct {
@@ -27,16 +28,17 @@ var rules = [...]struct {
 	helpedBy Change
 	check    func(*Question, *trialNode) []Reason
 }{
-	Unschedulable:   {"NodeUnschedulable", NodeAdded | TaintsChanged, checkUnschedulable},
-	NodeName:        {"NodeName", NodeAdded, checkName},
-	TaintToleration: {"TaintToleration", NodeAdded | TaintsChanged, checkTaints},
-	NodeAffinity:    {"NodeAffinity", NodeAdded | LabelsChanged, checkNodeAffinity},
-	HostPortsFree:   {"NodePorts", NodeAdded | PodRemoved, checkPorts},
-	Room:            {"NodeResourcesFit", NodeAdded | AllocatableChanged | PodRemoved, checkRoom},
-	Disks:           {"VolumeRestrictions", NodeAdded | PodRemoved, checkDisks},
-	Volumes:         {"VolumeBinding", NodeAdded | LabelsChanged | PodRemoved | VolumesChanged, checkVolumes},
-	EvenSpread:      {"PodTopologySpread", NodeAdded | LabelsChanged | TaintsChanged | PodRemoved | PodAdded, checkSpread},
-	PodAffinity:     {"InterPodAffinity", NodeAdded | LabelsChanged | PodRemoved | PodAdded, checkPodAffinity},
+	Unschedulable:    {"NodeUnschedulable", NodeAdded | TaintsChanged, checkUnschedulable},
+	NodeName:         {"NodeName", NodeAdded, checkName},
+	TaintToleration:  {"TaintToleration", NodeAdded | TaintsChanged, checkTaints},
+	NodeAffinity:     {"NodeAffinity", NodeAdded | LabelsChanged, checkNodeAffinity},
+	HostPortsFree:    {"NodePorts", NodeAdded | PodRemoved, checkPorts},
+	Room:             {"NodeResourcesFit", NodeAdded | AllocatableChanged | PodRemoved, checkRoom},
+	Disks:            {"VolumeRestrictions", NodeAdded | PodRemoved, checkDisks},
+	Volumes:          {"VolumeBinding", NodeAdded | LabelsChanged | PodRemoved | VolumesChanged, checkVolumes},
+	EvenSpread:       {"PodTopologySpread", NodeAdded | LabelsChanged | TaintsChanged | PodRemoved | PodAdded, checkSpread},
+	PodAffinity:      {"InterPodAffinity", NodeAdded | LabelsChanged | PodRemoved | PodAdded, checkPodAffinity},
+	DynamicResources: {"DynamicResources", NodeAdded | LabelsChanged | DevicesChanged, checkDevices},
 }
 
 // String is the rule's name in Kubernetes' scheduler.
@@ -73,6 +75,9 @@ type Question struct {
 	spread    *spread
 	near      *neighbours
 	claimed   *claimed
+
+	deviceQuestion DeviceQuestion
+	askedDevices   bool
 }
 
 // Ask prepares a question about a pod that waits for a node. What a rule needs is computed when a node is the first to

@@ -75,7 +75,15 @@ type open struct {
 }
 
 // Unbound says why the pod fits on no node whatever, because of its claims; "" if that is not so.
-func (q *Question) Unbound() string { return q.claims().problem }
+func (q *Question) Unbound() string {
+	if problem := q.claims().problem; problem != "" {
+		return problem
+	}
+	if asked := q.devices(); asked != nil {
+		return asked.Problem()
+	}
+	return ""
+}
 
 func (q *Question) claims() *claimed {
 	if q.claimed == nil {

@@ -8,5 +8,6 @@
 // code, it is left alone.
 //
 // The heap is collected more often than is Go's habit: an agent has little to do and shares its machine with the pods, and a
-// server's memory is mostly what it has to hold, which a heap of twice that size would make no faster to read.
+// server's memory is mostly what it has to hold, which a heap of twice that size would make no faster to read. Where that is
+// much, to look through it again and again is what costs most, and it is collected less often.
 package footprint

@@ -25,10 +25,13 @@ const (
 	worthwhile = 16 << 20
 )
 
+// lookEvery is how often a server looks how it is.
+const lookEvery = 10 * time.Second
+
 // Habit is how a process of one kind uses memory.
 type Habit struct {
-	// collectAt is by how many percent the heap grows between two collections, unless GOGC says otherwise.
-	collectAt int
+	// collectAt is by how many percent a small heap grows between two collections, and atMost a large one, unless GOGC says otherwise.
+	collectAt, atMost int
 	// whenIdle means that memory is given back only after a time with little to do. To find what is not used costs a look at all
 	// that is, which is much for a process that holds much, and what is given back in the middle of work is wanted again.
 	whenIdle bool
@@ -36,15 +39,65 @@ type Habit struct {
 
 // Agent is the habit of an agent, and Server that of a control plane.
 var (
-	Agent  = Habit{collectAt: 40}
-	Server = Habit{collectAt: 60, whenIdle: true}
+	Agent  = Habit{collectAt: 40, atMost: 40}
+	Server = Habit{collectAt: 60, atMost: 150, whenIdle: true}
 )
+
+const (
+	// small is a heap whose size matters more than the time that it takes to look through it.
+	small = 256 << 20
+	// relaxEach is by how much a heap is larger that may grow by ten percent more, and room what it may grow by for that.
+	relaxEach = 100 << 20
+	room      = 1536 << 20
+)
+
+// percent is by how much a heap with so much in use grows until it is collected. With it grows what a collection costs: with ten
+// thousands of nodes collections were half of all that a server did.
+func (h Habit) percent(live uint64) int {
+	over, fits := live-min(live, small), int(room*100/max(live, 1))
+	return max(min(h.collectAt+10*int(over/relaxEach), h.atMost, fits), h.collectAt)
+}
+
+// every is how often the process looks how it is.
+func (h Habit) every() time.Duration {
+	if h.whenIdle {
+		return lookEvery
+	}
+	return period
+}
+
+// watch is what was seen of the heap.
+type watch struct {
+	habit  Habit
+	before heap
+	// busy is set when there was much to do since memory was given back.
+	busy bool
+}
+
+// givesBack says whether memory is to be given back; due says that it is time to.
+func (w *watch) givesBack(now heap, due bool) bool {
+	if !w.habit.whenIdle {
+		return due
+	}
+	idle := now.idle(w.before)
+	w.before = now
+	if !idle {
+		w.busy = true
+		return false
+	}
+	if unused := now.unused(); unused < worthwhile || !due && (!w.busy || unused < now.live/4) {
+		return false
+	}
+	w.busy = false
+	return true
+}
 
 // Keep gives back the process's unused memory until ctx ends. It also sets how often the whole process's heap is collected, so
 // it is for a process that is of that kind and nothing else.
 func Keep(ctx context.Context, habit Habit, clk clock.WithTicker) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(habit.collectAt)
+	percent, ours := habit.collectAt, os.Getenv("GOGC") == ""
+	if ours {
+		debug.SetGCPercent(percent)
 	}
 	logger := klog.FromContext(ctx)
 	if err := eachOfProgram(divide); err != nil {
@@ -52,19 +105,28 @@ func Keep(ctx context.Context, habit Habit, clk clock.WithTicker) {
 	}
 	timer := clk.NewTimer(soon)
 	defer timer.Stop()
-	before := look()
+	w := watch{habit: habit, before: look(), busy: true}
+	last := clk.Now().Add(-period)
 	for droppable := true; ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C():
-			timer.Reset(period)
+			timer.Reset(habit.every())
 		}
 		now := look()
-		if !habit.whenIdle || now.idle(before) && now.unused() >= worthwhile {
+		if next := habit.percent(now.live); ours && next != percent {
+			percent = next
+			debug.SetGCPercent(percent)
+		}
+		due := clk.Since(last) >= period
+		if w.givesBack(now, due) {
 			debug.FreeOSMemory()
 		}
-		before = now
+		if !due {
+			continue
+		}
+		last = clk.Now()
 		if !droppable {
 			continue
 		}
@@ -93,8 +155,8 @@ func look() heap {
 	return heap{live: samples[0].Value.Uint64(), objects: samples[1].Value.Uint64(), free: samples[2].Value.Uint64(), allocated: samples[3].Value.Uint64()}
 }
 
-// idle says whether little was made since: less than there is.
-func (h heap) idle(since heap) bool { return h.allocated-since.allocated < h.live }
+// idle says whether little was made since the last look: in two minutes not much more than there is.
+func (h heap) idle(since heap) bool { return h.allocated-since.allocated < h.live/8 }
 
 // unused is about what a collection would find to give back.
 func (h heap) unused() uint64 { return h.free + h.objects - min(h.live, h.objects) }

@@ -127,7 +127,7 @@ func TestServerGivesBackWhenIdle(t *testing.T) {
 	}{
 		{"nothing happens", heap{live: 200 * mb, objects: 310 * mb, free: 5 * mb, allocated: 5010 * mb}, true, 115 * mb},
 		{"it works", heap{live: 200 * mb, objects: 310 * mb, free: 5 * mb, allocated: 5200 * mb}, false, 115 * mb},
-		{"it holds less since", heap{live: 20 * mb, objects: 30 * mb, free: 200 * mb, allocated: 5010 * mb}, true, 210 * mb},
+		{"it holds less since", heap{live: 20 * mb, objects: 30 * mb, free: 200 * mb, allocated: 5002 * mb}, true, 210 * mb},
 		{"just collected, and counted at different moments", heap{live: 200 * mb, objects: 199 * mb, allocated: 5010 * mb}, true, 0},
 	} {
 		if got := test.now.idle(before); got != test.idle {
@@ -137,6 +137,23 @@ func TestServerGivesBackWhenIdle(t *testing.T) {
 			t.Errorf("%s: %d bytes unused, want %d", test.name, got, test.unused)
 		}
 	}
+	// Right after much work it gives back at once, and then each time it is due.
+	w := watch{habit: Server, before: before}
+	idle := before
+	for i, step := range []struct {
+		made, free uint64
+		due, gives bool
+	}{
+		{10, 5, false, false},                             // a little is always unused
+		{400, 200, false, false}, {400, 200, true, false}, // it works
+		{10, 200, false, true}, {10, 200, false, false}, {10, 5, true, true}, {10, 5, true, true},
+	} {
+		idle.allocated += step.made * mb
+		idle.free = step.free * mb
+		if got := w.givesBack(idle, step.due); got != step.gives {
+			t.Errorf("step %d: gives back: %v, want %v", i, got, step.gives)
+		}
+	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // or what is let go could be counted as alive
 	runtime.GC()
 	for range 64 {
@@ -144,6 +161,19 @@ func TestServerGivesBackWhenIdle(t *testing.T) {
 	}
 	if now := look(); now.unused() < 32*mb || now.allocated < 64*mb {
 		t.Errorf("after 64 MB were let go the runtime is seen to have %+v", now)
+	}
+}
+
+// TestLargeHeapsAreCollectedSeldomer, and small ones as their habit is.
+func TestLargeHeapsAreCollectedSeldomer(t *testing.T) {
+	const mb = 1 << 20
+	for live, want := range map[uint64]int{0: 60, 210 * mb: 60, 256 * mb: 60, 760 * mb: 110, 1200 * mb: 128, 2048 * mb: 75, 100_000 * mb: 60} {
+		if got := Server.percent(live); got != want {
+			t.Errorf("a server's heap with %d MB in use may grow by %d %%, want %d", live/mb, got, want)
+		}
+		if got := Agent.percent(live); got != 40 {
+			t.Errorf("an agent's heap with %d MB in use may grow by %d %%", live/mb, got)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -147,7 +148,7 @@ func (c *cluster) makeNetwork(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer release()
-	for _, dir := range []string{netnsDir, "/etc/cni"} {
+	for _, dir := range []string{netnsDir, "/etc/cni", filepath.Dir(nodeCNIBin), nodeCNIBin} {
 		if err := makeHostDir(dir); err != nil {
 			return "", err
 		}

@@ -8,7 +8,7 @@ import "fmt"
 // restrict_oom_score_adj keeps pods startable where CAP_SYS_RESOURCE is
 // missing; the snapshotters and the tracing that are switched off would only
 // probe and warn.
-func containerdConfig(sandboxImage, snapshotter, cniBin string) string {
+func containerdConfig(sandboxImage, snapshotter string) string {
 	return fmt.Sprintf(`version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
@@ -53,5 +53,5 @@ disabled_plugins = [
 
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = %[5]q
-`, containerdSocket, sandboxImage, snapshotter, cniBin, nodeRegistries)
+`, containerdSocket, sandboxImage, snapshotter, nodeCNIBin, nodeRegistries)
 }

@@ -11,6 +11,7 @@
 //	 '--- node-1: own network, mount, process, host name and IPC namespaces
 //	        pause (process 1)  containerd  everynode agent  the pods
 //	        /run: a tmpfs;  /var/log, /var/lib, /etc/cni: DATA/nodes/node-1/...
+//	        /opt/cni/bin: the machine's CNI plugins, and those that network daemons add
 //
 // Several servers are in namespaces of their own, everynode-ID-server-1 and so on, plugged
 // into the bridge too. The supervisor listens where one alone would, and passes each
@@ -32,8 +33,8 @@
 // number and its start time are those that were written down.
 //
 // The files: options, plan, subnet, machine, containerdconf and leftovers
-// decide; network, nat, enter, nodeinit, process, host and remove act on the
-// kernel; cluster, servers, node, child and resize keep the processes running, gate leads
+// decide; network, nat, enter, nodeinit, cniplugins, process, host and remove act
+// on the kernel; cluster, servers, node, child and resize keep the processes running, gate leads
 // to the servers; ready and
 // progress say how far it is; up, down and image are the verbs.
 package local

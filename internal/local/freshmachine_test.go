@@ -45,7 +45,7 @@ func onFreshMachine(t *testing.T) bool {
 func makeFresh(t *testing.T) {
 	t.Helper()
 	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	for _, dir := range []string{"/run", "/etc"} {
+	for _, dir := range []string{"/run", "/etc", "/opt"} {
 		err = errors.Join(err, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"))
 	}
 	err = errors.Join(err, os.WriteFile(forwardingFile, []byte("0"), 0o644))
@@ -80,7 +80,7 @@ func needs() error {
 	if err == nil && strings.TrimSpace(string(forwarding)) != "1" {
 		err = errors.New("IPv4 forwarding is off")
 	}
-	for _, dir := range []string{netnsDir, "/etc/cni"} {
+	for _, dir := range []string{netnsDir, "/etc/cni", nodeCNIBin} {
 		_, statErr := os.Stat(dir)
 		err = errors.Join(err, statErr)
 	}
@@ -110,7 +110,7 @@ func TestClustersShareAFreshMachine(t *testing.T) {
 	if forwarding, err := os.ReadFile(forwardingFile); err != nil || strings.TrimSpace(string(forwarding)) != "0" {
 		t.Errorf("IPv4 forwarding is left at %s (%v)", forwarding, err)
 	}
-	for _, dir := range []string{netnsDir, "/etc/cni", hostDir} {
+	for _, dir := range []string{netnsDir, "/etc/cni", "/opt/cni", hostDir} {
 		if _, err := os.Stat(dir); !os.IsNotExist(err) {
 			t.Errorf("%s is left (%v)", dir, err)
 		}

@@ -128,7 +128,7 @@ func (c *cluster) bootNode(ctx context.Context, node Node) (init Process, down <
 		return Process{}, nil, err
 	}
 	dir := c.plan.NodeDir(node.Name)
-	spec := initSpec{Name: node.Name, Executable: c.options.Executable, Binds: []bind{
+	spec := initSpec{Name: node.Name, Executable: c.options.Executable, Plugins: c.machine.CNIBin, Binds: []bind{
 		{From: filepath.Join(dir, "log"), To: "/var/log"},
 		{From: filepath.Join(dir, "lib"), To: "/var/lib"},
 		{From: filepath.Join(dir, "cni"), To: "/etc/cni"},
@@ -143,7 +143,7 @@ func (c *cluster) bootNode(ctx context.Context, node Node) (init Process, down <
 	if err != nil {
 		return Process{}, nil, fmt.Errorf("boot %s: %w", node.Name, err)
 	}
-	config := containerdConfig(images.Pause, snapshotter, c.machine.CNIBin)
+	config := containerdConfig(images.Pause, snapshotter)
 	path := filepath.Join(dir, "lib", "everynode", filepath.Base(nodeConfig))
 	if err := writeFile(path, []byte(config), 0o644); err != nil {
 		return Process{}, nil, errors.Join(err, init.signal(unix.SIGKILL))

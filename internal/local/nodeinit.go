@@ -32,6 +32,8 @@ type initSpec struct {
 	Executable string `json:"executable"`
 	// Binds maps folders of the host to where the node has them.
 	Binds []bind `json:"binds"`
+	// Plugins is the machine's folder of CNI plugins.
+	Plugins string `json:"plugins"`
 }
 
 type bind struct {
@@ -109,7 +111,11 @@ func (s initSpec) furnish() (string, error) {
 	if err := os.WriteFile(forwardingFile, []byte("1"), 0o644); err != nil {
 		return "", fmt.Errorf("switch IPv4 forwarding on: %w", err)
 	}
-	return probeSnapshotter(nodeDataDir)
+	snapshotter, err := probeSnapshotter(nodeDataDir)
+	if err != nil {
+		return "", err
+	}
+	return snapshotter, offerPlugins(s.Plugins, nodeCNIBin, pluginLayers)
 }
 
 // mountFolders mounts the node's own folders. The sources are opened first,

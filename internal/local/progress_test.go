@@ -109,7 +109,7 @@ func TestUsageTellsWhatToType(t *testing.T) {
 }
 
 func TestContainerdConfigAndRules(t *testing.T) {
-	config := containerdConfig("pause:1", "native", "/opt/cni/bin")
+	config := containerdConfig("pause:1", "native")
 	for _, want := range []string{
 		`sandbox_image = "pause:1"`, `snapshotter = "native"`, `bin_dir = "/opt/cni/bin"`, "restrict_oom_score_adj = true", "SystemdCgroup = false",
 		`config_path = "/run/everynode/registries"`,

@@ -138,6 +138,11 @@ func TestARealNode(t *testing.T) {
 			t.Errorf("%s of the node is the host's", dir.inside)
 		}
 	}
+	run("test", "-x", nodeCNIBin+"/bridge")
+	run("touch", nodeCNIBin+"/mark")
+	if _, err := os.Stat(nodeCNIBin + "/mark"); err == nil {
+		t.Errorf("%s of the node is the host's", nodeCNIBin)
+	}
 	hosts := filepath.Join(c.plan.RegistriesDir(), "example.test", "hosts.toml")
 	if err := os.MkdirAll(filepath.Dir(hosts), 0o755); err != nil {
 		t.Fatal(err)

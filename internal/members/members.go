@@ -31,6 +31,8 @@ type Joining struct {
 	Port int
 	// Version is its Kubernetes API's.
 	Version string
+	// Data is the version of the data that it writes, 0 if it is of before that was said.
+	Data int
 	// Check asks whether it may, and changes nothing about who belongs to the cluster.
 	Check bool
 }
@@ -43,11 +45,13 @@ func (j Joining) Validate() error {
 	return nil
 }
 
-// Welcome is what it is told. After a check there is only Known.
+// Welcome is what it is told. After a check there are only Known and Data.
 type Welcome struct {
 	// Known are the servers, with the new one.
 	Known []Known
-	Keys  pki.SharedKeys
+	// Data is the version of the data that the servers write, 0 if they are of before that was said.
+	Data int
+	Keys pki.SharedKeys
 	Settings
 	// StoredKeys is the file of the keys of stored Secrets; empty for none. Encryption is
 	// the configuration that an operator has made instead.
@@ -104,10 +108,25 @@ func CheckVersion(joining, ours string) error {
 		return fmt.Errorf("the version %q of this server is none: %w", ours, err)
 	}
 	switch {
-	case theirs.Major() != here.Major() || theirs.Minor() < here.Minor():
+	case theirs.Major() < here.Major() || theirs.Major() == here.Major() && theirs.Minor() < here.Minor():
 		return fmt.Errorf("its version %s is too old for this cluster, which has %s; install that one there", joining, ours)
-	case theirs.Minor() > here.Minor()+1:
+	case theirs.Major() > here.Major() || theirs.Minor() > here.Minor()+1:
 		return fmt.Errorf("its version %s is too new for this cluster, which has %s; upgrade the servers that are there first", joining, ours)
 	}
 	return nil
 }
+
+// CheckData tells whether a server whose program writes data of one version may join servers
+// whose programs write another: each must be able to read what the others have stored.
+func CheckData(joining, ours int) error {
+	switch joining, ours := max(joining, firstData), max(ours, firstData); {
+	case joining < ours:
+		return fmt.Errorf("its program is too old: it knows data up to version %d, and this cluster's has version %d; install the version there that the others have", joining, ours)
+	case joining > ours:
+		return fmt.Errorf("its program is too new: it writes data of version %d, and this cluster's has version %d; upgrade the servers that are there first", joining, ours)
+	}
+	return nil
+}
+
+// firstData is the version of the data of those who say nothing of it.
+const firstData = 1

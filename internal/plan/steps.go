@@ -47,6 +47,9 @@ func (p *planner) steps() {
 		step, _ := fleet.Step(name)
 		of[step] = append(of[step], name)
 	}
+	if why := fleet.TooFine(); why != "" {
+		p.add("%s; nothing would begin", why)
+	}
 	able := p.able(fleet)
 	var last *Step
 	works := 0

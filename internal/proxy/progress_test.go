@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
@@ -160,5 +162,18 @@ func TestHealthCheckOfAService(t *testing.T) {
 	checks.update(context.Background(), []changes.Service{{Name: check.name}})
 	if len(checks.servers) != 0 {
 		t.Error("a service without the port has a check")
+	}
+	// Who only serves until its end is no reason to send anybody here.
+	served := &healthCheck{progress: p.progress, port: 30999, name: check.name, server: &http.Server{ReadHeaderTimeout: time.Second}}
+	checks.servers[check.name] = served
+	local := []netip.AddrPort{netip.MustParseAddrPort("10.244.1.2:8080"), netip.MustParseAddrPort("10.244.1.3:8080")}
+	for _, c := range []struct {
+		ends        bool
+		local, code int
+	}{{false, 2, 200}, {true, 0, 503}} {
+		checks.update(context.Background(), []changes.Service{{Name: check.name, HealthCheckPort: served.port, Ports: []changes.Port{{Local: local, LocalEnds: c.ends}}}})
+		if code, body := get(t, served, "/"); code != c.code || !strings.Contains(body, fmt.Sprintf(`"localEndpoints":%d,`, c.local)) {
+			t.Errorf("with endpoints of which it is %t that they end it answers %d %s", c.ends, code, body)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
@@ -20,14 +21,14 @@ var legacy = map[string]corev1.ResourceName{
 	"replicationcontrollers": corev1.ResourceReplicationControllers,
 }
 
-// Evaluators measure pods, Services and claims, and count those of the other resources that have a short name. Without a list they measure
+// Evaluators measure pods, Services, and claims to volumes and devices, and count those of the other resources that have a short name. Without a list they measure
 // single objects only.
 func Evaluators(list List, now func() time.Time) []quota.Evaluator {
 	if list == nil {
 		list = func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
 	}
 	out := []quota.Evaluator{&pods{list: list(corev1.Resource("pods")), now: now}, &services{unscoped{list(corev1.Resource("services"))}},
-		&claims{unscoped{list(corev1.Resource("persistentvolumeclaims"))}}}
+		&claims{unscoped{list(corev1.Resource("persistentvolumeclaims"))}}, &devices{unscoped{list(resourcev1.Resource("resourceclaims"))}}}
 	for resource, name := range legacy {
 		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(resource), list(corev1.Resource(resource)), name))
 	}

@@ -2,12 +2,14 @@ package quota
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,7 +33,7 @@ func evaluator(of string, objects ...runtime.Object) quota.Evaluator {
 	list := func(schema.GroupResource) generic.ListFuncByNamespace {
 		return func(string) ([]runtime.Object, error) { return objects, nil }
 	}
-	return generic.NewRegistry(Evaluators(list, func() time.Time { return noon })).Get(corev1.Resource(of))
+	return generic.NewRegistry(Evaluators(list, func() time.Time { return noon })).Get(schema.ParseGroupResource(of))
 }
 
 func aPod(change func(*corev1.Pod)) *corev1.Pod {
@@ -163,6 +165,38 @@ func TestUsageOfClaims(t *testing.T) {
 	}
 	asked := []corev1.ResourceName{"pods", "requests.storage", "fast.storageclass.storage.k8s.io/requests.storage", "fast.storageclass.storage.k8s.io/other"}
 	if got := fmt.Sprint(e.MatchingResources(asked)); got != "[requests.storage fast.storageclass.storage.k8s.io/requests.storage]" {
+		t.Error(got)
+	}
+}
+
+func TestUsageOfDeviceClaims(t *testing.T) {
+	e := evaluator("resourceclaims.resource.k8s.io")
+	if e == nil {
+		t.Fatal("nobody counts devices")
+	}
+	type request = resourcev1.DeviceRequest
+	exactly := func(class string, mode resourcev1.DeviceAllocationMode, n int64) request {
+		return request{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: mode, Count: n}}
+	}
+	sub := func(class string, mode resourcev1.DeviceAllocationMode, n int64) resourcev1.DeviceSubRequest {
+		return resourcev1.DeviceSubRequest{DeviceClassName: class, AllocationMode: mode, Count: n}
+	}
+	const one, dot = "count/resourceclaims.resource.k8s.io=1", corev1.ResourceClaimsPerClass
+	for want, requests := range map[string][]request{
+		one:                       nil,
+		one + " gpu" + dot + "=5": {exactly("gpu", "ExactCount", 2), exactly("gpu", "ExactCount", 3)},
+		one + " gpu" + dot + "=32 nic" + dot + "=1":    {exactly("gpu", "All", 0), exactly("nic", "ExactCount", 1)},
+		one + " gpu" + dot + "=7 old-gpu" + dot + "=8": {{FirstAvailable: []resourcev1.DeviceSubRequest{sub("gpu", "ExactCount", 4), sub("gpu", "ExactCount", 2), sub("old-gpu", "ExactCount", 8)}}, exactly("gpu", "ExactCount", 3)},
+		one + " gpu" + dot + "=18446744073709551614":   {exactly("gpu", "ExactCount", math.MaxInt64), exactly("gpu", "ExactCount", math.MaxInt64)},
+		one + " nic" + dot + "=32":                     {{FirstAvailable: []resourcev1.DeviceSubRequest{sub("nic", "ExactCount", 1), sub("nic", "All", 0)}}},
+	} {
+		claim := &resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: requests}}}
+		if got, err := e.Usage(claim); err != nil || text(got) != want {
+			t.Errorf("%s, %v, want %s", text(got), err, want)
+		}
+	}
+	asked := []corev1.ResourceName{"pods", "count/resourceclaims.resource.k8s.io", corev1.ResourceName("gpu" + dot), "fast.storageclass.storage.k8s.io/requests.storage"}
+	if got := fmt.Sprint(e.MatchingResources(asked)); got != "[count/resourceclaims.resource.k8s.io gpu"+dot+"]" {
 		t.Error(got)
 	}
 }

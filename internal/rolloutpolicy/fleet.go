@@ -2,6 +2,7 @@ package rolloutpolicy
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -74,6 +75,7 @@ type Fleet struct {
 	members map[string]*member
 	sieves  []*sieve // by wave; nil where the wave takes nodes by their labels
 	steps   map[Step]int
+	parts   []int            // by wave: how many steps it makes
 	before  map[*member]Step // of those that moved since the last flush
 }
 
@@ -86,7 +88,7 @@ type member struct {
 
 // NewFleet returns a fleet without nodes.
 func NewFleet(p *Policy) *Fleet {
-	f := &Fleet{policy: p, members: map[string]*member{}, steps: map[Step]int{}, before: map[*member]Step{}}
+	f := &Fleet{policy: p, members: map[string]*member{}, steps: map[Step]int{}, before: map[*member]Step{}, parts: make([]int, len(p.Waves))}
 	for i := range p.Waves {
 		var s *sieve
 		if w := &p.Waves[i]; w.Count > 0 || w.Percent > 0 {
@@ -111,6 +113,23 @@ func (f *Fleet) Step(node string) (Step, bool) {
 // Steps lists the steps that have nodes, in their order.
 func (f *Fleet) Steps() []Step {
 	return slices.SortedFunc(maps.Keys(f.steps), Step.Compare)
+}
+
+// TooFine says which wave makes more steps than a rollout can have, and what to do; "" if
+// there are not more than MaxSteps.
+func (f *Fleet) TooFine() string {
+	if len(f.steps) <= MaxSteps {
+		return ""
+	}
+	most := 0
+	for i, n := range f.parts {
+		if n > f.parts[most] {
+			most = i
+		}
+	}
+	w := &f.policy.Waves[most]
+	return fmt.Sprintf("the policy makes %d steps of this fleet, and a rollout has %d at most: give wave %s, which makes %d, a label with fewer values than %s",
+		len(f.steps), MaxSteps, w.Name, f.parts[most], w.Each)
 }
 
 // Size is how many nodes the step has.
@@ -208,7 +227,9 @@ func (f *Fleet) shift(wave int, moved moves) {
 
 func (f *Fleet) assign(m *member, s Step) {
 	m.step = s
-	f.steps[s]++
+	if f.steps[s]++; f.steps[s] == 1 {
+		f.parts[s.Wave]++
+	}
 }
 
 func (f *Fleet) unassign(m *member) {
@@ -217,6 +238,7 @@ func (f *Fleet) unassign(m *member) {
 	}
 	if f.steps[m.step]--; f.steps[m.step] == 0 {
 		delete(f.steps, m.step)
+		f.parts[m.step.Wave]--
 	}
 	m.step = nowhere
 }

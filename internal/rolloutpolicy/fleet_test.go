@@ -157,6 +157,13 @@ func TestFleetAgreesWithCountingFromNothing(t *testing.T) {
 			if !maps.Equal(sizes, f.steps) || f.Len() != len(nodes) {
 				t.Fatalf("sizes %v, want %v", f.steps, sizes)
 			}
+			parts := make([]int, len(p.Waves))
+			for s := range sizes {
+				parts[s.Wave]++
+			}
+			if !slices.Equal(parts, f.parts) {
+				t.Fatalf("the waves make %v steps, want %v", f.parts, parts)
+			}
 		}
 	})
 }
@@ -174,6 +181,24 @@ func TestFewNodesMoveWhenOneComes(t *testing.T) {
 	}
 	if most > 5 || moved > 2*3000 {
 		t.Errorf("3000 arrivals moved %d nodes, one of them %d", moved, most)
+	}
+}
+
+func TestTooManySteps(t *testing.T) {
+	p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}, {Name: "hosts", Each: "host"}}})
+	f := NewFleet(p)
+	for i := range MaxSteps + 1 {
+		if why := f.TooFine(); why != "" {
+			t.Fatalf("with %d nodes: %s", i, why)
+		}
+		f.Set(fmt.Sprint("n", i), map[string]string{"host": fmt.Sprint("n", i)})
+	}
+	const want = "the policy makes 1001 steps of this fleet, and a rollout has 1000 at most: give wave hosts, which makes 1000, a label with fewer values than host"
+	if f.Delete("n1"); f.TooFine() != "" {
+		t.Errorf("without one of them: %s", f.TooFine())
+	}
+	if f.Set("n1", map[string]string{"host": "x"}); f.TooFine() != want {
+		t.Errorf("got %q\nwant %q", f.TooFine(), want)
 	}
 }
 

@@ -26,6 +26,8 @@ const (
 	// MaxTerms and MaxValues are of each selector.
 	MaxTerms  = 20
 	MaxValues = 100
+	// MaxSteps is how many steps the waves may make of a fleet: all are in the rollout's status.
+	MaxSteps = 1000
 )
 
 // RestName is the name of the step of the nodes that no wave takes.

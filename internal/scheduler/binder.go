@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/scheduler/devices"
 )
 
 // Writer is what the scheduler does to the API.
@@ -30,6 +32,12 @@ type Writer interface {
 	// UpdateClaim and UpdateVolume write the object over that very version.
 	UpdateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
 	UpdateVolume(ctx context.Context, v *corev1.PersistentVolume) error
+	// BindClaim writes the finalizers and the status of next over that very version of a claim to devices.
+	BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) error
+	// ReadClaim reads a claim as it is now.
+	ReadClaim(ctx context.Context, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
+	// FreeClaim writes the status of a claim whose only user is this very pod, unless that has a node by now.
+	FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error
 }
 
 // StatusPatch is the part of a pod's status that the scheduler writes. Nil fields are left as they are.
@@ -143,14 +151,17 @@ type attempt struct {
 	known, begins time.Time
 }
 
-// bind writes the binding of an assumed pod; a failure goes to the inbox.
-func (b *binder) bind(pod *fit.Pod, nodeName string, a attempt) {
+// bind writes the claims to devices and the binding of an assumed pod; a failure goes to the inbox.
+func (b *binder) bind(pod *fit.Pod, nodeName string, gifts []devices.Gift, a attempt) {
 	b.add(&b.bindings, func(ctx context.Context) {
-		err := b.writer.Bind(ctx, pod.Object, nodeName)
+		left, err := b.giveDevices(ctx, gifts)
+		if err == nil {
+			err = b.writer.Bind(ctx, pod.Object, nodeName)
+		}
 		now := b.clock.Now()
 		if err != nil {
 			b.metrics.attempted(resultError, now.Sub(a.begins))
-			b.inbox.put(message{kind: kindOutcome, uid: pod.UID, err: err})
+			b.inbox.put(message{kind: kindOutcome, uid: pod.UID, err: err, gifts: left})
 			return
 		}
 		b.metrics.attempted(resultScheduled, now.Sub(a.begins))

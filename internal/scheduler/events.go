@@ -21,6 +21,8 @@ const (
 	maxEvents = 16384
 	// maxNote is the longest message of an event, in bytes.
 	maxNote = 1024
+	// reasonScheduled is why there is an event of a pod that got its node.
+	reasonScheduled = "Scheduled"
 )
 
 // EventSink stores events.
@@ -66,7 +68,7 @@ func newRecorder(sink EventSink, clock clock.PassiveClock) *recorder {
 func (r *recorder) now() metav1.Time { return metav1.NewTime(r.clock.Now()) }
 
 func (r *recorder) scheduled(pod *corev1.Pod, nodeName string) {
-	r.add(pod, corev1.EventTypeNormal, "Scheduled", fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, nodeName))
+	r.add(pod, corev1.EventTypeNormal, reasonScheduled, fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, nodeName))
 }
 
 func (r *recorder) failedScheduling(pod *corev1.Pod, text string) {
@@ -139,6 +141,11 @@ func (r *recorder) stop() {
 }
 
 func (r *recorder) write(ctx context.Context, event *corev1.Event) error {
+	if event.Reason == reasonScheduled {
+		// A pod gets its node once: there is no earlier one like it to count up, and with thousands of pods those that are counted would
+		// be forgotten over it.
+		return r.create(ctx, event)
+	}
 	result, err := r.correlator.EventCorrelate(event)
 	if err != nil {
 		return fmt.Errorf("compare event with earlier ones: %w", err)
@@ -148,13 +155,25 @@ func (r *recorder) write(ctx context.Context, event *corev1.Event) error {
 	}
 	written, err := r.store(ctx, result)
 	if err != nil {
-		if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil
-		}
-		return err
+		return unlessMoot(err)
 	}
 	r.correlator.UpdateState(written)
 	return nil
+}
+
+func (r *recorder) create(ctx context.Context, event *corev1.Event) error {
+	if _, err := r.sink.Create(ctx, event); err != nil {
+		return unlessMoot(fmt.Errorf("create event %s/%s: %w", event.Namespace, event.Name, err))
+	}
+	return nil
+}
+
+// unlessMoot drops an error of an event that is there already, or has no place any more.
+func unlessMoot(err error) error {
+	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
 }
 
 // store counts an event up that was written before, or writes a new one, also when the old one has expired.

@@ -9,6 +9,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/scheduler/devices"
 )
 
 type kind uint8
@@ -23,7 +24,9 @@ const (
 	kindClass
 	kindOutcome    // a binding failed
 	kindPreemption // the victims of a preemption could not be removed
-	kindClaiming   // the claims of a pod could not be given their volumes
+	kindDevices
+	kindDevicesKnown // all devices and claims to them were told
+	kindClaiming     // the claims of a pod could not be given their volumes
 )
 
 // message is the latest state of one object, or how a write ended.
@@ -34,6 +37,7 @@ type message struct {
 	deleted bool
 	err     error // of a binding, or of the claims
 	uses    []fit.ClaimUse
+	gifts   []devices.Gift // of a binding, those that were not written
 }
 
 type messageKey struct {

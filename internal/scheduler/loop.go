@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/scheduler/devices"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
 )
@@ -29,6 +30,9 @@ type loop struct {
 	nominated *placement.Nominations
 	placer    *placement.Placer
 	budgets   map[types.UID]placement.Budget
+	devices   *devices.Book
+	// follow has the book of devices filled from now on.
+	follow func()
 }
 
 func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loop {
@@ -39,8 +43,11 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		nominated: placement.NewNominations(),
 		placer:    placement.New(config.Seed),
 		budgets:   map[types.UID]placement.Budget{},
+		devices:   devices.New(),
+		follow:    func() {},
 	}
 	l.cluster.FollowVolumes()
+	l.cluster.FollowDevices(l.devices)
 	return l
 }
 
@@ -88,6 +95,11 @@ func (l *loop) drain(ctx context.Context) {
 			}
 		case kindClaim, kindVolume, kindClass:
 			l.onStorage(m)
+		case kindDevices:
+			l.onDevices(m)
+		case kindDevicesKnown:
+			l.devices.Known()
+			l.devicesChanged("")
 		case kindClaiming:
 			l.onFailedClaiming(ctx, m)
 		case kindOutcome:
@@ -132,7 +144,11 @@ func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
 func (l *loop) waiting(pod *corev1.Pod) {
 	facts := fit.NewPod(pod)
 	known := l.queue.Get(pod.UID)
-	changed := known != nil && !equality.Semantic.DeepEqual(known.Object.Spec, pod.Spec)
+	if len(pod.Spec.ResourceClaims) > 0 {
+		l.follow()
+	}
+	changed := known != nil && (!equality.Semantic.DeepEqual(known.Object.Spec, pod.Spec) ||
+		!equality.Semantic.DeepEqual(known.Object.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses))
 	// What was decided here stands until the API says something new: the write may still be under way.
 	nominated := l.nominated.Node(pod.UID)
 	if known == nil || known.Object.Status.NominatedNodeName != pod.Status.NominatedNodeName {
@@ -160,6 +176,7 @@ func (l *loop) freed(nodeName string) {
 // onFailedBinding puts a pod back that was assumed on a node but could not be bound.
 func (l *loop) onFailedBinding(ctx context.Context, m message) {
 	l.freed(l.cluster.Forget(m.uid))
+	l.takeBackDevices(m.gifts)
 	pod := l.queue.Get(m.uid)
 	if pod == nil {
 		return
@@ -186,11 +203,16 @@ func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 		return
 	}
 	if result.Node != "" {
+		gifts, ok := l.giveDevices(ctx, pod, result.Node)
+		if !ok {
+			l.queue.Retry(pod.UID, l.clock.Now())
+			return
+		}
 		logger.V(4).Info("Placed pod", "pod", klog.KObj(pod.Object), "node", result.Node)
 		l.cluster.Assume(pod, result.Node)
 		l.nominated.Delete(pod.UID)
 		l.queue.Changed(result.Node, fit.PodAdded, l.clock.Now())
-		l.binder.bind(pod, result.Node, try)
+		l.binder.bind(pod, result.Node, gifts, try)
 		return
 	}
 	l.park(ctx, pod, &result.Diagnosis, view)

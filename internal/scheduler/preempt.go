@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/scheduler/devices"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
 )
@@ -21,7 +22,8 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 	preemption := l.placer.Preempt(pod, diagnosis, view)
 	text := diagnosis.Message(preemption.Message)
 	klog.FromContext(ctx).V(3).Info("Pod fits no node", "pod", klog.KObj(pod.Object), "message", text, "preempts", preemption.Node)
-	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed, Claims: pod.ClaimKeys()}, l.clock.Now())
+	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed, Claims: append(pod.ClaimKeys(), devices.Keys(pod.Object)...)}, l.clock.Now())
+	l.binder.free(pod, l.devices.Stuck(pod.Object))
 	if preemption.Node == "" {
 		l.binder.report(pod, corev1.PodReasonUnschedulable, text, l.keptNomination(pod, diagnosis))
 		return

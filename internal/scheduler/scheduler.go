@@ -105,6 +105,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	s.loop.follow = s.followDevices(ctx)
 	logger.V(1).Info("Scheduling", "workers", s.config.Workers)
 	var workers sync.WaitGroup
 	workers.Go(func() { s.events.run(ctx) })
@@ -120,10 +121,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // watch feeds the inbox and returns once everything that exists is in it.
 func (s *Scheduler) watch(ctx context.Context) error {
-	for _, source := range []struct {
-		object  client.Object
-		handler toolscache.ResourceEventHandler
-	}{
+	return s.feed(ctx, []source{
 		{&corev1.Namespace{}, handler(s.inbox, kindNamespace)},
 		{&corev1.Node{}, handler(s.inbox, kindNode)},
 		{&corev1.Pod{}, handler(s.inbox, kindPod)},
@@ -131,7 +129,18 @@ func (s *Scheduler) watch(ctx context.Context) error {
 		{&storagev1.StorageClass{}, handler(s.inbox, kindClass)},
 		{&corev1.PersistentVolume{}, handler(s.inbox, kindVolume)},
 		{&corev1.PersistentVolumeClaim{}, handler(s.inbox, kindClaim)},
-	} {
+	})
+}
+
+// source is objects that are watched, and who is told of them.
+type source struct {
+	object  client.Object
+	handler toolscache.ResourceEventHandler
+}
+
+// feed returns once everything that exists was told.
+func (s *Scheduler) feed(ctx context.Context, sources []source) error {
+	for _, source := range sources {
 		informer, err := s.config.Informers.GetInformer(ctx, source.object)
 		if err != nil {
 			return fmt.Errorf("get informer of %T: %w", source.object, err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
@@ -56,7 +57,7 @@ func (a admission) Admit(ctx context.Context, j members.Joining) (members.Welcom
 		return members.Welcome{}, passing{ErrBeginAnew}
 	}
 	if j.Check {
-		return members.Welcome{Known: a.known()}, nil
+		return members.Welcome{Known: a.known(), Data: datadir.Version}, nil
 	}
 	// With keys that are not all there, or damaged, the new server would not start.
 	if _, err := exportKeys(a.options.DataDir); err != nil {
@@ -67,7 +68,7 @@ func (a admission) Admit(ctx context.Context, j members.Joining) (members.Welcom
 		return members.Welcome{}, mayPass(err)
 	}
 	klog.FromContext(ctx).Info("A server joins", "name", j.Name, "id", added.ID, "address", added.URL)
-	welcome := members.Welcome{Known: a.known(), Settings: a.membership.Settings}
+	welcome := members.Welcome{Known: a.known(), Data: datadir.Version, Settings: a.membership.Settings}
 	if welcome.Keys, err = pki.ExportShared(filepath.Join(a.options.DataDir, "pki"), peersDir(a.options.DataDir)); err != nil {
 		return members.Welcome{}, err
 	}
@@ -86,7 +87,10 @@ func (a admission) checkJoining(j members.Joining) error {
 	if err := j.Validate(); err != nil {
 		return err
 	}
-	if err := members.CheckVersion(j.Version, version.Kubernetes()); err != nil {
+	if err := members.CheckVersion(j.Version, a.options.version()); err != nil {
+		return err
+	}
+	if err := members.CheckData(j.Data, datadir.Version); err != nil {
 		return err
 	}
 	theirs, err := peerURL(strings.TrimPrefix(j.Peer, "https://"), "")

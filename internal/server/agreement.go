@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/wholefile"
@@ -87,8 +88,12 @@ func (s *Server) agree(ctx context.Context) error {
 	return agreeOn(ctx, s.external.Settings, s.mergeSettings, s.external.SetSettings)
 }
 
-// agreeAttempts bounds how often a server tries again because another one was quicker.
-const agreeAttempts = 10
+const (
+	// agreeAttempts bounds how often a server tries again because another one was quicker, or
+	// because the database had a bad moment; agreePause is what it waits after such a moment.
+	agreeAttempts = 10
+	agreePause    = 500 * time.Millisecond
+)
 
 // agreeOn has what this server decides written down, unless it is already. Servers may start at the same time: one that was not
 // quick enough decides again, with what the other wrote.
@@ -103,7 +108,12 @@ func agreeOn(ctx context.Context, read func(context.Context) (string, int64, err
 		if err != nil || own == all {
 			return err
 		}
-		if done, err := write(ctx, own, revision); done || err != nil {
+		done, err := write(ctx, own, revision)
+		if etcd.Passes(err) && ctx.Err() == nil {
+			sleep(ctx, agreePause) // the next look tells whether it was written
+			continue
+		}
+		if done || err != nil {
 			return err
 		}
 	}

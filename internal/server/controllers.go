@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,6 +128,7 @@ var cachedWhole = map[string]client.Object{
 	"ResourceQuota":    &corev1.ResourceQuota{},
 	"PersistentVolume": &corev1.PersistentVolume{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaim{}, "StorageClass": &storagev1.StorageClass{},
 	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+	"ResourceClaim": &resourcev1.ResourceClaim{}, "ResourceClaimTemplate": &resourcev1.ResourceClaimTemplate{},
 }
 
 // collected lists the kinds whose objects may own or be owned. Events are

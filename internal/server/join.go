@@ -26,7 +26,6 @@ import (
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
-	"github.com/everynode/everynode/internal/version"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -56,15 +55,19 @@ func Join(ctx context.Context, o Options, at, token string) error {
 	if err != nil {
 		return err
 	}
-	defer j.close()
+	return j.join(ctx)
+}
+
+func (j *joiner) join(ctx context.Context) error {
+	defer j.client.CloseIdleConnections()
 	if err := j.check(ctx); err != nil {
-		return fmt.Errorf("join %s: %w", at, err)
+		return fmt.Errorf("join %s: %w", j.base, err)
 	}
-	forget, err := datadir.Make(o.DataDir, 0o700)
+	forget, err := datadir.Make(j.options.DataDir, 0o700)
 	if err != nil {
 		return err
 	}
-	release, forgetLock, err := lock(o.DataDir)
+	release, forgetLock, err := lock(j.options.DataDir)
 	if err != nil {
 		return err
 	}
@@ -73,7 +76,7 @@ func Join(ctx context.Context, o Options, at, token string) error {
 	if err := j.ask(ctx, false, &welcome); err != nil {
 		forgetLock()
 		forget()
-		return fmt.Errorf("join %s: %w", at, err)
+		return fmt.Errorf("join %s: %w", j.base, err)
 	}
 	return j.settle(welcome)
 }
@@ -92,6 +95,8 @@ type joiner struct {
 	token   authn.JoinToken
 	peer    string
 	client  *http.Client
+	// data is the version of the data that it writes.
+	data int
 }
 
 func newJoiner(o Options, at, token string) (*joiner, error) {
@@ -99,7 +104,7 @@ func newJoiner(o Options, at, token string) (*joiner, error) {
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" {
 		return nil, fmt.Errorf("--join %q: expected https://HOST:PORT of a server", at)
 	}
-	j := &joiner{options: o, base: base}
+	j := &joiner{options: o, base: base, data: datadir.Version}
 	if j.token, err = authn.ParseJoinToken(strings.TrimSpace(token)); err != nil {
 		return nil, err
 	}
@@ -122,8 +127,6 @@ func newJoiner(o Options, at, token string) (*joiner, error) {
 	}}}
 	return j, nil
 }
-
-func (j *joiner) close() { j.client.CloseIdleConnections() }
 
 // errForeign says that a server is of another cluster than the token.
 var errForeign = errors.New("its authority is not the one that the token names: it is a server of another cluster, or the token is")
@@ -160,6 +163,9 @@ func (j *joiner) check(ctx context.Context) error {
 	if err := j.ask(ctx, true, &welcome); err != nil {
 		return err
 	}
+	if err := members.CheckData(j.data, welcome.Data); err != nil {
+		return err
+	}
 	for _, k := range welcome.Known {
 		address := strings.TrimPrefix(k.URL, "https://")
 		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
@@ -173,7 +179,7 @@ func (j *joiner) check(ctx context.Context) error {
 
 // ask asks until the servers are ready to answer.
 func (j *joiner) ask(ctx context.Context, check bool, welcome *members.Welcome) error {
-	body, err := json.Marshal(members.Joining{Name: j.options.Name, Peer: j.peer, Port: j.options.port(), Version: version.Kubernetes(), Check: check})
+	body, err := json.Marshal(members.Joining{Name: j.options.Name, Peer: j.peer, Port: j.options.port(), Version: j.options.version(), Data: j.data, Check: check})
 	if err != nil {
 		return fmt.Errorf("encode who wants to join: %w", err)
 	}

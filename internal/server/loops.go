@@ -28,9 +28,11 @@ import (
 	"github.com/everynode/everynode/internal/controller/podgc"
 	"github.com/everynode/everynode/internal/controller/policystatus"
 	"github.com/everynode/everynode/internal/controller/replicaset"
+	"github.com/everynode/everynode/internal/controller/resourceclaim"
 	"github.com/everynode/everynode/internal/controller/resourcequota"
 	"github.com/everynode/everynode/internal/controller/rootca"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
+	"github.com/everynode/everynode/internal/controller/servicecidr"
 	"github.com/everynode/everynode/internal/controller/statefulset"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
 	"github.com/everynode/everynode/internal/controller/tokencleaner"
@@ -112,6 +114,13 @@ func (c *control) clusterLoops() []loop {
 		{"service accounts", "service-account-controller", func(a *actor) error {
 			return serviceaccount.Add(mgr, serviceaccount.Config{Client: a.client})
 		}},
+		{"ServiceCIDRs", "service-cidrs-controller", func(a *actor) error {
+			configured, err := netip.ParsePrefix(c.service.String())
+			if err != nil {
+				return fmt.Errorf("read the service CIDR: %w", err)
+			}
+			return servicecidr.Add(mgr, servicecidr.Config{Client: a.client, Configured: configured, Events: a.recorder(servicecidr.EventSource)})
+		}},
 		{"token cleaner", "token-cleaner", func(a *actor) error {
 			return tokencleaner.Add(mgr, tokencleaner.Config{Client: a.client})
 		}},
@@ -152,6 +161,9 @@ func (c *control) workloadLoops() []loop {
 				ReplicaSets:            replicaset.Account{Client: a.client, Events: a.recorder(replicaset.EventSource)},
 				ReplicationControllers: replicaset.Account{Client: old.client, Events: old.recorder(replicaset.ReplicationEventSource)},
 			})
+		}},
+		{"ResourceClaims", "resource-claim-controller", func(a *actor) error {
+			return resourceclaim.Add(mgr, resourceclaim.Config{Client: a.client, Events: a.recorder(resourceclaim.EventSource)})
 		}},
 		{"StatefulSets", "statefulset-controller", func(a *actor) error {
 			return statefulset.Add(mgr, statefulset.Config{Client: a.client, Events: a.recorder(statefulset.EventSource), Normalize: podspec.SetTemplateDefaults})

@@ -44,6 +44,8 @@ type membership struct {
 	Known []members.Known
 	// Left is set when the server has left, Unfinished while it joins.
 	Left, Unfinished bool
+	// Removed is set when the others have said that it is a server no more.
+	Removed bool `json:",omitempty"`
 
 	// AgreedKeys are those that all servers had when this one last looked, by their hash;
 	// BegunKeys those that it began to take.
@@ -92,10 +94,32 @@ func (m *membership) keep(dataDir string) error {
 	return m.write(dataDir)
 }
 
+// joinAnew says what to do with a server that is one no more.
+func (m *membership) joinAnew(dataDir string) string {
+	return fmt.Sprintf("move %s away and, if it is to be one again, run \"everynode server --join https://ANOTHER:6443 --token TOKEN\" with an empty folder", dataDir)
+}
+
+// refused says what to do about a database that may not take part any more, and writes that down
+// where it is for good.
+func (m *membership) refused(dataDir string, err error) error {
+	switch {
+	case errors.Is(err, etcd.ErrRemoved):
+		gone := *m
+		gone.Removed = true
+		if unwritten := gone.write(dataDir); unwritten != nil {
+			err = fmt.Errorf("%w (%w)", err, unwritten)
+		}
+		return fmt.Errorf("%w; %s", err, m.joinAnew(dataDir))
+	case errors.Is(err, etcd.ErrStranger):
+		return fmt.Errorf("%w; run \"everynode members remove %s\" on another server, if it is still on the list, and %s", err, m.Name, m.joinAnew(dataDir))
+	}
+	return err
+}
+
 // checkKeys refuses a folder that has lost keys which it shares with other servers. Made
 // anew they would be another cluster's, and the others would take them.
 func (m *membership) checkKeys(dataDir string) error {
-	if m == nil || m.Unfinished || m.Left || m.AgreedKeys == "" && len(m.Known) < 2 {
+	if m == nil || m.Unfinished || m.Left || m.Removed || m.AgreedKeys == "" && len(m.Known) < 2 {
 		return nil
 	}
 	dir := filepath.Join(dataDir, "pki")
@@ -155,7 +179,10 @@ func (m *membership) apply(o *Options) error {
 		return nil
 	}
 	if m.Left {
-		return fmt.Errorf("this server has left its cluster; move %s away to start anew", o.DataDir)
+		return fmt.Errorf("this server has left its cluster; %s", m.joinAnew(o.DataDir))
+	}
+	if m.Removed {
+		return fmt.Errorf("%w; %s", etcd.ErrRemoved, m.joinAnew(o.DataDir))
 	}
 	if m.Unfinished {
 		return fmt.Errorf("this server was stopped while it joined; start it again with --join and --token, or move %s away to start anew", o.DataDir)
@@ -190,6 +217,9 @@ func (o *Options) useEncryption() {
 		o.API.Etcd.EncryptionProviderConfigFilepath = path
 	}
 }
+
+// version is that of the API, as this server tells the others.
+func (o *Options) version() string { return cmp.Or(o.kubernetes, version.Kubernetes()) }
 
 // serverName is what a server is called that has not been given a name.
 func serverName(given string) string {
@@ -249,6 +279,8 @@ func Reset(ctx context.Context, dataDir string) error {
 		return err
 	case m == nil || !hasDatabase(dataDir):
 		return fmt.Errorf("%s holds no server that is one of several", dataDir)
+	case m.Left || m.Removed:
+		return fmt.Errorf("the server in %s left its cluster or was removed from it, and cannot be made a cluster of its own; restore a backup, or reset a server that was not removed", dataDir)
 	}
 	release, _, err := lock(dataDir)
 	if err != nil {

@@ -183,6 +183,7 @@ func TestServersOfOthers(t *testing.T) {
 	}
 	has("/apis/metrics.k8s.io/v1beta1", "PodMetrics")
 	has("/apis", `"metrics.k8s.io"`)
+	has("/apis/metrics.k8s.io/", "v1beta1") // as some clients ask
 
 	// While it does not answer, nobody knows what it holds of a namespace.
 	server.Close()

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -32,5 +34,30 @@ func (p *parts) run(name string, f func(context.Context) error) {
 	})
 }
 
-// wait returns the first failure, or nil when all ended because they were told to.
-func (p *parts) wait() error { return p.group.Wait() }
+// partsPatience is how long parts may take to end once the database has failed.
+const partsPatience = 15 * time.Second
+
+// wait returns the first failure, or nil when all ended because they were told to. Whoever asks
+// the database in the moment when it fails gets no answer, and no error either: once lost is
+// closed, parts that have not ended within the patience are left to the end of the process.
+func (p *parts) wait(lost <-chan struct{}, patience time.Duration) error {
+	ended := make(chan error, 1)
+	go func() { ended <- p.group.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-lost:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(patience):
+	}
+	if p.ctx.Err() == nil {
+		return errors.New("the database failed, and nothing noticed")
+	}
+	if err := context.Cause(p.ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

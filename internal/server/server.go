@@ -84,6 +84,8 @@ type Options struct {
 	Balancers []string
 	// NoFsync makes the embedded database faster and loses data on power failure.
 	NoFsync bool
+	// kubernetes is the version of the API that this server says it has; empty for this program's.
+	kubernetes string
 }
 
 // Defaults returns the options of a server that nobody has told anything.
@@ -136,35 +138,10 @@ func New(o Options) (*Server, error) {
 }
 
 func (s *Server) open() (err error) {
-	if s.membership, err = readMembership(s.options.DataDir); err == nil {
-		err = s.membership.apply(&s.options)
-	}
-	if err != nil {
+	if err = s.complete(); err != nil {
 		return err
 	}
-	s.options.useEncryption()
 	o := s.options
-	if _, s.service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
-		return fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
-	}
-	if s.pods, err = podNetworks(&o, s.service); err != nil {
-		return err
-	}
-	if len(o.Listen) == 0 {
-		return errors.New("no listen address is given")
-	}
-	if err := checkBalancers(o.Balancers); err != nil {
-		return err
-	}
-	if s.settings, err = o.API.Complete(); err != nil {
-		return err
-	}
-	if err = o.Backups.check(); err != nil {
-		return err
-	}
-	if o.Backups.Every > 0 && !s.settings.Embedded() {
-		return errors.New("--backup-schedule is for the embedded database; an etcd of others is backed up with etcdctl snapshot save")
-	}
 	forgetDir, err := datadir.Make(o.DataDir, 0o700)
 	if err != nil {
 		return err
@@ -338,10 +315,13 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		defer stopServing()
 		return s.runControl(ctx)
 	})
-	err = parts.wait()
+	err = parts.wait(s.databaseLost(), partsPatience)
 	if errors.Is(err, etcd.ErrRemoved) && s.leaving.Load() {
 		klog.FromContext(ctx).Info("This server has left the cluster")
 		return nil
+	}
+	if errors.Is(err, etcd.ErrRemoved) {
+		return s.membership.refused(s.options.DataDir, err)
 	}
 	return err
 }
@@ -396,8 +376,8 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		return err
 	}
 	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Peers: peers})
-	if errors.Is(err, etcd.ErrRemoved) {
-		return fmt.Errorf("%w; move %s away and join anew, if it is to be one again", err, s.options.DataDir)
+	if err != nil && s.membership != nil {
+		return s.membership.refused(s.options.DataDir, err)
 	}
 	if err != nil {
 		return err
@@ -414,10 +394,19 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 }
 
 func (s *Server) watchDatabase(ctx context.Context) error {
-	if err := s.etcd.Failed(ctx); err != nil {
-		return fmt.Errorf("the database in %s stopped: %w", s.options.DataDir, err)
+	err := s.etcd.Failed(ctx)
+	if err == nil || errors.Is(err, etcd.ErrRemoved) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("the database in %s stopped: %w", s.options.DataDir, err)
+}
+
+// databaseLost is closed when an embedded database cannot go on.
+func (s *Server) databaseLost() <-chan struct{} {
+	if s.etcd == nil {
+		return nil
+	}
+	return s.etcd.Lost()
 }
 
 // runControl waits for the API, announces it, and runs what works through it.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/etcd"
 )
 
 // first starts a server whose Services have so many addresses, and returns a client of it.
@@ -63,13 +64,19 @@ func running(t *testing.T, run func(context.Context) error) {
 // another is one more API server on the same database.
 func another(t *testing.T, s *Server, open apiserver.ReservingOpener) kubernetes.Interface {
 	t.Helper()
+	return anotherOf(t, s, open, s.service)
+}
+
+// anotherOf is another that was started with a network of its own for Services.
+func anotherOf(t *testing.T, s *Server, open apiserver.ReservingOpener, network *net.IPNet) kubernetes.Interface {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	api, err := apiserver.New(apiserver.Config{
 		PKI: s.pki, Listener: l, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: l.Addr().(*net.TCPAddr).Port,
-		OpenStorage: s.etcd.Open, OpenReserving: open, ServiceCIDR: s.service,
+		OpenStorage: s.etcd.Open, OpenReserving: open, ServiceCIDR: network,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +282,7 @@ func exhaust(t *testing.T, a, b creator) {
 }
 
 // forgetful is the storage of a version that did not write down what Services hold.
-type forgetful struct{ storage.Interface }
+type forgetful struct{ *etcd.Reserving }
 
 func (forgetful) Holders(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{}, nil
@@ -283,7 +290,7 @@ func (forgetful) Holders(context.Context, ...string) (map[string]string, error) 
 func (forgetful) AllHolders(context.Context, string) (map[string]string, error) {
 	return map[string]string{}, nil
 }
-func (forgetful) Repair(context.Context, func([]runtime.Object, map[string]string) map[string]runtime.Object) error {
+func (forgetful) Repair(context.Context, func([]runtime.Object, map[string]string) (map[string]runtime.Object, []string)) error {
 	return nil
 }
 
@@ -292,8 +299,11 @@ func TestServicesOfOlderDataKeepWhatTheyHave(t *testing.T) {
 	s, _ := first(t, "10.96.0.0/24")
 	old := another(t, s, func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string,
 		_ func(runtime.Object) (string, []string)) (storage.Interface, error) {
-		opened, err := s.etcd.Open(c, newObject, newList, prefix)
-		return forgetful{opened}, err
+		opened, err := s.etcd.OpenReserving(c, newObject, newList, prefix, func(runtime.Object) (string, []string) { return "", nil })
+		if err != nil {
+			return nil, err
+		}
+		return forgetful{opened.(*etcd.Reserving)}, nil
 	})
 	ctx := t.Context()
 	made := map[string]*corev1.Service{}

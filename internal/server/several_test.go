@@ -461,7 +461,7 @@ func refusedByHandler(t *testing.T, first *machine, token string) {
 		return response.StatusCode, string(text)
 	}
 	for _, test := range []struct{ body, want string }{
-		{`{"Name":"x","Peer":"https://127.0.0.1:1","Version":"v1.0.0","Port":` + strconv.Itoa(first.options.port()) + `}`, "is too old for this cluster, which has " + version.Kubernetes() + "; install that one there"},
+		{`{"Name":"x","Peer":"https://127.0.0.1:1","Version":"v1.0.0","Port":` + strconv.Itoa(first.options.port()) + `}`, "is too new for this cluster, which has " + version.Kubernetes() + "; upgrade"},
 		{`{"Name":"a/b","Peer":"https://127.0.0.1:1","Version":"v1.99.0"}`, "cannot be the name"},
 		{`{"Name":"x","Peer":"http://127.0.0.1:1","Version":"` + version.Kubernetes() + `"}`, "not of the form"},
 		{`{"Name":"x","Peer":"https://127.0.0.1:2380","Port":1,"Version":"` + version.Kubernetes() + `"}`, "serves the API at port 1"},

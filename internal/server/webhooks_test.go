@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -169,4 +170,72 @@ func TestWebhooksThatAreServices(t *testing.T) {
 	if used.Load() == 0 {
 		t.Error("the webhook was not reached through the agent")
 	}
+}
+
+// TestInsideDoorCallsWebhooks has a webhook that changes pods appear while control loops write: from then on it changes theirs as it
+// does those of requests, and once it is gone nothing is changed any more.
+func TestInsideDoorCallsWebhooks(t *testing.T) {
+	t.Parallel()
+	client, http, door := ways(t)
+	ctx := t.Context()
+	server := httptest.NewTLSServer(labels(t))
+	t.Cleanup(server.Close)
+	fail, none := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone
+	hooks := client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "labels"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: "labels.example.com", FailurePolicy: &fail, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{
+			URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		},
+		Rules: []admissionregistrationv1.RuleWithOperations{{Operations: []admissionregistrationv1.OperationType{"CREATE"},
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}}}},
+	}}}
+	n := 0
+	changed := func(w way) bool {
+		n++
+		made, err := w.ds.CreatePod(ctx, testPod(w.namespace, fmt.Sprintf("p-%d", n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.Labels["webhook"] == "was-here"
+	}
+	both := func(what string, want bool) {
+		t.Helper()
+		for _, w := range []way{http, door} {
+			eventually(t, w.namespace+" "+what, func(context.Context) error {
+				if changed(w) != want {
+					return fmt.Errorf("the webhook's label is there: %v", !want)
+				}
+				return nil
+			})
+		}
+	}
+	both("before there is a webhook", false)
+	if _, err := hooks.Create(ctx, config, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	both("with a webhook", true)
+	if err := hooks.Delete(ctx, config.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	both("after the webhook has gone", false)
+}
+
+// labels is a webhook that labels what it is asked about.
+func labels(t *testing.T) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := admissionv1.AdmissionReview{}
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{
+			UID: review.Request.UID, Allowed: true, PatchType: ptr.To(admissionv1.PatchTypeJSONPatch),
+			Patch: []byte(`[{"op": "add", "path": "/metadata/labels", "value": {"webhook": "was-here"}}]`),
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -65,6 +65,10 @@ func newNodes(config *Config) *nodes {
 	return &nodes{config: config, queue: nameQueue(config), beats: nameQueue(config), byName: map[string]*node{}}
 }
 
+// together is how close in time heartbeats are given at once. Many goroutines hear of one, and each that wakes up for twenty costs little
+// more than for one.
+const together = 100 * time.Millisecond
+
 func nameQueue(config *Config) workqueue.TypedRateLimitingInterface[string] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second)
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})
@@ -304,8 +308,17 @@ func (n *nodes) heartbeat(ctx context.Context, known *node, object *corev1.Node)
 		known.lease = nil // read it anew, or make a new one
 		return 0, err
 	}
+	next = inCompany(now, next)
 	known.renewAt = now.Add(next)
 	return next, nil
+}
+
+// inCompany is the wait for a next heartbeat a little earlier than that, when others give theirs.
+func inCompany(now time.Time, wait time.Duration) time.Duration {
+	if wait < 2*together {
+		return wait
+	}
+	return wait.Truncate(together) - time.Duration(now.UnixNano())%together
 }
 
 func (n *nodes) renew(ctx context.Context, known *node, now time.Time) error {

@@ -191,6 +191,26 @@ func TestHeartbeatsAreSpread(t *testing.T) {
 	})
 }
 
+// TestHeartbeatsComeInCompany: those that are due at nearly the same time come at one, and none comes late.
+func TestHeartbeatsComeInCompany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes, heartbeat = 60, 2 * time.Second
+		c := start(t, Config{Nodes: nodes, Heartbeat: heartbeat}, nil)
+		c.pass(5 * heartbeat)
+		at := map[time.Time]int{}
+		for i := range nodes {
+			renewed := c.renewed(fmt.Sprintf("sim-%04d", i+1))
+			if age := time.Since(renewed); age > heartbeat {
+				t.Errorf("a heartbeat is %s ago, want %s at most", age, heartbeat)
+			}
+			at[renewed]++
+		}
+		if len(at) < 15 || len(at) > 21 {
+			t.Errorf("heartbeats of %d nodes came at %d moments of %s, want one in each tenth of a second", nodes, len(at), heartbeat)
+		}
+	})
+}
+
 func TestStoppedNodeFallsSilentAndComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, Config{Nodes: 2}, nil)

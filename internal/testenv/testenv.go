@@ -5,6 +5,7 @@ package testenv
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func Start(t testing.TB, change ...func(*server.Options)) *Env {
 	return e
 }
 
-// SimulatedNodes is an option of Start.
+// SimulatedNodes is an option of Start, which then waits until so many nodes are there.
 func SimulatedNodes(n int) func(*server.Options) {
 	return func(o *server.Options) { o.SimulatedNodes = n }
 }
@@ -90,6 +91,13 @@ func (e *Env) run() {
 	// Without it no pod can be made in the namespace that tests use.
 	e.Eventually("the default service account is there", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	e.Eventually("the simulated nodes are there", func(ctx context.Context) error {
+		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err == nil && len(nodes.Items) < e.options.SimulatedNodes {
+			err = fmt.Errorf("%d of %d", len(nodes.Items), e.options.SimulatedNodes)
+		}
 		return err
 	})
 }

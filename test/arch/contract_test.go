@@ -65,6 +65,39 @@ func TestContractIsProven(t *testing.T) {
 	}
 }
 
+// TestSafeChangeIsShown checks that what is promised about changes names tests that exist.
+func TestSafeChangeIsShown(t *testing.T) {
+	text, err := os.ReadFile("../../docs/safe-change.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "| promise | shown by |\n|---|---|\n")
+	if !found {
+		t.Fatal("docs/safe-change.md has no table of promises")
+	}
+	check := proofs{tests: map[string]map[string]map[string]bool{}}
+	rows := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(line, "|\n"), "|")
+		if len(cells) != 2 {
+			break
+		}
+		rows++
+		cited := proofsOfCell.FindAllString(cells[1], -1)
+		if len(cited) == 0 {
+			t.Errorf("nothing shows that%s", cells[0])
+		}
+		for _, p := range cited {
+			if err := check.exists(p); err != nil && !strings.HasPrefix(p, "`make ") {
+				t.Errorf("%s: %v", cells[0], err)
+			}
+		}
+	}
+	if rows < 5 {
+		t.Errorf("found only %d rows; does the test still know how they look?", rows)
+	}
+}
+
 // TestSecurityIsProven checks that what is said about attackers names tests that exist.
 func TestSecurityIsProven(t *testing.T) {
 	text, err := os.ReadFile("../../docs/security.md")

@@ -128,8 +128,15 @@ func (s session) shows(selector, text string) {
 	var last string
 	deadline := time.Now().Add(patience)
 	for time.Now().Before(deadline) {
-		s.do("read "+selector, chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector), &last))
-		if strings.Contains(last, text) {
+		// A page that goes elsewhere meanwhile is no answer.
+		err := chromedp.Run(s.ctx, chromedp.Evaluate(fmt.Sprintf(`document.querySelector(%q)?.textContent ?? ""`, selector), &last))
+		if err != nil {
+			last = err.Error()
+			if s.ctx.Err() != nil {
+				break
+			}
+		}
+		if err == nil && strings.Contains(last, text) {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)

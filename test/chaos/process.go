@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
@@ -75,7 +75,7 @@ func (p *process) data() string { return filepath.Join(p.dir, "data") }
 func (p *process) recording() string { return filepath.Join(p.dir, "decisions") }
 
 func (p *process) start(ctx context.Context) error {
-	port, err := freePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (p *process) start(ctx context.Context) error {
 	if err := os.RemoveAll(kubeconfig); err != nil {
 		return err
 	}
-	args := []string{"server", "--data-dir", p.data(), "--listen", "127.0.0.1:" + port, "--simulated-nodes", strconv.Itoa(p.nodes)}
+	args := []string{"server", "--data-dir", p.data(), "--listen", "127.0.0.1:" + strconv.Itoa(port), "--simulated-nodes", strconv.Itoa(p.nodes)}
 	if p.faulty != "" {
 		args = append(args, "--faults", p.faulty)
 	}
@@ -261,14 +261,4 @@ func (p *process) abandon() {
 		p.apart.end()
 	}
 	p.kill()
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
 }

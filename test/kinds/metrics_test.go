@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
+	"github.com/everynode/everynode/internal/testenv/promtool"
 )
 
 // taken keeps what is registered with it.
@@ -193,10 +194,7 @@ func TestGrafanaDashboard(t *testing.T) {
 	if questions < 10 {
 		t.Errorf("the dashboard asks only %d questions", questions)
 	}
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("the rest needs promtool, which is not installed")
-	}
+	tool := promtool.Find(t, "../..")
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
 		t.Fatal(err)

@@ -319,4 +319,30 @@ func localVolumes(t *testing.T, c cluster) {
 	if want := []string{"spec.nfs: nodes mount PersistentVolumes of the kinds hostPath and local; a pod with a claim to this one waits"}; !slices.Equal(told.texts, want) {
 		t.Errorf("the warnings are %q", told.texts)
 	}
+
+	// No node gives pods devices: who makes such a volume or claim is told.
+	told.texts = nil
+	device := func(mode **corev1.PersistentVolumeMode) { *mode = ptr.To(corev1.PersistentVolumeBlock) }
+	disk, wish := aVolume("disk", "local", func(v *corev1.PersistentVolume) { device(&v.Spec.VolumeMode) }), aClaim("disk", "local")
+	device(&wish.Spec.VolumeMode)
+	must(client.CoreV1().PersistentVolumes().Create(ctx, disk, dryRun))(t)
+	must(client.CoreV1().PersistentVolumeClaims(c.namespace).Create(ctx, wish, dryRun))(t)
+	if want := []string{
+		"spec.volumeMode: nodes give pods no block devices, and a pod with a claim to this one waits; make a file system on it, mount it, and use Filesystem",
+		"spec.volumeMode: nodes give pods no block devices, and a pod with this claim waits; use Filesystem",
+	}; !slices.Equal(told.texts, want) {
+		t.Errorf("the warnings are %q", told.texts)
+	}
+
+	// What no node mounts is told with the answer, of a template as of a pod.
+	told.texts = nil
+	waits := onePod("waits-for-ever")
+	waits.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{Server: "s", Path: "/"}}}}
+	must(client.CoreV1().Pods(c.namespace).Create(ctx, waits, dryRun))(t)
+	must(client.CoreV1().PodTemplates(c.namespace).Create(ctx, &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: "t"}, Template: corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: waits.Spec}}, dryRun))(t)
+	const why = "volumes[0].nfs: nodes mount no volumes of this kind, and a pod with one waits; use a storage driver (csi), or mount it on the machines and use hostPath"
+	if want := []string{"spec." + why, "template.spec." + why}; !slices.Equal(told.texts, want) {
+		t.Errorf("the warnings are %q", told.texts)
+	}
 }

@@ -158,6 +158,9 @@ func TestServicesCallWhatExists(t *testing.T) {
 				t.Errorf("%s does not define %s", environment, name[1])
 			}
 		}
+		if service == "agent" && !strings.Contains(unit, "\nOOMScoreAdjust=-999\n") {
+			t.Error("when memory runs out, the kernel ends the agent before its pods")
+		}
 		help, err := exec.Command("../../bin/everynode", service, "--help").CombinedOutput()
 		if err != nil {
 			t.Skipf("bin/everynode is not built; run: make build (%v)", err)

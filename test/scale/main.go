@@ -24,36 +24,59 @@ func main() {
 	flag.StringVar(&o.unavailable, "max-unavailable", "10%", "maxUnavailable of the rolling update")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "for how long nothing happens after the update, to see what that costs")
 	flag.DurationVar(&o.patience, "patience", 15*time.Minute, "how long a phase may take")
-	greedy := flag.Int("greedy", 0, "how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as long, and no node may turn not ready")
-	several := flag.Bool("several", false, "compare one server with three, on one number of nodes")
-	policy := flag.Bool("policy", false, "compare rollouts with and without a policy that asks for no pauses; it may take 1.3 times as long")
-	runs := flag.Int("runs", 1, "how often they are compared")
-	before := flag.String("before", "", "another program whose three servers are compared as well")
+	flag.StringVar(&o.profiles, "profile", "", "a folder for profiles of the server, by phase: processor time in pieces of seconds, and the heap after it; memory and times are then other ones")
+	var m modes
+	agents := flag.String("agents", "", "numbers of agents with connections of their own, in place of simulated nodes, separated by commas")
+	flag.IntVar(&m.greedy, "greedy", 0, "how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as long, and no node may turn not ready")
+	flag.BoolVar(&m.several, "several", false, "compare one server with three, on one number of nodes")
+	flag.BoolVar(&m.restore, "restore", false, "save the control plane, lose it, and restore it; it may be away for a minute")
+	flag.BoolVar(&m.policy, "policy", false, "compare rollouts with and without a policy that asks for no pauses; it may take 1.3 times as long")
+	flag.IntVar(&m.runs, "runs", 1, "how often they are compared")
+	flag.StringVar(&m.before, "before", "", "another program whose three servers are compared as well")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	nodes, err := numbers(*sizes)
-	switch {
-	case err != nil:
-	case o.sets < 1 || o.idle < 0 || o.patience <= 0 || *greedy < 0 || *runs < 1:
-		err = errors.New("there is at least one DaemonSet and one run, and no other number is below 0")
-	case *several && len(nodes) > 1:
-		err = errors.New("one server is compared with three on one number of nodes")
-	case *several:
-		o.nodes = nodes[0]
-		err = runSeveral(ctx, o, *runs, *before)
-	case *policy:
-		err = runPolicy(ctx, o, nodes, *runs)
-	case *greedy > 0:
-		err = runGreedy(ctx, o, nodes, *greedy)
-	default:
-		err = runQuiet(ctx, o, nodes)
+	if err == nil && *agents != "" {
+		m.agents = true
+		nodes, err = numbers(*agents)
+	}
+	if err == nil {
+		err = m.run(ctx, o, nodes)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "scale:", err)
 		stop()
 		os.Exit(1)
 	}
+}
+
+// modes say what is measured; none is the phases of a DaemonSet's life.
+type modes struct {
+	agents, several, restore, policy bool
+	greedy, runs                     int
+	before                           string
+}
+
+func (m modes) run(ctx context.Context, o options, nodes []int) error {
+	switch {
+	case o.sets < 1 || o.idle < 0 || o.patience <= 0 || m.greedy < 0 || m.runs < 1:
+		return errors.New("there is at least one DaemonSet and one run, and no other number is below 0")
+	case m.several && len(nodes) > 1:
+		return errors.New("one server is compared with three on one number of nodes")
+	case m.several:
+		o.nodes = nodes[0]
+		return runSeveral(ctx, o, m.runs, m.before)
+	case m.agents:
+		return runAgents(ctx, o, nodes)
+	case m.restore:
+		return runRestore(ctx, o, nodes)
+	case m.policy:
+		return runPolicy(ctx, o, nodes, m.runs)
+	case m.greedy > 0:
+		return runGreedy(ctx, o, nodes, m.greedy)
+	}
+	return runQuiet(ctx, o, nodes)
 }
 
 func numbers(sizes string) (nodes []int, err error) {
@@ -70,7 +93,7 @@ func numbers(sizes string) (nodes []int, err error) {
 func runQuiet(ctx context.Context, o options, nodes []int) error {
 	fmt.Println(machine())
 	fmt.Printf("\nDaemonSets: %d, of which one is updated and deleted; pods ready at once, maxUnavailable %s; seconds by the clock / seconds of the server's CPU time.\n", o.sets, o.unavailable)
-	fmt.Printf("Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of 99 in 100, at most.\nIdle and settled: nothing happens for %v after the update.\n\n", o.idle)
+	fmt.Printf("Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of 99 in 100, at most.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n", o.idle, aftermath)
 	fmt.Println("| nodes | nodes ready | create | update | delete | waits, create | waits, update | peak memory | settled | CPU of the three | CPU in all | written | idle, of a core | idle, written a minute |")
 	fmt.Println("|------:|------------:|-------:|-------:|-------:|--------------:|--------------:|------------:|--------:|-----------------:|-----------:|--------:|----------------:|-----------------------:|")
 	for _, o.nodes = range nodes {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
 type options struct {
@@ -31,6 +32,10 @@ type options struct {
 	// servers is how many there are, 1 for none. library keeps all kinds the library's way.
 	servers int
 	library bool
+	// agents says that nodes are agents in this process, and not simulated ones in the server's.
+	agents bool
+	// profiles is the folder for profiles of the server; none are kept if it is empty.
+	profiles string
 }
 
 type result struct {
@@ -42,6 +47,8 @@ type result struct {
 	// each of them has.
 	whole usage
 	each  []usage
+	// watches and connections are how many the first server served when all nodes had their pods.
+	watches, connections int
 }
 
 // phase is what one step took: by the clock, and of the servers' CPU time. On a
@@ -70,7 +77,7 @@ type bench struct {
 	pace  *pace
 	ended chan error
 	// port is where the API is; others may be there too, at other addresses.
-	port      string
+	port      int
 	followers []follower
 }
 
@@ -99,7 +106,17 @@ func measure(ctx context.Context, o options) (r result, err error) {
 		return r, err
 	}
 	defer cleanUp()
-	if err := b.nodesReady(ctx); err != nil {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	defer func() { err = because(ctx, err) }()
+	if b.agents {
+		stop, err := b.startAgents(ctx, fail)
+		if err != nil {
+			return r, err
+		}
+		defer stop()
+	}
+	if err := b.profiled(ctx, "nodes", b.nodesReady); err != nil {
 		return r, err
 	}
 	r.ready.took = time.Since(start)
@@ -113,10 +130,19 @@ func measure(ctx context.Context, o options) (r result, err error) {
 	defer stop()
 	b.pace = b.watchPods(watching)
 	for _, step := range []struct {
+		name  string
 		phase *phase
 		run   func(context.Context) error
-	}{{&r.create, b.create}, {&r.update, b.update}, {&r.rest, b.rest}, {&r.remove, b.remove}} {
-		if *step.phase, err = b.time(ctx, step.run); err != nil {
+	}{{"create", &r.create, b.create}, {"update", &r.update, b.update}, {"idle", &r.rest, b.rest}, {"delete", &r.remove, b.remove}} {
+		if step.phase == &r.rest && b.idle > 0 {
+			if err := pause(ctx, aftermath); err != nil {
+				return r, err
+			}
+		}
+		if err := b.profiled(ctx, step.name, func(ctx context.Context) (err error) {
+			*step.phase, err = b.time(ctx, step.run)
+			return err
+		}); err != nil {
 			return r, err
 		}
 		if step.phase == &r.rest {
@@ -124,6 +150,9 @@ func measure(ctx context.Context, o options) (r result, err error) {
 				return r, err
 			}
 			r.settled = r.each[0].now
+			if err := b.count(ctx, &r); err != nil {
+				return r, err
+			}
 		}
 		b.settle()
 	}
@@ -131,12 +160,43 @@ func measure(ctx context.Context, o options) (r result, err error) {
 	return r, err
 }
 
+// because returns why ctx has ended in place of the error that came of that: an agent that cannot go on is the reason, and not that
+// the rest was ended for it.
+func because(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// count notes who is connected.
+func (b *bench) count(ctx context.Context, r *result) (err error) {
+	if r.watches, err = b.watches(ctx); err != nil {
+		return err
+	}
+	r.connections, err = b.connections()
+	return err
+}
+
+// simulated is how many nodes the server is to simulate.
+func (b *bench) simulated() int {
+	if b.agents {
+		return 0
+	}
+	return b.nodes
+}
+
+// aftermath is how long an update is not over for the server: events are written one after another, behind everything else.
+const aftermath = 30 * time.Second
+
 // rest does nothing.
-func (b *bench) rest(ctx context.Context) error {
+func (b *bench) rest(ctx context.Context) error { return pause(ctx, b.idle) }
+
+func pause(ctx context.Context, wait time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(b.idle):
+	case <-time.After(wait):
 		return nil
 	}
 }
@@ -170,7 +230,7 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 // start runs a server on the run's folder, for the first time or again.
 func (b *bench) start(ctx context.Context) error {
 	var err error
-	if b.port, err = freePort(); err != nil {
+	if b.port, err = freeport.Take(); err != nil {
 		return err
 	}
 	log, err := os.OpenFile(filepath.Join(b.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -183,7 +243,7 @@ func (b *bench) start(ctx context.Context) error {
 	if err := os.RemoveAll(filepath.Join(data, "kubeconfig")); err != nil {
 		return err
 	}
-	args := []string{"server", "--data-dir", data, "--listen", "127.0.0.1:" + b.port, "--simulated-nodes", strconv.Itoa(b.nodes)}
+	args := []string{"server", "--data-dir", data, "--listen", "127.0.0.1:" + strconv.Itoa(b.port), "--simulated-nodes", strconv.Itoa(b.simulated())}
 	if b.library {
 		file := filepath.Join(b.dir, "storage.yaml")
 		if err := os.WriteFile(file, []byte(plainStorage), 0o600); err != nil {
@@ -259,14 +319,4 @@ func (b *bench) until(ctx context.Context, what string, done func(context.Contex
 			return fmt.Errorf("wait for %s: not done after %v", what, b.patience)
 		}
 	}
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
 }

@@ -97,9 +97,9 @@ func (b *bench) joinOne(ctx context.Context, number int) error {
 		return err
 	}
 	defer log.Close()
-	address := fmt.Sprintf("127.0.0.%d:%s", number, b.port)
+	address := fmt.Sprintf("127.0.0.%d:%d", number, b.port)
 	cmd := exec.Command(b.binary, "server", "--data-dir", dir, "--listen", address, "--server-name", "server-"+strconv.Itoa(number),
-		"--simulated-nodes", strconv.Itoa(b.nodes), "--join", "https://127.0.0.1:"+b.port)
+		"--simulated-nodes", strconv.Itoa(b.nodes), "--join", "https://127.0.0.1:"+strconv.Itoa(b.port))
 	cmd.Env = append(os.Environ(), "EVERYNODE_TOKEN="+strings.TrimSpace(string(made)))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -9,8 +9,10 @@ package stories
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -77,14 +79,16 @@ func (p parallel) Verbose() bool { return testing.Verbose() }
 func runStories(t *testing.T, runtime string, files []string) {
 	binary := program(t)
 	testscript.RunT(parallel{t}, testscript.Params{
-		Files: files,
-		Setup: func(e *testscript.Env) error { return startCluster(e, binary, runtime) },
+		Files:    files,
+		TestWork: *keep, // clusters live in the folders of their scripts
+		Setup:    func(e *testscript.Env) error { return startCluster(e, binary, runtime) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
 			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
 			"matrix": matrix, "outsidenames": outsideNames, "asknode": askNode,
-			"losemachine": loseMachine, "startprinted": startPrinted,
+			"losemachine": loseMachine, "startprinted": startPrinted, "packimage": packImage,
+			"assemble": assemble, "ownfolder": ownFolder,
 		},
 		Condition: func(name string) (bool, error) {
 			if name == "containerd" || name == "simulated" {
@@ -122,7 +126,11 @@ func startCluster(e *testscript.Env, binary, runtime string) error {
 	start := func(args ...string) ([]byte, error) {
 		return exec.Command(binary, append([]string{"up", "--data-dir", dir, "--api-port", port, "--runtime", runtime, "--detach"}, args...)...).CombinedOutput()
 	}
-	out, err := start("--nodes", "3")
+	args, err := upFlags(e.WorkDir)
+	if err != nil {
+		return err
+	}
+	out, err := start(append([]string{"--nodes", "3"}, args...)...)
 	e.Defer(func() {
 		if e.T().(parallel).Failed() && *keep {
 			return
@@ -146,6 +154,15 @@ func startCluster(e *testscript.Env, binary, runtime string) error {
 	e.Vars = append(e.Vars, "EVERYNODE="+binary, "DATA="+dir, "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), "EXAMPLES="+examples,
 		"PORT="+port, "RUNTIME="+runtime, "NODE1="+nodes[0], "NODE2="+nodes[1], "NODE3="+nodes[2], "HOME="+e.WorkDir)
 	return nil
+}
+
+// upFlags are further flags of everynode up, which a script has in a file "up.flags".
+func upFlags(dir string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "up.flags"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.Fields(string(text)), err
 }
 
 func freePort() (string, error) {

@@ -1,7 +1,7 @@
 // Command upgrade runs a small cluster with an old program, replaces it by a new one,
-// first for the server and then for the agents, and takes the step back. Nobody's
-// container may notice: none is started again, no rollout begins, and kubectl, the old
-// one and the new one, works after each step.
+// first for the servers, one after another, and then for the agents, and takes the step back.
+// Nobody's container may notice: none is started again, no rollout begins, and kubectl, the old
+// one and the new one, works after each step. Of several servers some answer all the while.
 //
 // `make test-upgrade` builds both programs and runs it. As root the nodes are real too.
 package main
@@ -34,11 +34,20 @@ func main() {
 		runtimes = append(runtimes, "containerd")
 	}
 	for _, runtime := range runtimes {
-		if err := play(*from, *to, runtime); err != nil {
-			fmt.Fprintf(os.Stderr, "upgrade of %s nodes: %v\n", runtime, err)
-			os.Exit(1)
+		for _, servers := range []int{1, 3} {
+			if err := play(*from, *to, runtime, servers); err != nil {
+				fmt.Fprintf(os.Stderr, "upgrade of %s: %v\n", title(runtime, servers), err)
+				os.Exit(1)
+			}
 		}
 	}
+}
+
+func title(runtime string, servers int) string {
+	if servers == 1 {
+		return "one server, " + runtime + " nodes"
+	}
+	return fmt.Sprintf("%d servers, %s nodes", servers, runtime)
 }
 
 // fleet is a cluster whose program is replaced.
@@ -47,15 +56,16 @@ type fleet struct {
 	program  string // what runs
 	dir      string
 	real     bool
+	servers  int
 }
 
-func play(from, to, runtime string) (err error) {
+func play(from, to, runtime string, servers int) (err error) {
 	work, err := os.MkdirTemp("", "everynode-upgrade-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	f := &fleet{old: from, new: to, program: filepath.Join(work, "everynode"), dir: filepath.Join(work, "cluster"), real: runtime == "containerd"}
+	f := &fleet{old: from, new: to, program: filepath.Join(work, "everynode"), dir: filepath.Join(work, "cluster"), real: runtime == "containerd", servers: servers}
 	port, err := freeport.Take()
 	if err == nil {
 		err = f.install(f.old)
@@ -68,7 +78,11 @@ func play(from, to, runtime string) (err error) {
 			err = errors.Join(err, fmt.Errorf("stop the cluster: %w: %s", stop, out))
 		}
 	}()
-	if out, err := exec.Command(f.program, "up", "--data-dir", f.dir, "--api-port", fmt.Sprint(port), "--runtime", runtime, "--nodes", "3", "--detach").CombinedOutput(); err != nil {
+	up := []string{"up", "--data-dir", f.dir, "--api-port", fmt.Sprint(port), "--runtime", runtime, "--nodes", "3", "--detach"}
+	if servers > 1 {
+		up = append(up, "--control-planes", fmt.Sprint(servers))
+	}
+	if out, err := exec.Command(f.program, up...).CombinedOutput(); err != nil {
 		return fmt.Errorf("start a cluster: %w: %s", err, out)
 	}
 	if err := f.apply(daemon); err != nil {
@@ -78,16 +92,45 @@ func play(from, to, runtime string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		name, program string
-		restart       func() error
-	}{
-		{"the server is upgraded", f.new, f.restartServer},
-		{"the agents are upgraded", f.new, f.restartAgents},
-		{"the server goes one step back", f.old, f.restartServer},
-		{"the agents go one step back", f.old, f.restartAgents},
-		{"the server is upgraded again", f.new, f.restartServer},
-	} {
+	steps := func() error { return f.play(title(runtime, servers), before) }
+	if servers > 1 {
+		err = f.answered(steps)
+	} else {
+		err = steps()
+	}
+	if err != nil {
+		return err
+	}
+	return f.changes()
+}
+
+// step replaces the program of a part of the cluster.
+type step struct {
+	name, program string
+	restart       func() error
+}
+
+// steps go forwards, back, and forwards again.
+func (f *fleet) steps() (out []step) {
+	servers := func(what, program string) {
+		for number := range f.servers {
+			name := "the server "
+			if f.servers > 1 {
+				name = fmt.Sprintf("server %d of %d ", number+1, f.servers)
+			}
+			out = append(out, step{name + what, program, func() error { return f.restartServer(number) }})
+		}
+	}
+	servers("is upgraded", f.new)
+	out = append(out, step{"the agents are upgraded", f.new, f.restartAgents})
+	servers("goes one step back", f.old)
+	out = append(out, step{"the agents go one step back", f.old, f.restartAgents})
+	servers("is upgraded again", f.new)
+	return out
+}
+
+func (f *fleet) play(title, before string) error {
+	for _, step := range f.steps() {
 		start := time.Now()
 		if err := errors.Join(f.install(step.program), step.restart()); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
@@ -95,9 +138,9 @@ func play(from, to, runtime string) (err error) {
 		if _, err := f.settled(before); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
-		fmt.Printf("%s nodes: %s: nobody noticed (%.1f s)\n", runtime, step.name, time.Since(start).Seconds())
+		fmt.Printf("%s: %s: nobody noticed (%.1f s)\n", title, step.name, time.Since(start).Seconds())
 	}
-	return f.changes()
+	return nil
 }
 
 // install puts a program where the cluster's is, in one step, as a package does.
@@ -122,8 +165,21 @@ func (f *fleet) install(program string) error {
 
 // processes are what the cluster says that runs.
 type processes struct {
+	Plan struct {
+		APIPort int
+		Servers []struct{ Name, IP string }
+	}
 	Server struct{ PID int }
+	Others map[string]struct{ PID int }
 	Nodes  map[string]struct{ Agent struct{ PID int } }
+}
+
+// server is the process of a server, by its number.
+func (p processes) server(number int) int {
+	if number == 0 {
+		return p.Server.PID
+	}
+	return p.Others[p.Plan.Servers[number].Name].PID
 }
 
 func (f *fleet) processes() (p processes, err error) {
@@ -134,22 +190,26 @@ func (f *fleet) processes() (p processes, err error) {
 	return p, err
 }
 
-// restartServer ends the server; the supervisor starts what is installed now.
-func (f *fleet) restartServer() error {
+// restartServer ends a server; the supervisor starts what is installed now. Of several, the
+// next one has to wait until all take part.
+func (f *fleet) restartServer(number int) error {
 	before, err := f.processes()
 	if err != nil {
 		return err
 	}
-	if err := end(before.Server.PID); err != nil {
+	if err := end(before.server(number)); err != nil {
 		return err
 	}
-	return wait("another server runs", func() error {
+	if err := wait("another server runs", func() error {
 		now, err := f.processes()
-		if err == nil && now.Server.PID == before.Server.PID {
+		if err == nil && now.server(number) == before.server(number) {
 			err = errors.New("it is the same")
 		}
 		return err
-	})
+	}); err != nil || f.servers == 1 {
+		return err
+	}
+	return wait("all servers take part", f.takePart)
 }
 
 func (f *fleet) restartAgents() error {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cgroups"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -36,8 +38,21 @@ func testRuntime(t *testing.T) *Runtime {
 		t.Fatal(err)
 	}
 	return New(Config{LogRoot: dir + "/log/pods", LinkRoot: dir + "/log/containers", PodsRoot: dir + "/pods",
-		CgroupRoot: "/everynode/n1", CgroupMount: dir + "/cgroup", MemoryCapacity: 1000 << 20, MinOOMScore: -1000,
+		Cgroups: testCgroups(t, dir+"/cgroup"), MemoryCapacity: 1000 << 20, MinOOMScore: -1000,
 		DNS: DNS{Servers: []string{"10.96.0.10"}, Domain: "cluster.local", ResolvConf: resolv}})
+}
+
+// testCgroups are those of a node whose cgroups are mounted at a folder, which is made.
+func testCgroups(t *testing.T, mount string) *cgroups.Cgroups {
+	t.Helper()
+	if err := os.MkdirAll(mount, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	groups, err := cgroups.New(cgroups.Config{Node: "n1", Mount: mount})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return groups
 }
 
 func TestDNS(t *testing.T) {
@@ -152,19 +167,6 @@ func TestErrorText(t *testing.T) {
 	err := grpcstatus.Error(codes.Unknown, `failed to generate container "`+id+`" spec: image `+digest+` of `+id+` is bad`)
 	if got, want := ErrorText(err), `failed to generate container "ID" spec: image `+digest+` of ID is bad`; got != want {
 		t.Errorf("text %q, want %q", got, want)
-	}
-}
-
-// What nobody here can do is refused, not left out.
-func TestSandboxesThatCannotBe(t *testing.T) {
-	for want, change := range map[string]func(*corev1.PodSpec){
-		`resource claim "gpu"`: func(s *corev1.PodSpec) { s.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
-	} {
-		pod := testPod()
-		change(&pod.Spec)
-		if _, err := testRuntime(t).CreateSandbox(t.Context(), pod, 0); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one about the %s", err, want)
-		}
 	}
 }
 
@@ -382,10 +384,7 @@ func TestPodLevelResources(t *testing.T) {
 	pod.Spec.Containers = append(pod.Spec.Containers, own)
 	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("100Mi")}
 	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
-	if got, want := podTotals(pod), (totals{500, 500, 100 << 20}); got != want {
-		t.Errorf("totals %+v, want %+v", got, want)
-	}
-	if got, want := r.cgroups.podPath(pod), "/everynode/n1/kubepods/podu1"; got != want {
+	if got, want := r.PodCgroup(pod), "/everynode/n1/kubepods/podu1"; got != want {
 		t.Errorf("cgroup %s, want the %s of a guaranteed pod", got, want)
 	}
 	for i, want := range []int64{100 << 20, 10 << 20} {
@@ -403,32 +402,5 @@ func TestCapability(t *testing.T) {
 		if got := hasCapability(text, capSysResource); got != want {
 			t.Errorf("CAP_SYS_RESOURCE in %q: %t, want %t", text, got, want)
 		}
-	}
-}
-
-func TestPodCgroup(t *testing.T) {
-	r := testRuntime(t)
-	for _, dir := range []string{"cpu", "memory"} {
-		if err := os.MkdirAll(filepath.Join(r.cfg.CgroupMount, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pod := testPod()
-	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("10Mi")}
-	pod.Spec.Containers[0].Resources.Requests = pod.Spec.Containers[0].Resources.Limits
-	if err := r.cgroups.ensurePod(pod); err != nil {
-		t.Fatal(err)
-	}
-	for file, want := range map[string]string{"cpu/%/cpu.shares": "512", "cpu/%/cpu.cfs_quota_us": "50000", "memory/%/memory.limit_in_bytes": "10485760"} {
-		path := filepath.Join(r.cfg.CgroupMount, strings.Replace(file, "%", "everynode/n1/kubepods/podu1", 1))
-		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("%s is %s (%v), want %s", file, got, err, want)
-		}
-	}
-	// With a second container that has no limit, the pod has none.
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "d"})
-	if got := podTotals(pod); got != (totals{500, 0, 0}) {
-		t.Errorf("totals %+v, want the request and no limit", got)
 	}
 }

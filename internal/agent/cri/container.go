@@ -30,7 +30,9 @@ type Mount struct {
 	// Image is the runtime's name of an image to mount instead of HostPath, from ImagePath in it; empty for none.
 	Image, ImagePath string
 	ReadOnly         bool
-	Propagation      corev1.MountPropagationMode
+	// RecursiveReadOnly says whether what is mounted below is for reading, too; empty means Disabled.
+	RecursiveReadOnly corev1.RecursiveReadOnlyMode
+	Propagation       corev1.MountPropagationMode
 }
 
 // Device is a device file of the node that a container may use; Permissions are of r, w and m.
@@ -87,6 +89,9 @@ func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (stri
 		if err != nil {
 			return "", err
 		}
+	}
+	if err := r.settleReadOnly(ctx, &spec); err != nil {
+		return "", err
 	}
 	config, err := r.containerConfig(&spec)
 	if err != nil {
@@ -179,7 +184,7 @@ func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 	for _, m := range spec.Mounts {
 		ownHosts = ownHosts || m.ContainerPath == "/etc/hosts"
 		mount := &runtimeapi.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath, Readonly: m.ReadOnly,
-			Propagation: propagation(m.Propagation)}
+			RecursiveReadOnly: m.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled, Propagation: propagation(m.Propagation)}
 		if m.Image != "" {
 			mount.Image, mount.ImageSubPath = &runtimeapi.ImageSpec{Image: m.Image}, m.ImagePath
 		}

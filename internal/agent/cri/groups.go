@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cgroups"
 )
 
 // Group is a running container or a ready sandbox with its cgroup.
@@ -25,6 +27,24 @@ type Group struct {
 	HostNetwork bool
 }
 
+// name is what the runtime calls itself; it is asked once.
+func (r *Runtime) name(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	known := r.called
+	r.mu.Unlock()
+	if known != "" {
+		return known, nil
+	}
+	version, err := r.service.Version(ctx, "v1")
+	if err != nil {
+		return "", fmt.Errorf("ask the container runtime for its name, which cgroups of containers go by: %w", err)
+	}
+	r.mu.Lock()
+	r.called = version.GetRuntimeName()
+	r.mu.Unlock()
+	return version.GetRuntimeName(), nil
+}
+
 // Groups lists what runs. CgroupOf says where a pod's cgroup is, empty for a pod that nobody knows, which is left out.
 func (r *Runtime) Groups(ctx context.Context, cgroupOf func(uid types.UID) string) ([]Group, error) {
 	sandboxes, err := r.service.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{
@@ -37,6 +57,10 @@ func (r *Runtime) Groups(ctx context.Context, cgroupOf func(uid types.UID) strin
 	if err != nil {
 		return nil, fmt.Errorf("list the containers to measure: %w", err)
 	}
+	runtime, err := r.name(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]Group, 0, len(sandboxes)+len(containers))
 	group := func(labels map[string]string, id string) (Group, bool) {
 		g := Group{PodUID: types.UID(labels[labelPodUID]), Namespace: labels[labelPodNamespace], Pod: labels[labelPodName],
@@ -44,7 +68,7 @@ func (r *Runtime) Groups(ctx context.Context, cgroupOf func(uid types.UID) strin
 		if g.PodCgroup = cgroupOf(g.PodUID); g.PodCgroup == "" {
 			return g, false
 		}
-		g.Cgroup = path.Join(g.PodCgroup, id)
+		g.Cgroup = path.Join(g.PodCgroup, cgroups.ContainerName(r.cfg.Cgroups.Driver(), runtime, id))
 		return g, true
 	}
 	for _, s := range sandboxes {

@@ -3,7 +3,6 @@ package cri
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,13 +12,10 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/grpc/codes"
-	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	"k8s.io/klog/v2"
 )
 
 // Condition is one of the conditions that a runtime reports of itself.
@@ -59,42 +55,14 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 			info.NetworkReady = cond
 		}
 	}
-	systemd, err := r.leavesCgroupsToSystemd(ctx)
+	wrong, err := r.checkDriver(ctx)
 	if err != nil {
-		return Info{}, fmt.Errorf("ask the container runtime for its cgroup driver: %w", err)
+		return Info{}, err
 	}
-	if systemd {
-		info.Ready = Condition{Reason: "CgroupDriver", Message: systemdDriver}
+	if wrong != "" {
+		info.Ready = Condition{Reason: "CgroupDriver", Message: wrong}
 	}
 	return info, nil
-}
-
-// leavesCgroupsToSystemd says whether the runtime does, as far as it tells: containerd before 2.0 does in its configuration.
-func (r *Runtime) leavesCgroupsToSystemd(ctx context.Context) (bool, error) {
-	// Many runtimes do not know the question yet: its error is no news for the log.
-	driver, err := r.service.RuntimeConfig(klog.NewContext(ctx, klog.Logger{}))
-	if grpcstatus.Code(err) != codes.Unimplemented {
-		return driver.GetLinux() != nil && driver.GetLinux().GetCgroupDriver() == runtimeapi.CgroupDriver_SYSTEMD, err
-	}
-	status, err := r.service.Status(ctx, true)
-	if err != nil {
-		return false, err
-	}
-	return systemdInConfig(status.GetInfo()["config"]), nil
-}
-
-// systemdInConfig reads which driver containerd's way of running pods has, out of its configuration as it shows it; false for other
-// runtimes.
-func systemdInConfig(config string) bool {
-	var c struct {
-		Containerd struct {
-			DefaultRuntimeName string `json:"defaultRuntimeName"`
-			Runtimes           map[string]struct {
-				Options struct{ SystemdCgroup bool } `json:"options"`
-			} `json:"runtimes"`
-		} `json:"containerd"`
-	}
-	return json.Unmarshal([]byte(config), &c) == nil && c.Containerd.Runtimes[c.Containerd.DefaultRuntimeName].Options.SystemdCgroup
 }
 
 func handlersOf(list []*runtimeapi.RuntimeHandler) []corev1.NodeRuntimeHandler {
@@ -106,9 +74,6 @@ func handlersOf(list []*runtimeapi.RuntimeHandler) []corev1.NodeRuntimeHandler {
 	slices.SortFunc(out, func(a, b corev1.NodeRuntimeHandler) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
-
-// systemdDriver is what is wrong when the runtime leaves cgroups to systemd: it would refuse those that are made here.
-const systemdDriver = "the container runtime leaves cgroups to systemd, and no pod could start; set SystemdCgroup = false in its configuration (containerd: /etc/containerd/config.toml) and restart it"
 
 // ImageInfo is one image on the node.
 type ImageInfo struct {
@@ -160,7 +125,7 @@ func (r *Runtime) Sweep(live func(uid types.UID) bool) error {
 			errs = append(errs, r.Clean(uid))
 		}
 	}
-	return errors.Join(append(errs, r.sweepLinks(), r.cgroups.weigh())...)
+	return errors.Join(append(errs, r.sweepLinks(), r.cfg.Cgroups.Sweep(live))...)
 }
 
 // isUID says whether a text can be a pod's UID: letters, figures and hyphens. Others can make folders among the logs.

@@ -10,6 +10,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cgroups"
 )
 
 // wellRuntime is a runtime that is ready, and answers so about its cgroup driver.
@@ -39,8 +41,8 @@ func (r wellRuntime) RuntimeConfig(context.Context) (*runtimeapi.RuntimeConfigRe
 	return r.driver, r.err
 }
 
-// A runtime that leaves cgroups to systemd starts no pod here; the node says so before a pod comes.
-func TestRuntimeThatLeavesCgroupsToSystemdIsNotReady(t *testing.T) {
+// The runtime says who makes cgroups, each in its own way, or does not; one that changed its mind starts no pod, and the node says so.
+func TestCgroupDriverOfTheRuntime(t *testing.T) {
 	driver := func(d runtimeapi.CgroupDriver) *runtimeapi.RuntimeConfigResponse {
 		return &runtimeapi.RuntimeConfigResponse{Linux: &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: d}}
 	}
@@ -51,26 +53,36 @@ func TestRuntimeThatLeavesCgroupsToSystemdIsNotReady(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		runtime wellRuntime
-		ready   bool
+		want    cgroups.Driver
 		fails   bool
 	}{
-		"cgroupfs":               {wellRuntime{driver: driver(runtimeapi.CgroupDriver_CGROUPFS)}, true, false},
-		"systemd":                {wellRuntime{driver: driver(runtimeapi.CgroupDriver_SYSTEMD)}, false, false},
-		"too old to say":         {wellRuntime{err: old}, true, false},
-		"containerd 1, cgroupfs": {wellRuntime{err: old, config: containerd1(`{"SystemdCgroup":false}`)}, true, false},
-		"containerd 1, systemd":  {wellRuntime{err: old, config: containerd1(`{"SystemdCgroup":true}`)}, false, false},
-		"containerd 1, default":  {wellRuntime{err: old, config: containerd1(`null`)}, true, false},
-		"another configuration":  {wellRuntime{err: old, config: `[]`}, true, false},
-		"says nothing":           {wellRuntime{driver: &runtimeapi.RuntimeConfigResponse{}}, true, false},
-		"does not answer":        {wellRuntime{err: errors.New("broken pipe")}, false, true},
-		"answers otherwise":      {wellRuntime{err: grpcstatus.Error(codes.Unavailable, "gone")}, false, true},
+		"cgroupfs":               {wellRuntime{driver: driver(runtimeapi.CgroupDriver_CGROUPFS)}, cgroups.Cgroupfs, false},
+		"systemd":                {wellRuntime{driver: driver(runtimeapi.CgroupDriver_SYSTEMD)}, cgroups.Systemd, false},
+		"too old to say":         {wellRuntime{err: old}, "", false},
+		"containerd 1, cgroupfs": {wellRuntime{err: old, config: containerd1(`{"SystemdCgroup":false}`)}, cgroups.Cgroupfs, false},
+		"containerd 1, systemd":  {wellRuntime{err: old, config: containerd1(`{"SystemdCgroup":true}`)}, cgroups.Systemd, false},
+		"containerd 1, default":  {wellRuntime{err: old, config: containerd1(`null`)}, cgroups.Cgroupfs, false},
+		"another configuration":  {wellRuntime{err: old, config: `[]`}, "", false},
+		"says nothing":           {wellRuntime{driver: &runtimeapi.RuntimeConfigResponse{}}, "", false},
+		"does not answer":        {wellRuntime{err: errors.New("broken pipe")}, "", true},
+		"answers otherwise":      {wellRuntime{err: grpcstatus.Error(codes.Unavailable, "gone")}, "", true},
 	} {
-		info, err := New(Config{Service: c.runtime, CgroupMount: t.TempDir()}).Info(t.Context())
-		if (err != nil) != c.fails || info.Ready.OK != c.ready {
-			t.Errorf("%s: %+v, %v", name, info.Ready, err)
+		got, err := CgroupDriver(t.Context(), c.runtime)
+		if (err != nil) != c.fails || got != c.want {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
-		if !c.ready && !c.fails && !strings.Contains(info.Ready.Message, "SystemdCgroup = false") {
-			t.Errorf("%s: the message does not say what to do: %s", name, info.Ready.Message)
+		for _, own := range []cgroups.Driver{cgroups.Cgroupfs, cgroups.Systemd} {
+			groups, err := cgroups.New(cgroups.Config{Driver: own, Node: "n", Mount: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := New(Config{Service: c.runtime, Cgroups: groups}).Info(t.Context())
+			if ready := !c.fails && (c.want == "" || c.want == own); (err != nil) != c.fails || info.Ready.OK != ready {
+				t.Errorf("%s, on a node with %s: %+v, %v", name, own, info.Ready, err)
+			}
+			if !c.fails && !info.Ready.OK && !strings.Contains(info.Ready.Message, "restart the agent, or set SystemdCgroup = ") {
+				t.Errorf("%s: the message does not say what to do: %s", name, info.Ready.Message)
+			}
 		}
 	}
 }

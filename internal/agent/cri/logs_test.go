@@ -217,7 +217,7 @@ func oldLog(dir string, made error) error {
 // Whoever can make folders among the logs cannot have other pods' files removed by their names.
 func TestSweepTakesUIDsOnly(t *testing.T) {
 	r := testRuntime(t)
-	for _, dir := range []string{r.cfg.CgroupMount, r.cfg.LinkRoot, r.cfg.LogRoot + "/ns_live_u1/c", r.cfg.LogRoot + "/ns_gone_u2", r.cfg.LogRoot + "/x_..", r.cfg.LogRoot + "/x_.", r.cfg.LogRoot + "/x_*",
+	for _, dir := range []string{r.cfg.LinkRoot, r.cfg.LogRoot + "/ns_live_u1/c", r.cfg.LogRoot + "/ns_gone_u2", r.cfg.LogRoot + "/x_..", r.cfg.LogRoot + "/x_.", r.cfg.LogRoot + "/x_*",
 		r.cfg.LogRoot + "/x_?1", r.cfg.PodsRoot + "/u1/containers/c", filepath.Dir(r.cfg.PodsRoot) + "/containers/precious"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)

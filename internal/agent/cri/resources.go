@@ -9,17 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	podfacts "github.com/everynode/everynode/internal/pod"
-)
-
-// How cpu amounts become cgroup values.
-const (
-	minShares    = 2
-	maxShares    = 262144
-	sharesPerCPU = 1024
-	milliPerCPU  = 1000
-	quotaPeriod  = 100_000 // microseconds
-	minQuota     = 1000
 )
 
 // OOM scores by quality of service.
@@ -29,14 +20,6 @@ const (
 	nodeCritical       = 2_000_001_000 // the priority of the class system-node-critical
 )
 
-func cpuShares(milli int64) int64 {
-	return min(max(milli*sharesPerCPU/milliPerCPU, minShares), maxShares)
-}
-
-func cpuQuota(milli int64) int64 {
-	return max(milli*quotaPeriod/milliPerCPU, minQuota)
-}
-
 // resources turns the container's requests and limits into cgroup values.
 func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.LinuxContainerResources {
 	cpu := podfacts.ContainerLimit(pod, c, corev1.ResourceCPU)
@@ -45,25 +28,26 @@ func (r *Runtime) resources(pod *corev1.Pod, c *corev1.Container) *runtimeapi.Li
 		request = limit
 	}
 	out := &runtimeapi.LinuxContainerResources{
-		CpuShares:   cpuShares(request),
+		CpuShares:   cgroups.CPUShares(request),
 		OomScoreAdj: max(r.oomScore(pod, c), r.cfg.MinOOMScore),
 
-		HugepageLimits: hugePages(c, r.cgroups.sizes),
+		HugepageLimits: hugePages(c, r.cfg.Cgroups.PageSizes()),
 	}
 	if limit > 0 {
-		out.CpuPeriod, out.CpuQuota = quotaPeriod, cpuQuota(limit)
+		out.CpuPeriod, out.CpuQuota = cgroups.QuotaPeriod, cgroups.CPUQuota(limit)
 	}
 	if memory := podfacts.ContainerLimit(pod, c, corev1.ResourceMemory); !memory.IsZero() {
 		out.MemoryLimitInBytes = memory.Value()
-		if r.cgroups.unified() {
+		if r.cfg.Cgroups.Unified() {
 			out.Unified = map[string]string{"memory.oom.group": "1"}
 		}
 	}
-	if r.cgroups.limitsSwap(pod) {
+	// Containers use no swap, as in a kubelet: a limit of memory would mean little otherwise.
+	if r.cfg.Cgroups.LimitsSwap(pod) {
 		if out.Unified == nil {
 			out.Unified = map[string]string{}
 		}
-		out.Unified[swapLimit] = "0"
+		out.Unified["memory.swap.max"] = "0"
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/podworker"
 )
 
@@ -55,18 +56,14 @@ type Config struct {
 	LogRoot, LinkRoot string
 	// PodsRoot is the folder of the pods' own files.
 	PodsRoot string
-	// CgroupRoot is the cgroup under which all pods are put, such as /everynode/NODE.
-	CgroupRoot string
+	// Cgroups are those of the pods.
+	Cgroups *cgroups.Cgroups
 	// MaxLogSize is the size in bytes at which a container's log is rotated, MaxLogFiles how many files of it there are at most, which are two
 	// at least; the defaults are 10 MiB and 5.
 	MaxLogSize  int64
 	MaxLogFiles int
-	// PodPIDs is how many processes and threads a pod may have; 0 for no limit.
-	PodPIDs int64
 	// SeccompDefault gives containers the runtime's profile of system calls that ask for none and are not privileged.
 	SeccompDefault bool
-	// CgroupMount is where the cgroup file systems are mounted; empty means /sys/fs/cgroup.
-	CgroupMount string
 	// DNS says how pods resolve names.
 	DNS DNS
 	// Handler finds out how the runtime calls a runtime class.
@@ -75,6 +72,8 @@ type Config struct {
 	Hostname string
 	// MemoryCapacity is the node's memory in bytes, against which OOM scores are reckoned.
 	MemoryCapacity int64
+	// CNIResults is where CNI's library notes what it gave to sandboxes; empty means /var/lib/cni/results.
+	CNIResults string
 	// Relisted is told of every look through the runtime: how long it took, how long after the one before it began (0 for the
 	// first), how many sandboxes are ready, and how many containers are in which state. May be nil.
 	Relisted func(took, after time.Duration, sandboxes int, containers map[string]int)
@@ -86,10 +85,11 @@ type Config struct {
 type Runtime struct {
 	cfg     Config
 	service internalapi.RuntimeService
-	cgroups cgroups
 	users   *users
 
-	mu sync.Mutex
+	mu sync.Mutex // guards what is below
+	// called is the runtime's name, empty until it was asked.
+	called string
 	// known holds what was read of containers and sandboxes that cannot change any more in their present state.
 	containers map[string]podworker.Container
 	sandboxes  map[string]podworker.Sandbox
@@ -103,15 +103,12 @@ func New(cfg Config) *Runtime {
 	if cfg.MaxLogFiles == 0 {
 		cfg.MaxLogFiles = defaultLogFiles
 	}
-	if cfg.CgroupMount == "" {
-		cfg.CgroupMount = "/sys/fs/cgroup"
+	if cfg.CNIResults == "" {
+		cfg.CNIResults = cniResults
 	}
-	groups := cgroups{mount: cfg.CgroupMount, root: cfg.CgroupRoot, maxPIDs: cfg.PodPIDs, weighing: &sync.Mutex{}}
-	groups.sizes = groups.pageSizes()
 	return &Runtime{
 		cfg:        cfg,
 		service:    cfg.Service,
-		cgroups:    groups,
 		users:      &users{root: cfg.PodsRoot},
 		containers: map[string]podworker.Container{},
 		sandboxes:  map[string]podworker.Sandbox{},
@@ -242,6 +239,11 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 		out.Image = given
 	} else if name := st.Annotations[annotationImage]; name != "" {
 		out.Image = name
+	}
+	for _, m := range st.Mounts {
+		if m.RecursiveReadOnly {
+			out.ReadOnlyBelow = append(out.ReadOnlyBelow, m.ContainerPath)
+		}
 	}
 	if out.State == podworker.Exited {
 		out.FinishedAt, out.ExitCode = unixNano(st.FinishedAt), st.ExitCode

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -30,9 +31,6 @@ func (r *Runtime) LogDirectory(pod *corev1.Pod) string {
 
 // CreateSandbox makes and starts the pod's sandbox with that attempt number, and its cgroup.
 func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (string, error) {
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return "", fmt.Errorf("pod asks for the resource claim %q, and resource claims are not served", pod.Spec.ResourceClaims[0].Name)
-	}
 	handler, err := r.handlerOf(ctx, pod)
 	if err != nil {
 		return "", err
@@ -47,7 +45,7 @@ func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt ui
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return "", fmt.Errorf("make the log folder of pod %s: %w", pod.Name, err)
 	}
-	if err := r.cgroups.ensurePod(pod); err != nil {
+	if err := r.cfg.Cgroups.Ensure(pod); err != nil {
 		return "", err
 	}
 	return r.service.RunPodSandbox(ctx, config, handler)
@@ -80,7 +78,7 @@ func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Po
 		Labels:       sandboxLabels(pod),
 		Annotations:  sandboxAnnotations(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			CgroupParent: r.cgroups.podPath(pod),
+			CgroupParent: r.cfg.Cgroups.Of(pod),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				Privileged:       privilegedPod(pod),
 				NamespaceOptions: shared,
@@ -175,7 +173,14 @@ func protocol(p corev1.Protocol) runtimeapi.Protocol {
 
 // StopSandbox ends what still runs in the sandbox and gives its network back.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
-	if err := r.service.StopPodSandbox(ctx, id); err != nil && !notFound(err) {
+	err := r.service.StopPodSandbox(ctx, id)
+	if err != nil && !notFound(err) {
+		if forgotten, forgetErr := forgetTorn(r.cfg.CNIResults, id); forgetErr != nil || !forgotten {
+			return errors.Join(fmt.Errorf("stop sandbox %s: %w", id, err), forgetErr)
+		}
+		err = r.service.StopPodSandbox(ctx, id)
+	}
+	if err != nil && !notFound(err) {
 		return fmt.Errorf("stop sandbox %s: %w", id, err)
 	}
 	return nil
@@ -195,7 +200,7 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 // Clean removes what a pod without containers left on the node: its cgroups, its logs and its own files. It does not
 // touch volumes, and leaves the pod's folder while they are there.
 func (r *Runtime) Clean(uid types.UID) error {
-	if err := r.cgroups.removePod(uid); err != nil {
+	if err := r.cfg.Cgroups.Remove(uid); err != nil {
 		return err
 	}
 	logs, err := filepath.Glob(filepath.Join(r.cfg.LogRoot, "*_"+string(uid)))

@@ -57,10 +57,10 @@ func (r *Runtime) Stats(ctx context.Context, uid types.UID) ([]ContainerStats, e
 func (r *Runtime) OwnFiles(uid types.UID) string { return r.podDir(uid) }
 
 // PodCgroup is the path of the pod's cgroup in each hierarchy.
-func (r *Runtime) PodCgroup(pod *corev1.Pod) string { return r.cgroups.podPath(pod) }
+func (r *Runtime) PodCgroup(pod *corev1.Pod) string { return r.cfg.Cgroups.Of(pod) }
 
 // Processes counts the processes and threads of the pod; 0 where that is not known.
-func (r *Runtime) Processes(pod *corev1.Pod) int64 { return r.cgroups.processes(pod) }
+func (r *Runtime) Processes(pod *corev1.Pod) int64 { return r.cfg.Cgroups.Processes(pod) }
 
 // ImageFS is a folder on the file system that images are on.
 func ImageFS(ctx context.Context, service internalapi.ImageManagerService) (string, error) {

@@ -45,17 +45,22 @@ func (r *Runtime) checkUsers(ctx context.Context, pod *corev1.Pod, handler strin
 	if !OwnUsers(pod) {
 		return nil
 	}
-	resp, err := r.service.Status(ctx, false)
+	able, err := r.can(ctx, handler, (*runtimeapi.RuntimeHandlerFeatures).GetUserNamespaces)
 	if err != nil {
 		return fmt.Errorf("ask the container runtime for user namespaces: %w", err)
 	}
-	able := slices.ContainsFunc(resp.GetRuntimeHandlers(), func(h *runtimeapi.RuntimeHandler) bool {
-		return h.GetName() == handler && h.GetFeatures().GetUserNamespaces()
-	})
 	if !able {
 		return errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces (containerd 2.0 with runc 1.2 or newer does)")
 	}
 	return nil
+}
+
+// can says whether the runtime has a feature in one of its ways of running pods. Old runtimes say nothing.
+func (r *Runtime) can(ctx context.Context, handler string, feature func(*runtimeapi.RuntimeHandlerFeatures) bool) (bool, error) {
+	resp, err := r.service.Status(ctx, false)
+	return slices.ContainsFunc(resp.GetRuntimeHandlers(), func(h *runtimeapi.RuntimeHandler) bool {
+		return h.GetName() == handler && feature(h.GetFeatures())
+	}), err
 }
 
 // of is the pod's user namespace, nil for the machine's.

@@ -119,9 +119,6 @@ func TestUsersAreKept(t *testing.T) {
 	if got := first(again, "b"); got != b {
 		t.Errorf("after a restart the pod has users from %d on, before %d", got, b)
 	}
-	if err := os.MkdirAll(r.cfg.CgroupMount, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := again.Clean("a"); err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,8 @@ type Config struct {
 	Client   kubernetes.Interface
 	Recorder record.EventRecorder
 
+	// Node is the Node as a watch shows it, shared and not changed; nil while none does. Without it the server is asked at each look.
+	Node func() *corev1.Node
 	// Runtime asks the container runtime how it is. An error means that it can't be reached.
 	Runtime func(ctx context.Context) (Runtime, error)
 	// Network says how the pod network is, false until that is known. With nil the condition NetworkUnavailable is

@@ -287,6 +287,13 @@ func (r *Reporter) Capacity() (memory int64, cores int) {
 	return r.capacity.Memory().Value(), int(r.capacity.Cpu().Value())
 }
 
+// Whole is all that the machine has, as last measured, and how many processes and threads it can have.
+func (r *Reporter) Whole() (capacity corev1.ResourceList, processes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.capacity.DeepCopy(), r.processes
+}
+
 // Use is the processor time that the machine has spent since it started, all processors together, and the memory in use, in bytes.
 func (r *Reporter) Use() (cpu time.Duration, used int64, err error) {
 	m, err := memory(r.cfg.Root, r.cfg.CgroupRoot)

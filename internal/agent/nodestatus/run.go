@@ -41,6 +41,7 @@ type Reporter struct {
 	mu          sync.Mutex
 	allocatable corev1.ResourceList
 	capacity    corev1.ResourceList
+	processes   int64
 	closing     bool
 }
 
@@ -54,7 +55,7 @@ func New(cfg Config) (*Reporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node status: %w", err)
 	}
-	return &Reporter{cfg: cfg, poke: make(chan struct{}, 1), restarted: true, allocatable: cfg.allocatable(m.capacity), capacity: m.capacity}, nil
+	return &Reporter{cfg: cfg, poke: make(chan struct{}, 1), restarted: true, allocatable: cfg.allocatable(m.capacity), capacity: m.capacity, processes: m.processes.total}, nil
 }
 
 // NodeAllocatable is what pods on this node can use in all.
@@ -153,7 +154,7 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 		return facts{}, err
 	}
 	r.mu.Lock()
-	r.allocatable, r.capacity = r.cfg.allocatable(f.machine.capacity), f.machine.capacity
+	r.allocatable, r.capacity, r.processes = r.cfg.allocatable(f.machine.capacity), f.machine.capacity, f.machine.processes.total
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
 	f.pressures = []corev1.NodeConditionType{}
@@ -254,9 +255,8 @@ func (r *Reporter) settle(ctx context.Context) {
 func (r *Reporter) write(ctx context.Context, f facts) error {
 	nodes := r.cfg.Client.CoreV1().Nodes()
 	f.forgotten = r.restarted && r.cfg.DevicesForgotten
-	options := metav1.GetOptions{ResourceVersion: "0"} // a copy that the server has in memory will do, first
 	for try := 1; ; try++ {
-		node, err := nodes.Get(ctx, r.cfg.NodeName, options)
+		node, err := r.read(ctx, try)
 		if err != nil {
 			return fmt.Errorf("read node %s: %w", r.cfg.NodeName, err)
 		}
@@ -270,7 +270,6 @@ func (r *Reporter) write(ctx context.Context, f facts) error {
 		node.Status = status
 		_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})
 		if apierrors.IsConflict(err) && try < 5 {
-			options = metav1.GetOptions{}
 			continue
 		}
 		if err != nil {
@@ -286,6 +285,21 @@ func (r *Reporter) write(ctx context.Context, f facts) error {
 		}
 		return nil
 	}
+}
+
+// read returns the Node. At first one that is a moment old will do: what the watch shows, or what the server has in memory. It is not
+// to be changed.
+func (r *Reporter) read(ctx context.Context, try int) (*corev1.Node, error) {
+	options := metav1.GetOptions{}
+	if try == 1 {
+		if r.cfg.Node != nil {
+			if node := r.cfg.Node(); node != nil {
+				return node, nil
+			}
+		}
+		options.ResourceVersion = "0"
+	}
+	return r.cfg.Client.CoreV1().Nodes().Get(ctx, r.cfg.NodeName, options)
 }
 
 // event tells something about the node. Its reference has the name as UID, which is what kubectl describe looks for.

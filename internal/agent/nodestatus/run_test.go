@@ -6,11 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -189,6 +191,62 @@ func TestExistingNode(t *testing.T) {
 		}
 		if got := s.events(); !slices.Contains(got, "Warning Rebooted Node n1 has been rebooted, boot id: b-o-o-t") {
 			t.Errorf("events %q", got)
+		}
+		s.stop(t)
+	})
+}
+
+// TestWatchedNode has a watch show the Node: nothing is asked of the server as long as there is nothing to say, and what the watch has not
+// seen yet is no harm.
+func TestWatchedNode(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir)
+		var watched atomic.Pointer[corev1.Node]
+		s.reporter.cfg.Node = watched.Load
+		s.client.PrependReactor("update", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			sent := action.(clienttesting.UpdateAction).GetObject().(*corev1.Node)
+			if action.GetSubresource() != "status" || sent.ResourceVersion != "old" {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("changed"))
+		})
+		s.run(t)
+		watched.Store(s.node(t).DeepCopy())
+		requests := func() (n int) {
+			for _, action := range s.client.Actions() {
+				if action.GetResource().Resource == "nodes" {
+					n++
+				}
+			}
+			return n
+		}
+		before := requests()
+		time.Sleep(4 * time.Minute)
+		synctest.Wait()
+		if got := requests() - before; got != 0 {
+			t.Errorf("%d requests about the Node with nothing new", got)
+		}
+
+		stale := watched.Load().DeepCopy()
+		stale.ResourceVersion, stale.Status.Conditions = "old", nil
+		watched.Store(stale)
+		kept := watched.Load().DeepCopy()
+		s.set(Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true}, NetworkReady: Condition{Reason: "R", Message: "m"}}, nil)
+		s.reporter.Check()
+		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionFalse {
+			t.Errorf("with a watch that is behind: %+v", ready)
+		}
+		if !equality.Semantic.DeepEqual(stale, kept) {
+			t.Error("what the watch shows was changed")
+		}
+
+		// Of a Node that the watch does not show, the server is asked.
+		watched.Store(nil)
+		before = requests()
+		s.reporter.Check()
+		if synctest.Wait(); requests() == before {
+			t.Error("nobody asked the server about a Node that no watch shows")
 		}
 		s.stop(t)
 	})

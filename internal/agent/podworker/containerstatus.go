@@ -1,6 +1,8 @@
 package podworker
 
 import (
+	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,13 +43,16 @@ func (b *statusBuilder) ephemeral() []corev1.ContainerStatus {
 }
 
 // mountStatuses says how the container's volumes are mounted.
-func mountStatuses(spec *corev1.Container) []corev1.VolumeMountStatus {
+func mountStatuses(spec *corev1.Container, last *Container) []corev1.VolumeMountStatus {
 	var out []corev1.VolumeMountStatus
 	for _, m := range spec.VolumeMounts {
 		status := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
-			disabled := corev1.RecursiveReadOnlyDisabled
-			status.RecursiveReadOnly = &disabled
+			recursive := corev1.RecursiveReadOnlyDisabled
+			if slices.Contains(last.ReadOnlyBelow, m.MountPath) || slices.Contains(last.ReadOnlyBelow, path.Join("/", m.MountPath)) { // they may be relative
+				recursive = corev1.RecursiveReadOnlyEnabled
+			}
+			status.RecursiveReadOnly = &recursive
 		}
 		out = append(out, status)
 	}
@@ -73,7 +78,7 @@ func (b *statusBuilder) container(s *corev1.ContainerStatus, spec *corev1.Contai
 		return
 	}
 	s.RestartCount, s.ContainerID = int32(last.Attempt), runtimeScheme+last.ID
-	s.VolumeMounts, s.Resources = mountStatuses(spec), b.in.Memory.sizes.of(spec, last)
+	s.VolumeMounts, s.Resources = mountStatuses(spec, last), b.in.Memory.sizes.of(spec, last)
 	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
 	s.ImageID = last.ImageID
 	if last.Image != "" {

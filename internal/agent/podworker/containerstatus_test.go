@@ -17,7 +17,7 @@ func TestWhatAContainerRunsWith(t *testing.T) {
 		Limits:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m")},
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 7}, Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{
-		{Name: "there", Image: "i", Resources: resources, VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "keys", MountPath: "/keys", ReadOnly: true}}},
+		{Name: "there", Image: "i", Resources: resources, VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "keys", MountPath: "/keys", ReadOnly: true}, {Name: "all", MountPath: "/all", ReadOnly: true}, {Name: "below", MountPath: "below/it", ReadOnly: true}}},
 		{Name: "plain", Image: "i"},
 		{Name: "not yet", Image: "i", Resources: resources},
 	}}}
@@ -26,13 +26,14 @@ func TestWhatAContainerRunsWith(t *testing.T) {
 	now := time.Unix(2000, 0)
 	in := Input{Pod: pod, Memory: &Memory{}, Now: now, Runtime: &Runtime{
 		Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
-		Containers: []Container{{ID: "c1", Name: "there", SandboxID: "s", State: Running, StartedAt: now},
+		Containers: []Container{{ID: "c1", Name: "there", SandboxID: "s", State: Running, StartedAt: now, ReadOnlyBelow: []string{"/all", "/below/it"}},
 			{ID: "c2", Name: "plain", SandboxID: "s", State: Running, StartedAt: now}},
 	}}
 	got := Status(in, &pod.Status, nil)
-	disabled := corev1.RecursiveReadOnlyDisabled
+	disabled, enabled := corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyEnabled
 	if diff := cmp.Diff([]corev1.VolumeMountStatus{{Name: "data", MountPath: "/data"},
-		{Name: "keys", MountPath: "/keys", ReadOnly: true, RecursiveReadOnly: &disabled}}, got.ContainerStatuses[0].VolumeMounts); diff != "" {
+		{Name: "keys", MountPath: "/keys", ReadOnly: true, RecursiveReadOnly: &disabled}, {Name: "all", MountPath: "/all", ReadOnly: true, RecursiveReadOnly: &enabled},
+		{Name: "below", MountPath: "below/it", ReadOnly: true, RecursiveReadOnly: &enabled}}, got.ContainerStatuses[0].VolumeMounts); diff != "" {
 		t.Errorf("mounts (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&resources, got.ContainerStatuses[0].Resources); diff != "" {

@@ -68,6 +68,8 @@ type Container struct {
 	// Recorded is what is kept with the container of its spec, for pods whose API object was never seen: its name, ports and
 	// preStop hook.
 	Recorded *corev1.Container
+	// ReadOnlyBelow are the paths of its mounts that are read-only with all that is mounted below them.
+	ReadOnlyBelow []string
 	// Image is the image's name, ImageID the runtime's reference to it.
 	Image, ImageID                   string
 	CreatedAt, StartedAt, FinishedAt time.Time

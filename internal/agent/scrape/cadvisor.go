@@ -105,7 +105,9 @@ func (p *Pages) cadvisor(ctx context.Context, out *sink) {
 	}
 	for _, list := range [][]group{pods, running} {
 		for _, g := range list {
-			out.group(g)
+			if g.stats != nil {
+				out.group(g)
+			}
 		}
 	}
 	if err := p.networks(out, running); err != nil {
@@ -121,13 +123,13 @@ func (p *Pages) cadvisor(ctx context.Context, out *sink) {
 }
 
 func (s *sink) group(g group) {
-	labels := []string{g.Container, g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod}
+	labels := labelText(groupLabels, g.Container, g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
 	s.add(usedCPU, seconds(g.stats.CpuStats.CpuUsage.TotalUsage), g.at, g.Container, "total", g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
 	for _, c := range columns {
-		s.add(c.family, c.read(g.stats), g.at, labels...)
+		s.addRow(c.family, c.read(g.stats), g.at, labels)
 	}
-	s.add(started, unix(g.StartedAt), time.Time{}, labels...)
-	s.add(lastSeen, float64(g.at.Unix()), g.at, labels...)
+	s.addRow(started, unix(g.StartedAt), time.Time{}, labels)
+	s.addRow(lastSeen, float64(g.at.Unix()), g.at, labels)
 }
 
 func (p *Pages) layers(ctx context.Context, out *sink, running []group) error {
@@ -173,12 +175,15 @@ var traffic = []struct {
 	{onInterface("transmit_errors", "errors encountered while transmitting"), func(l procfs.NetDevLine) uint64 { return l.TxErrors }},
 }
 
+// interfaceLabels are those of a network interface.
+var interfaceLabels = []string{"container", "id", "image", "interface", "name", "namespace", "pod"}
+
 func onInterface(what, help string) family {
-	return family{"container_network_" + what + "_total", "Cumulative count of " + help, prometheus.CounterValue,
-		[]string{"container", "id", "image", "interface", "name", "namespace", "pod"}}
+	return family{"container_network_" + what + "_total", "Cumulative count of " + help, prometheus.CounterValue, interfaceLabels}
 }
 
-// networks reads the interfaces of the node, and of each pod that has a network of its own, at its sandbox.
+// networks reads the interfaces of the node, and of each pod that has a network of its own, at its sandbox. Pods name theirs as they like:
+// one that cannot be read takes none of the others along.
 func (p *Pages) networks(out *sink, running []group) error {
 	proc, err := procfs.NewFS(p.cfg.Proc)
 	if err != nil {
@@ -189,25 +194,27 @@ func (p *Pages) networks(out *sink, running []group) error {
 		return fmt.Errorf("read the node's network interfaces: %w", err)
 	}
 	out.network(own, group{}, "/")
+	var errs []error
 	for _, g := range running {
 		if g.Container != "" {
 			continue
 		}
-		lines, err := ofSandbox(proc, g)
+		lines, err := p.ofSandbox(proc, g)
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		out.network(lines, g, g.Cgroup)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // ofSandbox reads the interfaces of a pod; none if it has the node's network, or ended.
-func ofSandbox(proc procfs.FS, g group) (procfs.NetDev, error) {
+func (p *Pages) ofSandbox(proc procfs.FS, g group) (procfs.NetDev, error) {
 	if g.HostNetwork {
 		return nil, nil
 	}
-	pids, err := processes(g.Cgroup)
+	pids, err := p.cfg.Processes(g.Cgroup)
 	if err != nil || len(pids) == 0 {
 		return nil, err
 	}
@@ -233,8 +240,9 @@ func (s *sink) network(lines procfs.NetDev, g group, id string) {
 		if name == "lo" {
 			continue
 		}
+		labels := labelText(interfaceLabels, "", id, g.Image, name, g.ID, g.Namespace, g.Pod)
 		for _, c := range traffic {
-			s.add(c.family, float64(c.read(line)), g.at, "", id, g.Image, name, g.ID, g.Namespace, g.Pod)
+			s.addRow(c.family, float64(c.read(line)), g.at, labels)
 		}
 	}
 }

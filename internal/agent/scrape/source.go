@@ -32,6 +32,9 @@ type Config struct {
 	Machine func() (Machine, error)
 	// Version is that of the agent.
 	Version string
+	// Measure reads what a cgroup uses, nil if it is gone; Processes lists what is in one, nothing if it is gone.
+	Measure   func(cgroup string) (*cgroups.Stats, error)
+	Processes func(cgroup string) ([]int, error)
 	// Proc is where the processes are shown; the default is /proc.
 	Proc string
 }
@@ -68,59 +71,22 @@ func (p *Pages) Handlers() map[string]http.Handler {
 // measured serves what collect finds at the time of the request.
 func (p *Pages) measured(collect func(ctx context.Context, out *sink)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out := &sink{described: map[string]*prometheus.Desc{}}
+		out := &sink{}
 		collect(r.Context(), out)
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(out)
-		promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+		if err := out.serve(w, r); err != nil {
+			klog.FromContext(r.Context()).V(2).Info("Could not send the metrics", "err", err)
+		}
 	})
 }
 
-// sink holds the metrics of one answer.
-type sink struct {
-	described map[string]*prometheus.Desc
-	metrics   []prometheus.Metric
-}
-
-// Describe says nothing: which metrics there are shows when they are collected.
-func (s *sink) Describe(chan<- *prometheus.Desc) {}
-
-// Collect hands the metrics out.
-func (s *sink) Collect(out chan<- prometheus.Metric) {
-	for _, m := range s.metrics {
-		out <- m
-	}
-}
-
-// family is a metric's name, with what it tells and its labels.
-type family struct {
-	name, help string
-	kind       prometheus.ValueType
-	labels     []string
-}
-
-// add adds a value of the family; at is when it was measured, zero for now.
-func (s *sink) add(f family, value float64, at time.Time, labels ...string) {
-	desc := s.described[f.name]
-	if desc == nil {
-		desc = prometheus.NewDesc(f.name, f.help, f.labels, nil)
-		s.described[f.name] = desc
-	}
-	m := prometheus.MustNewConstMetric(desc, f.kind, value, labels...)
-	if !at.IsZero() {
-		m = prometheus.NewMetricWithTimestamp(at, m)
-	}
-	s.metrics = append(s.metrics, m)
-}
-
-// group is what runs, with what its cgroup uses at a moment.
+// group is what runs, with what its cgroup uses at a moment; nothing is measured of a sandbox, whose program only waits.
 type group struct {
 	cri.Group
 	stats *cgroups.Stats
 	at    time.Time
 }
 
-// look measures everything that runs, and each pod. What ended meanwhile is left out.
+// look measures all containers that run, and each pod; sandboxes are there for their networks. What ended meanwhile is left out.
 func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
 	list, err := p.cfg.Groups(ctx)
 	if err != nil {
@@ -131,14 +97,16 @@ func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
 		}
-		if stats := tryMeasure(ctx, g.Cgroup); stats != nil {
+		if g.Container == "" {
+			running = append(running, group{g, nil, time.Now()})
+		} else if stats := p.tryMeasure(ctx, g.Cgroup); stats != nil {
 			running = append(running, group{g, stats, time.Now()})
 		}
 		if seen[g.PodCgroup] {
 			continue
 		}
 		seen[g.PodCgroup] = true
-		if stats := tryMeasure(ctx, g.PodCgroup); stats != nil {
+		if stats := p.tryMeasure(ctx, g.PodCgroup); stats != nil {
 			pod := cri.Group{PodUID: g.PodUID, Namespace: g.Namespace, Pod: g.Pod, Cgroup: g.PodCgroup, PodCgroup: g.PodCgroup, StartedAt: g.StartedAt}
 			pods = append(pods, group{pod, stats, time.Now()})
 		}
@@ -146,8 +114,8 @@ func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
 	return running, pods, nil
 }
 
-func tryMeasure(ctx context.Context, cgroup string) *cgroups.Stats {
-	stats, err := measure(cgroup)
+func (p *Pages) tryMeasure(ctx context.Context, cgroup string) *cgroups.Stats {
+	stats, err := p.cfg.Measure(cgroup)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not measure a cgroup", "err", err)
 	}

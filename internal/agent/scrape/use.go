@@ -45,7 +45,7 @@ func (p *Pages) Uses(ctx context.Context) (running, pods []Use, networks map[str
 			running = append(running, use(g))
 			continue
 		}
-		lines, err := ofSandbox(proc, g)
+		lines, err := p.ofSandbox(proc, g)
 		if err != nil {
 			klog.FromContext(ctx).V(2).Info("Could not read the network of a pod", "pod", klog.KRef(g.Namespace, g.Pod), "err", err)
 			continue

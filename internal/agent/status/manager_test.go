@@ -234,6 +234,23 @@ func TestConditionsOfOthers(t *testing.T) {
 	}
 }
 
+// TestClaimsOfOthers: which claims a pod has got is not for the node to say. The API refuses every status of a node that changes it.
+func TestClaimsOfOthers(t *testing.T) {
+	pod := testPod()
+	pod.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("p-gpu")}}
+	pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "p-more"}
+	w := newWriter()
+	m := start(t, w)
+	m.Set(pod, phase(corev1.PodRunning))
+	w.await(t, "patch")
+	m.Delete(pod, nil)
+	w.await(t, "delete")
+	if got := w.patched[0]; !reflect.DeepEqual(got.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses) ||
+		!reflect.DeepEqual(got.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus) {
+		t.Errorf("written %v and %v", got.ResourceClaimStatuses, got.ExtendedResourceClaimStatus)
+	}
+}
+
 func TestFailedWriteIsTriedAgain(t *testing.T) {
 	w := newWriter()
 	w.fail = []error{errors.New("no route"), apierrors.NewInternalError(errors.New("etcd"))}

@@ -93,7 +93,7 @@ func (m *Manager) findClaimed(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 		out.Path = pv.Spec.Local.Path
 		return out, setUpLocal(pod, out.Path, out.ReadOnly)
 	}
-	return nil, fmt.Errorf("PersistentVolume %q: this node mounts PersistentVolumes of the kinds hostPath and local", pv.Name)
+	return nil, fmt.Errorf("PersistentVolume %q: this node mounts PersistentVolumes of the kinds hostPath and local; a volume of a storage driver can be asked for by the pod itself (csi)", pv.Name)
 }
 
 // usable refuses a claim that has no volume for the pod.
@@ -112,7 +112,7 @@ func usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeCla
 // checkMode refuses devices: this node gives pods file systems.
 func checkMode(pod *corev1.Pod, name string, mode corev1.PersistentVolumeMode) error {
 	if mode == corev1.PersistentVolumeBlock {
-		return fmt.Errorf("volume %s has volumeMode Block: this node gives pods no block devices", name)
+		return fmt.Errorf("volume %s has volumeMode Block: this node gives pods no block devices; use a volume with volumeMode Filesystem", name)
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {

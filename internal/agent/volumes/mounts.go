@@ -23,6 +23,8 @@ type Mount struct {
 	Image, ImagePath string
 	// ReadOnly is true when the container or the volume asked for it and for content that the node writes (config maps and the like).
 	ReadOnly bool
+	// RecursiveReadOnly says whether what is mounted below is to be for reading, too; empty when the container doesn't say.
+	RecursiveReadOnly corev1.RecursiveReadOnlyMode
 	// Propagation is None when the container doesn't say.
 	Propagation corev1.MountPropagationMode
 }
@@ -53,9 +55,6 @@ func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Cont
 	if volume == nil {
 		return Mount{}, fmt.Errorf("cannot find volume %q to mount into container %q", from.Name, container.Name)
 	}
-	if mode := from.RecursiveReadOnly; mode != nil && *mode == corev1.RecursiveReadOnlyEnabled {
-		return Mount{}, fmt.Errorf("volume %q: recursive read-only mounts are not supported by this node", from.Name)
-	}
 	mount := Mount{
 		Name: from.Name, ContainerPath: from.MountPath, HostPath: m.path(pod, volume),
 		ReadOnly:    from.ReadOnly || onlyRead(volume),
@@ -70,6 +69,9 @@ func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Cont
 	}
 	if !path.IsAbs(mount.ContainerPath) {
 		mount.ContainerPath = path.Join("/", mount.ContainerPath)
+	}
+	if from.RecursiveReadOnly != nil {
+		mount.RecursiveReadOnly = *from.RecursiveReadOnly
 	}
 	if from.MountPropagation != nil {
 		mount.Propagation = *from.MountPropagation

@@ -164,7 +164,9 @@ func TestMountErrors(t *testing.T) {
 	}
 	wantError(t, mount(corev1.VolumeMount{Name: "other"}), `cannot find volume "other" to mount into container "main"`)
 	enabled := corev1.RecursiveReadOnlyEnabled
-	wantError(t, mount(corev1.VolumeMount{Name: "v", RecursiveReadOnly: &enabled}), "not supported by this node")
+	if got := mountOf(t, m, pod, corev1.VolumeMount{ReadOnly: true, RecursiveReadOnly: &enabled}); got.RecursiveReadOnly != enabled || !got.ReadOnly {
+		t.Errorf("mount %+v, want one that is read-only with all below it", got)
+	}
 	both := corev1.MountPropagationBidirectional
 	if got := mountOf(t, m, pod, corev1.VolumeMount{MountPropagation: &both}); got.Propagation != both || got.ReadOnly {
 		t.Errorf("mount %+v, want a writable one with propagation", got)

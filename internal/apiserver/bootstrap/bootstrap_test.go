@@ -215,3 +215,18 @@ func TestViewIsHarmless(t *testing.T) {
 		t.Error("edit grants writing role bindings")
 	}
 }
+
+// Who installs metrics-server by its own manifest, and removes it, takes away the roles that it brings, and none that others read by.
+func TestRolesOfMetricsServerAreItsOwn(t *testing.T) {
+	reads := false
+	for _, role := range ClusterRoles() {
+		if role.Name == "system:aggregated-metrics-reader" || role.Name == "system:metrics-server" {
+			t.Errorf("%s has the name of a role that metrics-server brings", role.Name)
+		}
+		reads = reads || role.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "true" &&
+			slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, "metrics.k8s.io") })
+	}
+	if !reads {
+		t.Error("the role view may not read metrics.k8s.io")
+	}
+}

@@ -16,7 +16,7 @@ type controller struct {
 }
 
 func controllers() []controller {
-	return slices.Concat(clusterControllers(), workloadControllers(), batchControllers(), storageControllers())
+	return slices.Concat(clusterControllers(), workloadControllers(), batchControllers(), storageControllers(), deviceControllers())
 }
 
 // clusterControllers keep nodes, namespaces, accounts and roles.
@@ -66,6 +66,12 @@ func clusterControllers() []controller {
 			may("create").on(groupAuthorization, "subjectaccessreviews"),
 			may("get", "list", "create", "update", "delete").on(groupCore, "secrets"), // records of nodes' identities
 			may("get", "list", "watch").on(groupCore, "nodes"),
+			recordEvents(),
+		}},
+		{"service-cidrs-controller", []rbacv1.PolicyRule{
+			may("get", "list", "watch", "create", "update").on(groupNetworking, "servicecidrs"),
+			may("update").on(groupNetworking, "servicecidrs/finalizers", "servicecidrs/status"),
+			may("get", "list", "watch").on(groupCore, "services"),
 			recordEvents(),
 		}},
 		{"validatingadmissionpolicy-status-controller", []rbacv1.PolicyRule{
@@ -215,6 +221,22 @@ func storageControllers() []controller {
 		{"pvc-protection-controller", []rbacv1.PolicyRule{
 			may("get", "list", "watch", "update").on(groupCore, "persistentvolumeclaims"),
 			may("get", "list", "watch").on(groupCore, "pods"),
+			recordEvents(),
+		}},
+	}
+}
+
+// deviceControllers keep the claims to devices.
+func deviceControllers() []controller {
+	return []controller{
+		{"resource-claim-controller", []rbacv1.PolicyRule{
+			read.on(groupResource, "resourceclaimtemplates"),
+			may("get", "list", "watch").on(groupCore, "pods"),
+			may("update").on(groupCore, "pods/finalizers"), // whose claims they own
+			may("get", "list", "watch", "create", "delete").on(groupResource, "resourceclaims"),
+			may("update", "patch").on(groupResource, "resourceclaims", "resourceclaims/status"),
+			may("update", "patch").on(groupCore, "pods/status"),
+			may("update", "patch").on(groupResource, "resourceclaims/binding"),
 			recordEvents(),
 		}},
 	}

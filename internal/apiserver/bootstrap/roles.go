@@ -101,7 +101,8 @@ func peopleRoles() []rbacv1.ClusterRole {
 			approve()), toAdmin),
 		labelled(clusterRole("system:aggregate-to-edit", editRules()...), toEdit),
 		labelled(clusterRole("system:aggregate-to-view", viewRules()...), toView),
-		labelled(clusterRole("system:aggregated-metrics-reader", read.on("metrics.k8s.io", "nodes", "pods")), toView, toEdit, toAdmin),
+		// Not by the name that metrics-server has for the same: whoever removes that would remove this too.
+		labelled(clusterRole("everynode:aggregate-metrics-to-view", read.on("metrics.k8s.io", "nodes", "pods")), toView, toEdit, toAdmin),
 	}
 }
 
@@ -125,6 +126,7 @@ func editRules() []rbacv1.PolicyRule {
 		write.on(groupBatch, "cronjobs", "jobs"),
 		write.on(groupNetworking, "ingresses", "networkpolicies"),
 		write.on(groupPolicy, "poddisruptionbudgets"),
+		write.on(groupResource, "resourceclaims", "resourceclaimtemplates"),
 		write.on(groupEverynode, "rolloutpolicies"),
 		append(append(verbs{}, read...), write...).on(groupCoordination, "leases"),
 	}
@@ -141,6 +143,7 @@ func viewRules() []rbacv1.PolicyRule {
 		read.on(groupBatch, "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
 		read.on(groupNetworking, "ingresses", "ingresses/status", "networkpolicies"),
 		read.on(groupPolicy, "poddisruptionbudgets", "poddisruptionbudgets/status"),
+		read.on(groupResource, "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
 		read.on(groupEverynode, "rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status"),
 	}
 }
@@ -155,6 +158,7 @@ func nodeRoles() []rbacv1.ClusterRole {
 		clusterRole("system:node-proxier",
 			read.on(groupCore, "services", "endpoints", "nodes"),
 			may("list", "watch").on(groupDiscovery, "endpointslices"),
+			may("list", "watch").on(groupNetworking, "servicecidrs"),
 			recordEvents()),
 		clusterRole("system:kubelet-api-admin",
 			append(append(verbs{}, read...), "proxy").on(groupCore, "nodes"),
@@ -195,6 +199,8 @@ func NodeRules() []rbacv1.PolicyRule {
 		get.on(groupStorage, "volumeattachments"),
 		get.on(groupCore, "persistentvolumes", "persistentvolumeclaims"),
 		may("update", "patch").on(groupCore, "persistentvolumeclaims/status"),
+		get.on(groupResource, "resourceclaims"),
+		may("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection").on(groupResource, "resourceslices"),
 	}
 }
 
@@ -222,6 +228,10 @@ func schedulerRole() rbacv1.ClusterRole {
 		read.on(groupScheduling, "priorityclasses"),
 		may("get", "list", "watch", "update", "patch").on(groupCore, "persistentvolumes", "persistentvolumeclaims"),
 		read.on(groupStorage, "storageclasses"),
+		read.on(groupResource, "deviceclasses", "resourceslices"),
+		may("get", "list", "watch", "update", "patch").on(groupResource, "resourceclaims", "resourceclaims/status"),
+		may("update", "patch").on(groupResource, "resourceclaims/binding"),
+		may("update").on(groupCore, "pods/finalizers"),
 		may("create").on(groupAuthentication, "tokenreviews"),
 		may("create").on(groupAuthorization, "subjectaccessreviews"))
 }

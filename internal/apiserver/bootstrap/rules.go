@@ -20,6 +20,7 @@ const (
 	groupNetworking     = "networking.k8s.io"
 	groupPolicy         = "policy"
 	groupRBAC           = "rbac.authorization.k8s.io"
+	groupResource       = "resource.k8s.io"
 	groupScheduling     = "scheduling.k8s.io"
 	groupStorage        = "storage.k8s.io"
 )

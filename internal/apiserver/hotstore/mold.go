@@ -19,7 +19,8 @@ type molds struct {
 	kept map[mold]runtime.Object
 }
 
-// mold is what objects have in common that are made alike.
+// mold is what objects have in common that are made alike. Those that no controller made, as nodes and their leases, are all of
+// one: of many machines most is the same.
 type mold struct {
 	owner    types.UID
 	template string
@@ -31,7 +32,7 @@ var templateLabels = []string{"controller-revision-hash", "pod-template-hash"}
 func moldOf(m metav1.Object) (out mold, ok bool) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if owner == nil {
-		return out, false
+		return out, true
 	}
 	out.owner = owner.UID
 	for _, label := range templateLabels {

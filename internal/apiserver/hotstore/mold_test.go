@@ -89,3 +89,30 @@ func TestPodsOfOneTemplateShare(t *testing.T) {
 		t.Errorf("%d molds are kept", len(m.kept))
 	}
 }
+
+// TestNodesShare what they have alike, and keep what is their own.
+func TestNodesShare(t *testing.T) {
+	made := func(name string) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{
+				Capacity:   corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourcePods: resource.MustParse("110")},
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Message: string([]byte("kubelet is posting ready status")), LastHeartbeatTime: metav1.Unix(int64(len(name)), 0)}},
+			},
+		}
+	}
+	var m molds
+	first, second := made("a"), made("bb")
+	want := second.DeepCopy()
+	m.fit(first, nil)
+	m.fit(second, nil)
+	if reflect.ValueOf(first.Status.Capacity).Pointer() != reflect.ValueOf(second.Status.Capacity).Pointer() {
+		t.Error("two nodes of one size have capacities of their own")
+	}
+	if unsafe.StringData(first.Status.Conditions[0].Message) != unsafe.StringData(second.Status.Conditions[0].Message) {
+		t.Error("what all nodes say is kept for each of them")
+	}
+	if !reflect.DeepEqual(second, want) {
+		t.Error("sharing changed a node")
+	}
+}

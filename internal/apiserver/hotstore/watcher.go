@@ -150,12 +150,9 @@ func (w *watcher) run(ctx context.Context) {
 			bookmark = true
 		case <-w.wake:
 		}
-		added, at := w.take()
-		for _, d := range added {
-			isNew := d.revision > w.after || d.renewed && d.revision == w.after
-			if isNew && !w.send(ctx, w.convert(d)) {
-				return
-			}
+		at, ok := w.sendAdded(ctx)
+		if !ok {
+			return
 		}
 		if !bookmark {
 			continue
@@ -167,6 +164,19 @@ func (w *watcher) run(ctx context.Context) {
 			timer.Reset(next)
 		}
 	}
+}
+
+// sendAdded sends what came since the last time, and returns the revision up to which
+// that was everything.
+func (w *watcher) sendAdded(ctx context.Context) (at uint64, ok bool) {
+	added, at := w.take()
+	for _, d := range added {
+		isNew := d.revision > w.after || d.renewed && d.revision == w.after
+		if isNew && !w.send(ctx, w.convert(d)) {
+			return at, false
+		}
+	}
+	return at, true
 }
 
 // begin tells what there is, and what was missed.

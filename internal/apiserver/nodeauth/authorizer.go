@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,14 +31,12 @@ type nodes struct {
 	readAllNodes bool
 }
 
-// Kinds that are not served are here too: who asks for one is told what
-// kube-apiserver tells, and a role alone never opens them to a node.
 var (
 	claimResource          = corev1.Resource("persistentvolumeclaims")
 	volumeResource         = corev1.Resource("persistentvolumes")
 	attachmentResource     = schema.GroupResource{Group: storagev1.GroupName, Resource: "volumeattachments"}
-	resourceClaimResource  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceclaims"}
-	resourceSliceResource  = schema.GroupResource{Group: "resource.k8s.io", Resource: "resourceslices"}
+	resourceClaimResource  = resourcev1.Resource("resourceclaims")
+	resourceSliceResource  = resourcev1.Resource("resourceslices")
 	secretResource         = corev1.Resource(podspec.Secrets)
 	configMapResource      = corev1.Resource(podspec.ConfigMaps)
 	podResource            = corev1.Resource(podsResource)
@@ -92,7 +91,7 @@ func (n *nodes) objection(ctx context.Context, node string, a authorizer.Attribu
 	case volumeResource, attachmentResource, resourceClaimResource:
 		return n.toGet(ctx, node, a)
 	case resourceSliceResource:
-		return toSlices(node, a), nil
+		return n.toSlices(ctx, node, a)
 	}
 	return "", nil
 }
@@ -142,7 +141,8 @@ func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node), nil
 }
 
-// concerns tells whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is attached to the node.
+// concerns tells whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is attached to the node
+// or lists its devices.
 func (n *nodes) concerns(ctx context.Context, node string, resource schema.GroupResource, a authorizer.Attributes) (bool, error) {
 	switch resource {
 	case volumeResource:
@@ -157,6 +157,12 @@ func (n *nodes) concerns(ctx context.Context, node string, resource schema.Group
 			return false, ignoreNotFound(err)
 		}
 		return attached.Spec.NodeName == node, nil
+	case resourceSliceResource:
+		slice, err := n.objects.GetSlice(ctx, a.GetName())
+		if err != nil {
+			return false, ignoreNotFound(err)
+		}
+		return slice.Spec.NodeName != nil && *slice.Spec.NodeName == node, nil
 	}
 	return n.related(ctx, node, reference{a.GetResource(), a.GetNamespace(), a.GetName()})
 }
@@ -274,16 +280,20 @@ func toCSINodes(node string, a authorizer.Attributes) string {
 	return ""
 }
 
-func toSlices(node string, a authorizer.Attributes) string {
+// toSlices lets a node keep the list of its own devices. The node that a new slice names is for the Restriction to check.
+func (n *nodes) toSlices(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
 	switch {
 	case a.GetSubresource() != "":
-		return "cannot authorize ResourceSlice subresources"
-	case oneOf(a, "list", "watch", "deletecollection") && !selects(a, "nodeName", node):
-		return "can only list/watch/deletecollection resourceslices with nodeName field selector"
-	case oneOf(a, "get", "update", "patch", "delete") && a.GetName() == "":
-		return "No Object name found"
+		return "cannot authorize ResourceSlice subresources", nil
 	case oneOf(a, "get", "update", "patch", "delete"):
-		return fmt.Sprintf("no relationship found between node '%s' and this object", node)
+		return n.toUsed(ctx, node, a)
+	case oneOf(a, "list", "watch", "deletecollection"):
+		if !selects(a, resourcev1.ResourceSliceSelectorNodeName, node) {
+			return "can only list/watch/deletecollection resourceslices with nodeName field selector", nil
+		}
+		return "", nil
+	case a.GetVerb() != "create":
+		return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection", nil
 	}
-	return ""
+	return "", nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,8 @@ type cluster struct {
 	late    []corev1.Pod
 	nodes   []corev1.Node
 	drivers []storagev1.CSIDriver
+	// slices are the nodes of ResourceSlices, empty for all nodes.
+	slices map[string]string
 	// volumes are claimed by namespace/name; attached are attachments and their nodes.
 	volumes, attached map[string]string
 	err               error
@@ -89,6 +92,17 @@ func (c *cluster) GetAttachment(_ context.Context, name string) (*storagev1.Volu
 	return &storagev1.VolumeAttachment{Spec: storagev1.VolumeAttachmentSpec{NodeName: node}}, c.err
 }
 
+func (c *cluster) GetSlice(_ context.Context, name string) (*resourcev1.ResourceSlice, error) {
+	node, there := c.slices[name]
+	if !there {
+		return nil, apierrors.NewNotFound(resourceSliceResource, name)
+	}
+	if node == "" {
+		return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{AllNodes: new(true)}}, c.err
+	}
+	return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{NodeName: &node}}, c.err
+}
+
 func pod(node, name string, volumes ...corev1.VolumeSource) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)},
 		Spec: corev1.PodSpec{NodeName: node, ServiceAccountName: "account-of-" + name}}
@@ -140,6 +154,13 @@ func TestAuthorizer(t *testing.T) {
 	own := pod("n1", "own", corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})
 	own.Spec.Volumes[0].Name = "scratch"
 	all.pods = append(all.pods, own)
+	all.slices = map[string]string{"of-n1": "n1", "of-n2": "n2", "of-all": ""}
+	for node, name := range map[string]string{"n1": "mine", "n2": "theirs"} {
+		p := pod(node, "with-"+name)
+		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "a", ResourceClaimName: new(name)}, {Name: "b", ResourceClaimTemplateName: new("t")}}
+		p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "b", ResourceClaimName: new("made-" + name)}}
+		all.pods = append(all.pods, p)
+	}
 	a := NewAuthorizer(all, false)
 	n1 := nodeUser("n1")
 	cases := []struct {
@@ -192,6 +213,26 @@ func TestAuthorizer(t *testing.T) {
 		{n1, "get storage.k8s.io/volumeattachments - gone", true},
 		{n1, "list storage.k8s.io/volumeattachments - -", true},
 		{n1, "update storage.k8s.io/volumeattachments/status - at-n1", true},
+		{n1, "get resource.k8s.io/resourceclaims ns mine", false},
+		{n1, "get resource.k8s.io/resourceclaims ns made-mine", false},
+		{n1, "get resource.k8s.io/resourceclaims other mine", true},
+		{n1, "get resource.k8s.io/resourceclaims ns theirs", true},
+		{n1, "get resource.k8s.io/resourceclaims ns made-theirs", true},
+		{n1, "get resource.k8s.io/resourceclaims ns t", true},
+		{n1, "list resource.k8s.io/resourceclaims ns -", true},
+		{n1, "watch resource.k8s.io/resourceclaims ns mine", true},
+		{n1, "update resource.k8s.io/resourceclaims/status ns mine", true},
+		{n1, "create resource.k8s.io/resourceslices - -", false}, // the Restriction looks at it
+		{n1, "patch resource.k8s.io/resourceslices - of-n1", false},
+		{n1, "delete resource.k8s.io/resourceslices - of-n1", false},
+		{n1, "get resource.k8s.io/resourceslices - of-n2", true},
+		{n1, "update resource.k8s.io/resourceslices - of-all", true},
+		{n1, "delete resource.k8s.io/resourceslices - gone", true},
+		{n1, "list resource.k8s.io/resourceslices - - spec.nodeName=n1", false},
+		{n1, "deletecollection resource.k8s.io/resourceslices - - spec.nodeName=n1,spec.driver=d", false},
+		{n1, "deletecollection resource.k8s.io/resourceslices - - spec.driver=d", true},
+		{n1, "watch resource.k8s.io/resourceslices - - spec.nodeName=n2", true},
+		{n1, "watch resource.k8s.io/resourceslices - -", true},
 		{n1, "list serviceaccounts ns -", true},
 		{n1, "create serviceaccounts ns -", true},
 		{n1, "list pods - - spec.nodeName=n1", false},

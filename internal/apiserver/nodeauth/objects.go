@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ type Objects interface {
 	GetCSIDriver(ctx context.Context, name string) (*storagev1.CSIDriver, error)
 	GetVolume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 	GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error)
+	GetSlice(ctx context.Context, name string) (*resourcev1.ResourceSlice, error)
 }
 
 // Stored reads from the API server's own storages, below HTTP. They are set
@@ -35,7 +37,7 @@ type Stored struct {
 		rest.Getter
 		rest.Lister
 	}
-	Nodes, CSIDrivers, Volumes, Attachments rest.Getter
+	Nodes, CSIDrivers, Volumes, Attachments, Slices rest.Getter
 }
 
 var _ Objects = &Stored{}
@@ -80,4 +82,9 @@ func (s *Stored) GetVolume(ctx context.Context, name string) (*corev1.Persistent
 // GetAttachment implements Objects.
 func (s *Stored) GetAttachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	return stored.Get[*storagev1.VolumeAttachment](ctx, s.Attachments, "", name)
+}
+
+// GetSlice implements Objects.
+func (s *Stored) GetSlice(ctx context.Context, name string) (*resourcev1.ResourceSlice, error) {
+	return stored.Get[*resourcev1.ResourceSlice](ctx, s.Slices, "", name)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	podfacts "github.com/everynode/everynode/internal/pod"
@@ -36,6 +37,14 @@ func uses(p *corev1.Pod, ref reference) bool {
 	}
 	if ref.resource == claimResource.Resource {
 		return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return volume.ClaimName(p.Name, &v) == ref.name })
+	}
+	if ref.resource == resourceClaimResource.Resource {
+		for name := range resourceclaim.PodClaims(p) {
+			if name == ref.name {
+				return true
+			}
+		}
+		return false
 	}
 	found := false
 	podspec.References(&p.Spec, func(resource, name string) { found = found || resource == ref.resource && name == ref.name })

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -70,15 +72,7 @@ func (r *Restriction) restrict(ctx context.Context, a admission.Attributes) erro
 func (r *Restriction) check(ctx context.Context, node string, a admission.Attributes) error {
 	switch a.GetResource().GroupResource() {
 	case podResource:
-		switch a.GetSubresource() {
-		case "":
-			return r.checkPod(ctx, node, a)
-		case "status":
-			return checkPodStatus(node, a)
-		case "eviction":
-			return r.checkEviction(ctx, node, a)
-		}
-		return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.GetSubresource())
+		return r.checkPods(ctx, node, a)
 	case nodeResource:
 		return checkNode(node, a)
 	case serviceAccountResource:
@@ -100,10 +94,24 @@ func (r *Restriction) check(ctx context.Context, node string, a admission.Attrib
 		if a.GetSubresource() == "status" {
 			return checkClaimStatus(node, a)
 		}
+	case resourceSliceResource:
+		return checkSlice(node, a)
 	case certificateRequestResource:
 		return checkCertificateRequest(node, a)
 	}
 	return nil
+}
+
+func (r *Restriction) checkPods(ctx context.Context, node string, a admission.Attributes) error {
+	switch a.GetSubresource() {
+	case "":
+		return r.checkPod(ctx, node, a)
+	case "status":
+		return checkPodStatus(node, a)
+	case "eviction":
+		return r.checkEviction(ctx, node, a)
+	}
+	return fmt.Errorf("unexpected pod subresource %q, only 'status' and 'eviction' are allowed", a.GetSubresource())
 }
 
 // nameIn is the name of what is written. Of something new it is not in the path.
@@ -153,6 +161,28 @@ func checkClaimStatus(node string, a admission.Attributes) error {
 	}
 	if before, after := rest(old), rest(claim); !equality.Semantic.DeepEqual(before, after) {
 		return fmt.Errorf("node %q is not allowed to update fields other than status.quantity and status.conditions: %v", node, diff.Diff(before, after))
+	}
+	return nil
+}
+
+// checkSlice lets a node offer its own devices, and change and take back no others. The authorizer has looked at what it changes; by now
+// another node's slice may have the name. A slice stays with its node.
+func checkSlice(node string, a admission.Attributes) error {
+	var obj any
+	switch a.GetOperation() {
+	case admission.Create:
+		obj = a.GetObject()
+	case admission.Update, admission.Delete:
+		obj = a.GetOldObject()
+	default:
+		return nil
+	}
+	slice, ok := obj.(*resourcev1.ResourceSlice)
+	if !ok {
+		return unexpected(obj)
+	}
+	if slice.Spec.NodeName == nil || *slice.Spec.NodeName != node {
+		return fmt.Errorf("can only %s ResourceSlice with the same NodeName as the requesting node", strings.ToLower(string(a.GetOperation())))
 	}
 	return nil
 }

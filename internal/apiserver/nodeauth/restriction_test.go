@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,6 +27,8 @@ func write(who user.Info, operation admission.Operation, resource, subresource, 
 	switch resource {
 	case "leases":
 		gvr = coordinationv1.SchemeGroupVersion.WithResource(resource)
+	case "resourceslices":
+		gvr = resourcev1.SchemeGroupVersion.WithResource(resource)
 	case "csinodes":
 		gvr = storagev1.SchemeGroupVersion.WithResource(resource)
 	}
@@ -34,6 +37,37 @@ func write(who user.Info, operation admission.Operation, resource, subresource, 
 
 func csiNode(name string) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestRestrictionOfSlices(t *testing.T) {
+	r := NewRestriction(&cluster{}, audiences(""))
+	slice := func(node string) *resourcev1.ResourceSlice {
+		if node == "" {
+			return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{AllNodes: new(true)}}
+		}
+		return &resourcev1.ResourceSlice{Spec: resourcev1.ResourceSliceSpec{NodeName: &node}}
+	}
+	for _, c := range []struct {
+		operation admission.Operation
+		node      string
+		refused   bool
+	}{{"CREATE", "n1", false}, {"CREATE", "n2", true}, {"CREATE", "", true}, {"DELETE", "n1", false}, {"DELETE", "n2", true}, {"DELETE", "", true}, {"UPDATE", "n1", false}, {"UPDATE", "n2", true}, {"UPDATE", "", true}} {
+		obj, old := slice(c.node), slice("n1")
+		switch c.operation {
+		case "DELETE":
+			obj, old = nil, obj
+		case "UPDATE":
+			old = obj
+		}
+		a := write(nodeUser("n1"), c.operation, "resourceslices", "", "", "s", obj, old)
+		err := r.Admit(t.Context(), a, nil)
+		if c.operation == "DELETE" {
+			err = r.Validate(t.Context(), a, nil)
+		}
+		if refused := err != nil && strings.Contains(err.Error(), "with the same NodeName as the requesting node"); refused != c.refused {
+			t.Errorf("%s of a slice of %q: %v", c.operation, c.node, err)
+		}
+	}
 }
 
 func mirrorPod(node string, change func(*corev1.Pod)) *corev1.Pod {

@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // ValidateClaim checks what a claim asks for. A stored one may have a selector, and a group of its data source, that would be
@@ -41,19 +43,24 @@ func ValidateClaim(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) f
 	return errs
 }
 
-// ValidateClaimTemplate checks the claim of an ephemeral volume. Of its metadata only labels and annotations are taken over.
-func ValidateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
-	at := path.Child("metadata")
-	errs := validation.ValidateAnnotations(t.Annotations, at.Child("annotations"))
-	errs = append(errs, metav1validation.ValidateLabels(t.Labels, at.Child("labels"))...)
-	rest := t.ObjectMeta.DeepCopy()
+// ValidateTemplateMetadata checks the metadata of what objects are made of: only labels and annotations are taken over.
+func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
+	errs := validation.ValidateAnnotations(m.Annotations, path.Child("annotations"))
+	errs = append(errs, metav1validation.ValidateLabels(m.Labels, path.Child("labels"))...)
+	rest := m.DeepCopy()
 	rest.Labels, rest.Annotations = nil, nil
 	set := reflect.ValueOf(*rest)
 	for i := range set.NumField() {
 		if !set.Field(i).IsZero() {
-			errs = append(errs, field.Forbidden(at.Child(set.Type().Field(i).Name), "cannot be set"))
+			errs = append(errs, field.Forbidden(path.Child(set.Type().Field(i).Name), "cannot be set"))
 		}
 	}
+	return errs
+}
+
+// ValidateClaimTemplate checks the claim of an ephemeral volume. Of its metadata only labels and annotations are taken over.
+func ValidateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
+	errs := ValidateTemplateMetadata(&t.ObjectMeta, path.Child("metadata"))
 	return append(errs, ValidateClaim(&t.Spec, nil, path.Child("spec"))...)
 }
 
@@ -131,6 +138,9 @@ func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (warni
 			warnings = append(warnings, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
 				path.Child("resources", part.name).Key(string(corev1.ResourceStorage)), amount))
 		}
+	}
+	if ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {
+		warnings = append(warnings, fmt.Sprintf("%s: nodes give pods no block devices, and a pod with this claim waits; use Filesystem", path.Child("volumeMode")))
 	}
 	return warnings
 }

@@ -1,10 +1,10 @@
 package podspec
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -208,23 +208,31 @@ func claimNames(claims []corev1.PodResourceClaim) sets.Set[string] {
 
 func validateResourceClaims(claims []corev1.PodResourceClaim, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var names []string
+	names := sets.New[string]()
 	for i, c := range claims {
 		at := path.Index(i)
 		switch {
 		case c.Name == "":
 			errs = append(errs, field.Required(at.Child("name"), ""))
-		case slices.Contains(names, c.Name):
+		case names.Has(c.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		default:
 			errs = append(errs, dnsLabel(at.Child("name"), c.Name)...)
-			names = append(names, c.Name)
+			names.Insert(c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
 			errs = append(errs, field.Invalid(at, c, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
 		}
 		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
 			errs = append(errs, field.Required(at, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
+		}
+		for _, f := range []struct {
+			name  string
+			value *string
+		}{{"resourceClaimName", c.ResourceClaimName}, {"resourceClaimTemplateName", c.ResourceClaimTemplateName}} {
+			if f.value != nil {
+				errs = append(errs, invalid(at.Child(f.name), *f.value, validation.NameIsDNSSubdomain(*f.value, false))...)
+			}
 		}
 	}
 	return errs

@@ -32,6 +32,7 @@ var (
 // visited by name, so that the errors always come in the same order.
 func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
 	errs := requirements(r, path, ContainerResourceName)
+	seen := sets.New[corev1.ResourceClaim]()
 	for i, c := range r.Claims {
 		at := path.Child("claims").Index(i)
 		switch {
@@ -39,9 +40,10 @@ func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		case !claims.Has(c.Name):
 			errs = append(errs, field.NotFound(at.Child("name"), c.Name))
-		case slices.ContainsFunc(r.Claims[:i], func(o corev1.ResourceClaim) bool { return o == c }):
+		case seen.Has(c):
 			errs = append(errs, field.Duplicate(at, c.Name))
 		}
+		seen.Insert(c)
 	}
 	return errs
 }

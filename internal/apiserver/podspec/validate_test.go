@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,11 @@ func TestWarnings(t *testing.T) {
 			"spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"},
 		"selector of nothing": {`affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone}]}}`,
 			"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector: a null labelSelector results in matching no pod"},
+		"a folder of another machine": {`volumes: [{name: v, nfs: {server: s, path: /p}}]`,
+			"spec.volumes[0].nfs: nodes mount no volumes of this kind, and a pod with one waits; use a storage driver (csi), or mount it on the machines and use hostPath"},
+		"what nodes do not project": {`volumes: [{name: v, projected: {sources: [{configMap: {name: c}}, {clusterTrustBundle: {name: b, path: b}}, {podCertificate: {signerName: x.y/z, keyType: ED25519, keyPath: k}}]}}]`,
+			"spec.volumes[0].projected.sources[1].clusterTrustBundle: nodes know no trust bundles, and a pod with one waits; use a configMap\n" +
+				"spec.volumes[0].projected.sources[2].podCertificate: nodes get no certificates for pods, and a pod that asks for one waits; use a secret"},
 		"part of a byte": {`containers: [{name: main, image: i, resources: {requests: {memory: 100m}}}]`,
 			`spec.containers[0].resources.requests[memory]: fractional byte value "100m" is invalid, must be an integer`},
 	} {
@@ -190,6 +196,23 @@ func TestWarnings(t *testing.T) {
 		SetDefaults(&spec)
 		if got := strings.Join(PodWarnings(&corev1.Pod{Spec: spec}), "\n"); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Of every kind of volume that the API takes, also one that a later version brings, nodes either mount it or the answer says that they do
+// not.
+func TestVolumesThatNobodyMountsAreTold(t *testing.T) {
+	// The kinds that nodes mount; internal/agent/volumes has a test of each.
+	mounted := []string{"hostPath", "emptyDir", "configMap", "secret", "downwardAPI", "projected", "image", "csi", "persistentVolumeClaim", "ephemeral"}
+	all := reflect.TypeFor[corev1.VolumeSource]()
+	for i := range all.NumField() {
+		name, _, _ := strings.Cut(all.Field(i).Tag.Get("json"), ",")
+		var source corev1.VolumeSource
+		reflect.ValueOf(&source).Elem().Field(i).Set(reflect.New(all.Field(i).Type.Elem()))
+		told := strings.Join(volumeWarnings([]corev1.Volume{{Name: "v", VolumeSource: source}}, field.NewPath("spec", "volumes")), "\n")
+		if got := strings.Contains(told, "spec.volumes[0]."+name+": nodes mount no volumes of this kind"); got == slices.Contains(mounted, name) {
+			t.Errorf("of a volume of the kind %s is said: %q", name, told)
 		}
 	}
 }

@@ -203,10 +203,12 @@ func selectorWarnings(a *corev1.Affinity, path *field.Path) []string {
 
 func pullSecretWarnings(secrets []corev1.LocalObjectReference, path *field.Path) []string {
 	var w []string
+	seen := sets.New[string]()
 	for i, s := range secrets {
-		if slices.Contains(secrets[:i], s) {
+		if seen.Has(s.Name) {
 			w = append(w, fmt.Sprintf("%s: duplicate name %q", path.Index(i).Child("name"), s.Name))
 		}
+		seen.Insert(s.Name)
 	}
 	for i, s := range secrets {
 		if s.Name == "" {
@@ -218,50 +220,14 @@ func pullSecretWarnings(secrets []corev1.LocalObjectReference, path *field.Path)
 
 func hostAliasWarnings(aliases []corev1.HostAlias, path *field.Path) []string {
 	var w []string
+	seen := sets.New[string]()
 	for i, a := range aliases {
-		if slices.ContainsFunc(aliases[:i], func(o corev1.HostAlias) bool { return o.IP == a.IP }) {
+		if seen.Has(a.IP) {
 			w = append(w, fmt.Sprintf("%s: duplicate ip %q", path.Index(i).Child("ip"), a.IP))
 		}
+		seen.Insert(a.IP)
 	}
 	return w
-}
-
-func volumeWarnings(volumes []corev1.Volume, path *field.Path) []string {
-	var w []string
-	for i, v := range volumes {
-		at := path.Index(i)
-		for _, o := range obsolete(&v.VolumeSource) {
-			if o.set {
-				w = append(w, fmt.Sprintf("%s: %s", at.Child(o.name), o.why))
-			}
-		}
-	}
-	for i := range volumes {
-		w = append(w, overlaps(&volumes[i])...)
-	}
-	return w
-}
-
-// obsolete lists the volume sources that are on their way out.
-func obsolete(v *corev1.VolumeSource) []struct {
-	name, why string
-	set       bool
-} {
-	const since122, since128 = "deprecated in v1.22, non-functional in v1.25+", "deprecated in v1.28, non-functional in v1.31+"
-	return []struct {
-		name, why string
-		set       bool
-	}{
-		{"photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+", v.PhotonPersistentDisk != nil},
-		{"gitRepo", "deprecated in v1.11", v.GitRepo != nil},
-		{"scaleIO", "deprecated in v1.16, non-functional in v1.22+", v.ScaleIO != nil},
-		{"flocker", since122, v.Flocker != nil},
-		{"storageOS", since122, v.StorageOS != nil},
-		{"quobyte", since122, v.Quobyte != nil},
-		{"glusterfs", "deprecated in v1.25, non-functional in v1.26+", v.Glusterfs != nil},
-		{"cephfs", since128, v.CephFS != nil},
-		{"rbd", since128, v.RBD != nil},
-	}
 }
 
 func repeatedEnv(env []corev1.EnvVar, path *field.Path) []string {

@@ -62,11 +62,11 @@ func kindsWithAddresses() map[string]answer {
 			return &batchv1.CronJob{Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: specOf(a)}}}}}
 		}, cronjob.Validate, cronjob.ValidateUpdate),
 		"endpoints": update(func(a []string) *corev1.Endpoints { //nolint:staticcheck // Old clients write them.
-			subset := corev1.EndpointSubset{NotReadyAddresses: []corev1.EndpointAddress{{IP: a[0]}}}
+			subset := corev1.EndpointSubset{NotReadyAddresses: []corev1.EndpointAddress{{IP: a[0]}}} //nolint:staticcheck // See above.
 			for _, ip := range a {
 				subset.Addresses = append(subset.Addresses, corev1.EndpointAddress{IP: ip})
 			}
-			return &corev1.Endpoints{Subsets: []corev1.EndpointSubset{subset}}
+			return &corev1.Endpoints{Subsets: []corev1.EndpointSubset{subset}} //nolint:staticcheck // See above.
 		}, endpoints.Validate, endpoints.ValidateUpdate),
 		"endpointslice": update(func(a []string) *discoveryv1.EndpointSlice {
 			return &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: a}}}

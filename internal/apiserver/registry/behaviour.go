@@ -8,11 +8,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/registry/certificatesigningrequest"
+	"github.com/everynode/everynode/internal/apiserver/registry/devices"
 	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
@@ -59,12 +62,31 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	}
 	job.Extend(built[schema.GroupResource{Group: "batch", Resource: "jobs"}])
 	certificatesigningrequest.Extend(built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}])
+	devices.Extend(built[resourcev1.Resource("resourceclaims")], built[resourcev1.Resource("resourceclaimtemplates")], built[core("namespaces")].Store, d.Authorizer)
 	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
-	addresses, err := service.Extend(services, d.Reservations(core("services")), d.Client, d.ServiceCIDR)
+	repair, err := extendAddresses(built, d)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]start{"everynode/service-addresses": addresses.Start}, nil
+	return map[string]start{"everynode/service-addresses": repair.Start}, nil
+}
+
+// extendAddresses has Services given addresses, and IPAddresses show whose they are.
+func extendAddresses(built storages, d Dependencies) (*service.Repair, error) {
+	services, addresses, cidrs := schema.GroupResource{Resource: "services"}, networkingResource("ipaddresses"), networkingResource("servicecidrs")
+	encode, err := d.Encoder(addresses, built[addresses].Definition.New())
+	if err != nil {
+		return nil, err
+	}
+	return service.Extend(service.Parts{
+		Services: built[services], Addresses: built[addresses], CIDRs: built[cidrs],
+		Reserved: d.Reservations(services), ReservedAddresses: d.Reservations(addresses), Networks: d.Reservations(cidrs),
+		Encode: encode, Client: d.Client, CIDR: d.ServiceCIDR,
+	})
+}
+
+func networkingResource(resource string) schema.GroupResource {
+	return networkingv1.SchemeGroupVersion.WithResource(resource).GroupResource()
 }
 
 // review is a resource that answers questions and stores nothing.

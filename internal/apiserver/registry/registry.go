@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/apiserver/registry/deployment"
+	"github.com/everynode/everynode/internal/apiserver/registry/devices"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice"
 	"github.com/everynode/everynode/internal/apiserver/registry/event"
@@ -76,6 +77,7 @@ func Kinds() []resource.Definition {
 	kinds = append(kinds, csi.Definitions()...)
 	kinds = append(kinds, storage.Definitions()...)
 	kinds = append(kinds, networking.Definitions()...)
+	kinds = append(kinds, devices.Definitions()...)
 	kinds = append(kinds, rbac.Definitions()...)
 	kinds = append(kinds, flowcontrol.Definitions()...)
 	kinds = append(kinds, rollout.Definitions()...)

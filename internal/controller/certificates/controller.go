@@ -6,11 +6,14 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -173,6 +176,11 @@ func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateS
 // servingFacts looks whose the names and addresses are.
 func (r *reconciler) servingFacts(ctx context.Context, request *request) (Facts, error) {
 	facts := Facts{Control: r.Control(), Holders: map[string]string{}}
+	var added networkingv1.ServiceCIDRList
+	if err := r.reader.List(ctx, &added); err != nil {
+		return Facts{}, fmt.Errorf("read the networks of Services: %w", err)
+	}
+	facts.Control.Networks = append(slices.Clone(facts.Control.Networks), networksOf(added.Items)...)
 	var node corev1.Node
 	err := r.reader.Get(ctx, client.ObjectKey{Name: request.nodeName()}, &node)
 	if apierrors.IsNotFound(err) {
@@ -194,6 +202,17 @@ func (r *reconciler) servingFacts(ctx context.Context, request *request) (Facts,
 		}
 	}
 	return facts, nil
+}
+
+func networksOf(cidrs []networkingv1.ServiceCIDR) (out []netip.Prefix) {
+	for i := range cidrs {
+		for _, text := range cidrs[i].Spec.CIDRs {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
 }
 
 // holds tells whether a name or address that both nodes report belongs to the other

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/testenv/promtool"
 )
 
 const alertRules = "../../../examples/rollout-alerts.yaml"
@@ -58,10 +59,7 @@ func TestAlertsAreAboutMetricsThatAre(t *testing.T) {
 
 // TestAlerts plays times to the rules, with Prometheus' own tool.
 func TestAlerts(t *testing.T) {
-	tool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is not installed")
-	}
+	tool := promtool.Find(t, "../../..")
 	for _, args := range [][]string{{"check", "rules", alertRules}, {"test", "rules", "testdata/alerts.yaml"}} {
 		if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -38,6 +37,8 @@ type owner struct {
 	// olds are the molds of older revisions, by DaemonSet and hash.
 	olds map[types.UID]map[string]*podMold
 	now  time.Time
+	// auditing is how far an audit has come.
+	auditing auditing
 }
 
 func newOwner(c *Controller, pods, rows, claims *lane) *owner {
@@ -67,7 +68,7 @@ func (o *owner) run(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		o.turn()
-		o.wait(ctx, audit, look)
+		o.wait(ctx, audit.C(), look)
 	}
 	if r, ok := o.matrix.(*recorder); ok && r.err != nil {
 		o.log.Error(r.err, "The recording of decisions is not complete")
@@ -75,8 +76,18 @@ func (o *owner) run(ctx context.Context) {
 }
 
 // wait returns when there is something to do.
-func (o *owner) wait(ctx context.Context, audit clock.Ticker, look <-chan time.Time) {
+func (o *owner) wait(ctx context.Context, audit, look <-chan time.Time) {
 	var due <-chan time.Time
+	if o.auditing.under {
+		left := o.auditing.next.Sub(o.cfg.Clock.Now())
+		if left <= 0 {
+			o.audit() // events may never end
+			return
+		}
+		pause := o.cfg.Clock.NewTimer(left)
+		defer pause.Stop()
+		audit = pause.C()
+	}
 	if at, ok := o.nextTurn(); ok {
 		timer := o.cfg.Clock.NewTimer(max(0, at.Sub(o.cfg.Clock.Now())))
 		defer timer.Stop()
@@ -87,7 +98,7 @@ func (o *owner) wait(ctx context.Context, audit clock.Ticker, look <-chan time.T
 	case <-o.buffer.wake:
 	case <-due:
 	case <-look:
-	case <-audit.C():
+	case <-audit:
 		o.audit()
 	}
 }

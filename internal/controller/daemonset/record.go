@@ -19,7 +19,7 @@ type decisions interface {
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
 	Ready() []matrix.Action
 	NextTick() (time.Time, bool)
-	Audit() []string
+	AuditSlice(most int) (findings []string, done bool)
 	Dump() matrix.Snapshot
 }
 
@@ -71,11 +71,10 @@ func (r *recorder) Step(e matrix.Event) {
 	r.Matrix.Step(e)
 }
 
-// Audit records what it found.
-func (r *recorder) Audit() []string {
-	found := r.Matrix.Audit()
-	r.write("audit", len(found), "")
-	return found
+// AuditSlice records that it was asked for.
+func (r *recorder) AuditSlice(most int) ([]string, bool) {
+	r.write("audit", most, "")
+	return r.Matrix.AuditSlice(most)
 }
 
 // Ready records the actions, each with its number.

@@ -40,7 +40,9 @@ func replay(t *testing.T, path string) {
 			read(&cfg)
 			r = newRecorder(cfg, &out)
 		case "audit":
-			r.Audit()
+			var most int
+			read(&most)
+			r.AuditSlice(most)
 		case "ready":
 			first := r.last + 1
 			out.Reset()
@@ -98,7 +100,7 @@ func recordStory(wrong bool) []byte {
 		m.Step(matrix.Answer{Action: a, Outcome: matrix.Failed})
 	}
 	m.Step(matrix.PodGone("p"))
-	m.Audit()
+	m.AuditSlice(100)
 	m.Step(matrix.NodeGone("n1"))
 	m.Ready()
 	m.Step(matrix.DaemonSetGone("u"))

@@ -22,7 +22,7 @@ import (
 // has left is taken over when its status is of this one: whoever dies before that leaves
 // nothing that passes for the new one's.
 func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *matrix.UpdateRollout) (*v1alpha1.DaemonSetRollout, matrix.Outcome) {
-	var err error
+	var err, refused error
 	why := a.PausedWhy
 	for range 3 {
 		last := have
@@ -39,7 +39,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 				return next, matrix.OK
 			}
 		}
-		switch {
+		switch refused = err; {
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 			if have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name); apierrors.IsNotFound(err) {
 				have, err = nil, nil
@@ -48,10 +48,11 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 			why, have, err = rollouts.Erased(last), nil, nil
 		}
 		if err != nil {
+			refused = err
 			break
 		}
 	}
-	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err", err)
+	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err", refused)
 	e.metrics.writesFailed.Inc()
 	return nil, matrix.Failed
 }

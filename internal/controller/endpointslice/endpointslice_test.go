@@ -113,14 +113,7 @@ func TestFollowsPods(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "everynode.io/demo:v1"}}},
 		}},
 	}, metav1.CreateOptions{}))
-	var nodes *corev1.NodeList
-	e.Eventually("both nodes are there", func(ctx context.Context) (err error) {
-		nodes, err = e.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		if err == nil && len(nodes.Items) != 2 {
-			err = fmt.Errorf("%d nodes", len(nodes.Items))
-		}
-		return err
-	})
+	nodes := must[*corev1.NodeList](t)(e.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))
 	both := nodes.Items[0].Name + ":8080 " + nodes.Items[1].Name + ":8080"
 	expect(t, e, "a service of daemons", "web", both, both)
 

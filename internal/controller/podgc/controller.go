@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -64,6 +67,10 @@ type controller struct {
 	mu      sync.Mutex // guards all below
 	missing *plan.Missing
 	nodes   map[string]struct{}
+	// suspects are the pods about which there may be something to do. unsorted tells that
+	// those of a node that was deleted are not among them yet.
+	suspects map[types.UID]*corev1.Pod
+	unsorted bool
 }
 
 func newController(informers Informers, reader client.Reader, cfg Config) (*controller, error) {
@@ -82,6 +89,7 @@ func newController(informers Informers, reader client.Reader, cfg Config) (*cont
 	return &controller{
 		cfg: cfg, informers: informers, reader: reader, api: clientAPI{cfg.Client},
 		news: make(chan struct{}, 1), missing: plan.NewMissing(cfg.Limits), nodes: map[string]struct{}{},
+		suspects: map[types.UID]*corev1.Pod{},
 	}, nil
 }
 
@@ -121,16 +129,47 @@ func (c *controller) Start(ctx context.Context) error {
 	}
 }
 
-// sweep looks at all pods and deletes the doomed. It returns when to look again, zero for never.
-func (c *controller) sweep(ctx context.Context) (time.Time, error) {
-	var pods corev1.PodList
-	if err := c.reader.List(ctx, &pods); err != nil {
-		return time.Time{}, fmt.Errorf("list pods: %w", err)
+// exists tells whether a node does. c.mu is held.
+func (c *controller) exists(node string) bool { _, ok := c.nodes[node]; return ok }
+
+// sort takes a pod's new state in: c.mu is held.
+func (c *controller) sort(p *corev1.Pod) (suspect bool) {
+	if suspect = plan.Suspect(p, c.exists); suspect {
+		c.suspects[p.UID] = p
+	} else {
+		delete(c.suspects, p.UID)
 	}
+	return suspect
+}
+
+// find returns who is doomed, and when to look again. All pods are looked at only after a
+// node was deleted. Meanwhile no event is taken in, so what is gone by then is not kept.
+func (c *controller) find(ctx context.Context) ([]plan.Doomed, time.Time, error) {
 	c.mu.Lock()
-	exists := func(node string) bool { _, ok := c.nodes[node]; return ok }
-	doomed, next := c.missing.Sweep(pods.Items, exists, c.cfg.Clock.Now())
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	if c.unsorted {
+		var pods corev1.PodList
+		if err := c.reader.List(ctx, &pods); err != nil {
+			return nil, time.Time{}, fmt.Errorf("list pods: %w", err)
+		}
+		for i := range pods.Items {
+			if p := &pods.Items[i]; plan.Suspect(p, c.exists) {
+				c.sort(p.DeepCopy()) // not a part of the list, which is large
+			}
+		}
+		c.unsorted = false
+	}
+	maps.DeleteFunc(c.suspects, func(_ types.UID, p *corev1.Pod) bool { return !plan.Suspect(p, c.exists) })
+	doomed, next := c.missing.Sweep(slices.Collect(maps.Values(c.suspects)), c.exists, c.cfg.Clock.Now())
+	return doomed, next, nil
+}
+
+// sweep deletes the doomed. It returns when to look again, zero for never.
+func (c *controller) sweep(ctx context.Context) (time.Time, error) {
+	doomed, next, err := c.find(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
 	gone := map[string]bool{}
 	var group errgroup.Group // one failure must not keep the others
 	group.SetLimit(c.cfg.Workers)
@@ -162,7 +201,12 @@ func (c *controller) watch(ctx context.Context) ([]toolscache.InformerSynced, er
 		handler toolscache.ResourceEventHandler
 	}{
 		{&corev1.Node{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.onNode, DeleteFunc: c.onNodeDeleted}},
-		{&corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.onPod, UpdateFunc: func(_, obj any) { c.onPod(obj) }}},
+		{&corev1.Pod{}, toolscache.ResourceEventHandlerFuncs{AddFunc: c.onPod, UpdateFunc: func(old, obj any) {
+			if was := old.(*corev1.Pod); was.UID != obj.(*corev1.Pod).UID {
+				c.onPodDeleted(was) // and made again unseen
+			}
+			c.onPod(obj)
+		}, DeleteFunc: c.onPodDeleted}},
 	}
 	var synced []toolscache.InformerSynced
 	for _, s := range sources {
@@ -196,23 +240,30 @@ func (c *controller) onNodeDeleted(obj any) {
 	c.mu.Lock()
 	delete(c.nodes, node.Name)
 	c.missing.NodeDeleted(node.Name, c.cfg.Clock.Now())
+	c.unsorted = true
 	c.mu.Unlock()
 	c.wake()
 }
 
 func (c *controller) onPod(obj any) {
 	p := obj.(*corev1.Pod)
-	if p.Spec.NodeName == "" {
-		if p.DeletionTimestamp != nil {
-			c.wake()
-		}
-		return
-	}
 	c.mu.Lock()
-	_, known := c.nodes[p.Spec.NodeName]
+	suspect := c.sort(p)
+	gone := p.Spec.NodeName == "" || !c.exists(p.Spec.NodeName)
 	c.mu.Unlock()
-	if !known {
+	if suspect && gone {
 		c.wake()
+	}
+}
+
+func (c *controller) onPodDeleted(obj any) {
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if p, ok := obj.(*corev1.Pod); ok {
+		c.mu.Lock()
+		delete(c.suspects, p.UID)
+		c.mu.Unlock()
 	}
 }
 

@@ -37,7 +37,7 @@ func TestGroupsAndStates(t *testing.T) {
 		node("n-10", "z-2", corev1.ConditionTrue, false), node("n-9", "z-2", corev1.ConditionTrue, true), node("n-1", "", corev1.ConditionUnknown, true),
 		node("n-2", "z-10", corev1.ConditionFalse, false), node("n-02", "z-10", "", false))
 	want := "[n-9 n-10 n-02 n-2 n-1] [{z-2 0 2} {z-10 2 2} {(none) 4 1}] [1 2 0 0 0]"
-	if got := fmt.Sprint(m.Nodes, m.Groups, m.Cells); got != want {
+	if got := fmt.Sprint(m.Nodes, m.Groups, m.Cells); got != want { //nolint:staticcheck // The numbers are meant.
 		t.Errorf("the map is %s, want %s", got, want)
 	}
 	if all := mapOf(t, "", node("b", "", corev1.ConditionTrue, false), node("a", "", corev1.ConditionTrue, false)); fmt.Sprint(all.Groups) != "[{ 0 2}]" || all.Nodes[0] != "a" {

@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -33,6 +35,9 @@ type Cluster struct {
 	DaemonSets []*appsv1.DaemonSet
 	Rollouts   []*v1alpha1.DaemonSetRollout
 	Webhooks   []Webhook
+	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
+	ServiceCIDRs []*networkingv1.ServiceCIDR
+	Addresses    []netip.Addr
 	// Extensions are API servers of others, and what is wrong with them.
 	Extensions []Extension
 	// Members are the servers; fewer than two tell nothing.
@@ -83,7 +88,7 @@ func OfCluster(c Cluster) []Finding {
 		look func(*findings, *Cluster)
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
-		{"daemons", daemons}, {"rollouts", rollouts}, {"webhooks", webhooks},
+		{"daemons", daemons}, {"rollouts", rollouts}, {"services", services}, {"webhooks", webhooks},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)
@@ -152,28 +157,39 @@ func clocks(f *findings, c *Cluster) {
 		}
 		f.add(severity, "this machine", remedy, "its clock and the API server's differ by %s; certificates and leases depend on them", long(d))
 	}
-	ready := map[string]bool{}
-	for _, n := range c.Nodes {
-		ready[n.Name] = slices.ContainsFunc(n.Status.Conditions, func(cond corev1.NodeCondition) bool {
-			return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
-		})
-	}
-	var ahead, behind []string
-	for name, lease := range c.Leases {
-		// One that is silent is no longer ready by then, and not this one's fault.
-		if lease.Spec.RenewTime != nil && ready[name] && c.ServerNow.Sub(lease.Spec.RenewTime.Time) > clockBehind && !c.ServerNow.IsZero() {
-			behind = append(behind, name)
-		}
-		if lease.Spec.RenewTime != nil && lease.Spec.RenewTime.Sub(c.ServerNow) > clockWild && !c.ServerNow.IsZero() {
-			ahead = append(ahead, name)
-		}
-	}
+	ahead, behind := clocksOfNodes(c)
 	if len(ahead) > 0 {
 		f.add(Problem, "nodes", remedy+"    # on each", "%s ahead of the API server's: %s; if one dies, that is noticed late", many(len(ahead), "the clock of %d node is", "the clocks of %d nodes are"), some(ahead))
 	}
 	if len(behind) > 0 {
 		f.add(Problem, "nodes", remedy+"    # on each", "%s behind the API server's: %s; their tokens and certificates count for longer than they should, or not yet", many(len(behind), "the clock of %d node is", "the clocks of %d nodes are"), some(behind))
 	}
+}
+
+// clocksOfNodes names the nodes whose leases are not of the API server's time.
+func clocksOfNodes(c *Cluster) (ahead, behind []string) {
+	if c.ServerNow.IsZero() {
+		return nil, nil
+	}
+	ready := map[string]bool{}
+	for _, n := range c.Nodes {
+		ready[n.Name] = slices.ContainsFunc(n.Status.Conditions, func(cond corev1.NodeCondition) bool {
+			return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
+		})
+	}
+	for name, lease := range c.Leases {
+		if lease.Spec.RenewTime == nil {
+			continue
+		}
+		// One that is silent is no longer ready by then, and not this one's fault.
+		if ready[name] && c.ServerNow.Sub(lease.Spec.RenewTime.Time) > clockBehind {
+			behind = append(behind, name)
+		}
+		if lease.Spec.RenewTime.Sub(c.ServerNow) > clockWild {
+			ahead = append(ahead, name)
+		}
+	}
+	return ahead, behind
 }
 
 func nodeVersions(f *findings, c *Cluster) {

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -247,4 +249,34 @@ func TestTimesAreSaidAsPeopleDo(t *testing.T) {
 			t.Errorf("%v is said %q, want %q", d, got, want)
 		}
 	}
+}
+
+func TestServices(t *testing.T) {
+	network := func(name, prefix string) *networkingv1.ServiceCIDR {
+		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{prefix}}}
+	}
+	taken := func(n int) (out []netip.Addr) {
+		for i := range n {
+			out = append(out, netip.AddrFrom4([4]byte{10, 96, 0, byte(i + 1)}))
+		}
+		return out
+	}
+	c := Cluster{Now: now, Kubectl: "kubectl", ServiceCIDRs: []*networkingv1.ServiceCIDR{network("kubernetes", "10.96.0.0/25")}, Addresses: taken(100)}
+	look := func() []Finding {
+		f := findings{check: "services"}
+		services(&f, &c)
+		return f.all
+	}
+	found(t, look())
+	c.Addresses = taken(121)
+	found(t, look(), "Warning services servicecidrs: 5 of 126 IPv4 addresses of Services are left | kubectl get servicecidrs *")
+	c.Addresses = taken(126)
+	found(t, look(), "Problem services servicecidrs: all 126 IPv4 addresses of Services are given out: no Service can be made | kubectl get servicecidrs *")
+	old := network("old", "10.97.0.0/24")
+	old.DeletionTimestamp = &metav1.Time{Time: now.Add(-20 * time.Minute)}
+	c.Addresses, c.ServiceCIDRs = nil, append(c.ServiceCIDRs, old)
+	found(t, look(), "Warning services servicecidr/old: it was deleted 20 min ago, and Services still have addresses of it | kubectl get ipaddresses *")
+	c.ServiceCIDRs[0].DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Minute)}
+	found(t, look(), "Problem services servicecidrs: all ServiceCIDRs are about to go, and none gives out addresses: no Service can be made | kubectl get servicecidrs *",
+		"Warning services servicecidr/old: it was deleted 20 min ago, and Services still have addresses of it | kubectl get ipaddresses *")
 }

@@ -43,7 +43,7 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 	candidates, search := candidates(pod, view, &diagnosis)
 	question := view.Cluster.Ask(pod)
 	if diagnosis.Unbound = question.Unbound(); diagnosis.Unbound != "" {
-		diagnosis.HelpedBy = fit.VolumesChanged
+		diagnosis.HelpedBy = fit.VolumesChanged | fit.DevicesChanged
 		return Result{Diagnosis: diagnosis}
 	}
 	if node := nominated(pod, question, view); node != "" {

@@ -59,15 +59,9 @@ func (f *Fault) checkKind() error {
 	case f.Memory != nil:
 		return notNegative(given(f.Memory.After, 0))
 	case f.SlowPull != nil:
-		if f.SlowPull.Takes.Duration == 0 {
-			f.SlowPull.Takes.Duration = time.Minute
-		}
-		return notNegative(f.SlowPull.Takes.Duration)
+		return checkTakes(&f.SlowPull.Takes)
 	case f.SlowTask != nil:
-		if f.SlowTask.Takes.Duration == 0 {
-			f.SlowTask.Takes.Duration = time.Minute
-		}
-		return notNegative(f.SlowTask.Takes.Duration)
+		return checkTakes(&f.SlowTask.Takes)
 	case f.KillsNode != nil:
 		return notNegative(given(f.KillsNode.After, 0), f.KillsNode.For.Duration)
 	case f.Unready != nil:
@@ -78,6 +72,13 @@ func (f *Fault) checkKind() error {
 		orElse(&f.Unstarted.Message, "simulated fault: exec: no such file or directory")
 	}
 	return nil
+}
+
+func checkTakes(takes *metav1.Duration) error {
+	if takes.Duration == 0 {
+		takes.Duration = time.Minute
+	}
+	return notNegative(takes.Duration)
 }
 
 func (f *Flaps) check() error {

@@ -99,18 +99,7 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 		return
 	}
 	j.doubled[d.at] = pair{others[0].UID, p.UID}
-	count := 0
-	for at, both := range j.doubled {
-		first, second := j.live(both.first, d.event), j.live(both.second, d.event)
-		switch {
-		case at.set != d.at.set:
-			continue
-		case first == nil || second == nil || !selects(d.specs[0], first) || !selects(d.specs[0], second) || j.wasAvailable(d, second, d.event, p.CreationTimestamp.Time), j.unwanted(d, at, d.since):
-			delete(j.doubled, at)
-		default:
-			count++
-		}
-	}
+	count := j.countDoubled(d, p.CreationTimestamp.Time)
 	if g != nil {
 		j.takenUnderPolicy(d, g, others[0], true, p.CreationTimestamp.Time)
 		return
@@ -118,6 +107,22 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 	if b := j.budget(d); count > b.surge {
 		j.report(Budget, d.event, uids(d, p), "pod %s is the second on node %s; that makes %d nodes, and maxSurge allows %d", p.Name, d.at.node, count, b.surge)
 	}
+}
+
+// countDoubled counts the nodes that have two pods of a DaemonSet, and forgets the others.
+func (j *judge) countDoubled(d decision, now time.Time) (count int) {
+	for at, both := range j.doubled {
+		first, second := j.live(both.first, d.event), j.live(both.second, d.event)
+		switch {
+		case at.set != d.at.set:
+			continue
+		case first == nil || second == nil || !selects(d.specs[0], first) || !selects(d.specs[0], second) || j.wasAvailable(d, second, d.event, now), j.unwanted(d, at, d.since):
+			delete(j.doubled, at)
+		default:
+			count++
+		}
+	}
+	return count
 }
 
 // live is the pod at a revision, or nil if it has ended or is on its way out.
@@ -188,13 +193,7 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 	case mayOnlyStay && d.any(surges):
 		return
 	case !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }):
-		if !slices.ContainsFunc(j.pods[d.at], func(t *track) bool {
-			o, _ := t.at(d.event).(*corev1.Pod)
-			if o == nil {
-				o, _ = t.last().(*corev1.Pod)
-			}
-			return o.UID != p.UID && markOf(o) != markOf(p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
-		}) {
+		if !j.hadSuccessor(d, p, now) {
 			j.report(Surge, d.event, uids(d, p), "pod %s on node %s was available and was deleted before a new one had been", p.Name, d.at.node)
 		}
 		return
@@ -221,6 +220,17 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 		j.report(Budget, d.event, uids(d, p), "pod %s on node %s was available and was deleted; that makes %d nodes without one by our own doing, and maxUnavailable allows %d",
 			p.Name, d.at.node, count, b.unavailable)
 	}
+}
+
+// hadSuccessor tells whether a pod of another template had been available beside it.
+func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
+	return slices.ContainsFunc(j.pods[d.at], func(t *track) bool {
+		o, _ := t.at(d.event).(*corev1.Pod)
+		if o == nil {
+			o, _ = t.last().(*corev1.Pod)
+		}
+		return o.UID != p.UID && markOf(o) != markOf(p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
+	})
 }
 
 // recovered tells whether a place that lost its pod counts no more: something

@@ -69,6 +69,12 @@ func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPol
 	if s.Step == "" || !slices.Contains(begun, s.Step) || !slices.Contains(begun, at.name(p)) {
 		return false
 	}
+	return j.earlierBegan(begun, p, at, d)
+}
+
+// earlierBegan tells whether all stages before one that surely have nodes are among
+// those that have begun.
+func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at stage, d decision) bool {
 	for name := range j.nodes {
 		n := j.steady(name, d)
 		if n == nil {
@@ -102,15 +108,7 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 	if before == nil || before.Status.Step == r.Status.Step || before.Status.TargetRevision != r.Status.TargetRevision || r.Status.Step == "" || before.Status.Step == "" {
 		return
 	}
-	low := j.knownSince(e.Revision-lag, j.policies)
-	var found []*v1alpha1.RolloutPolicy
-	for _, m := range moments(low, e.Revision, j.policies) {
-		for _, t := range j.policies {
-			if p, _ := t.at(m).(*v1alpha1.RolloutPolicy); p != nil && !slices.Contains(found, p) {
-				found = append(found, p)
-			}
-		}
-	}
+	found := j.policiesAround(e.Revision)
 	names := []string{}
 	for i := range r.Status.Steps {
 		names = append(names, r.Status.Steps[i].Name)
@@ -125,6 +123,19 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 			j.report(Early, e.Revision, []types.UID{r.UID}, "rollout %s went from step %s to %s, and nobody had approved step %s", r.Name, before.Status.Step, r.Status.Step, name)
 		}
 	}
+}
+
+// policiesAround lists what the policies may have been for who decided shortly before a
+// revision.
+func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy) {
+	for _, m := range moments(j.knownSince(revision-lag, j.policies), revision, j.policies) {
+		for _, t := range j.policies {
+			if p, _ := t.at(m).(*v1alpha1.RolloutPolicy); p != nil && !slices.Contains(found, p) {
+				found = append(found, p)
+			}
+		}
+	}
+	return found
 }
 
 // asks tells whether a step of that name needs to be approved.

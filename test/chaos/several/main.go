@@ -24,6 +24,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/test/emulated"
 )
 
 func main() {
@@ -40,7 +42,7 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if *machines && !emulates() {
+	if *machines && !emulated.Available() {
 		fmt.Println("chaos-servers: skipped: there is no QEMU here; install qemu-system-x86")
 		return
 	}
@@ -108,21 +110,9 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 		}
 		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer, %4d reads  whole after %4.1f s  %s\n",
 			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.reads, out.healing.Seconds(), verdict)
-		for _, v := range out.violations {
-			fmt.Println("  VIOLATION:", v)
-		}
-		if len(out.violations) > 0 || p.verbose {
-			for _, line := range out.timeline {
-				fmt.Println("   ", line)
-			}
-		}
-		if len(out.violations) > 0 {
-			for _, s := range c.servers {
-				fmt.Printf("    %s: %s\n", s.name, c.said(s.name))
-			}
-			if p.keep {
-				return bad, nil
-			}
+		c.tell(out, p.verbose)
+		if len(out.violations) > 0 && p.keep {
+			return bad, nil
 		}
 		sum.reads += out.reads
 		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
@@ -130,4 +120,21 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, %d reads, in %.0f s\n",
 		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, sum.reads, time.Since(begin).Seconds())
 	return bad, nil
+}
+
+// tell prints what was wrong in a round, and what happened in it.
+func (c *cluster) tell(out outcome, verbose bool) {
+	for _, v := range out.violations {
+		fmt.Println("  VIOLATION:", v)
+	}
+	if len(out.violations) > 0 || verbose {
+		for _, line := range out.timeline {
+			fmt.Println("   ", line)
+		}
+	}
+	if len(out.violations) > 0 {
+		for _, s := range c.servers {
+			fmt.Printf("    %s: %s\n", s.name, c.said(s.name))
+		}
+	}
 }

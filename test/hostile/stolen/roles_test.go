@@ -268,7 +268,7 @@ var viewHides = []string{
 var viewShows = []string{
 	"bindings", "configmaps", "endpoints", "events", "limitranges", "resourcequotas", "resourcequotas/status",
 	"replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "namespaces", "namespaces/status", "pods", "pods/log", "pods/status", "serviceaccounts", "services", "services/status",
-	"ingresses", "ingresses/status", "networkpolicies", "endpointslices", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
+	"ingresses", "ingresses/status", "networkpolicies", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates", "endpointslices", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
 	"statefulsets", "statefulsets/scale", "statefulsets/status", "cronjobs", "cronjobs/status", "jobs", "jobs/status", "replicasets", "replicasets/scale", "replicasets/status", "poddisruptionbudgets", "poddisruptionbudgets/status",
 	"persistentvolumeclaims", "persistentvolumeclaims/status",
 	"rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status",
@@ -279,7 +279,7 @@ var viewShows = []string{
 func TestViewRole(t *testing.T) {
 	y := newYard(t)
 	// These are collected in view by a control loop, and there is none here.
-	for _, role := range []string{"system:aggregate-to-view", "system:aggregated-metrics-reader"} {
+	for _, role := range []string{"system:aggregate-to-view", "everynode:aggregate-metrics-to-view"} {
 		y.make(t, &rbacv1.ClusterRoleBinding{ObjectMeta: meta("", "yard-"+role), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "yard-viewer"}}})
 	}

@@ -69,6 +69,14 @@ var rules = []what{
 	{path: "/apis/storage.k8s.io/v1/csinodes/yard-2"},
 	{path: "/apis/storage.k8s.io/v1/csinodes"},
 	{path: "/apis/storage.k8s.io/v1/csidrivers/yard.example.com", node1: "get"},
+	// Devices. None of these claims is of a pod of the node, and the slice is not there.
+	{path: "/apis/resource.k8s.io/v1/resourceslices"},
+	{path: "/apis/resource.k8s.io/v1/resourceslices/yard-slice"},
+	{path: "/apis/resource.k8s.io/v1/deviceclasses/yard-class"},
+	{path: "/apis/resource.k8s.io/v1/namespaces/yard-a/resourceclaims"},
+	{path: "/apis/resource.k8s.io/v1/namespaces/yard-a/resourceclaims/yard-claim"},
+	{path: "/apis/resource.k8s.io/v1/namespaces/yard-a/resourceclaims/yard-claim/status"},
+	{path: "/apis/resource.k8s.io/v1/namespaces/yard-a/resourceclaimtemplates/yard-template"},
 	// How pods can be run.
 	{path: "/apis/node.k8s.io/v1/runtimeclasses", node1: "list watch"},
 	{path: "/apis/node.k8s.io/v1/runtimeclasses/yard-vm", node1: "get"},

@@ -73,7 +73,14 @@ func validateEnd(j *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(conditions, field.OmitValueType{}, c.text))
 		}
 	}
-	end := path.Child("completionTime")
+	errs = append(errs, validateCompletionTime(s, complete, path.Child("completionTime"))...)
+	if complete || failed {
+		errs = append(errs, validateFinished(s, path)...)
+	}
+	return errs
+}
+
+func validateCompletionTime(s *batchv1.JobStatus, complete bool, end *field.Path) (errs field.ErrorList) {
 	switch {
 	case s.CompletionTime != nil && !complete:
 		errs = append(errs, field.Invalid(end, s.CompletionTime, "cannot set completionTime when there is no Complete=True condition"))
@@ -82,9 +89,6 @@ func validateEnd(j *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	}
 	if s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) {
 		errs = append(errs, field.Invalid(end, s.CompletionTime, "must be equal to or after `startTime`"))
-	}
-	if complete || failed {
-		errs = append(errs, validateFinished(s, path)...)
 	}
 	return errs
 }
@@ -137,7 +141,6 @@ func validateIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorLis
 
 // validateCourse checks that nothing is taken back.
 func validateCourse(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
-	s, before := &j.Status, &old.Status
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
 		if job.Is(old, t) && !job.Is(j, t) {
 			errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, fmt.Sprintf("cannot disable the terminal %s=True condition", t)))
@@ -146,12 +149,23 @@ func validateCourse(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList
 	if job.Is(old, batchv1.JobSuccessCriteriaMet) && !job.Is(j, batchv1.JobSuccessCriteriaMet) {
 		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, "cannot disable the SuccessCriteriaMet=True condition"))
 	}
+	errs = append(errs, validateNumbers(j, old, path)...)
+	return append(errs, validateTimes(j, old, path)...)
+}
+
+func validateNumbers(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
+	s, before := &j.Status, &old.Status
 	if s.Failed < before.Failed {
 		errs = append(errs, field.Invalid(path.Child("failed"), s.Failed, "cannot decrease the failed counter"))
 	}
 	if s.Succeeded < before.Succeeded && !job.IsIndexed(j) {
 		errs = append(errs, field.Invalid(path.Child("succeeded"), s.Succeeded, "cannot decrease the succeeded counter"))
 	}
+	return errs
+}
+
+func validateTimes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
+	s, before := &j.Status, &old.Status
 	if s.CompletionTime != nil && before.CompletionTime != nil && !s.CompletionTime.Equal(before.CompletionTime) {
 		errs = append(errs, field.Invalid(path.Child("completionTime"), s.CompletionTime, "field is immutable"))
 	}

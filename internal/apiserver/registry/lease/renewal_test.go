@@ -13,7 +13,7 @@ func TestRenewed(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	at := func(d time.Duration) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(begin.Add(d))) }
 	managed := func(who string, d time.Duration) []metav1.ManagedFieldsEntry {
-		return []metav1.ManagedFieldsEntry{{Manager: who, Operation: "Update", Time: ptr.To(metav1.NewTime(begin.Add(d))), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}}}
+		return []metav1.ManagedFieldsEntry{{Manager: who, Operation: "Update", Time: ptr.To(metav1.NewTime(begin.Add(d))), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}}
 	}
 	leaseOf := func(change ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 		l := &coordinationv1.Lease{

@@ -1,4 +1,5 @@
-// Package networking describes the kinds of networking.k8s.io/v1 that daemons act on: Ingress, IngressClass and NetworkPolicy.
+// Package networking describes the kinds of networking.k8s.io/v1: Ingress, IngressClass and NetworkPolicy, on which daemons
+// act, and ServiceCIDR and IPAddress, which say where addresses of Services come from and whose they are.
 package networking
 
 import (
@@ -20,9 +21,9 @@ import (
 // classAnnotation is how an Ingress named its class before there was a field for it.
 const classAnnotation = "kubernetes.io/ingress.class"
 
-// Definitions returns the three kinds.
+// Definitions returns the kinds.
 func Definitions() []resource.Definition {
-	return []resource.Definition{ingress(), ingressClass(), networkPolicy()}
+	return []resource.Definition{ingress(), ingressClass(), networkPolicy(), serviceCIDR(), ipAddress()}
 }
 
 func ingress() resource.Definition {

@@ -159,3 +159,58 @@ func TestNetworkPolicy(t *testing.T) {
 		t.Errorf("the defaults are %v", p.Spec)
 	}
 }
+
+func TestServiceCIDR(t *testing.T) {
+	for name, c := range map[string]struct {
+		cidrs []string
+		want  string
+	}{
+		"one":            {[]string{"10.97.0.0/16"}, ""},
+		"one of each":    {[]string{"10.97.0.0/16", "fd00::/108"}, ""},
+		"none":           {nil, "spec.cidrs: Required value: at least one CIDR required"},
+		"three":          {[]string{"10.97.0.0/16", "fd00::/108", "10.98.0.0/16"}, `spec.cidrs: Invalid value: {"cidrs":["10.97.0.0/16","fd00::/108","10.98.0.0/16"]}: may only hold up to 2 values`},
+		"two of one":     {[]string{"10.97.0.0/16", "10.98.0.0/16"}, `spec.cidrs: Invalid value: {"cidrs":["10.97.0.0/16","10.98.0.0/16"]}: may specify no more than one IP for each IP family`},
+		"no network":     {[]string{"10.97.0.0"}, `spec.cidrs[0]: Invalid value: "10.97.0.0": must be a valid CIDR value`},
+		"bits of a host": {[]string{"10.97.0.1/16"}, `spec.cidrs[0]: Invalid value: "10.97.0.1/16": must not have bits set beyond the prefix length`},
+	} {
+		expect(t, name, ValidateServiceCIDR(&networkingv1.ServiceCIDR{Spec: networkingv1.ServiceCIDRSpec{CIDRs: c.cidrs}}), c.want)
+	}
+}
+
+func TestIPAddress(t *testing.T) {
+	ref := func(change func(*networkingv1.ParentReference)) *networkingv1.ParentReference {
+		r := &networkingv1.ParentReference{Group: "gateways.example.com", Resource: "gateways", Namespace: "a", Name: "g"}
+		change(r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		parent *networkingv1.ParentReference
+		want   string
+	}{
+		"whole":       {ref(func(*networkingv1.ParentReference) {}), ""},
+		"the core":    {ref(func(r *networkingv1.ParentReference) { r.Group, r.Namespace = "", "" }), ""},
+		"none":        {nil, "spec.parentRef: Required value"},
+		"a group":     {ref(func(r *networkingv1.ParentReference) { r.Group = "A!" }), `spec.parentRef.group: Invalid value: "A!"`},
+		"no resource": {ref(func(r *networkingv1.ParentReference) { r.Resource = "" }), "spec.parentRef.resource: Required value"},
+		"a resource":  {ref(func(r *networkingv1.ParentReference) { r.Resource = "a/b" }), `spec.parentRef.resource: Invalid value: "a/b": may not contain '/'`},
+		"no name":     {ref(func(r *networkingv1.ParentReference) { r.Name = "" }), "spec.parentRef.name: Required value"},
+		"a name":      {ref(func(r *networkingv1.ParentReference) { r.Name = ".." }), `spec.parentRef.name: Invalid value: "..": may not be '..'`},
+		"a namespace": {ref(func(r *networkingv1.ParentReference) { r.Namespace = "a%b" }), `spec.parentRef.namespace: Invalid value: "a%b": may not contain '%'`},
+	} {
+		expect(t, name, ValidateAddress(&networkingv1.IPAddress{Spec: networkingv1.IPAddressSpec{ParentRef: c.parent}}), c.want)
+	}
+	for name, want := range map[string]string{
+		"10.96.0.1": "", "fd00::1": "", "10.96.0.01": "must not have leading 0s", "FD00::1": "must be in canonical form", "web": "must be a valid IP address",
+	} {
+		if got := strings.Join(addressName(name, false), "; "); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("the name %s: %q, want %q", name, got, want)
+		}
+	}
+	for want, r := range map[string]*networkingv1.ParentReference{
+		"<none>": nil, "services/default/web": {Resource: "services", Namespace: "default", Name: "web"}, "gateways.example.com/g": {Group: "example.com", Resource: "gateways", Name: "g"},
+	} {
+		if got := parent(r); got != want {
+			t.Errorf("the parent is %s, want %s", got, want)
+		}
+	}
+}

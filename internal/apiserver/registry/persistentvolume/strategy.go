@@ -106,6 +106,9 @@ var volumeTable = table.Of(func(v *corev1.PersistentVolume, now time.Time) []any
 // notMounted says that no node here can mount the volume, if so.
 func notMounted(s *corev1.PersistentVolumeSpec) []string {
 	if s.HostPath != nil || s.Local != nil {
+		if ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {
+			return []string{"spec.volumeMode: nodes give pods no block devices, and a pod with a claim to this one waits; make a file system on it, mount it, and use Filesystem"}
+		}
 		return nil
 	}
 	for _, source := range sources(s) {

@@ -2,6 +2,7 @@ package persistentvolumeclaim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,5 +195,29 @@ func TestStatusAndColumns(t *testing.T) {
 	odd := made(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = storage("100m") })
 	if got := warnings(odd); len(got) != 1 || got[0] != `spec.resources.requests[storage]: fractional byte value "100m" is invalid, must be an integer` {
 		t.Errorf("the warnings are %q", got)
+	}
+}
+
+// Who asks for more, or for a device, is told with the answer what becomes of it.
+func TestWarnings(t *testing.T) {
+	size := func(amount string) *corev1.PersistentVolumeClaim {
+		return made(bound, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = storage(amount) })
+	}
+	const grows = "spec.resources.requests.storage: nothing here makes volumes grow; this one stays as large as it is, unless a program of its storage driver does it"
+	for name, c := range map[string]struct {
+		now, old *corev1.PersistentVolumeClaim
+		want     []string
+	}{
+		"nothing new": {size("2Gi"), size("2Gi"), nil},
+		"more":        {size("3Gi"), size("2Gi"), []string{grows}},
+		"less":        {size("2Gi"), size("3Gi"), nil},
+	} {
+		if got := growthWarnings(c.now, c.old); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	device := made(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) })
+	if got := warnings(device); len(got) != 1 || !strings.HasPrefix(got[0], "spec.volumeMode: nodes give pods no block devices") {
+		t.Errorf("a device: %q", got)
 	}
 }

@@ -45,10 +45,12 @@ func Definition() resource.Definition {
 		PrepareStatusForUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { c.Spec = old.Spec },
 		ValidateStatusUpdate:   func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList { return ValidateStatus(c) },
 		WarningsOnCreate:       func(_ context.Context, c *corev1.PersistentVolumeClaim) []string { return warnings(c) },
-		WarningsOnUpdate:       func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) []string { return warnings(c) },
-		Fields:                 func(c *corev1.PersistentVolumeClaim) fields.Set { return fields.Set{"name": c.Name} },
-		FieldLabels:            []string{"name"},
-		Table:                  claimTable,
+		WarningsOnUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) []string {
+			return append(warnings(c), growthWarnings(c, old)...)
+		},
+		Fields:      func(c *corev1.PersistentVolumeClaim) fields.Set { return fields.Set{"name": c.Name} },
+		FieldLabels: []string{"name"},
+		Table:       claimTable,
 	})
 }
 
@@ -98,6 +100,14 @@ func warnings(c *corev1.PersistentVolumeClaim) (out []string) {
 			`: deprecated since v1.8; use "storageClassName" attribute instead`)
 	}
 	return append(out, podspec.ClaimWarnings(&c.Spec, field.NewPath("spec"))...)
+}
+
+// growthWarnings tell who asks for more that nothing here gives it.
+func growthWarnings(c, old *corev1.PersistentVolumeClaim) []string {
+	if c.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage()) <= 0 {
+		return nil
+	}
+	return []string{"spec.resources.requests.storage: nothing here makes volumes grow; this one stays as large as it is, unless a program of its storage driver does it"}
 }
 
 var claimTable = table.Of(func(c *corev1.PersistentVolumeClaim, now time.Time) []any {

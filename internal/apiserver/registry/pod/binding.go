@@ -97,7 +97,7 @@ func (r *BindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 		}
 		pod.Spec.NodeName = b.Target.Name
 		pod.Annotations = merged(pod.Annotations, b.Annotations)
-		pod.Status.Conditions = scheduled(pod.Status.Conditions, now)
+		pod.Status.Conditions = scheduled(&pod, now)
 		pod.Status.NominatedNodeName = ""
 		return &pod, nil
 	})
@@ -122,13 +122,13 @@ func merged(base, extra map[string]string) map[string]string {
 	return out
 }
 
-// scheduled returns the conditions with PodScheduled true.
-func scheduled(conditions []corev1.PodCondition, now metav1.Time) []corev1.PodCondition {
-	out := make([]corev1.PodCondition, 0, len(conditions)+1)
-	for _, c := range conditions {
+// scheduled returns the pod's conditions with PodScheduled true.
+func scheduled(pod *corev1.Pod, now metav1.Time) []corev1.PodCondition {
+	out := make([]corev1.PodCondition, 0, len(pod.Status.Conditions)+1)
+	for _, c := range pod.Status.Conditions {
 		if c.Type != corev1.PodScheduled {
 			out = append(out, c)
 		}
 	}
-	return append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	return append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation, LastTransitionTime: now})
 }

@@ -72,6 +72,14 @@ func TestPartsOfARunningPod(t *testing.T) {
 		}
 		return err
 	})
+	// What is used is counted anew beside the writes, and by a count of before this one would fit.
+	env.Eventually("the quota has it", func(ctx context.Context) error {
+		q, err := env.Client.CoreV1().ResourceQuotas(namespace).Get(ctx, "q", metav1.GetOptions{})
+		if used := q.Status.Used[corev1.ResourceRequestsCPU]; err == nil && used.String() != "300m" {
+			err = fmt.Errorf("it has %s", used.String())
+		}
+		return err
+	})
 	if _, err := patch("resize", size("600m")); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota: q, requested: requests.cpu=300m, used: requests.cpu=300m, limited: requests.cpu=500m") {
 		t.Errorf("more than the quota: %v", err)
 	}

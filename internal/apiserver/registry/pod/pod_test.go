@@ -71,12 +71,13 @@ func TestStatusOfAForger(t *testing.T) {
 		change func(*corev1.Pod)
 		want   string
 	}{
-		"mark removed": {mirror, func(p *corev1.Pod) { p.Annotations = nil }, "may not remove or update mirror pod annotation"},
-		"mark changed": {mirror, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "y"} }, "may not remove or update mirror pod annotation"},
-		"mark added":   {ordinary, func(p *corev1.Pod) { p.Annotations = mirror.Annotations }, "may not add mirror pod annotation"},
-		"nomination":   {ordinary, func(p *corev1.Pod) { p.Status.NominatedNodeName = "m" }, "may not be set on pods that are already bound to a node"},
-		"leading zero": {ordinary, func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "010.0.0.1"}} }, "must not have leading 0s"},
-		"as it was":    {old, func(*corev1.Pod) {}, ""},
+		"mark removed":       {mirror, func(p *corev1.Pod) { p.Annotations = nil }, "may not remove or update mirror pod annotation"},
+		"mark changed":       {mirror, func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "y"} }, "may not remove or update mirror pod annotation"},
+		"mark added":         {ordinary, func(p *corev1.Pod) { p.Annotations = mirror.Annotations }, "may not add mirror pod annotation"},
+		"nomination":         {ordinary, func(p *corev1.Pod) { p.Status.NominatedNodeName = "m" }, "may not be set on pods that are already bound to a node"},
+		"leading zero":       {ordinary, func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "010.0.0.1"}} }, "must not have leading 0s"},
+		"a claim of nothing": {ordinary, func(p *corev1.Pod) { p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "x"}} }, "must match the name of an entry in `spec.resourceClaims`"},
+		"as it was":          {old, func(*corev1.Pod) {}, ""},
 	} {
 		p := c.old.DeepCopy()
 		c.change(p)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -218,9 +219,38 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, field.Invalid(statusPath.Child("qosClass"), p.Status.QOSClass, "field is immutable"))
 	}
+	errs = append(errs, claimStatuses(p, statusPath.Child("resourceClaimStatuses"))...)
 	errs = append(errs, noResurrection(p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy)...)
 	errs = append(errs, addresses(p.Status.PodIPs, old.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"))...)
 	return append(errs, addresses(p.Status.HostIPs, old.Status.HostIPs, func(a corev1.HostIP) string { return a.IP }, statusPath.Child("hostIPs"))...)
+}
+
+// claimStatuses checks which claims are said to be behind the entries of a pod.
+func claimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
+	if len(p.Status.ResourceClaimStatuses) == 0 {
+		return nil
+	}
+	var errs field.ErrorList
+	entries, seen := sets.New[string](), sets.New[string]()
+	for i := range p.Spec.ResourceClaims {
+		entries.Insert(p.Spec.ResourceClaims[i].Name)
+	}
+	for i, s := range p.Status.ResourceClaimStatuses {
+		at := path.Index(i)
+		if !entries.Has(s.Name) {
+			errs = append(errs, field.Invalid(at.Child("name"), s.Name, "must match the name of an entry in `spec.resourceClaims`"))
+		}
+		if seen.Has(s.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), s.Name))
+		}
+		seen.Insert(s.Name)
+		if s.ResourceClaimName != nil {
+			for _, m := range utilvalidation.IsDNS1123Subdomain(*s.ResourceClaimName) {
+				errs = append(errs, field.Invalid(at.Child("resourceClaimName"), *s.ResourceClaimName, m))
+			}
+		}
+	}
+	return errs
 }
 
 // noResurrection refuses to report a container that ended for good as running again.

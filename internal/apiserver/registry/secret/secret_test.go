@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,5 +69,18 @@ func TestPairWarning(t *testing.T) {
 	s.Type = corev1.SecretTypeOpaque
 	if got := warnings(s); len(got) > 0 {
 		t.Errorf("another type: %q", got)
+	}
+}
+
+// Manifests of before pods had tokens of their own bring a Secret that a token is to be put into.
+func TestTokenWarning(t *testing.T) {
+	s := &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken}
+	s.Annotations = map[string]string{corev1.ServiceAccountNameKey: "prometheus"}
+	if got := warnings(s); len(got) != 1 || !strings.HasSuffix(got[0], "kubectl create token prometheus") {
+		t.Errorf("warnings of a Secret without a token: %q", got)
+	}
+	s.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("brought along")}
+	if got := warnings(s); len(got) > 0 {
+		t.Errorf("warnings of one that brings its token: %q", got)
 	}
 }

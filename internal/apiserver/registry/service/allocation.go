@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,21 +19,28 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
+	"github.com/everynode/everynode/internal/servicenetwork"
 )
-
-// reservedAddresses is how many addresses are given out last.
-const reservedAddresses = 16
 
 // Reservations is what the database knows of who holds which name. The storage of
 // Services takes and gives back the names of each Service in the transaction that
 // writes it; see Holds.
 type Reservations interface {
+	holders
+	Objects
+	mender
+	// Repair makes what is written agree with the objects, as assign decides.
+	Repair(ctx context.Context, assign func(objects []runtime.Object, holders map[string]string) (owners map[string]runtime.Object, free []string)) error
+	// ShowNames has an object kept beside each name, with it; GuardNames has names taken only while something else stays as it is.
+	ShowNames(show func(holder runtime.Object, name string) (key string, value []byte, err error))
+	GuardNames(guard func(ctx context.Context, obj runtime.Object, names []string) (map[string]int64, error))
+}
+
+type holders interface {
 	// Holders returns who holds the names; those that are free are missing.
 	Holders(ctx context.Context, names ...string) (map[string]string, error)
 	// AllHolders returns who holds which of the names that begin so.
 	AllHolders(ctx context.Context, beginning string) (map[string]string, error)
-	// Repair makes what is written agree with the objects, as assign decides.
-	Repair(ctx context.Context, assign func(objects []runtime.Object, holders map[string]string) map[string]runtime.Object) error
 }
 
 // Holds says who a Service is, and which names it holds: its addresses and node ports.
@@ -44,8 +52,8 @@ func Holds(obj runtime.Object) (holder string, names []string) {
 // allocator chooses addresses and node ports for Services. It promises nothing: the
 // write that follows takes what was chosen, and is refused if somebody was quicker.
 type allocator struct {
-	reservations Reservations
-	cidr         netip.Prefix
+	reservations holders
+	networks     *networks
 	// checked is closed when what is written agrees with the Services that there are.
 	checked <-chan struct{}
 }
@@ -86,6 +94,9 @@ type used struct {
 	ports     map[int32]bool
 	// mine are the ports that the Service has already.
 	mine map[int32]bool
+	// kept are the addresses that the Service has already, and networks where others come from.
+	kept     map[netip.Addr]bool
+	networks []servicenetwork.Network
 	// anyPort leaves open whether a port is in the range, as a dry run does.
 	anyPort bool
 }
@@ -98,15 +109,16 @@ func (a *allocator) taken(ctx context.Context, svc, old *corev1.Service) (used, 
 			own[name] = true
 		}
 	}
-	var asked []string
-	for _, name := range namesOf(svc) {
-		if !own[name] {
-			asked = append(asked, name)
-		}
-	}
+	asked := slices.DeleteFunc(slices.Clone(namesOf(svc)), func(name string) bool { return own[name] })
+	u := used{addresses: map[netip.Addr]bool{}, ports: map[int32]bool{}, mine: map[int32]bool{}, kept: map[netip.Addr]bool{}}
 	held, err := a.reservations.Holders(ctx, asked...)
 	if err != nil {
 		return used{}, err
+	}
+	if needsAddress(svc) || slices.ContainsFunc(asked, func(name string) bool { ip, _ := plan.Parse(name); return ip.IsValid() }) {
+		if u.networks, err = a.networks.list(ctx); err != nil {
+			return used{}, err
+		}
 	}
 	for beginning, wanted := range map[string]bool{plan.Addresses: needsAddress(svc), plan.NodePorts: needsPorts(svc)} {
 		if !wanted {
@@ -118,24 +130,26 @@ func (a *allocator) taken(ctx context.Context, svc, old *corev1.Service) (used, 
 		}
 		maps.Copy(held, all)
 	}
-	u := used{addresses: map[netip.Addr]bool{}, ports: map[int32]bool{}, mine: map[int32]bool{}}
 	for name, holder := range held {
 		// One that has the same name exists, and that is what is wrong then.
 		if own[name] || strings.HasPrefix(holder, svc.Namespace+"/"+svc.Name+"/") {
 			continue
 		}
-		if ip, port := plan.Parse(name); ip.IsValid() {
-			u.addresses[ip] = true
-		} else {
-			u.ports[port] = true
-		}
+		note(name, u.addresses, u.ports)
 	}
 	for name := range own {
-		if _, port := plan.Parse(name); port != 0 {
-			u.mine[port] = true
-		}
+		note(name, u.kept, u.mine)
 	}
 	return u, nil
+}
+
+// note adds what a name stands for, an address or a port, to those of its kind.
+func note(name string, addresses map[netip.Addr]bool, ports map[int32]bool) {
+	if ip, port := plan.Parse(name); ip.IsValid() {
+		addresses[ip] = true
+	} else {
+		ports[port] = true
+	}
 }
 
 // namesOf are the names of a Service that may not repeat its address in the list yet.
@@ -179,7 +193,7 @@ func (a *allocator) assign(svc *corev1.Service, u used) error {
 		return err
 	}
 	if svc.Spec.ClusterIP != corev1.ClusterIPNone {
-		if err := a.assignAddress(svc, u); err != nil {
+		if err := assignAddress(svc, u); err != nil {
 			return err
 		}
 	}
@@ -202,7 +216,7 @@ func (a *allocator) assign(svc *corev1.Service, u used) error {
 // checkFamilies refuses what needs addresses of a family that there are none of.
 func (a *allocator) checkFamilies(svc *corev1.Service) error {
 	ours := corev1.IPv4Protocol
-	if a.cidr.Addr().Is6() {
+	if a.networks.configured.Addr().Is6() {
 		ours = corev1.IPv6Protocol
 	}
 	var errs field.ErrorList
@@ -220,13 +234,13 @@ func (a *allocator) checkFamilies(svc *corev1.Service) error {
 	return invalid(svc, errs...)
 }
 
-func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
+func assignAddress(svc *corev1.Service, u used) error {
 	path := field.NewPath("spec", "clusterIPs")
 	if svc.Spec.ClusterIP == "" && len(svc.Spec.ClusterIPs) > 0 {
 		return nil // Validation has its own words for this.
 	}
 	if svc.Spec.ClusterIP == "" {
-		ip, ok := a.free(u)
+		ip, ok := servicenetwork.Free(u.networks, func(ip netip.Addr) bool { return u.addresses[ip] }, rand.Uint64N)
 		if !ok {
 			return apierrors.NewInternalError(errors.New("failed to allocate a serviceIP: range is full"))
 		}
@@ -238,8 +252,10 @@ func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
 	switch {
 	case err != nil:
 		return nil // Validation has its own words for this.
-	case !a.cidr.Contains(ip):
-		problem = fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, ip, a.cidr)
+	case u.kept[ip.Unmap()]:
+		return nil
+	case !covered(u.networks, ip):
+		problem = fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, ip, ranges(u.networks))
 	case u.addresses[ip]:
 		problem = fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip)
 	default:
@@ -248,37 +264,9 @@ func (a *allocator) assignAddress(svc *corev1.Service, u used) error {
 	return invalid(svc, field.Invalid(path, []string{svc.Spec.ClusterIP}, problem))
 }
 
-// free picks a random free address. The first ones, which clusters use for the API
-// server and DNS, come last, so that they are there for those who ask for them.
-func (a *allocator) free(u used) (netip.Addr, bool) {
-	size := 1 << min(a.cidr.Addr().BitLen()-a.cidr.Bits(), 16)
-	first := 1
-	if size > 4*reservedAddresses {
-		first = reservedAddresses
-	}
-	last := size - 2 // The last one of a network is for broadcasts.
-	for i, start := 0, rand.IntN(max(last-first+1, 1)); i <= last-first; i++ {
-		if ip := nth(a.cidr.Addr(), first+(start+i)%(last-first+1)); !u.addresses[ip] {
-			return ip, true
-		}
-	}
-	for i := 1; i < first; i++ {
-		if ip := nth(a.cidr.Addr(), i); !u.addresses[ip] {
-			return ip, true
-		}
-	}
-	return netip.Addr{}, false
-}
-
-func nth(base netip.Addr, n int) netip.Addr {
-	raw := base.AsSlice()
-	for i := len(raw) - 1; i >= 0 && n > 0; i-- {
-		n += int(raw[i])
-		raw[i] = byte(n)
-		n >>= 8
-	}
-	ip, _ := netip.AddrFromSlice(raw)
-	return ip
+func covered(networks []servicenetwork.Network, ip netip.Addr) bool {
+	_, ok := servicenetwork.Covering(networks, ip)
+	return ok
 }
 
 func assignNodePorts(svc *corev1.Service, u used) error {

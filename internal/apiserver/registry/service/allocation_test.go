@@ -2,7 +2,7 @@ package service
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -22,7 +22,7 @@ func given(s, old *corev1.Service, ports ...int32) string {
 	}
 	checked := make(chan struct{})
 	close(checked)
-	a := &allocator{cidr: netip.MustParsePrefix("10.96.0.0/24"), reservations: held, checked: checked}
+	a := &allocator{networks: &networks{cidrs: noCIDRs{}, configured: netip.MustParsePrefix("10.96.0.0/24")}, reservations: held, checked: checked}
 	if _, err := a.begin(context.Background(), s, old, false); err != nil {
 		return err.Error()
 	}
@@ -52,9 +52,10 @@ func (w written) AllHolders(_ context.Context, beginning string) (map[string]str
 	return out, nil
 }
 
-func (written) Repair(context.Context, func([]runtime.Object, map[string]string) map[string]runtime.Object) error {
-	return errors.New("nothing is repaired here")
-}
+// noCIDRs is a database before the default ServiceCIDR is made.
+type noCIDRs struct{ Objects }
+
+func (noCIDRs) List(context.Context) ([]runtime.Object, error) { return nil, nil }
 
 func TestNodePortsBelongToOneService(t *testing.T) {
 	s := allocated(corev1.ServiceTypeNodePort)
@@ -117,5 +118,28 @@ func TestFamiliesThatThereAreNoneOf(t *testing.T) {
 	s.Spec.IPFamilyPolicy = ptr.To(corev1.IPFamilyPolicyPreferDualStack)
 	if got := given(s, nil); got != "" || s.Spec.ClusterIP == "" || s.Spec.IPFamilies[0] != corev1.IPv4Protocol {
 		t.Errorf("both if possible: %+v, %q", s.Spec, got)
+	}
+}
+
+func TestAddressesThatAreAskedFor(t *testing.T) {
+	for ip, want := range map[string]string{
+		"10.96.0.0":   "failed to allocate IP 10.96.0.0: the provided IP (10.96.0.0) is not in the valid range. The range of valid IPs is 10.96.0.0/24",
+		"10.96.0.255": "failed to allocate IP 10.96.0.255: the provided IP (10.96.0.255) is not in the valid range. The range of valid IPs is 10.96.0.0/24",
+		"10.97.0.1":   "failed to allocate IP 10.97.0.1: the provided IP (10.97.0.1) is not in the valid range. The range of valid IPs is 10.96.0.0/24",
+		"10.96.0.9":   "failed to allocate IP 10.96.0.9: provided IP is already allocated",
+		"10.96.0.1":   "",
+	} {
+		s := allocated(corev1.ServiceTypeClusterIP)
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip}
+		if want != "" {
+			want = fmt.Sprintf(`Service "s" is invalid: spec.clusterIPs: Invalid value: [%q]: %s`, ip, want)
+		}
+		if got := given(s, nil); got != want {
+			t.Errorf("%s: %s, want %s", ip, got, want)
+		}
+		// What it has it keeps, also when the network is another one by now.
+		if got := given(s.DeepCopy(), s); got != "" {
+			t.Errorf("%s, which it has: %s", ip, got)
+		}
 	}
 }

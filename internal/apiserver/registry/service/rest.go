@@ -7,38 +7,84 @@ import (
 	"net"
 	"net/netip"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
 // maxTries is how often a write is tried that others snatch addresses or ports from.
 const maxTries = 50
 
-// Extend makes the storage give out addresses from the CIDR, and node ports. It returns
-// what checks those that are given out.
-func Extend(s *resource.Storage, reservations Reservations, client kubernetes.Interface, cidr *net.IPNet) (*Repair, error) {
-	prefix, err := netip.ParsePrefix(cidr.String())
+// Parts are the kinds that addresses are about, with what the database knows of them.
+type Parts struct {
+	Services, Addresses, CIDRs *resource.Storage
+	// Reserved are the names that Services hold, ReservedAddresses those that IPAddresses hold by themselves.
+	Reserved, ReservedAddresses Reservations
+	// Networks are the ServiceCIDRs in the database.
+	Networks Objects
+	// Encode makes of an IPAddress what is stored of it.
+	Encode func(key string, obj runtime.Object) ([]byte, error)
+	// Client tells people by events.
+	Client kubernetes.Interface
+	// CIDR is the network that the server was started with.
+	CIDR *net.IPNet
+}
+
+// Extend makes the storages give out addresses of the ServiceCIDRs, show them, and give out node ports. It returns what
+// checks those that are given out.
+func Extend(p Parts) (*Repair, error) {
+	prefix, err := netip.ParsePrefix(p.CIDR.String())
 	if err != nil {
-		return nil, fmt.Errorf("read the service CIDR %s: %w", cidr, err)
+		return nil, fmt.Errorf("read the service CIDR %s: %w", p.CIDR, err)
 	}
-	main, ok := s.Main.(*resource.REST)
-	if !ok || reservations == nil {
+	services, addresses, cidrs := main(p.Services), main(p.Addresses), main(p.CIDRs)
+	if services == nil || addresses == nil || cidrs == nil || p.Reserved == nil || p.ReservedAddresses == nil || p.Networks == nil {
 		return nil, errors.New("the storage of Services cannot reserve addresses")
 	}
-	repair := &Repair{reservations: reservations, client: client, cidr: prefix.Masked(), checked: make(chan struct{})}
-	a := &allocator{reservations: reservations, cidr: prefix.Masked(), checked: repair.checked}
-	s.Store.BeginCreate, s.Store.BeginUpdate = a.beginCreate, a.beginUpdate
-	s.Main = &REST{main}
+	nets := &networks{cidrs: p.Networks, configured: prefix.Masked()}
+	p.Reserved.GuardNames(nets.guard)
+	p.Reserved.ShowNames(p.show)
+	repair := &Repair{parts: p, networks: nets, checked: make(chan struct{})}
+	a := &allocator{reservations: p.Reserved, networks: nets, checked: repair.checked}
+	p.Services.Store.BeginCreate, p.Services.Store.BeginUpdate = a.beginCreate, a.beginUpdate
+	p.Services.Main = &REST{services}
+	p.Addresses.Main = &AddressREST{addresses, p.ReservedAddresses}
+	p.CIDRs.Main = &CIDRREST{cidrs, prefix.Masked()}
 	return repair, nil
 }
 
+func main(s *resource.Storage) *resource.REST {
+	if s == nil {
+		return nil
+	}
+	out, _ := s.Main.(*resource.REST)
+	return out
+}
+
+// show is the IPAddress that is kept beside an address of a Service, as it is stored.
+func (p Parts) show(holder runtime.Object, name string) (key string, stored []byte, err error) {
+	ip, _ := plan.Parse(name)
+	if !ip.IsValid() {
+		return "", nil, nil
+	}
+	key = p.ReservedAddresses.Key(ip.String())
+	if holder == nil {
+		return key, nil, nil
+	}
+	shown := plan.Shown(holder.(*corev1.Service), ip)
+	rest.FillObjectMetaSystemFields(shown)
+	stored, err = p.Encode(key, shown)
+	return key, stored, err
+}
+
 // REST serves Services. It writes again, with another choice, what lost an address or a
-// node port to a write that was quicker, here or in another server.
+// node port to a write that was quicker, here or in another server, or to the end of a ServiceCIDR.
 type REST struct{ *resource.REST }
 
 // Create implements rest.Creater.
@@ -60,12 +106,12 @@ func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectI
 	return updated, created, err
 }
 
-// whileTaken repeats a write as long as somebody else takes what it chose.
+// whileTaken repeats a write as long as somebody else takes what it chose, or takes it away.
 func whileTaken(ctx context.Context, write func() error) error {
 	for range maxTries {
 		err := write()
-		var taken interface{ Taken() (name, holder string) }
-		if !errors.As(err, &taken) {
+		var changed interface{ Changed() string }
+		if !isTaken(err) && !errors.As(err, &changed) {
 			return err
 		}
 		if ctx.Err() != nil {

@@ -72,6 +72,12 @@ func (p *Plan) tell(kind, reason, format string, args ...any) {
 
 // settle brings the status up to date with the Jobs that there are.
 func (p *Plan) settle(in Input) {
+	p.settleUnlisted(in, p.settleListed(in))
+}
+
+// settleListed keeps those of the status' Jobs that have not ended, and returns the
+// UIDs of all of them.
+func (p *Plan) settleListed(in Input) (listed map[string]bool) {
 	known := map[string]*batchv1.Job{}
 	for _, j := range in.Jobs {
 		known[string(j.UID)] = j
@@ -81,7 +87,7 @@ func (p *Plan) settle(in Input) {
 	}
 	active := p.Status.Active
 	p.Status.Active = nil
-	listed := map[string]bool{}
+	listed = map[string]bool{}
 	for _, ref := range active {
 		j := known[string(ref.UID)]
 		listed[string(ref.UID)] = true
@@ -94,6 +100,11 @@ func (p *Plan) settle(in Input) {
 			p.Status.Active = append(p.Status.Active, ref)
 		}
 	}
+	return listed
+}
+
+// settleUnlisted takes the CronJob's own Jobs up that the status does not have.
+func (p *Plan) settleUnlisted(in Input, listed map[string]bool) {
 	for _, j := range in.Jobs {
 		if listed[string(j.UID)] {
 			continue

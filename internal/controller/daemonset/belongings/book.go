@@ -1,14 +1,12 @@
 package belongings
 
 import (
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/history"
 )
@@ -36,6 +34,7 @@ type Book struct {
 	claims  map[types.UID]*daemonSet
 	retries map[types.UID]time.Time
 	jobs    []Job
+	audit   *audit // under way; nil if there is none
 }
 
 // New returns an empty book. normalize fills a template's defaults in; it may be
@@ -164,35 +163,6 @@ func (b *Book) Revision(uid types.UID, hash string) (r *appsv1.ControllerRevisio
 	}
 	s := b.sets[uid]
 	return nil, s != nil && s.revision == hash
-}
-
-// Audit tells the matrix again about every pod that it has in another way, and
-// about all DaemonSets: the same facts again are no work. It returns a line for
-// each difference.
-func (b *Book) Audit() (findings []string) {
-	for uid, p := range b.pods.all {
-		owner := OwnerOf(p)
-		if owner == "" {
-			continue
-		}
-		if s := b.sets[owner]; s != nil && claim.Judge(s.latest, s.selector, p) != claim.Mine {
-			continue
-		}
-		if have, ok := b.rows.Pod(uid); !ok || have != matrix.ProjectPod(p, owner) {
-			findings = append(findings, fmt.Sprintf("pod %s/%s was not known as it is", p.Namespace, p.Name))
-			b.claimPod(p)
-		}
-	}
-	for _, uid := range b.rows.Pods() {
-		if !b.pods.has(uid) {
-			findings = append(findings, fmt.Sprintf("pod with UID %s was known and does not exist", uid))
-			b.rows.Step(matrix.PodGone(uid))
-		}
-	}
-	for _, s := range b.sets {
-		b.sync(s)
-	}
-	return findings
 }
 
 // Job is something to write: *RevisionJob, *CleanupJob, *ClaimJob or *Notice.

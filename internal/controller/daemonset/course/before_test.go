@@ -95,7 +95,7 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 				w.tell(one)
 				w.start(policy(t, "failure: {max: 0}"), daemonSet("v1"))
 				w.update("v2")
-				if p := w.course.Take(1); len(p) != 1 || p[0].Node != one {
+				if p := w.take(1); len(p) != 1 || p[0].Node != one {
 					t.Fatalf("%s: %+v", name, p)
 				}
 				m := w.nodes[one]
@@ -104,7 +104,7 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 				for range restarts {
 					w.again()
 				}
-				if p := w.course.Take(10); len(p) > 0 {
+				if p := w.take(10); len(p) > 0 {
 					t.Errorf("%s, %d restarts: %d more are changed than the limit allows", name, restarts, len(p))
 				}
 				m.daemon = Daemon{}
@@ -125,7 +125,7 @@ func TestStatusNamesFewNodesBetweenTwoDaemons(t *testing.T) {
 	w.addFleet(1, 1, 300, "v1")
 	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 30s}]"), daemonSet("v1"))
 	w.update("v2")
-	for _, p := range w.course.Take(300) {
+	for _, p := range w.take(300) {
 		w.nodes[p.Node].daemon = Daemon{}
 		w.tell(p.Node)
 	}
@@ -146,7 +146,7 @@ func TestStatusNamesNoNodeThatGetsNoOtherDaemon(t *testing.T) {
 	w.rules["v2"] = func(name string) bool { return name == stays }
 	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 30s}]"), daemonSet("v1"))
 	w.update("v2")
-	for _, p := range w.course.Take(300) {
+	for _, p := range w.take(300) {
 		w.nodes[p.Node].daemon = Daemon{}
 		w.tell(p.Node)
 	}

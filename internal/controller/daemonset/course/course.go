@@ -1,6 +1,7 @@
 package course
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -31,19 +32,22 @@ type Course struct {
 	named string
 
 	nodes map[string]*node
-	// replacing are nodes between the daemon that a change took away and the next one.
-	replacing map[*node]bool
-	fleet     *rolloutpolicy.Fleet
-	steps     map[rolloutpolicy.Step]*step
-	places    map[place]*domain
-	groups    map[string]*group
-	totals    totals
-	counts    map[Verdict]int32
-	stale     []*node // to be judged anew: their domain has changed
-	moved     []string
-	timers    deadline.Timers[*node]
-	recent    recent
-	wake      time.Time // when the phase may change by time alone
+	// replacing are nodes between the daemon that a change takes away and the next one; reserved
+	// those of them that have it still, owed those of which the API does not hold what it was
+	// like. stored is what the API holds, by node.
+	replacing, reserved, owed map[*node]bool
+	stored                    map[string]Before
+	fleet                     *rolloutpolicy.Fleet
+	steps                     map[rolloutpolicy.Step]*step
+	places                    map[place]*domain
+	groups                    map[string]*group
+	totals                    totals
+	counts                    map[Verdict]int32
+	stale                     []*node // to be judged anew: their domain has changed
+	moved                     []string
+	timers                    deadline.Timers[*node]
+	recent                    recent
+	wake                      time.Time // when the phase may change by time alone
 }
 
 // state is what the rollout's status stores.
@@ -101,7 +105,7 @@ type node struct {
 func New(places Places) *Course {
 	c := &Course{
 		rules: places,
-		nodes: map[string]*node{}, replacing: map[*node]bool{}, groups: map[string]*group{}, places: map[place]*domain{},
+		nodes: map[string]*node{}, replacing: map[*node]bool{}, reserved: map[*node]bool{}, owed: map[*node]bool{}, groups: map[string]*group{}, places: map[place]*domain{},
 		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
@@ -189,7 +193,8 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
 	}
-	c.recallBefore(replaced(status.Replacing))
+	c.stored = replaced(status.Replacing)
+	c.recallBefore(c.stored)
 	c.recent.baseline(c)
 	c.overlook()
 	c.refreshAll()
@@ -220,7 +225,8 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 }
 
 // recallBefore finds out what daemons were like before their change: their next ones say
-// it, and of nodes that have none what was stored.
+// it, and of nodes that have none what is stored, or the pod that was there last: one of the
+// target what it replaced, another what it was like.
 func (c *Course) recallBefore(stored map[string]Before) {
 	if !c.changing() {
 		return
@@ -230,7 +236,11 @@ func (c *Course) recallBefore(stored map[string]Before) {
 		case c.state.target:
 			n.before = n.daemon.Before
 		case "":
-			n.before = stored[n.name]
+			was := n.daemon.Was
+			if n.daemon.Ending == c.state.target {
+				was = n.daemon.Before
+			}
+			n.before = cmp.Or(stored[n.name], was)
 		default:
 			n.before = ""
 		}
@@ -311,6 +321,7 @@ func (c *Course) retarget() {
 		c.state.stable = c.state.target
 	}
 	c.state.target = c.ds.Newest
+	c.revoke()
 	c.beginAnew()
 	c.refuse()
 	c.abort = false
@@ -375,9 +386,7 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 // compare keeps what follows from how the daemon was until now.
 func (c *Course) compare(n *node, was *Daemon) {
 	d := &n.daemon
-	if another := was.Revision == "" || !d.Made.Equal(was.Made); another && c.changing() && d.Revision == c.state.target && d.Before != "" {
-		n.before = d.Before // it was begun before a restart
-	}
+	c.toldBefore(n, was)
 	if d.Since.IsZero() || was.Since.IsZero() || !d.Made.Equal(was.Made) {
 		n.up = d.Since
 	}
@@ -385,7 +394,7 @@ func (c *Course) compare(n *node, was *Daemon) {
 		n.overlooked = 0
 	}
 	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
-		n.begun = nil
+		c.end(n)
 	}
 }
 
@@ -402,6 +411,8 @@ func (c *Course) DeleteNode(name string) {
 	c.timers.Stop(&n.timer)
 	c.recent.drop(n)
 	delete(c.replacing, n)
+	delete(c.owed, n)
+	delete(c.reserved, n)
 	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
 	c.counts[n.view.verdict]--
 	c.settle()
@@ -461,6 +472,9 @@ func (c *Course) Tick(now time.Time) {
 	for t := c.timers.Pop(c.now); t != nil; t = c.timers.Pop(c.now) {
 		c.refresh(t.Owner)
 	}
+	if l := &c.recent.lost; !l.again.After(c.now) {
+		l.again = time.Time{}
+	}
 	c.recent.forget(c)
 	c.settle()
 }
@@ -469,6 +483,6 @@ func (c *Course) Tick(now time.Time) {
 func (c *Course) NextTick() (time.Time, bool) {
 	at, _ := c.timers.Next()
 	quiet, _ := c.recent.ends.Next()
-	at = deadline.Sooner(deadline.Sooner(at, quiet), c.wake)
+	at = deadline.Sooner(deadline.Sooner(at, quiet), deadline.Sooner(c.wake, c.recent.lost.again))
 	return at, !at.IsZero()
 }

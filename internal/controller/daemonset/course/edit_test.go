@@ -178,7 +178,7 @@ func TestMessageNamesWhatIsWaitedFor(t *testing.T) {
 	w.addFleet(1, 1, 10, "v1")
 	w.start(policy(t, "waves: [{name: canary, count: 3, maxUnavailable: 1}]"), daemonSet("v1"))
 	w.update("v2")
-	p := w.course.Take(1)
+	p := w.take(1)
 	w.nodes[p[0].Node].daemon = Daemon{Trouble: "the old pod does not end"}
 	w.tell(p[0].Node)
 	w.now = w.now.Add(time.Hour)
@@ -224,7 +224,7 @@ func TestFailedFirstDaemonIsDown(t *testing.T) {
 	w.course.SetDaemonSet(daemonSet("v2"))
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "v2"})
 	w.course.SetDaemon(second, Daemon{Ended: true, Held: true})
-	for _, p := range w.course.Take(2) {
+	for _, p := range w.take(2) {
 		if p.Node == first {
 			t.Error("the other node of the rack was changed while the first was down")
 		}

@@ -67,8 +67,9 @@ type Daemon struct {
 	NoRoom string
 	// Refused says why the API refuses the pod that is to come.
 	Refused string
-	// Before is what the newest pod says of the daemon that it replaced.
-	Before Before
+	// Before is what the newest pod, or while there is none the one that Ending is of, says of
+	// the daemon that it replaced. Was is what one that is on its way out was like itself.
+	Before, Was Before
 	// Held tells that the last try to change the node failed, and that the next one is
 	// later. Unsure tells that the last one got no answer, so that it may be done.
 	Held, Unsure bool

@@ -39,22 +39,18 @@ type view struct {
 // refresh judges a node anew after anything about it changed.
 func (c *Course) refresh(n *node) {
 	if n.daemon.empty() && c.leaves(n, c.target(n)) {
-		n.begun = nil // it was to get a pod, and is not any more
+		c.end(n) // it was to get a pod, and is not any more
 	}
 	v := c.judge(n)
 	c.timers.Set(&n.timer, v.wake)
 	c.account(n, v)
 	c.recent.note(c, n)
-	if n.before != "" && n.daemon.Revision == "" && n.chosen.any() && !c.leaves(n, c.target(n)) {
-		c.replacing[n] = true
-	} else {
-		delete(c.replacing, n)
-	}
+	c.remember(n)
 }
 
 func (c *Course) judge(n *node) view {
 	if !n.chosen.any() {
-		return view{verdict: NotSelected, order: Order{Target: cmp.Or(c.state.stable, c.state.target)}}
+		return view{verdict: NotSelected, order: Order{Target: cmp.Or(c.state.stable, c.state.target), Kept: true, Changing: c.changing()}}
 	}
 	want := c.target(n)
 	leaves := c.leaves(n, want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // A fleet that falls silent node by node after its change costs each node the same, the
@@ -30,6 +31,50 @@ func TestSilenceOfAFleetCostsNoSquare(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseHalted, "it stopped answering")
 	if first, last := took[0], took[len(took)-1]; last > 10*first+50*time.Millisecond {
 		t.Errorf("the first %d took %s, the last %s", part, first, last)
+	}
+}
+
+// A policy that makes a step of each node holds up the change of a large fleet, and says why;
+// a failed revision is left all the same.
+func TestAStepForEachNodeOfALargeFleet(t *testing.T) {
+	w := newWorld()
+	for i := range rolloutpolicy.MaxSteps + 5 {
+		name := fmt.Sprintf("n%04d", i)
+		w.addNode(name, map[string]string{"host": name}, "v1")
+	}
+	w.addNode("n0000-b", map[string]string{"host": "n0000"}, "v1") // in the step of another
+	w.start(policy(t, "waves: [{name: hosts, each: host}]\nfailure: {max: 0, then: Rollback}"), daemonSet("v1"))
+	if status := w.course.Status(); len(status.Steps) != rolloutpolicy.MaxSteps {
+		t.Errorf("the status has %d steps", len(status.Steps))
+	}
+	w.update("v2")
+	w.expect(t, v1alpha1.PhasePaused, "nothing new begins: the policy makes 1005 steps of this fleet")
+	if p := w.take(5); len(p) > 0 || w.course.begun(w.course.nodes["n0000"].step) {
+		t.Fatalf("begun: %+v", p)
+	}
+	for i := range 5 {
+		w.removeNode(fmt.Sprintf("n%04d", i+100))
+	}
+	w.expect(t, v1alpha1.PhaseProgressing, "step hosts/n0000")
+	if p := w.take(1); len(p) != 1 || p[0].Node != "n0000" {
+		t.Fatalf("begun: %+v", p)
+	}
+	m := w.nodes["n0000"]
+	m.daemon = Daemon{}
+	w.create("n0000")
+	w.tell("n0000")
+	for i := range 5 {
+		name := fmt.Sprintf("n%04d", i+100)
+		w.addNode(name, map[string]string{"host": name}, "v1")
+	}
+	if p := w.take(5); len(p) > 0 {
+		t.Fatalf("begun: %+v", p)
+	}
+	m.daemon.Available, m.daemon.Restarts, m.daemon.Trouble = false, 5, "no such device"
+	w.tell("n0000")
+	w.expect(t, v1alpha1.PhaseRolledBack, "no such device")
+	if p := w.take(5); len(p) != 1 || p[0].To != "v1" {
+		t.Fatalf("does not go back: %+v", p)
 	}
 }
 

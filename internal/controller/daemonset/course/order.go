@@ -5,8 +5,11 @@ type Order struct {
 	// Target is the revision that a pod made now is to have; "" if none is to be made.
 	Target string
 	// Change tells that the pod of another revision may be replaced, Create that a pod
-	// may be made where there is none.
-	Change, Create bool
+	// may be made where there is none. Kept tells that a pod which has ended may go: what
+	// the daemon was like before it is known without it.
+	Change, Create, Kept bool
+	// Changing tells that there is another revision to go to than the stable one.
+	Changing bool
 }
 
 // Order is what is to be on the node. Of one that is not known nothing is told yet.
@@ -14,7 +17,7 @@ func (c *Course) Order(name string) Order {
 	if n := c.nodes[name]; n != nil {
 		return n.view.order
 	}
-	return Order{Target: c.state.stable}
+	return Order{Target: c.state.stable, Kept: true, Changing: c.changing()}
 }
 
 // Moved returns the nodes whose order has changed since it was last called.
@@ -33,8 +36,11 @@ func (c *Course) Before(name string) Before {
 }
 
 func (c *Course) order(n *node, want string) Order {
-	begun := n.begun != nil
-	return Order{Target: want, Change: begun && want != "", Create: c.started && want != "" && (begun || !c.isNew() && !c.joins(n) || want != c.state.target)}
+	begun := n.begun != nil && !c.reserved[n]
+	return Order{
+		Target: want, Change: begun && want != "", Kept: !c.owes(n), Changing: c.changing(),
+		Create: c.started && want != "" && (begun || !c.isNew() && !c.joins(n) || want != c.state.target),
+	}
 }
 
 // Keeps tells whether pods of the revision may still have to be made.

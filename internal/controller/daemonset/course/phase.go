@@ -113,7 +113,7 @@ func (c *Course) complete() bool {
 
 // nextStep begins the step after the present one, if that is over.
 func (c *Course) nextStep() bool {
-	if c.isNew() || c.follow != Followed || c.spec.Paused {
+	if c.isNew() || c.follow != Followed || c.spec.Paused || c.tooFine() != "" {
 		return false
 	}
 	over, _ := c.over()
@@ -213,8 +213,14 @@ func (c *Course) faulty() bool {
 	return c.policy.MaxNodeFaults.Exceeded(c.totals.sick, c.totals.selected)
 }
 
-// Changing tells whether nodes have another revision to go to than the stable one.
-func (c *Course) Changing() bool { return c.changing() }
+// tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
+// steps do not count.
+func (c *Course) tooFine() string {
+	if c.isNew() {
+		return ""
+	}
+	return c.fleet.TooFine()
+}
 
 // back tells whether nodes go to the stable revision, which asks for no step,
 // window or approval.
@@ -285,19 +291,16 @@ func (c *Course) completed() string {
 
 func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	name := c.policy.StepName(c.state.open)
+	if why := c.tooFine(); why != "" {
+		return v1alpha1.PhasePaused, "nothing new begins: " + why, time.Time{}
+	}
 	if !c.isNew() {
 		if _, ask := c.over(); ask != "" {
 			return v1alpha1.PhaseWaitingForApproval, ask + "; the next step begins when it is approved", time.Time{}
 		}
 	}
-	if s := c.steps[c.state.open]; !c.isNew() && s != nil && s.soaking > 0 && s.done+s.excused+s.soaking == s.nodes {
-		return v1alpha1.PhaseSoaking, fmt.Sprintf("step %s: %s soak", name, nodes(s.soaking)), time.Time{}
-	}
-	if s, ends := c.steps[c.state.open], c.quietUntil(); !ends.IsZero() && s.done+s.excused == s.nodes {
-		return v1alpha1.PhaseSoaking, fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.left)), ends
-	}
-	if t := &c.totals; c.isNew() && t.soaking > 0 && t.done+t.excused+t.soaking == t.selected {
-		return v1alpha1.PhaseSoaking, nodes(t.soaking) + " soak", time.Time{}
+	if soaks, ends := c.soaks(name); soaks != "" {
+		return v1alpha1.PhaseSoaking, soaks, ends
 	}
 	open, changes := c.policy.Windows.Open(c.now)
 	switch {
@@ -310,6 +313,21 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals.done, nodes(c.totals.selected)), changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
+}
+
+// soaks says what the step still waits for when all its nodes are changed, and until when if that
+// is known; "" if it waits for something else.
+func (c *Course) soaks(name string) (string, time.Time) {
+	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
+	switch {
+	case !c.isNew() && s != nil && s.soaking > 0 && s.done+s.excused+s.soaking == s.nodes:
+		return fmt.Sprintf("step %s: %s soak", name, nodes(s.soaking)), time.Time{}
+	case !ends.IsZero() && s.done+s.excused == s.nodes:
+		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.left)), ends
+	case c.isNew() && t.soaking > 0 && t.done+t.excused+t.soaking == t.selected:
+		return nodes(t.soaking) + " soak", time.Time{}
+	}
+	return "", time.Time{}
 }
 
 // heldUp says what failed nodes hold up, if they are what the step waits for.

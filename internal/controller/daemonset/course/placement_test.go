@@ -71,7 +71,7 @@ func TestPermitThatNobodyNeedsAnyMore(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 3, "")
 	w.start(policy(t, "{}"), daemonSet("v1"))
-	permits := w.course.Take(3)
+	permits := w.take(3)
 	if len(permits) != 3 {
 		t.Fatalf("permits are %+v", permits)
 	}

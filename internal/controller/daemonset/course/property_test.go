@@ -262,8 +262,14 @@ func (w *world) again() { w.againWith(w.course.policy, w.course.follow, w.course
 
 // againWith has a new process go on, which finds that policy.
 func (w *world) againWith(p *rolloutpolicy.Policy, f Following, why string) {
+	w.againFrom(w.course.Status(), p, f, why)
+}
+
+// crash has a new process go on with what was stored, and no more.
+func (w *world) crash() { w.againFrom(w.stored, w.course.policy, w.course.follow, w.course.why) }
+
+func (w *world) againFrom(status v1alpha1.DaemonSetRolloutStatus, p *rolloutpolicy.Policy, f Following, why string) {
 	old := w.course
-	status := old.Status()
 	w.course = New(w)
 	w.course.Tick(w.now)
 	w.course.SetPolicy(p, f, why)

@@ -32,6 +32,7 @@ type recent struct {
 	ends     deadline.Timers[*node]
 	// before is how many of all nodes had fallen out of order lately when the target came.
 	before, of int
+	lost       lost
 }
 
 // note brings a node's place in the counts in line with its facts.
@@ -97,7 +98,8 @@ func (r *recent) baseline(c *Course) {
 }
 
 // suspect blames the nodes that fell out of order after their change, if the share of the
-// others that did is not at least a third of theirs. It tells whether it did.
+// others that did is not at least a third of theirs, and no place explains it. It tells
+// whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
 	down, given := len(r.changed), c.totals.given
@@ -111,9 +113,19 @@ func (c *Course) suspect() bool {
 	if down*of <= 3*others*given {
 		return false
 	}
+	l := c.lostPlaces()
+	if l == nil {
+		return false
+	}
+	if down, given = down-l.down, given-l.given; down < c.policy.Failure.Min || down*of <= 3*others*given {
+		return false
+	}
 	compared := fmt.Sprintf("%d of %d changed nodes did, %d of %d others", down, given, others, of)
 	found := false
 	for n := range r.unblamed {
+		if l.has(n) {
+			continue
+		}
 		delete(r.unblamed, n)
 		if _, known := c.state.failures[n.name]; !known {
 			f := failure{BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // keptNames is how many nodes the status names of those that failed, and of those that are
@@ -64,7 +65,8 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			out.LastDeparture = &left
 		}
 	}
-	for _, at := range c.fleet.Steps() {
+	steps := c.fleet.Steps()
+	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
 		s := c.steps[at]
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
 			Name: c.policy.StepName(at), Nodes: int32(s.nodes), Done: int32(s.done), Failed: int32(s.failed), Unavailable: int32(s.down),
@@ -79,18 +81,49 @@ func (c *Course) between() *v1alpha1.Replacing {
 	if len(c.replacing) == 0 {
 		return nil
 	}
-	out, kept := &v1alpha1.Replacing{}, 0
-	for _, n := range slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.name, b.name) }) {
-		if kept++; kept > keptNames {
-			break
-		}
+	out := &v1alpha1.Replacing{}
+	type ranked struct {
+		rank
+		*node
+	}
+	named := make([]ranked, 0, len(c.replacing))
+	for n := range c.replacing {
+		named = append(named, ranked{c.rank(n), n})
+	}
+	slices.SortFunc(named, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.name, b.name)) })
+	for _, n := range named[:min(len(named), keptNames)] {
 		if n.before == WasAvailable {
 			out.Available = append(out.Available, n.name)
 		} else {
 			out.Unavailable = append(out.Unavailable, n.name)
 		}
 	}
+	slices.Sort(out.Available)
+	slices.Sort(out.Unavailable)
 	return out
+}
+
+// rank says which nodes are named where there is no room for all: first those where a pod
+// waits for it, then those where nothing tells what was there.
+type rank uint8
+
+const (
+	rankReserved rank = iota // it is reserved, and keeps its daemon until then
+	rankEnded                // so does a pod that has ended, or it is being deleted
+	rankWithout
+	rankLeaving // the pod on its way out tells
+)
+
+func (c *Course) rank(n *node) rank {
+	switch d := &n.daemon; {
+	case c.reserved[n]:
+		return rankReserved
+	case d.Ended && d.EndsBy.IsZero():
+		return rankEnded
+	case !d.Ended:
+		return rankWithout
+	}
+	return rankLeaving
 }
 
 // replaced is what daemons were like, by node, as a status says it.

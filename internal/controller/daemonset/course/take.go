@@ -12,9 +12,11 @@ type Permit struct {
 	Free bool
 }
 
-// Take gives leave to change at most so many nodes, and counts them as changing from
-// now on. What comes of it shows in SetDaemon.
+// Take gives leave to change nodes, and counts them as changing from now on. What comes
+// of it shows in SetDaemon. Those that lose a daemon it reserves first, until Kept; with
+// these there are no more than most.
 func (c *Course) Take(most int) []Permit {
+	c.release()
 	if c.totals.pending == 0 || !c.followed() {
 		return nil
 	}
@@ -26,17 +28,19 @@ func (c *Course) Take(most int) []Permit {
 		if s == nil || c.begun(at) && !forward {
 			continue
 		}
-		for len(out) < most {
+		for len(out)+len(c.reserved) < most && len(c.reserved) < keptNames {
 			n, ok := s.free.Min()
 			if !ok {
 				if n, ok = s.first(); !ok || !c.room(at, s) {
 					break
 				}
 			}
-			out = append(out, c.begin(n))
+			if p := c.begin(n); !c.reserved[n] {
+				out = append(out, p)
+			}
 		}
 	}
-	if len(out) > 0 {
+	if len(out)+len(c.reserved) > 0 {
 		c.settle()
 	}
 	return out
@@ -51,7 +55,7 @@ func (c *Course) followed() bool {
 // forward tells whether nodes may be given the target now.
 func (c *Course) forward() bool {
 	open, _ := c.policy.Windows.Open(c.now)
-	return open && !c.faulty()
+	return open && !c.faulty() && c.tooFine() == ""
 }
 
 // first is the first node whose domains let it go.
@@ -78,11 +82,17 @@ func (c *Course) begin(n *node) Permit {
 	}
 	from := d.Revision
 	n.begun = &from
-	switch n.before = WasAvailable; {
-	case from == "":
+	switch {
+	case from == "": // another change may have taken one away
+	case p.To == "":
 		n.before = ""
-	case !d.Available:
+	case d.Available:
+		n.before = WasAvailable
+	default:
 		n.before = WasNotAvailable
+	}
+	if from != "" && !c.ds.Surge && c.matters(n) && c.stored[n.name] != n.before {
+		c.reserved[n] = true
 	}
 	c.refresh(n)
 	return p

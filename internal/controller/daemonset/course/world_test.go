@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -28,8 +29,11 @@ type world struct {
 	// rules says which nodes a revision selects; all, if it is not in there.
 	rules map[string]func(node string) bool
 	// stops is how long a daemon takes to go.
-	stops time.Duration
-	stuck string // the node whose old pod does not end
+	stops  time.Duration
+	sorted []string // names of the nodes; nil if these have changed
+	// stored is the status that was written last.
+	stored v1alpha1.DaemonSetRolloutStatus
+	stuck  string // the node whose old pod does not end
 }
 
 type machine struct {
@@ -63,20 +67,26 @@ func (w *world) Selects(revision, node string) bool {
 func (w *world) target(name string) string { return w.course.target(w.course.nodes[name]) }
 
 // names of the machines, in order.
-func (w *world) names() []string { return slices.Sorted(maps.Keys(w.nodes)) }
+func (w *world) names() []string {
+	if len(w.sorted) != len(w.nodes) {
+		w.sorted = slices.Sorted(maps.Keys(w.nodes))
+	}
+	return w.sorted
+}
 
 func (w *world) addNode(name string, labels map[string]string, revision string) {
 	m := &machine{labels: labels, daemon: Daemon{}}
 	if revision != "" {
 		m.daemon = Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Made: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
 	}
-	w.nodes[name] = m
+	w.nodes[name], w.sorted = m, nil
 	w.course.SetNode(name, Node{Labels: labels})
 	w.course.SetDaemon(name, m.daemon)
 }
 
 func (w *world) removeNode(name string) {
 	delete(w.nodes, name)
+	w.sorted = nil
 	w.course.DeleteNode(name)
 }
 
@@ -107,9 +117,29 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
+// take has changes begin, and stores meanwhile what the course wants stored first.
+func (w *world) take(most int) []Permit {
+	out := w.course.Take(most)
+	for w.course.Owes() {
+		w.store()
+		more := w.course.Take(most - len(out))
+		if out = append(out, more...); len(more) == 0 {
+			break
+		}
+	}
+	return out
+}
+
+// store writes where the rollout stands.
+func (w *world) store() {
+	w.stored = w.course.Status()
+	w.course.Store(w.stored.Replacing)
+	w.course.Kept(w.stored.Replacing)
+}
+
 // act does what the controller and the nodes do in a moment.
 func (w *world) act(most int) {
-	for _, p := range w.course.Take(most) {
+	for _, p := range w.take(most) {
 		if w.check != nil {
 			w.check(p)
 		}

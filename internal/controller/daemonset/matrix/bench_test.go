@@ -70,6 +70,27 @@ func BenchmarkHeartbeat(b *testing.B) {
 	}
 }
 
+// An audit at once, and the slice of one that takes longest: it is what an event waits for.
+func BenchmarkAudit(b *testing.B) {
+	for _, n := range []int{1000, 10000, 50000} {
+		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
+			m, _ := fleet(n)
+			longest := time.Duration(0)
+			for b.Loop() {
+				for done := false; !done; {
+					var found []string
+					start := time.Now()
+					found, done = m.AuditSlice(500)
+					if longest = max(longest, time.Since(start)); len(found) > 0 {
+						b.Fatal(found)
+					}
+				}
+			}
+			b.ReportMetric(float64(longest.Microseconds())/1000, "longest-slice-ms")
+		})
+	}
+}
+
 // A whole rolling update, by pod: deletion, disappearance, creation, readiness.
 func BenchmarkRolloutPerPod(b *testing.B) {
 	for _, n := range fleetSizes {

@@ -149,6 +149,7 @@ type cell struct {
 	// that count for the node do.
 	newest, eligibility Eligibility
 	untold              bool          // whether the row has it on its list
+	audited             uint8         // the audit that has counted it last
 	pods                []*trackedPod // in the order of older
 
 	verdict verdict

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
@@ -37,5 +38,30 @@ func TestWhatAPodReplacedIsReadOnce(t *testing.T) {
 	w.m.Step(p)
 	if got := w.m.pods["p1"].info.Before; got != "" {
 		t.Errorf("it replaced one that was %s", got)
+	}
+}
+
+// A pod on its way out tells that it was ready when that was asked for, if it surely was.
+func TestWasReady(t *testing.T) {
+	asked := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		ready   corev1.ConditionStatus
+		changed time.Time
+		want    bool
+	}{
+		"ready still":          {corev1.ConditionTrue, asked.Add(-time.Hour), true},
+		"ready until it ended": {corev1.ConditionFalse, asked.Add(3 * time.Second), true},
+		"ready until then":     {corev1.ConditionFalse, asked, true},
+		"not ready before":     {corev1.ConditionFalse, asked.Add(-time.Second), false},
+		"nobody knows":         {"", asked, false},
+	} {
+		ends, grace := metav1.NewTime(asked.Add(30*time.Second)), int64(30)
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &ends, DeletionGracePeriodSeconds: &grace}}
+		if test.ready != "" {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: test.ready, LastTransitionTime: metav1.NewTime(test.changed)}}
+		}
+		if got := ProjectPod(p, "logs").WasReady; got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

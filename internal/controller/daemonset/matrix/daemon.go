@@ -29,7 +29,7 @@ func (j *judgement) daemon() course.Daemon {
 	if newest == nil {
 		return c.without(d, others)
 	}
-	d.Two, d.Revision, d.Ending = others > 0, newest.info.Revision, ""
+	d.Two, d.Revision, d.Ending, d.Was = others > 0, newest.info.Revision, "", ""
 	d.Made, d.Bound, d.Restarts = newest.info.Created, newest.info.BoundAt, d.Restarts+newest.info.Restarts
 	d.Trouble, d.Certain, d.NoRoom = newest.info.Trouble, newest.info.Certain, newest.info.Unplaceable
 	d.Before, d.Cause = newest.info.Before, course.Reason(newest.info.Cause)
@@ -44,7 +44,7 @@ func (j *judgement) daemon() course.Daemon {
 func (j *judgement) newest(d *course.Daemon) (newest *trackedPod, others int) {
 	for _, p := range j.cell.pods {
 		if !p.live() || p.info.Phase != PodActive {
-			d.Ending = p.info.Revision
+			d.Ending, d.Before = p.info.Revision, p.info.Before
 		}
 		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
 		switch {
@@ -60,6 +60,9 @@ func (j *judgement) newest(d *course.Daemon) (newest *trackedPod, others int) {
 			others++
 			if p.info.EndsBy.After(d.EndsBy) {
 				d.EndsBy = p.info.EndsBy
+			}
+			if d.Was = ""; p.info.WasReady {
+				d.Was = course.WasAvailable
 			}
 		}
 	}

@@ -98,7 +98,7 @@ func (r *row) eligibility(c *cell) Eligibility {
 // change is under way lets it stay. After that no turn would ever come.
 func (r *row) fitsItself(c *cell) bool {
 	for _, p := range c.pods {
-		if p.live() && (r.Selects(p.info.Revision, c.node) || r.guide.course.Changing() && r.eligibleBy(p.info.Revision, c.node) != ShouldNotRun) {
+		if p.live() && (r.Selects(p.info.Revision, c.node) || r.guide.course.Order(c.node).Changing && r.eligibleBy(p.info.Revision, c.node) != ShouldNotRun) {
 			return true
 		}
 	}

@@ -50,10 +50,8 @@ func (r *row) tryAnew() {
 		if c.tries == nothing {
 			continue
 		}
-		refused := c.refused != ""
-		if c.setback, c.refused, c.failures = (setback{}), "", (failureBackoff{}); refused {
-			r.rejudge(c)
-		}
+		c.setback, c.refused, c.failures = setback{}, "", failureBackoff{}
+		r.rejudge(c)
 	}
 }
 
@@ -86,6 +84,9 @@ func (r *row) judgeNode(name string, col *column, e Eligibility) {
 func (r *row) addCell(name string) *cell {
 	c := &cell{row: r, node: name, tries: nothing}
 	c.timer.Owner = c
+	if r.sums != nil {
+		c.audited = r.sums.run
+	}
 	r.cells[name] = c
 	return c
 }

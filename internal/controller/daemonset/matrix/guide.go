@@ -104,6 +104,7 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 		}
 	} else if g.info.Status != nil && info.Status == nil {
 		g.written = v1alpha1.DaemonSetRolloutStatus{} // somebody deleted it
+		g.course.Kept(nil)
 	}
 	if was := g.info.Spec.Retry; r.guide != nil && info.Spec.Retry != nil && (was == nil || *was != *info.Spec.Retry) {
 		r.tryAnew()
@@ -209,13 +210,15 @@ func (r *row) takeTurns() {
 	if !g.course.Started() {
 		g.start(r)
 	}
-	room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
-	if paced := g.pace.Allows(r.now); !g.course.Returns() {
-		room = min(room, paced)
-	}
-	if g.stored && room > 0 {
-		if permits := g.course.Take(room); !g.course.Returns() {
-			g.pace.Spend(len(permits))
+	if g.stored {
+		room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
+		reserved, paced := g.course.Reserved(), !g.course.Returns()
+		if paced {
+			room = min(room, g.pace.Allows(r.now)+reserved) // for these it was spent
+		}
+		begun := len(g.course.Take(room)) + g.course.Reserved() - reserved
+		if paced {
+			g.pace.Spend(begun)
 		}
 	}
 	r.follow()
@@ -290,7 +293,7 @@ func (a *UpdateRollout) String() string {
 }
 
 // readyRollout asks for the rollout's status to be written when it differs from what
-// the API holds, paced as the DaemonSet's own is.
+// the API holds, paced as the DaemonSet's own is, and faster while nodes wait for it.
 func (r *row) readyRollout(out []Action) []Action {
 	g := r.guide
 	if g == nil || !g.course.Started() || g.inFlight || g.info.Unread {
@@ -306,8 +309,14 @@ func (r *row) readyRollout(out []Action) []Action {
 		return out
 	}
 	g.inFlight = true
+	g.course.Store(want.Replacing)
+	r.follow()
 	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(), PausedWhy: g.info.PausedWhy})
 }
+
+// noAccident is how many writes of a rollout's status in a row must have failed until people are told that nodes wait for
+// one: after a few seconds.
+const noAccident = 10
 
 // progressing is the condition of a row that follows a policy.
 func (g *guide) progressing(counts string) Condition {
@@ -317,19 +326,25 @@ func (g *guide) progressing(counts string) Condition {
 	case v1alpha1.PhaseComplete, v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking:
 		status = corev1.ConditionTrue
 	}
-	if !g.stored && g.setback.failures == 0 {
+	const refused = "the API takes the status of its DaemonSetRollout; the controller's log says why it does not"
+	switch {
+	case !g.stored && g.setback.failures == 0:
 		return Condition{status, NotStored, counts + "; " + why}
-	}
-	if !g.stored {
-		return Condition{corev1.ConditionFalse, NotStored, counts +
-			"; nothing begins before the API takes the status of its DaemonSetRollout; the controller's log says why it does not"}
+	case !g.stored:
+		return Condition{corev1.ConditionFalse, NotStored, counts + "; nothing begins before " + refused}
+	case g.setback.failures >= noAccident && g.course.Owes():
+		return Condition{corev1.ConditionFalse, FollowsPolicy + string(phase), counts + "; no daemon is taken away before " + refused}
 	}
 	return Condition{status, FollowsPolicy + string(phase), counts + "; " + why}
 }
 
 // due is the earliest moment to look whether the status is to be written.
 func (g *guide) due(cfg *Config) time.Time {
-	if paced := g.looked.Add(cfg.StatusInterval); !g.looked.IsZero() && paced.After(g.setback.until) {
+	interval := cfg.StatusInterval
+	if g.course.Owes() {
+		interval = cfg.TurnInterval
+	}
+	if paced := g.looked.Add(interval); !g.looked.IsZero() && paced.After(g.setback.until) {
 		return paced
 	}
 	return g.setback.until
@@ -343,8 +358,11 @@ func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
 	g.inFlight, g.stale = false, true
 	if o == OK {
 		g.stored, g.written, g.setback = true, a.Status, setback{}
+		g.course.Kept(a.Status.Replacing)
+		r.follow()
 		return
 	}
+	g.written = v1alpha1.DaemonSetRolloutStatus{} // it may be this one, or that of before
 	g.setback.failed(r.now, r.cfg)
 }
 

@@ -77,6 +77,9 @@ type PodInfo struct {
 	Terminating bool
 	// EndsBy is until when it was to be gone; only set while Terminating.
 	EndsBy time.Time `json:",omitzero"`
+	// WasReady tells that it was ready when its deletion was asked for; only set while
+	// Terminating.
+	WasReady bool `json:",omitempty"`
 	// Unplaceable is why the scheduler finds no room for the pod on its node;
 	// "" while it has not said so.
 	Unplaceable string
@@ -144,7 +147,7 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		BoundAt:     pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
 	}
 	if p.DeletionTimestamp != nil {
-		info.EndsBy = utc(*p.DeletionTimestamp)
+		info.EndsBy, info.WasReady = utc(*p.DeletionTimestamp), wasReady(p)
 	}
 	info.Trouble, info.Cause = pod.Trouble(p)
 	info.Certain = info.Cause != ""
@@ -159,6 +162,21 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 		info.Ready, info.ReadySince = true, since.UTC()
 	}
 	return info
+}
+
+// wasReady tells of a pod on its way out whether it surely was ready when somebody asked for
+// that: it is still, or has stopped being it since.
+func wasReady(p *corev1.Pod) bool {
+	asked := p.DeletionTimestamp.Time
+	if g := p.DeletionGracePeriodSeconds; g != nil {
+		asked = asked.Add(-time.Duration(*g) * time.Second)
+	}
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue || !c.LastTransitionTime.Time.Before(asked)
+		}
+	}
+	return false
 }
 
 // Replaced is the annotation of a pod that came in its turn in a rollout: whether the daemon

@@ -282,6 +282,7 @@ func (j *judgement) housekeeping() {
 			continue
 		}
 		switch {
+		case p.info.Phase != PodActive && j.guided && !j.order.Kept: // it says what was there before
 		case p.info.Phase == PodSucceeded:
 			j.remove(p, ReasonSucceeded)
 		case p.info.Phase == PodFailed && backoffUntil.After(j.now):
@@ -293,14 +294,13 @@ func (j *judgement) housekeeping() {
 			j.remove(p, ReasonDuplicate)
 		}
 	}
-	if j.surge && j.activeOld != nil && j.activeNew != nil {
-		j.handOver()
-	}
+	j.handOver()
 }
 
-// handOver lets the old pod go once the new one can do without it.
+// handOver lets the old pod go once the new one can do without it, where both are there.
 func (j *judgement) handOver() {
 	switch {
+	case !j.surge || j.activeOld == nil || j.activeNew == nil:
 	case !j.activeOld.info.Ready:
 		j.remove(j.activeOld, ReasonSurgeOldNotReady)
 	case j.isUp(j.activeNew):

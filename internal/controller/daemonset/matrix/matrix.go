@@ -30,6 +30,9 @@ type Matrix struct {
 	rollouts map[types.UID]RolloutInfo
 	paces    map[types.UID]*course.Pace
 	health   map[string]NodeHealth
+	// audit is the one under way, nil if there is none; audits counts them.
+	audit  *audit
+	audits uint8
 }
 
 // column is one Node. It never changes: a Node that changes gets another.

@@ -23,6 +23,13 @@ type guidedWorld struct {
 	*world
 	policy *rolloutpolicy.Policy
 	sick   map[string]NodeHealth
+	// was says of nodes whose daemon was taken away for a target what it was like.
+	was map[string]departed
+}
+
+type departed struct {
+	target string
+	before course.Before
 }
 
 func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
@@ -128,7 +135,9 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	actions := w.ready()
 	after, _ := w.m.Rollout(guided)
 	info := w.rollouts[guided]
+	maps.DeleteFunc(w.was, func(_ string, d departed) bool { return d.target != after.TargetRevision }) // another change has come
 	for _, a := range actions {
+		t.Logf("%s", a)
 		switch a := a.(type) {
 		case *CreatePod:
 			may := w.assigned(a.Node, &after)
@@ -142,6 +151,7 @@ func (w *guidedWorld) decide(t *rapid.T) {
 				t.Fatalf("%s: the revision does not select the node", a)
 			}
 			w.checkFirst(t, a, &after)
+			w.checkBefore(t, a, &after)
 		case *DeletePod:
 			if a.Reason == ReasonNodeUnfit {
 				// At once goes only what the node itself does not let stay.
@@ -150,6 +160,7 @@ func (w *guidedWorld) decide(t *rapid.T) {
 					t.Fatalf("%s: its own revision wants it there, and its turn has not come\n%+v", a, after)
 				}
 			}
+			w.departs(a, &after)
 			if a.Reason != ReasonTurn {
 				continue
 			}
@@ -165,6 +176,33 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	}
 	if findings := w.m.Audit(); len(findings) > 0 {
 		t.Fatalf("the audit found %q", findings)
+	}
+}
+
+// departs takes note of what a daemon is like that is taken away for a change.
+func (w *guidedWorld) departs(a *DeletePod, st *v1alpha1.DaemonSetRolloutStatus) {
+	p, ds := w.pods[a.PodUID], w.sets[guided]
+	delete(w.was, a.Node)
+	turn := a.Reason == ReasonTurn || a.Reason == ReasonOutdatedUnavailable
+	if !turn || allowsSurge(ds.Strategy) || st.StableRevision == st.TargetRevision || p.Revision == st.TargetRevision || len(w.podsOf(guided, a.Node)) > 1 || !w.selects(guided, st.TargetRevision, a.Node) {
+		return
+	}
+	if !w.stepBegan(guided, a.Node, st) && !w.selects(guided, st.StableRevision, a.Node) {
+		return // a failed revision leaves a node that is to have none until its step: nothing was there then
+	}
+	w.was[a.Node] = departed{st.TargetRevision, course.WasNotAvailable}
+	if w.available(p, ds) && w.unsure[p.UID].IsZero() {
+		w.was[a.Node] = departed{st.TargetRevision, course.WasAvailable}
+	}
+}
+
+// checkBefore sees that the next pod says what the one was like that was taken away,
+// whichever process makes it.
+func (w *guidedWorld) checkBefore(t *rapid.T, a *CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
+	was, known := w.was[a.Node]
+	delete(w.was, a.Node)
+	if known && a.Revision == was.target && st.TargetRevision == was.target && st.StableRevision != was.target && a.Before != was.before {
+		t.Fatalf("%s says that the daemon before was %q; it was %q\n%+v", a, a.Before, was.before, *st)
 	}
 }
 
@@ -246,7 +284,7 @@ func (w *guidedWorld) checkDomains(t *rapid.T, a *DeletePod, down map[string]boo
 // TestRandomPolicies lets anything happen to a DaemonSet that follows a policy.
 func TestRandomPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &guidedWorld{world: newWorld(Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}), sick: map[string]NodeHealth{}}
+		w := &guidedWorld{world: newWorld(Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}), sick: map[string]NodeHealth{}, was: map[string]departed{}}
 		for range 5 {
 			drawNode(t, w.world)
 		}
@@ -269,6 +307,7 @@ func TestRandomPolicies(t *testing.T) {
 			"drop node": func(t *rapid.T) {
 				name := rapid.SampledFrom(nodeNames).Draw(t, "node")
 				delete(w.sick, name)
+				delete(w.was, name)
 				w.dropNode(name)
 			},
 			"health": func(t *rapid.T) {
@@ -304,6 +343,7 @@ func TestRandomPolicies(t *testing.T) {
 			},
 			"spec": func(t *rapid.T) {
 				st, _ := w.m.Rollout(guided)
+				clear(w.was) // whoever tries again forgets what was before
 				w.follow(t, func(i *RolloutInfo) {
 					i.Spec = v1alpha1.DaemonSetRolloutSpec{Paused: rapid.IntRange(0, 3).Draw(t, "paused") == 0}
 					i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}

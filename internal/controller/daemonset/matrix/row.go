@@ -53,6 +53,8 @@ type row struct {
 	timers deadline.Timers[*cell]
 	due    time.Time // when there is more to do for the row itself
 
+	sums *sums // of the audit that is looking at it; nil if there is none
+
 	dirty bool                 // the matrix has it on its list
 	timer deadline.Timer[*row] // in the matrix
 }
@@ -88,6 +90,10 @@ func (r *row) target() Target {
 // place puts a new verdict of a cell into the totals and sets.
 func (r *row) place(c *cell, v verdict) {
 	old := &c.verdict
+	if s := r.sums; s != nil && c.audited == s.run {
+		s.add(old, -1)
+		s.add(&v, 1)
+	}
 	r.totals.add(old.counts, -1)
 	r.totals.add(v.counts, 1)
 	moved := old.work != v.work || old.rank != v.rank

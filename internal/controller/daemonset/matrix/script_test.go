@@ -32,7 +32,9 @@ import (
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
 //	          why=REASON (the scheduler finds no room) pending bound image restarts ready ahead unready failed succeeded terminating gone adopting adopted
 //	pods NODE... STATE                     changes every live pod there
-//	ready                                  prints the actions and takes them in flight
+//	ready [alone]                          prints the actions and takes them in flight; where
+//	                                       nodes wait for a rollout to be stored, it is,
+//	                                       and what follows is printed too, unless alone
 //	done [ok|failed|unknown|gone|taken|refused=WHY] [unseen] [on=NODE]   answers all that is in
 //	                                       flight, or what is about a node; the API's
 //	                                       events come along unless unseen, and anyway
@@ -53,7 +55,7 @@ func TestScripts(t *testing.T) {
 		if strings.Contains(path, "rapid") {
 			return // what a failed property left
 		}
-		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		s := &script{world: newWorld(Config{StatusInterval: time.Second, TurnInterval: -1, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
 			if findings := s.m.Audit(); len(findings) > 0 {
@@ -76,7 +78,7 @@ func TestScriptsWithAPolicyElsewhere(t *testing.T) {
 			return
 		}
 		played++
-		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		s := &script{world: newWorld(Config{StatusInterval: time.Second, TurnInterval: -1, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.noise()
 			out := s.run(t, d)
@@ -143,7 +145,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		if err != nil {
 			d.Fatalf(t, "burst: %v", err)
 		}
-		s.world = newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
+		s.world = newWorld(Config{StatusInterval: time.Second, TurnInterval: -1, RetryDelay: time.Second, BurstReplicas: burst})
 	case "daemonset":
 		s.daemonSet(t, d, a)
 	case "revision":
@@ -161,7 +163,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "pods":
 		s.changePods(t, d, a)
 	case "ready":
-		return lines(s.ready(), "nothing")
+		return lines(s.decided(a.has("alone")), "nothing")
 	case "done":
 		s.done(a)
 	case "restart":
@@ -186,6 +188,24 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		d.Fatalf(t, "no such verb: %s", d.Cmd)
 	}
 	return ""
+}
+
+// decided takes the next actions in flight. What must be stored before a daemon is taken
+// away is stored.
+func (s *script) decided(alone bool) []Action {
+	out := s.ready()
+	for i := 0; i < len(s.inFlight) && !alone; i++ {
+		a, ok := s.inFlight[i].(*UpdateRollout)
+		if !ok {
+			continue
+		}
+		if g := s.m.rows[a.UID].guide; g != nil && g.stored && g.course.Owes() {
+			s.finish(i, OK, true)
+			out = append(out, s.ready()...)
+			i = -1
+		}
+	}
+	return out
 }
 
 func lines(actions []Action, none string) string {

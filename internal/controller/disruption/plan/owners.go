@@ -87,27 +87,27 @@ func known(ref *metav1.OwnerReference) bool {
 
 // find returns who decides about the number of pods, and that number.
 func (o Owners) find(ref *metav1.OwnerReference) (uid types.UID, replicas int32, found bool) {
-	if ref.Kind == KindDaemonSet {
-		set := o.DaemonSets[ref.Name]
-		if set == nil || set.UID != ref.UID {
-			return "", 0, false
+	switch {
+	case ref.Kind == KindDaemonSet:
+		if set := o.DaemonSets[ref.Name]; set != nil && set.UID == ref.UID {
+			return set.UID, set.Status.DesiredNumberScheduled, true
 		}
-		return set.UID, set.Status.DesiredNumberScheduled, true
-	}
-	if ref.Kind == KindStatefulSet {
-		set := o.StatefulSets[ref.Name]
-		if set == nil || set.UID != ref.UID {
-			return "", 0, false
+	case ref.Kind == KindStatefulSet:
+		if set := o.StatefulSets[ref.Name]; set != nil && set.UID == ref.UID {
+			return set.UID, ptr.Deref(set.Spec.Replicas, 1), true
 		}
-		return set.UID, ptr.Deref(set.Spec.Replicas, 1), true
-	}
-	if isOld(ref) {
-		c := o.ReplicationControllers[ref.Name]
-		if c == nil || c.UID != ref.UID {
-			return "", 0, false
+	case isOld(ref):
+		if c := o.ReplicationControllers[ref.Name]; c != nil && c.UID == ref.UID {
+			return c.UID, ptr.Deref(c.Spec.Replicas, 1), true
 		}
-		return c.UID, ptr.Deref(c.Spec.Replicas, 1), true
+	default:
+		return o.findReplicaSet(ref)
 	}
+	return "", 0, false
+}
+
+// findReplicaSet returns the ReplicaSet, or the Deployment above it.
+func (o Owners) findReplicaSet(ref *metav1.OwnerReference) (uid types.UID, replicas int32, found bool) {
 	set := o.ReplicaSets[ref.Name]
 	if set == nil || set.UID != ref.UID {
 		return "", 0, false

@@ -115,19 +115,22 @@ func (s *sight) fill(status *batchv1.JobStatus) (events []Event, ended *batchv1.
 	if status.StartTime == nil && (!job.IsSuspended(s.Job) || s.end != nil) {
 		status.StartTime = ptr.To(metav1.NewTime(s.Now))
 	}
+	if s.end == nil || !job.IsSuspended(s.Job) { // one that ends may have been resumed, and nobody has noted it yet
+		events = s.noteSuspension(status)
+	}
 	if s.end == nil {
-		return s.noteSuspension(status), nil
+		return events, nil
 	}
 	set(status, s.end)
 	if len(s.active) > 0 || len(s.terminating) > 0 || s.unsettled(status) {
-		return nil, nil
+		return events, nil
 	}
 	ended = s.condition(batchv1.JobFailed, corev1.ConditionTrue, s.end.Reason, s.end.Message)
 	if s.end.Type == batchv1.JobSuccessCriteriaMet {
 		ended.Type, status.CompletionTime = batchv1.JobComplete, &ended.LastTransitionTime
 	}
 	set(status, ended)
-	return s.tellEnd(ended), ended
+	return append(events, s.tellEnd(ended)...), ended
 }
 
 func (s *sight) tellEnd(ended *batchv1.JobCondition) (out []Event) {
@@ -233,20 +236,26 @@ const (
 
 // verdict says what to do about one pod.
 func (s *sight) verdict(p *corev1.Pod) verdict {
-	failed := hasFailed(s.Job, p)
-	over := s.end != nil && len(s.active) == 0
 	switch {
 	case !isTracked(p):
 		return keep
 	case s.inSucceeded[p.UID] || s.inFailed[p.UID]:
 		return letGo
-	case p.Status.Phase == corev1.PodSucceeded && s.indexed:
-		if s.valid(p) && !s.doneBefore.Has(indexOf(p)) {
-			return keep // until the set of indexes has it
-		}
-		return letGo
-	case p.Status.Phase == corev1.PodSucceeded:
+	case p.Status.Phase != corev1.PodSucceeded:
+		return s.verdictOfFailed(p)
+	case !s.indexed:
 		return countSucceeded
+	case s.valid(p) && !s.doneBefore.Has(indexOf(p)):
+		return keep // until the set of indexes has it
+	}
+	return letGo
+}
+
+// verdictOfFailed says what to do about a pod that failed, or has not ended.
+func (s *sight) verdictOfFailed(p *corev1.Pod) verdict {
+	failed := hasFailed(s.Job, p)
+	over := s.end != nil && len(s.active) == 0
+	switch {
 	case failed && !over && s.Job.DeletionTimestamp == nil && s.awaited[indexOf(p)] == p:
 		return keep
 	case failed || over && s.end.Type == batchv1.JobFailureTarget:

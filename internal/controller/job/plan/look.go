@@ -180,6 +180,10 @@ func (s *sight) lookAtIndexes() {
 			}
 		}
 	}
+	s.lookForAwaited()
+}
+
+func (s *sight) lookForAwaited() {
 	s.awaited = map[int]*corev1.Pod{}
 	settled := indexesOf(s.active).Union(s.done).Union(s.lost)
 	for _, p := range s.Pods {

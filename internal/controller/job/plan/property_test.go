@@ -34,6 +34,7 @@ type world struct {
 	succeeded, failed, cut map[types.UID]bool
 	bad                    map[int]int // how many pods of an index failed or were cut
 	mostActive             int
+	over                   bool
 }
 
 // find returns the stored pod, if it is there.
@@ -237,6 +238,10 @@ func (w *world) check() {
 	if job.Finished(w.job) == nil {
 		return
 	}
+	if !w.over && job.Is(w.job, batchv1.JobSuspended) && !job.IsSuspended(w.job) {
+		w.rt.Fatalf("the Job is over, was resumed, and still is said to be suspended: %v", s.Conditions)
+	}
+	w.over = true
 	if active > 0 || s.Active > 0 || len(s.UncountedTerminatedPods.Failed)+len(s.UncountedTerminatedPods.Succeeded) > 0 {
 		w.rt.Fatalf("the Job is over with %d active pods: %+v", active, s)
 	}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"container/list"
 	"maps"
 	"slices"
 	"time"
@@ -56,9 +57,9 @@ type entry struct {
 	grace deadline.Timer[*entry]
 
 	zone    *zone
-	healthy bool // as counted in zone
-	evict   bool // may have a NoExecute taint
-	queued  bool // waits in zone for that
+	healthy bool          // as counted in zone
+	evict   bool          // may have a NoExecute taint
+	queued  *list.Element // its place in the zone's queue for that; nil if it does not wait
 	// unmarked is set when the node became unknown and its pods are still called ready.
 	unmarked bool
 }

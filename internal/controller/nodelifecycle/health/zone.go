@@ -1,6 +1,7 @@
 package health
 
 import (
+	"container/list"
 	"maps"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ type zone struct {
 	unhealthy int
 	rate      float64 // NoExecute taints per second
 	next      time.Time
-	queue     []*entry // unhealthy nodes that wait for the taint, oldest first
+	queue     *list.List // of unhealthy nodes, *entry, that wait for the taint, oldest first
 }
 
 // place counts the node in its zone and queues it for eviction if it is unhealthy.
@@ -25,7 +26,7 @@ func (t *Tracker) place(e *entry) {
 		t.leaveZone(e)
 		z := t.zones[name]
 		if z == nil {
-			z = &zone{name: name, rate: t.cfg.EvictionRate}
+			z = &zone{name: name, rate: t.cfg.EvictionRate, queue: list.New()}
 			t.zones[name] = z
 		}
 		e.zone, e.healthy = z, true
@@ -44,9 +45,8 @@ func (t *Tracker) place(e *entry) {
 	case status != corev1.ConditionFalse && status != corev1.ConditionUnknown:
 		e.evict = false
 		e.zone.unqueue(e)
-	case !e.evict && !e.queued:
-		e.queued = true
-		e.zone.queue = append(e.zone.queue, e)
+	case !e.evict && e.queued == nil:
+		e.queued = e.zone.queue.PushBack(e)
 	}
 }
 
@@ -112,25 +112,24 @@ func (t *Tracker) rate(z *zone) float64 {
 
 // release lets the nodes have their NoExecute taint whose turn has come.
 func (z *zone) release(now time.Time, dirty map[string]struct{}) {
-	for len(z.queue) > 0 && z.rate > 0 && !z.next.After(now) {
-		e := z.queue[0]
-		z.queue = z.queue[1:]
-		e.queued, e.evict = false, true
+	for z.queue.Len() > 0 && z.rate > 0 && !z.next.After(now) {
+		e := z.queue.Front().Value.(*entry)
+		z.unqueue(e)
+		e.evict = true
 		dirty[e.node.Name] = struct{}{}
 		z.next = now.Add(time.Duration(float64(time.Second) / z.rate))
 	}
 }
 
 func (z *zone) nextEviction() (time.Time, bool) {
-	return z.next, len(z.queue) > 0 && z.rate > 0
+	return z.next, z.queue.Len() > 0 && z.rate > 0
 }
 
 func (z *zone) unqueue(e *entry) {
-	if !e.queued {
-		return
+	if e.queued != nil {
+		z.queue.Remove(e.queued)
+		e.queued = nil
 	}
-	e.queued = false
-	z.queue = slices.DeleteFunc(z.queue, func(other *entry) bool { return other == e })
 }
 
 func zoneName(node *corev1.Node) string {

@@ -85,7 +85,11 @@ func boundClaim(in ClaimInput) Decision {
 	case Misbound(v, c):
 		return lost("ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 	}
-	return bind(in.Named, c, "the claim is bound")
+	d := bind(in.Named, c, "the claim is bound")
+	if has, there := c.Status.Capacity[corev1.ResourceStorage]; there && c.Spec.Resources.Requests.Storage().Cmp(has) > 0 {
+		d.Events = append(d.Events, Event{false, "ExternalExpanding", "waiting for an external controller to expand this PVC; nothing here makes volumes grow"})
+	}
+	return d
 }
 
 // Misbound says whether the volume of a bound claim is another's.

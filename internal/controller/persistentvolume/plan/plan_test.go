@@ -168,6 +168,11 @@ func TestABoundClaimKeepsItsSize(t *testing.T) {
 	if got := shown(Claim(ClaimInput{Claim: c, Named: aVolume(keptFor("c1"), in(corev1.VolumeBound))})); got != "" {
 		t.Error(got)
 	}
+	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+	want := "ExternalExpanding: waiting for an external controller to expand this PVC; nothing here makes volumes grow"
+	if got := shown(Claim(ClaimInput{Claim: c, Named: aVolume(keptFor("c1"), in(corev1.VolumeBound))})); got != want {
+		t.Errorf("one that asks for more: %q, want %q", got, want)
+	}
 }
 
 func TestVolume(t *testing.T) {

@@ -75,13 +75,21 @@ func (m *Missing) NodeDeleted(name string, now time.Time) {
 	m.deleted[name] = true
 }
 
+// Suspect tells whether a sweep could find anything about the pod. Of all others it says
+// nothing, and they need not be shown to it.
+func Suspect(p *corev1.Pod, exists func(node string) bool) bool {
+	if node := p.Spec.NodeName; node != "" {
+		return !exists(node) || isTerminated(p)
+	}
+	return p.DeletionTimestamp != nil || isTerminated(p)
+}
+
 // Sweep looks at all pods. pods and exists are only read. next is when another sweep
 // will find more to do without any news, zero if never.
-func (m *Missing) Sweep(pods []corev1.Pod, exists func(node string) bool, now time.Time) (doomed []Doomed, next time.Time) {
+func (m *Missing) Sweep(pods []*corev1.Pod, exists func(node string) bool, now time.Time) (doomed []Doomed, next time.Time) {
 	var terminated []*corev1.Pod
 	referred := map[string]bool{}
-	for i := range pods {
-		p := &pods[i]
+	for _, p := range pods {
 		node := p.Spec.NodeName
 		switch {
 		case node == "" && p.DeletionTimestamp != nil:

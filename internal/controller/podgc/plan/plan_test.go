@@ -12,8 +12,8 @@ import (
 
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func makePod(name, node string, phase corev1.PodPhase, deleting bool) corev1.Pod {
-	p := corev1.Pod{
+func makePod(name, node string, phase corev1.PodPhase, deleting bool) *corev1.Pod {
+	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(epoch)},
 		Spec:       corev1.PodSpec{NodeName: node},
 		Status:     corev1.PodStatus{Phase: phase},
@@ -46,7 +46,7 @@ func expect(t *testing.T, got []Doomed, want ...string) {
 
 func TestOrdinaryPodsStay(t *testing.T) {
 	m := NewMissing(Config{})
-	doomed, next := m.Sweep([]corev1.Pod{
+	doomed, next := m.Sweep([]*corev1.Pod{
 		makePod("running", "n", corev1.PodRunning, false),
 		makePod("ending", "n", corev1.PodRunning, true),
 		makePod("waiting", "", corev1.PodPending, false),
@@ -59,13 +59,13 @@ func TestOrdinaryPodsStay(t *testing.T) {
 }
 
 func TestPodsDeletedBeforeTheyHadANode(t *testing.T) {
-	doomed, _ := NewMissing(Config{}).Sweep([]corev1.Pod{makePod("p", "", corev1.PodPending, true)}, only(), epoch)
+	doomed, _ := NewMissing(Config{}).Sweep([]*corev1.Pod{makePod("p", "", corev1.PodPending, true)}, only(), epoch)
 	expect(t, doomed, "p: deleted before it got a node")
 }
 
 func TestPodsOfADeletedNodeGoAfterAShortQuarantine(t *testing.T) {
 	m := NewMissing(Config{})
-	pods := []corev1.Pod{makePod("a", "gone", corev1.PodRunning, false), makePod("b", "gone", corev1.PodRunning, true)}
+	pods := []*corev1.Pod{makePod("a", "gone", corev1.PodRunning, false), makePod("b", "gone", corev1.PodRunning, true)}
 	m.NodeDeleted("gone", epoch)
 	doomed, next := m.Sweep(pods, only(), epoch.Add(time.Second))
 	expect(t, doomed)
@@ -78,7 +78,7 @@ func TestPodsOfADeletedNodeGoAfterAShortQuarantine(t *testing.T) {
 
 func TestPodsOfANodeThatCameBackStay(t *testing.T) {
 	m := NewMissing(Config{})
-	pods := []corev1.Pod{makePod("a", "n", corev1.PodRunning, false)}
+	pods := []*corev1.Pod{makePod("a", "n", corev1.PodRunning, false)}
 	m.NodeDeleted("n", epoch)
 	m.Sweep(pods, only(), epoch)
 	doomed, _ := m.Sweep(pods, only("n"), epoch.Add(time.Second))
@@ -93,7 +93,7 @@ func TestPodsOfANodeThatCameBackStay(t *testing.T) {
 
 func TestPodsOfAnUnknownNodeWaitLonger(t *testing.T) {
 	m := NewMissing(Config{})
-	pods := []corev1.Pod{makePod("a", "never", corev1.PodPending, false)}
+	pods := []*corev1.Pod{makePod("a", "never", corev1.PodPending, false)}
 	_, next := m.Sweep(pods, only(), epoch)
 	if next != epoch.Add(40*time.Second) {
 		t.Errorf("next sweep at %v, want 40 s", next.Sub(epoch))
@@ -105,7 +105,7 @@ func TestPodsOfAnUnknownNodeWaitLonger(t *testing.T) {
 }
 
 func TestTerminatedPodsBeyondTheLimit(t *testing.T) {
-	pods := []corev1.Pod{
+	pods := []*corev1.Pod{
 		makePod("young", "n", corev1.PodSucceeded, false),
 		makePod("old", "n", corev1.PodFailed, false),
 		makePod("evicted", "n", corev1.PodFailed, false),
@@ -122,5 +122,29 @@ func TestTerminatedPodsBeyondTheLimit(t *testing.T) {
 	} {
 		doomed, _ := NewMissing(Config{MaxTerminated: limit}).Sweep(pods, only("n"), epoch)
 		expect(t, doomed, want...)
+	}
+}
+
+// A sweep of the suspects finds what a sweep of all pods finds.
+func TestSuspectsAreAllThatMatters(t *testing.T) {
+	for _, node := range []string{"", "there", "gone", "gone too"} {
+		for _, phase := range []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed} {
+			for _, deleting := range []bool{false, true} {
+				all := []*corev1.Pod{makePod("other", "there", corev1.PodSucceeded, false), makePod("this", node, phase, deleting)}
+				exists := only("there")
+				suspects := slices.DeleteFunc(slices.Clone(all), func(p *corev1.Pod) bool { return !Suspect(p, exists) })
+				a, b := NewMissing(Config{MaxTerminated: 1}), NewMissing(Config{MaxTerminated: 1})
+				for _, m := range []*Missing{a, b} {
+					m.NodeDeleted("gone", epoch)
+				}
+				for _, at := range []time.Duration{0, 3 * time.Second, time.Minute} {
+					want, next := a.Sweep(all, exists, epoch.Add(at))
+					got, also := b.Sweep(suspects, exists, epoch.Add(at))
+					if !slices.Equal(describe(got), describe(want)) || !next.Equal(also) {
+						t.Errorf("a pod on %q that is %q (deleting %v): the suspects give %q until %v, all give %q until %v", node, phase, deleting, describe(got), also, describe(want), next)
+					}
+				}
+			}
+		}
 	}
 }

@@ -221,15 +221,8 @@ func (s *sight) update() Step {
 	if s.Set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return wait("pods are replaced when somebody deletes them")
 	}
-	most, down, stuck := s.mostUnavailable(), 0, 0
-	for _, p := range s.replicas {
-		if p == nil || !s.well(p) {
-			down++
-			if p == nil || pod.IsTerminating(p) || s.revision(p) == s.Update.Name {
-				stuck++
-			}
-		}
-	}
+	most := s.mostUnavailable()
+	down, stuck := s.unavailable()
 	if stuck >= most {
 		return wait("%d pods are not available, %d may be", stuck, most)
 	}
@@ -248,6 +241,20 @@ func (s *sight) update() Step {
 		out = append(out, p)
 	}
 	return Step{Delete: out, Reason: fmt.Sprintf("pods have another revision than %s", s.Update.Name)}
+}
+
+// unavailable counts the pods that are not available, and those of them that no
+// update removes.
+func (s *sight) unavailable() (down, stuck int) {
+	for _, p := range s.replicas {
+		if p == nil || !s.well(p) {
+			down++
+			if p == nil || pod.IsTerminating(p) || s.revision(p) == s.Update.Name {
+				stuck++
+			}
+		}
+	}
+	return down, stuck
 }
 
 func (s *sight) revision(p *corev1.Pod) string {

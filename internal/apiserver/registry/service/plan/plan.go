@@ -81,7 +81,10 @@ type Finding struct {
 // and what is wrong. Of several Services with one name, that keeps it which is
 // written to hold it, else the oldest. If nothing is written at all, the data is of
 // a version that wrote nothing, and it is not a fault that a Service is missing.
-func Assign(services []*corev1.Service, holders map[string]string, cidr netip.Prefix) (owners map[string]*corev1.Service, findings []Finding) {
+//
+// inNetwork says whether an address is of a network for Services. What IPAddresses hold by themselves is theirs, unless a
+// Service has it.
+func Assign(services []*corev1.Service, holders map[string]string, inNetwork func(netip.Addr) bool) (owners map[string]*corev1.Service, findings []Finding) {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(Holder(a), Holder(b)))
 	})
@@ -95,7 +98,7 @@ func Assign(services []*corev1.Service, holders map[string]string, cidr netip.Pr
 	}
 	for _, s := range services {
 		for _, name := range Names(s) {
-			if f := judge(s, name, owners[name], holders, cidr); f.Reason != "" {
+			if f := judge(s, name, owners[name], holders, inNetwork); f.Reason != "" {
 				findings = append(findings, f)
 			}
 		}
@@ -108,7 +111,7 @@ func Assign(services []*corev1.Service, holders map[string]string, cidr netip.Pr
 	return owners, findings
 }
 
-func judge(s *corev1.Service, name string, owner *corev1.Service, holders map[string]string, cidr netip.Prefix) Finding {
+func judge(s *corev1.Service, name string, owner *corev1.Service, holders map[string]string, inNetwork func(netip.Addr) bool) Finding {
 	ip, port := Parse(name)
 	missing := len(holders) > 0 && holders[name] != Holder(s)
 	if !ip.IsValid() {
@@ -122,17 +125,24 @@ func judge(s *corev1.Service, name string, owner *corev1.Service, holders map[st
 		}
 		return Finding{}
 	}
-	family := corev1.IPv4Protocol
-	if ip.Is6() {
-		family = corev1.IPv6Protocol
-	}
+	family := family(ip)
 	switch {
 	case owner != s:
 		return Finding{s, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%s]:%s was assigned to multiple services; please recreate service", family, ip)}
-	case !cidr.Contains(ip):
+	case !inNetwork(ip):
 		return Finding{s, "ClusterIPOutOfRange", fmt.Sprintf("Cluster IP [%s]:%s is not within any configured Service CIDR; please recreate service", family, ip)}
 	case missing:
 		return Finding{s, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%s]: %s is not allocated; repairing", family, ip)}
 	}
 	return Finding{}
+}
+
+// Abandoned are the names that are written to be a Service's which has them no more, given who they belong to.
+func Abandoned(owners map[string]*corev1.Service, holders map[string]string) (out []string) {
+	for name, holder := range holders {
+		if owners[name] == nil && !strings.HasPrefix(holder, addressHolder) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -94,7 +96,7 @@ func TestAssign(t *testing.T) {
 			[]string{"a ClusterIPNotValid Cluster IP [0]: x is not a valid IP; please recreate Service"},
 		},
 	} {
-		owners, findings := Assign(c.services, c.holders, netip.MustParsePrefix("10.96.0.0/16"))
+		owners, findings := Assign(c.services, c.holders, netip.MustParsePrefix("10.96.0.0/16").Contains)
 		got := map[string]string{}
 		for name, s := range owners {
 			got[name] = s.Name
@@ -109,5 +111,65 @@ func TestAssign(t *testing.T) {
 		if !slices.Equal(reasons, c.reasons) {
 			t.Errorf("%s: found %q, want %q", name, reasons, c.reasons)
 		}
+	}
+}
+
+func address(name, holderUID string, change func(*networkingv1.IPAddress)) *networkingv1.IPAddress {
+	a := &networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(holderUID)}, Spec: networkingv1.IPAddressSpec{
+		ParentRef: &networkingv1.ParentReference{Group: "gateways.example.com", Resource: "gateways", Name: "g"}}}
+	if change != nil {
+		change(a)
+	}
+	return a
+}
+
+func TestMend(t *testing.T) {
+	web := service("web", 1, "10.96.0.5", 30001)
+	ip, name := netip.MustParseAddr("10.96.0.5"), "serviceips/10.96.0.5"
+	shown, gateway := Shown(web, ip), address("10.96.0.5", "u", nil)
+	if fmt.Sprint(shown.Labels, *shown.Spec.ParentRef) != "map[ipaddress.kubernetes.io/ip-family:IPv4 ipaddress.kubernetes.io/managed-by:ipallocator.k8s.io] { services default web}" {
+		t.Errorf("the IPAddress of a Service is %v %v", shown.Labels, shown.Spec)
+	}
+	own := map[string]string{name: Holder(web)}
+	for what, c := range map[string]struct {
+		services  []*corev1.Service
+		addresses []*networkingv1.IPAddress
+		holders   map[string]string
+		want      string
+	}{
+		"as it should be":                      {[]*corev1.Service{web}, []*networkingv1.IPAddress{shown}, map[string]string{name: Holder(web), "servicenodeports/30001": Holder(web)}, "[]"},
+		"a version that showed none":           {[]*corev1.Service{web}, nil, own, "[show serviceips/10.96.0.5]"},
+		"it shows another Service":             {[]*corev1.Service{web}, []*networkingv1.IPAddress{Shown(service("other", 1, ""), ip)}, own, "[show serviceips/10.96.0.5]"},
+		"it shows no Service":                  {[]*corev1.Service{web}, []*networkingv1.IPAddress{gateway}, own, "[show serviceips/10.96.0.5]"},
+		"somebody took the labels":             {[]*corev1.Service{web}, []*networkingv1.IPAddress{{ObjectMeta: metav1.ObjectMeta{Name: "10.96.0.5"}, Spec: shown.Spec}}, own, "[show serviceips/10.96.0.5]"},
+		"the Service is gone":                  {nil, []*networkingv1.IPAddress{shown}, nil, "[discard serviceips/10.96.0.5]"},
+		"the Service is gone and still holds":  {nil, []*networkingv1.IPAddress{shown}, own, "[]"},
+		"a gateway's":                          {nil, []*networkingv1.IPAddress{gateway}, map[string]string{name: AddressHolder(gateway)}, "[]"},
+		"a gateway's that was given back":      {nil, []*networkingv1.IPAddress{gateway}, nil, "[take serviceips/10.96.0.5]"},
+		"held for an IPAddress that is gone":   {nil, nil, map[string]string{name: AddressHolder(gateway)}, "[free serviceips/10.96.0.5]"},
+		"held for a Service of the same names": {[]*corev1.Service{service("web", 1, "")}, nil, own, "[]"},
+	} {
+		var got []string
+		for _, m := range Mend(c.services, c.addresses, c.holders) {
+			got = append(got, string(m.Do)+" "+m.Name)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, want %s", what, got, c.want)
+		}
+	}
+}
+
+func TestWhoHolds(t *testing.T) {
+	web, gateway := service("web", 1, "10.96.0.5"), address("10.96.0.6", "u", nil)
+	if namespace, name, ok := ServiceOf(Holder(web)); !ok || namespace != "default" || name != "web" {
+		t.Errorf("a Service is %s/%s, %v", namespace, name, ok)
+	}
+	if _, _, ok := ServiceOf(AddressHolder(gateway)); ok {
+		t.Error("an IPAddress is taken for a Service")
+	}
+	holders := map[string]string{"serviceips/10.96.0.5": Holder(web), "serviceips/10.96.0.6": AddressHolder(gateway), "serviceips/10.96.0.7": "default/gone/uid"}
+	owners, _ := Assign([]*corev1.Service{web}, holders, func(netip.Addr) bool { return true })
+	if got := Abandoned(owners, holders); !slices.Equal(got, []string{"serviceips/10.96.0.7"}) {
+		t.Errorf("abandoned are %v; what an IPAddress holds is its own", got)
 	}
 }

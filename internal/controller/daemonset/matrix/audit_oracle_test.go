@@ -1,0 +1,93 @@
+package matrix
+
+import "fmt"
+
+// wholeAudit judges every cell anew and adds the totals up from nothing, in one go.
+func (m *Matrix) wholeAudit() []string {
+	var findings []string
+	for _, r := range m.rows {
+		r.now = m.now
+		a := whole{matrix: m, row: r}
+		a.nodes()
+		a.cells()
+		if a.totals(); len(a.findings) > 0 {
+			m.enter(r)
+		}
+		findings = append(findings, a.findings...)
+	}
+	return findings
+}
+
+type whole struct {
+	matrix   *Matrix
+	row      *row
+	findings []string
+}
+
+func (a *whole) report(format string, args ...any) {
+	a.findings = append(a.findings, a.row.info.Namespace+"/"+a.row.info.Name+": "+fmt.Sprintf(format, args...))
+}
+
+// nodes checks that every cell has its node and what placement says about it.
+func (a *whole) nodes() {
+	for name, col := range a.matrix.columns {
+		newest, c := a.row.eligible(col), a.row.cells[name]
+		if c == nil && a.row.eligibleBy(a.row.wanted(name), name) != ShouldRun ||
+			c != nil && c.column == col && c.newest == newest && c.eligibility == a.row.eligibility(c) {
+			continue
+		}
+		a.report("node %s was judged wrongly", name)
+		a.row.judgeNode(name, col, newest)
+	}
+	for name, c := range a.row.cells {
+		if c.column != a.matrix.columns[name] {
+			a.report("node %s is gone and was not known to be", name)
+			a.row.judgeNode(name, nil, ShouldNotRun)
+		}
+	}
+}
+
+// cells checks every verdict.
+func (a *whole) cells() {
+	for name, c := range a.row.cells {
+		if j := judge(c, a.matrix.now); j.verdict != c.verdict || !j.wake.Equal(c.wake()) {
+			a.report("cell %s was %+v until %s, is %+v until %s", name, c.verdict, c.wake(), j.verdict, j.wake)
+			a.row.refresh(c)
+		}
+	}
+}
+
+// totals checks what is kept running per row.
+func (a *whole) totals() {
+	var totals totals
+	var work [workCount]int
+	var named [countCount]int
+	r := a.row
+	for _, c := range r.cells {
+		totals.add(c.verdict.counts, 1)
+		work[c.verdict.work]++
+		for _, g := range groups {
+			if c.verdict.counts.has(g) {
+				named[g]++
+			}
+		}
+	}
+	if totals != r.totals {
+		a.report("totals were %+v, are %+v", r.totals, totals)
+	}
+	for w := workRemove; w < workCount; w++ {
+		if r.work[w].Len() != work[w] {
+			a.report("%d cells wanted work %d, are %d", r.work[w].Len(), w, work[w])
+		}
+	}
+	for _, g := range groups {
+		if r.groups[g].Len() != named[g] {
+			a.report("%d cells were in group %d, are %d", r.groups[g].Len(), g, named[g])
+		}
+	}
+	if len(a.findings) == 0 {
+		return
+	}
+	r.totals = totals
+	r.collect()
+}

@@ -1,0 +1,73 @@
+package matrix
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// The pace of a policy holds over all its DaemonSets, for nodes that wait until it is stored
+// what they were like as well: what is reserved has begun, and is not counted twice.
+func TestPaceOfReservations(t *testing.T) {
+	for _, stored := range []bool{true, false} {
+		w := newWorld(Config{TurnInterval: -1})
+		policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Pace: v1alpha1.Pace{NodesPerMinute: ptr.To[int32](6)}}, time.LoadLocation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sets := []string{"logs", "net"}
+		for i := range 30 {
+			node := fmt.Sprintf("n%02d", i)
+			w.setNode(NodeInfo{Name: node})
+			for _, name := range sets {
+				w.setPod(PodInfo{UID: types.UID(name + node), Name: name + node, Owner: types.UID(name), Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
+			}
+		}
+		spec := func(name, revision string, generation int64) {
+			w.setDaemonSet(DaemonSetInfo{UID: types.UID(name), Namespace: "default", Name: name, Generation: generation,
+				Revision: revision, Strategy: rollingUpdate("100%", "0"), Reported: w.sets[types.UID(name)].Reported}, corev1.PodSpec{})
+		}
+		for _, name := range sets {
+			info := w.rolloutOf(types.UID(name))
+			info.Policy, info.PolicyUID = policy, "p"
+			w.setRollout(info)
+			spec(name, "a", 1)
+		}
+		until := func(d time.Duration) (deleted int) {
+			for end := w.now.Add(d); w.now.Before(end); w.tick(time.Second) {
+				for _, a := range w.ready() {
+					if _, is := a.(*DeletePod); is {
+						deleted++
+					}
+				}
+				w.deliver()
+				for i := 0; i < len(w.inFlight); { // statuses of rollouts may be slow
+					if _, is := w.inFlight[i].(*UpdateRollout); is && !stored && w.now.Unix()%4 != 0 {
+						i++
+						continue
+					}
+					w.finish(i, OK, true)
+				}
+				for _, p := range maps.Clone(w.pods) {
+					w.obey(p)
+				}
+			}
+			return deleted
+		}
+		until(10 * time.Second)
+		for _, name := range sets {
+			spec(name, "b", 2)
+		}
+		if n := until(5 * time.Minute); n < 25 || n > 33 {
+			t.Errorf("stored at once %v: %d nodes have begun in 5 minutes at 6 a minute", stored, n)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/scheduler/devices"
+)
+
+// followDevices begins to watch what drivers offer and what pods claim, once the first pod with a claim waits. Until all of that is known no
+// such pod gets a node.
+func (s *Scheduler) followDevices(ctx context.Context) func() {
+	begun := false
+	return func() {
+		if begun {
+			return
+		}
+		begun = true
+		go func() {
+			err := s.feed(ctx, []source{
+				{&resourcev1.DeviceClass{}, handler(s.inbox, kindDevices)},
+				{&resourcev1.ResourceSlice{}, handler(s.inbox, kindDevices)},
+				{&resourcev1.ResourceClaim{}, handler(s.inbox, kindDevices)},
+			})
+			if err != nil {
+				if ctx.Err() == nil {
+					klog.FromContext(ctx).Error(err, "Could not watch devices; pods with resource claims get no node")
+				}
+				return
+			}
+			s.inbox.put(message{kind: kindDevicesKnown})
+		}()
+	}
+}
+
+// onDevices takes over what the API says of a class, a slice or a claim.
+func (l *loop) onDevices(m message) {
+	now := l.clock.Now()
+	switch object := m.object.(type) {
+	case *resourcev1.DeviceClass:
+		if m.deleted {
+			l.devices.DeleteClass(object.Name)
+		} else {
+			l.devices.SetClass(object)
+		}
+		l.devicesChanged("")
+	case *resourcev1.ResourceSlice:
+		if m.deleted {
+			l.devices.DeleteSlice(object)
+			return
+		}
+		l.devices.SetSlice(object)
+		node := ""
+		if object.Spec.NodeName != nil {
+			node = *object.Spec.NodeName
+		}
+		l.devicesChanged(node)
+	case *resourcev1.ResourceClaim:
+		var freed *resourcev1.ResourceClaim
+		if m.deleted {
+			freed = l.devices.DeleteClaim(object)
+		} else if freed = l.devices.SetClaim(object); object.Status.Allocation != nil {
+			freed = nil
+		}
+		l.queue.ClaimChanged(devices.Key(object.Namespace, object.Name), now)
+		if freed != nil && freed.Status.Allocation != nil {
+			l.devicesChanged(devices.Node(freed))
+		}
+	}
+}
+
+// devicesChanged tells the waiting pods that a node may have devices for them, or that any may.
+func (l *loop) devicesChanged(node string) {
+	if node == "" {
+		l.queue.ChangedEverywhere(fit.DevicesChanged, l.clock.Now())
+		return
+	}
+	l.queue.Changed(node, fit.DevicesChanged, l.clock.Now())
+}
+
+// giveDevices has the claims of a pod that was placed promised their devices. It says whether that could be done.
+func (l *loop) giveDevices(ctx context.Context, pod *fit.Pod, node string) ([]devices.Gift, bool) {
+	if len(pod.Object.Spec.ResourceClaims) == 0 {
+		return nil, true
+	}
+	gifts, err := l.devices.Gifts(pod.Object, l.cluster.Node(node).Object())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Devices that were found cannot be given", "pod", klog.KObj(pod.Object), "node", node)
+		return nil, false
+	}
+	for _, gift := range gifts {
+		l.devices.Promise(gift.Next)
+	}
+	return gifts, true
+}
+
+// takeBackDevices makes free what was promised and not written.
+func (l *loop) takeBackDevices(gifts []devices.Gift) {
+	for _, gift := range gifts {
+		if l.devices.Forget(gift.Next) {
+			l.queue.ClaimChanged(devices.Key(gift.Next.Namespace, gift.Next.Name), l.clock.Now())
+			l.devicesChanged(devices.Node(gift.Next))
+		}
+	}
+}
+
+// giveDevices writes the claims of a pod before its binding. It returns those that were not written.
+func (b *binder) giveDevices(ctx context.Context, gifts []devices.Gift) ([]devices.Gift, error) {
+	for i, gift := range gifts {
+		err := b.writer.BindClaim(ctx, gift.Was, gift.Next)
+		if err == nil {
+			continue
+		}
+		failed := gifts[i:]
+		if b.isWritten(ctx, gift, err) {
+			failed = failed[1:]
+		}
+		return failed, err
+	}
+	return nil, nil
+}
+
+// isWritten finds out whether a write that failed was done all the same: a device that is taken for free is given twice.
+func (b *binder) isWritten(ctx context.Context, gift devices.Gift, err error) bool {
+	for {
+		if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+			return false
+		}
+		var claim *resourcev1.ResourceClaim
+		if claim, err = b.writer.ReadClaim(ctx, gift.Was); err == nil {
+			return claim.UID == gift.Was.UID && claim.Status.Allocation != nil
+		}
+		select {
+		case <-ctx.Done():
+			return true
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// free gives back the devices of a pod that has no node and gets none where they are.
+func (b *binder) free(pod *fit.Pod, gifts []devices.Gift) {
+	for _, gift := range gifts {
+		b.add(&b.others, func(ctx context.Context) {
+			if err := ignoreGone(b.writer.FreeClaim(ctx, pod.Object, gift.Next)); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Could not give back the devices of a pod that fits no node", "pod", klog.KObj(pod.Object))
+			}
+		})
+	}
+}
+
+func (w clientWriter) BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) error {
+	api := w.client.ResourceV1().ResourceClaims(next.Namespace)
+	if !slices.Equal(was.Finalizers, next.Finalizers) {
+		protected := was.DeepCopy()
+		protected.Finalizers = next.Finalizers
+		written, err := api.Update(ctx, protected, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("protect ResourceClaim %s: %w", klog.KObj(next), err)
+		}
+		status := next.Status
+		next = written.DeepCopy()
+		next.Status = status
+	}
+	if _, err := api.UpdateStatus(ctx, next, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("write the devices of ResourceClaim %s: %w", klog.KObj(next), err)
+	}
+	return nil
+}
+
+func (w clientWriter) ReadClaim(ctx context.Context, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+	read, err := w.client.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read ResourceClaim %s: %w", klog.KObj(claim), err)
+	}
+	return read, nil
+}
+
+func (w clientWriter) FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
+	live, err := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read pod %s, whose devices are to be given back: %w", klog.KObj(pod), err)
+	}
+	if live.UID != pod.UID || live.Spec.NodeName != "" {
+		return nil // it has a node after all
+	}
+	if _, err := w.client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("give back the devices of ResourceClaim %s: %w", klog.KObj(claim), err)
+	}
+	return nil
+}
