@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -134,22 +133,9 @@ is named so are yours to change; docs/encryption.md says how.`, Args: noArgs,
 			if err != nil {
 				return err
 			}
-			return rewriteAll(cmd.Context(), encryption.AskServers(client, time.Now), cmd.OutOrStdout())
+			return encryption.RewriteAll(cmd.Context(), encryption.AskServers(client, time.Now), cmd.OutOrStdout(), changePatience)
 		},
 	}
 	addDataDirFlag(cmd, &dataDir)
 	return cmd
-}
-
-func rewriteAll(ctx context.Context, servers encryption.Servers, out io.Writer) error {
-	for {
-		done, err := servers.Rewrite(ctx)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(out, "Rewritten: %d; left: %d.\n", done.Rewritten, done.Left)
-		if done.Left == 0 {
-			return nil
-		}
-	}
 }

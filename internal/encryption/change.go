@@ -18,7 +18,11 @@ import (
 // askInterval is how often the servers are asked while a change waits for them.
 const askInterval = 500 * time.Millisecond
 
-// Servers is the control plane, as its administrator sees it.
+// errBusy says that a server did not answer in time, and may be asked again.
+var errBusy = errors.New("the server is busy")
+
+// Servers is the control plane, as its administrator sees it. What a busy server does not do in
+// time fails with errBusy.
 type Servers interface {
 	// Status is what the server says that uses this data folder.
 	Status(ctx context.Context) (Status, error)
@@ -52,39 +56,80 @@ func (c *Change) Run(ctx context.Context) error {
 	if err := checkOwner(File(c.DataDir)); err != nil {
 		return err
 	}
-	said, waited := "", time.Duration(0)
+	waits := waiting{out: c.Out, patience: c.Patience}
 	for {
 		keys, step, err := c.next(ctx)
-		if err != nil {
-			return err
-		}
-		if step.Kind == plan.Wait {
-			if said != step.Reason {
-				said = step.Reason
-				fmt.Fprintf(c.Out, "Waiting: %s.\n", step.Reason)
-			}
-			if waited += askInterval; waited > c.Patience {
-				return fmt.Errorf("%s; then run this again, it goes on where it was", step.Reason)
-			}
-			if err := sleep(ctx, askInterval); err != nil {
-				return fmt.Errorf("interrupted; run this again, it goes on where it was: %w", err)
-			}
-			continue
-		}
-		waited = 0
-		if step.Kind == plan.Done {
+		if err == nil && step.Kind == plan.Done {
 			fmt.Fprintf(c.Out, "Done: %s.\n", step.Reason)
 			return nil
 		}
-		if err := c.do(ctx, keys, step); err != nil {
-			return err
+		if err == nil && step.Kind != plan.Wait {
+			err = c.do(ctx, keys, step)
 		}
-		if c.After != nil {
-			if err := c.After(step.Kind); err != nil {
-				return err
+		switch {
+		case errors.Is(err, errBusy):
+			err = waits.longer(ctx, err.Error())
+		case err != nil:
+		case step.Kind == plan.Wait:
+			err = waits.longer(ctx, step.Reason)
+		default:
+			waits.since = time.Time{}
+			if c.After != nil {
+				err = c.After(step.Kind)
 			}
 		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// RewriteAll has all objects written anew that are not as they would be written now.
+func RewriteAll(ctx context.Context, servers Servers, out io.Writer, patience time.Duration) error {
+	waits := waiting{out: out, patience: patience}
+	for {
+		done, err := servers.Rewrite(ctx)
+		switch {
+		case errors.Is(err, errBusy):
+			if err := waits.longer(ctx, err.Error()); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("%w; run this again, it goes on where it was", err)
+		}
+		waits.since = time.Time{}
+		fmt.Fprintf(out, "Rewritten: %d; left: %d.\n", done.Rewritten, done.Left)
+		if done.Left == 0 {
+			return nil
+		}
+	}
+}
+
+// waiting is since when nothing could be done, and what was last said of it.
+type waiting struct {
+	out      io.Writer
+	patience time.Duration
+	said     string
+	since    time.Time
+}
+
+// longer waits a little, and fails once there was nothing but waiting for too long.
+func (w *waiting) longer(ctx context.Context, reason string) error {
+	if w.said != reason {
+		w.said = reason
+		fmt.Fprintf(w.out, "Waiting: %s.\n", reason)
+	}
+	if w.since.IsZero() {
+		w.since = time.Now()
+	}
+	if time.Since(w.since) > w.patience {
+		return fmt.Errorf("%s; then run this again, it goes on where it was", reason)
+	}
+	if err := sleep(ctx, askInterval); err != nil {
+		return fmt.Errorf("interrupted; run this again, it goes on where it was: %w", err)
+	}
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -153,8 +198,11 @@ func (c *Change) do(ctx context.Context, keys Keys, step plan.Step) error {
 	if step.Kind == plan.Rewrite {
 		fmt.Fprintf(c.Out, "Rewriting: %s.\n", step.Reason)
 		done, err := c.Servers.Rewrite(ctx)
-		if err == nil {
+		switch {
+		case err == nil:
 			fmt.Fprintf(c.Out, "Rewritten: %d; left: %d.\n", done.Rewritten, done.Left)
+		case !errors.Is(err, errBusy):
+			err = fmt.Errorf("%w; run this again, it goes on where it was", err)
 		}
 		return err
 	}

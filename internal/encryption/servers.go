@@ -25,6 +25,15 @@ type apiServers struct {
 	now    func() time.Time
 }
 
+// asBusy marks the errors of a server that has too much to do right now, or whose database has a
+// bad moment. All that is asked here may be asked again.
+func asBusy(err error) error {
+	if apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) {
+		return fmt.Errorf("%w: %w", errBusy, err)
+	}
+	return err
+}
+
 // Status implements Servers.
 func (s *apiServers) Status(ctx context.Context) (out Status, err error) {
 	body, err := s.client.CoreV1().RESTClient().Get().AbsPath(Path).DoRaw(ctx)
@@ -33,6 +42,9 @@ func (s *apiServers) Status(ctx context.Context) (out Status, err error) {
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &out)
+	}
+	if err = asBusy(err); errors.Is(err, errBusy) {
+		return out, fmt.Errorf("ask how Secrets are encrypted: %w", err)
 	}
 	if err != nil {
 		return out, fmt.Errorf("ask how Secrets are encrypted: %w; does the control plane run?", err)
@@ -47,7 +59,7 @@ func (s *apiServers) Rewrite(ctx context.Context) (out Rewritten, err error) {
 		err = json.Unmarshal(body, &out)
 	}
 	if err != nil {
-		return out, fmt.Errorf("have objects written anew: %w; run this again, it goes on where it was", err)
+		return out, fmt.Errorf("have objects written anew: %w", asBusy(err))
 	}
 	return out, nil
 }
@@ -56,7 +68,7 @@ func (s *apiServers) Rewrite(ctx context.Context) (out Rewritten, err error) {
 func (s *apiServers) Following(ctx context.Context, hash string) (out []plan.Server, err error) {
 	leases, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: LeaseLabel})
 	if err != nil {
-		return nil, fmt.Errorf("ask which servers there are: %w", err)
+		return nil, fmt.Errorf("ask which servers there are: %w", asBusy(err))
 	}
 	for _, l := range leases.Items {
 		one := plan.Server{Name: l.Name, Follows: l.Annotations[HashAnnotation] == hash, Settled: l.Annotations[SettledAnnotation] == "true"}
