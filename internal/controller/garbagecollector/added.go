@@ -4,8 +4,10 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -24,6 +26,8 @@ type monitor struct {
 	informer toolscache.SharedIndexInformer
 	synced   toolscache.InformerSynced
 	stop     context.CancelFunc
+	// over, under the controller's mu: what the informer still tells counts no more.
+	over *bool
 }
 
 // firstAdded waits for the kinds that are there at the start; false if ctx ended
@@ -63,13 +67,14 @@ func (c *Controller) setAdded(ctx context.Context, added []Resource) {
 		if old := c.added[r.GVR]; old != nil && old.GVK == r.GVK && old.Namespaced == r.Namespaced {
 			continue
 		}
+		if old := c.added[r.GVR]; old != nil {
+			c.drop(old)
+			delete(c.added, r.GVR)
+		}
 		m, err := c.monitor(ctx, r)
 		if err != nil {
 			utilruntime.HandleErrorWithContext(ctx, err, "Objects of an added kind are not watched for garbage", "resource", r.GVR)
 			continue
-		}
-		if old := c.added[r.GVR]; old != nil {
-			c.drop(old)
 		}
 		c.added[r.GVR] = m
 		fresh = append(fresh, m.synced)
@@ -91,14 +96,14 @@ func (c *Controller) setAdded(ctx context.Context, added []Resource) {
 // monitor starts to watch a kind.
 func (c *Controller) monitor(ctx context.Context, r Resource) (*monitor, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	m := &monitor{Resource: r, stop: cancel}
+	m := &monitor{Resource: r, stop: cancel, over: new(bool)}
 	m.informer = metadatainformer.NewFilteredMetadataInformer(c.cfg.Metadata, r.GVR, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
 	if err := m.informer.SetTransform(onlyOwnership); err != nil {
 		cancel()
 		return nil, err
 	}
 	apiVersion, kind := r.GVK.GroupVersion().String(), r.GVK.Kind
-	registration, err := m.informer.AddEventHandler(c.handler(apiVersion, kind))
+	registration, err := m.informer.AddEventHandler(c.handler(apiVersion, kind, m.over))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -108,14 +113,22 @@ func (c *Controller) monitor(ctx context.Context, r Resource) (*monitor, error) 
 	return m, nil
 }
 
-// drop stops watching. What the informer still holds is gone with its kind, or is shown
-// in another version by now, and then the graph does not know it by this one.
+// drop stops watching. What the informer does not hold any more was deleted, also if it did not
+// come to tell so. What it holds may be there still, though nobody can see it now: its kind comes
+// back, or it is shown in another version already, and then the graph does not know it by this one.
 func (c *Controller) drop(m *monitor) {
 	m.stop()
-	apiVersion, kind := m.GVK.GroupVersion().String(), m.GVK.Kind
+	held := map[types.UID]bool{}
 	for _, obj := range m.informer.GetStore().List() {
-		c.onDelete(apiVersion, kind, obj)
+		if accessor, err := meta.Accessor(obj); err == nil {
+			held[accessor.GetUID()] = true
+		}
 	}
+	apiVersion, kind := m.GVK.GroupVersion().String(), m.GVK.Kind
+	c.update(func(g *graph.Graph) {
+		*m.over = true
+		g.EndKind(apiVersion, kind, func(uid types.UID) bool { return held[uid] })
+	})
 }
 
 // onlyOwnership keeps of an object what the graph asks for.

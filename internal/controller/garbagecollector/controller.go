@@ -170,48 +170,44 @@ func (c *Controller) watch(ctx context.Context, r Resource) (toolscache.Informer
 		return nil, fmt.Errorf("watch %s for garbage collection: %w", r.GVR, err)
 	}
 	apiVersion, kind := r.GVK.GroupVersion().String(), r.GVK.Kind
-	registration, err := informer.AddEventHandler(c.handler(apiVersion, kind))
+	registration, err := informer.AddEventHandler(c.handler(apiVersion, kind, new(bool)))
 	if err != nil {
 		return nil, fmt.Errorf("watch %s for garbage collection: %w", r.GVR, err)
 	}
 	return registration.HasSynced, nil
 }
 
-// handler tells the graph of the objects of one kind.
-func (c *Controller) handler(apiVersion, kind string) toolscache.ResourceEventHandler {
+// handler tells the graph of the objects of one kind, until over is set under mu.
+func (c *Controller) handler(apiVersion, kind string, over *bool) toolscache.ResourceEventHandler {
+	tell := func(obj any, change func(*graph.Graph, graph.Object)) {
+		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = unknown.Obj
+		}
+		accessor, err := meta.Accessor(obj)
+		if err != nil {
+			return // informers deliver objects with metadata only
+		}
+		o := graph.ObjectOf(apiVersion, kind, accessor)
+		c.update(func(g *graph.Graph) {
+			if !*over {
+				change(g, o)
+			}
+		})
+	}
+	observe := func(g *graph.Graph, o graph.Object) { g.Observe(o) }
+	remove := func(g *graph.Graph, o graph.Object) { g.Remove(o.Identity) }
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { c.onObject(apiVersion, kind, obj) },
+		AddFunc: func(obj any) { tell(obj, observe) },
 		UpdateFunc: func(before, obj any) {
 			if old, err := meta.Accessor(before); err == nil {
 				if now, err := meta.Accessor(obj); err == nil && old.GetUID() != now.GetUID() {
-					c.onDelete(apiVersion, kind, before) // its name was taken over while nobody watched
+					tell(before, remove) // its name was taken over while nobody watched
 				}
 			}
-			c.onObject(apiVersion, kind, obj)
+			tell(obj, observe)
 		},
-		DeleteFunc: func(obj any) { c.onDelete(apiVersion, kind, obj) },
+		DeleteFunc: func(obj any) { tell(obj, remove) },
 	}
-}
-
-func (c *Controller) onObject(apiVersion, kind string, obj any) {
-	accessor, err := meta.Accessor(obj)
-	if err != nil {
-		return // informers deliver objects with metadata only
-	}
-	o := graph.ObjectOf(apiVersion, kind, accessor)
-	c.update(func(g *graph.Graph) { g.Observe(o) })
-}
-
-func (c *Controller) onDelete(apiVersion, kind string, obj any) {
-	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	accessor, err := meta.Accessor(obj)
-	if err != nil {
-		return
-	}
-	id := graph.ObjectOf(apiVersion, kind, accessor).Identity
-	c.update(func(g *graph.Graph) { g.Remove(id) })
 }
 
 // update changes the graph and hands what became ready to the workers.

@@ -158,14 +158,14 @@ func (f *fixture) put(name string, owners ...string) *metav1.PartialObjectMetada
 // see tells the graph what an informer would.
 func (f *fixture) see(names ...string) {
 	for _, name := range names {
-		f.onObject("v1", "ConfigMap", f.objects[name].DeepCopy())
+		f.handler("v1", "ConfigMap", new(bool)).OnAdd(f.objects[name].DeepCopy(), false)
 	}
 }
 
 func (f *fixture) lose(name string) {
 	o := f.objects[name]
 	delete(f.objects, name)
-	f.onDelete("v1", "ConfigMap", o)
+	f.handler("v1", "ConfigMap", new(bool)).OnDelete(o)
 }
 
 func (f *fixture) expectCalls(t *testing.T, want ...string) {
@@ -224,7 +224,7 @@ func TestOwnerReplacedWhileNobodyWatched(t *testing.T) {
 	f.put("child", "owner")
 	f.see("owner", "child")
 	f.put("owner").UID = "owner-2"
-	f.handler("v1", "ConfigMap").OnUpdate(before, f.objects["owner"].DeepCopy())
+	f.handler("v1", "ConfigMap", new(bool)).OnUpdate(before, f.objects["owner"].DeepCopy())
 	if err := f.attemptToDelete(t.Context(), "child-1"); err != nil {
 		t.Fatal(err)
 	}

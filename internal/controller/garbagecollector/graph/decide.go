@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -75,10 +76,13 @@ func (g *Graph) resolve(dependent Identity, ref *metav1.OwnerReference) (Identit
 
 func (g *Graph) state(dependent Identity, ref *metav1.OwnerReference) (refState, Identity) {
 	id, ok := g.resolve(dependent, ref)
+	owner := g.nodes[ref.UID]
 	if !ok {
+		if owner != nil && owner.presence == gone && g.scope(ref.APIVersion, ref.Kind) == ScopeUnknown && wasMeant(owner.id, dependent, ref) {
+			return refAbsent, id // its deletion was seen while the kind was served
+		}
 		return refUnresolvable, id
 	}
-	owner := g.nodes[ref.UID]
 	if owner == nil {
 		return refUnverified, id
 	}
@@ -95,6 +99,16 @@ func (g *Graph) state(dependent Identity, ref *metav1.OwnerReference) (refState,
 		return refWaiting, id
 	}
 	return refSolid, id
+}
+
+// wasMeant tells whether a reference, whose kind is not served now, meant this object when it was.
+func wasMeant(owner, dependent Identity, ref *metav1.OwnerReference) bool {
+	group := func(apiVersion string) string {
+		v, _ := schema.ParseGroupVersion(apiVersion) // what is no version has no group, and is no object's
+		return v.Group
+	}
+	return owner.Kind == ref.Kind && owner.Name == ref.Name && group(owner.APIVersion) == group(ref.APIVersion) &&
+		(owner.Namespace == "" || owner.Namespace == dependent.Namespace)
 }
 
 // Decide tells what the object with this UID needs, by what the graph knows now.

@@ -122,12 +122,37 @@ func (g *Graph) Remove(id Identity) {
 	if n == nil || n.presence != observed || n.id != id {
 		return
 	}
+	g.lose(n, gone)
+}
+
+// lose takes an observed object out; what refers to it stays with its UID.
+func (g *Graph) lose(n *node, to presence) {
 	g.setOwners(n, nil)
-	n.presence = gone
+	n.presence = to
 	n.deleting, n.orphan, n.foreground = false, false, false
 	n.absent = nil
 	g.pendDependents(n)
 	g.dropIfUnused(n)
+}
+
+// EndKind tells that objects of a kind are not observed any more in this version. Those
+// of which held is true may still exist: nobody knows until they are observed again. The
+// others were deleted. It looks at every object.
+func (g *Graph) EndKind(apiVersion, kind string, held func(types.UID) bool) {
+	var ended []*node
+	for _, n := range g.nodes {
+		if n.presence == observed && n.id.APIVersion == apiVersion && n.id.Kind == kind {
+			ended = append(ended, n)
+		}
+	}
+	slices.SortFunc(ended, func(a, b *node) int { return cmp.Compare(a.id.UID, b.id.UID) })
+	for _, n := range ended {
+		if held(n.id.UID) {
+			g.lose(n, virtual)
+		} else {
+			g.lose(n, gone)
+		}
+	}
 }
 
 // ConfirmAbsent tells that a live read did not find id: nothing is there, or

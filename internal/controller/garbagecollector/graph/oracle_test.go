@@ -11,12 +11,13 @@ import (
 // decision from all of them.
 type oracle struct {
 	objects map[types.UID]Object
-	gone    map[types.UID]bool
+	gone    map[types.UID]Identity
 	absent  map[Identity]bool
+	scope   ScopeFunc
 }
 
-func newOracle() *oracle {
-	return &oracle{objects: map[types.UID]Object{}, gone: map[types.UID]bool{}, absent: map[Identity]bool{}}
+func newOracle(scope ScopeFunc) *oracle {
+	return &oracle{objects: map[types.UID]Object{}, gone: map[types.UID]Identity{}, absent: map[Identity]bool{}, scope: scope}
 }
 
 func (o *oracle) observe(obj Object) {
@@ -31,7 +32,7 @@ func (o *oracle) remove(id Identity) {
 		return
 	}
 	delete(o.objects, id.UID)
-	o.gone[id.UID] = true
+	o.gone[id.UID] = id
 	o.prune()
 }
 
@@ -40,8 +41,31 @@ func (o *oracle) confirmAbsent(id Identity) {
 		o.remove(id)
 		return
 	}
-	if !o.gone[id.UID] {
+	if !o.isGone(id.UID) {
 		o.absent[id] = true
+	}
+	o.prune()
+}
+
+func (o *oracle) isGone(uid types.UID) bool {
+	_, gone := o.gone[uid]
+	return gone
+}
+
+func (o *oracle) endKind(kind string, held map[types.UID]bool) {
+	for uid, obj := range o.objects {
+		if obj.Kind != kind {
+			continue
+		}
+		delete(o.objects, uid)
+		for id := range o.absent {
+			if id.UID == uid {
+				delete(o.absent, id)
+			}
+		}
+		if !held[uid] {
+			o.gone[uid] = obj.Identity
+		}
 	}
 	o.prune()
 }
@@ -62,7 +86,7 @@ func (o *oracle) prune() {
 		}
 	}
 	for id := range o.absent {
-		if _, exists := o.objects[id.UID]; o.gone[id.UID] || (!exists && !mentioned(id.UID)) {
+		if _, exists := o.objects[id.UID]; o.isGone(id.UID) || (!exists && !mentioned(id.UID)) {
 			delete(o.absent, id)
 		}
 	}
@@ -91,9 +115,12 @@ func (o *oracle) decide(obj Object) string {
 	solid, waiting, dead, unverified := 0, 0, 0, 0
 	for _, ref := range obj.Owners {
 		id := Identity{APIVersion: ref.APIVersion, Kind: ref.Kind, Name: ref.Name, UID: ref.UID}
-		switch testScope(ref.APIVersion, ref.Kind) {
+		switch o.scope(ref.APIVersion, ref.Kind) {
 		case ScopeUnknown:
-			return "keep"
+			id.Namespace = o.gone[ref.UID].Namespace
+			if !o.isGone(ref.UID) || o.gone[ref.UID] != id || id.Namespace != "" && id.Namespace != obj.Namespace {
+				return "keep"
+			}
 		case ScopeNamespaced:
 			if obj.Namespace == "" {
 				return "keep"
@@ -102,7 +129,7 @@ func (o *oracle) decide(obj Object) string {
 		}
 		owner, exists := o.objects[ref.UID]
 		switch {
-		case o.gone[ref.UID] || o.absent[id]:
+		case o.isGone(ref.UID) || o.absent[id]:
 			dead++
 		case !exists || owner.Identity != id:
 			unverified++

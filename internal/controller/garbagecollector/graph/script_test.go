@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,13 +30,23 @@ func testScope(apiVersion, kind string) Scope {
 //	    "=uid" if the UID is not the name
 //	remove OBJECT
 //	absent OBJECT [uid=U]
+//	end KIND [held=(UID,...)]
+//	    the kind is served no more; held are still in the informer's store
+//	serve KIND
+//	    it is served again, and nothing of it observed yet
 //	decide UID...
 //	dump
 //
 // Each verb that changes the graph prints what became ready.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		g := New(testScope)
+		ended := map[string]bool{}
+		g := New(func(apiVersion, kind string) Scope {
+			if ended[kind] {
+				return ScopeUnknown
+			}
+			return testScope(apiVersion, kind)
+		})
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "observe":
@@ -59,6 +70,17 @@ func TestScripts(t *testing.T) {
 					id.UID = types.UID(uid)
 				}
 				g.ConfirmAbsent(id)
+			case "end", "serve":
+				kind := d.CmdArgs[0].Key
+				ended[kind] = d.Cmd == "end"
+				if d.Cmd == "end" {
+					held := []string{}
+					if d.HasArg("held") {
+						held = d.CmdArgs[1].Vals
+					}
+					g.EndKind("v1", kind, func(uid types.UID) bool { return slices.Contains(held, string(uid)) })
+				}
+				g.Recheck(func(_, k string) bool { return k == kind })
 			case "decide":
 				var b strings.Builder
 				for _, arg := range d.CmdArgs {

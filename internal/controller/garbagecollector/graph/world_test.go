@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -20,6 +21,8 @@ type world struct {
 	events  map[string][]event
 	pending []types.UID
 	oracle  *oracle
+	// ended are kinds that are not served now.
+	ended map[string]bool
 }
 
 type event struct {
@@ -30,7 +33,47 @@ type event struct {
 var kinds = []string{"Deployment", "ReplicaSet", "Pod", "Node"}
 
 func newWorld(t *rapid.T) *world {
-	return &world{t: t, g: New(testScope), objects: map[types.UID]*Object{}, events: map[string][]event{}, oracle: newOracle()}
+	w := &world{t: t, objects: map[types.UID]*Object{}, events: map[string][]event{}, ended: map[string]bool{}}
+	scope := func(apiVersion, kind string) Scope {
+		if w.ended[kind] {
+			return ScopeUnknown
+		}
+		return testScope(apiVersion, kind)
+	}
+	w.g, w.oracle = New(scope), newOracle(scope)
+	return w
+}
+
+// end has a kind served no more. Of the events that are under way the informer still takes the
+// first few, and tells nobody.
+func (w *world) end(kind string, taken int) {
+	held := map[types.UID]bool{}
+	for uid, o := range w.oracle.objects {
+		held[uid] = held[uid] || o.Kind == kind
+	}
+	for _, e := range w.events[kind][:taken] {
+		held[e.object.UID] = !e.deleted
+	}
+	w.events[kind], w.ended[kind] = nil, true
+	w.g.EndKind("v1", kind, func(uid types.UID) bool { return held[uid] })
+	w.oracle.endKind(kind, held)
+	w.recheck(kind)
+}
+
+// serve has a kind served again: all that is there is listed.
+func (w *world) serve(kind string) {
+	w.ended[kind] = false
+	for _, uid := range slices.Sorted(maps.Keys(w.objects)) {
+		if o := w.objects[uid]; o.Kind == kind {
+			w.emit(o, false)
+		}
+	}
+	w.recheck(kind)
+}
+
+func (w *world) recheck(kind string) {
+	w.g.Recheck(func(_, k string) bool { return k == kind })
+	w.collect()
 }
 
 func (w *world) emit(o *Object, deleted bool) {
@@ -38,7 +81,9 @@ func (w *world) emit(o *Object, deleted bool) {
 	o.ResourceVersion = fmt.Sprint(w.serial)
 	snapshot := *o
 	snapshot.Owners = slices.Clone(o.Owners)
-	w.events[o.Kind] = append(w.events[o.Kind], event{snapshot, deleted})
+	if !w.ended[o.Kind] {
+		w.events[o.Kind] = append(w.events[o.Kind], event{snapshot, deleted})
+	}
 }
 
 func (w *world) create(kind, namespace string, owners []metav1.OwnerReference) {
@@ -210,6 +255,11 @@ func (w *world) checkSafe(o *Object) {
 
 // settle lets everything arrive and every worker end.
 func (w *world) settle() {
+	for _, kind := range kinds {
+		if w.ended[kind] {
+			w.serve(kind)
+		}
+	}
 	for step := 0; ; step++ {
 		if step > 20000 {
 			w.t.Fatalf("no rest after %d steps:\n%s", step, w.g.Dump())
@@ -324,17 +374,27 @@ func TestWorld(t *testing.T) {
 				if kind != "Node" {
 					namespace = rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(t, "namespace")
 				}
-				w.create(kind, namespace, w.randomOwners(t))
+				if !w.ended[kind] {
+					w.create(kind, namespace, w.randomOwners(t))
+				}
 			},
 			"edit": func(t *rapid.T) {
-				if o := w.randomObject(t); o != nil {
+				if o := w.randomObject(t); o != nil && !w.ended[o.Kind] {
 					o.Owners = w.randomOwners(t)
 					w.emit(o, false)
 				}
 			},
 			"delete": func(t *rapid.T) {
-				if o := w.randomObject(t); o != nil {
+				if o := w.randomObject(t); o != nil && !w.ended[o.Kind] {
 					w.delete(o, rapid.SampledFrom(policies).Draw(t, "policy"))
+				}
+			},
+			"end or serve": func(t *rapid.T) {
+				switch kind := rapid.SampledFrom(kinds[:2]).Draw(t, "kind"); {
+				case w.ended[kind]:
+					w.serve(kind)
+				case rapid.IntRange(0, 3).Draw(t, "rarely") == 0:
+					w.end(kind, rapid.IntRange(0, len(w.events[kind])).Draw(t, "taken"))
 				}
 			},
 			"deliver": func(t *rapid.T) {
