@@ -227,7 +227,7 @@ func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 	) (storage.Interface, factory.DestroyFunc, error) {
 		raw, err := open(c, newObject, newList, prefix)
 		if err != nil || !cached {
-			return raw, func() {}, err
+			return raw, closeOf(raw), err
 		}
 		watched := raw
 		if events := hot[c.GroupResource]; events > 0 {
@@ -242,8 +242,16 @@ func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 			return nil, nil, err
 		}
 		delegator := cacher.NewCacheDelegator(watchCache, raw)
-		return delegator, func() { delegator.Stop(); watchCache.Stop() }, nil
+		return delegator, func() { delegator.Stop(); watchCache.Stop(); closeOf(raw)() }, nil
 	}
+}
+
+// closeOf is what ends a storage: kinds that are added come and go, and each has its own.
+func closeOf(raw storage.Interface) factory.DestroyFunc {
+	if c, ok := raw.(interface{ Close() }); ok {
+		return c.Close
+	}
+	return func() {}
 }
 
 // openedHot has a storage with a cache of our own on top.
@@ -269,6 +277,6 @@ func (o *storageOptions) openedHot(history int) generic.StorageDecorator {
 			return nil, nil, fmt.Errorf("open the cache of %s: %w", c.GroupResource, err)
 		}
 		o.hot[reflect.TypeOf(newObject())] = opened
-		return opened, opened.Stop, nil
+		return opened, func() { opened.Stop(); closeOf(raw)() }, nil
 	}
 }

@@ -309,15 +309,21 @@ func (s *Server) drop(client *clientv3.Client) {
 
 // Open returns the storage of one resource.
 func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
-	return open(s.newClient(), c, newObject, newList, resourcePrefix)
+	client := s.newClient()
+	opened, err := open(client, c, newObject, newList, resourcePrefix)
+	if err != nil {
+		s.drop(client.Client)
+		return nil, err
+	}
+	return s.owning(opened, client), nil
 }
 
-func open(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
+func open(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (*closing, error) {
 	return openWith(client, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
 }
 
 func openWith(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
-	decoder etcd3.Decoder) (storage.Interface, error) {
+	decoder etcd3.Decoder) (*closing, error) {
 	transformer := c.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
@@ -327,13 +333,20 @@ func openWith(client *etcdkube.Client, c *storagebackend.ConfigForResource, newO
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
 	}
-	return opened, nil
+	return &closing{Interface: opened, end: []func(){opened.Close}}, nil
 }
 
 // OpenReserving returns the storage of a resource whose objects hold names, a *Reserving.
 func (s *Server) OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
-	return openReserving(s.newClient(), c, newObject, newList, resourcePrefix, holds)
+	client := s.newClient()
+	opened, err := openReserving(client, c, newObject, newList, resourcePrefix, holds)
+	if err != nil {
+		s.drop(client.Client)
+		return nil, err
+	}
+	s.owning(opened.closing, client)
+	return opened, nil
 }
 
 // noCompactor tells the storage layer that it need not track compactions: the

@@ -65,7 +65,7 @@ func (e *External) Open(c *storagebackend.ConfigForResource, newObject, newList 
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
 	}
-	return opened, nil
+	return &closing{Interface: opened, end: []func(){opened.Close}}, nil
 }
 
 // client is that of a resource: what its watches ask for is no work for those of others.

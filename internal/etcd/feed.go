@@ -42,9 +42,10 @@ func (s *Server) OpenHot(c *storagebackend.ConfigForResource, newObject, newList
 	client := s.newClient()
 	opened, err := openWith(client, c, newObject, newList, resourcePrefix, decoder)
 	if err != nil {
+		s.drop(client.Client)
 		return nil, nil, err
 	}
-	return opened, NewFeed(client.Client, c.Prefix, resourcePrefix), nil
+	return s.owning(opened, client), NewFeed(client.Client, c.Prefix, resourcePrefix), nil
 }
 
 // List calls each for every value, in the order of keys and all as of one revision,

@@ -58,7 +58,7 @@ func (e *ChangedError) Changed() string { return e.Key }
 // held before, in the transaction that writes the object: what holds for the object
 // holds for its names, however many servers write and wherever one of them dies.
 type Reserving struct {
-	storage.Interface
+	*closing
 	holds  Holds
 	show   Show  // may be nil
 	guard  Guard // may be nil
@@ -171,14 +171,14 @@ func (r *Reserving) Create(ctx context.Context, key string, obj, out runtime.Obj
 	if err := r.between(ctx, c, nil, obj); err != nil {
 		return err
 	}
-	return r.Interface.Create(ctx, key, obj, out, ttl)
+	return r.closing.Create(ctx, key, obj, out, ttl)
 }
 
 // GuaranteedUpdate implements storage.Interface.
 func (r *Reserving) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object) error {
 	ctx, c := r.context(ctx)
-	return r.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, func(old runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+	return r.closing.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, func(old runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		// The function may change the object that it is given.
 		before := heldBy(r.holds, old)
 		changed, ttl, err := try(old, meta)
@@ -193,7 +193,7 @@ func (r *Reserving) GuaranteedUpdate(ctx context.Context, key string, out runtim
 func (r *Reserving) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
 	ctx, c := r.context(ctx)
-	return r.Interface.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+	return r.closing.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
 		before := heldBy(r.holds, obj)
 		if err := r.between(ctx, c, &before, nil); err != nil {
 			return err
@@ -317,6 +317,9 @@ func openReserving(client *etcdkube.Client, c *storagebackend.ConfigForResource,
 	}
 	client.Kubernetes = reservingClient{&etcdkube.Client{Client: client.Client}, r.prefix}
 	var err error
-	r.Interface, err = open(client, c, newObject, newList, resourcePrefix)
-	return r, err
+	r.closing, err = open(client, c, newObject, newList, resourcePrefix)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -264,6 +265,29 @@ func TestKindsComeAndGo(t *testing.T) {
 	c.connect()
 	see(true)
 	c.create(widgets, "default", object(widgets, "Widget", "after-restart", `{}`))
+}
+
+// TestKindsThatEndLeaveNothingRunning counts what storages have in the background.
+func TestKindsThatEndLeaveNothingRunning(t *testing.T) {
+	c := start(t)
+	running := func() int {
+		stacks := make([]byte, 64<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "etcd3.(*resourceSizeEstimator).run")
+	}
+	before := running()
+	for i := range 3 {
+		name := fmt.Sprintf("things%d", i)
+		c.define(definition(t, named("example.com", name, fmt.Sprintf("Thing%d", i))))
+		if err := c.crds.ApiextensionsV1().CustomResourceDefinitions().Delete(t.Context(), name+".example.com", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Eventually("storages of kinds that ended have ended", func(context.Context) error {
+		if now := running(); now > before {
+			return fmt.Errorf("%d run, %d did before", now, before)
+		}
+		return nil
+	})
 }
 
 // TestBuiltInKindsStay is a definition that would take the place of a built-in kind.
