@@ -3,16 +3,16 @@ package podspec
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Lists as long as a request can hold are looked at in a moment: whoever may create pods must not keep a server busy with one.
-func TestLongListsTakeNoTime(t *testing.T) {
-	const n = 100_000
+// Whoever may create pods must not keep a server busy with a long list. These lists are longer than a request can hold: looking through
+// the list for each of its entries would take so many steps that go test ends it, and shows where it was.
+func TestLongListsAreLookedAtOnce(t *testing.T) {
+	const n = 1_000_000
 	at, names := field.NewPath("list"), sets.New[string]()
 	entries, wanted := make([]corev1.PodResourceClaim, n), &corev1.ResourceRequirements{Claims: make([]corev1.ResourceClaim, n)}
 	secrets, aliases := make([]corev1.LocalObjectReference, n), make([]corev1.HostAlias, n)
@@ -28,9 +28,8 @@ func TestLongListsTakeNoTime(t *testing.T) {
 		"secrets":               func() int { return len(pullSecretWarnings(secrets, at)) },
 		"aliases":               func() int { return len(hostAliasWarnings(aliases, at)) },
 	} {
-		begin := time.Now()
-		if found, took := look(), time.Since(begin); found > 0 || took > 10*time.Second {
-			t.Errorf("%s: %d are wrong, after %v", what, found, took)
+		if found := look(); found > 0 {
+			t.Errorf("%s: %d are wrong", what, found)
 		}
 	}
 	for list, one := range map[string]string{
