@@ -32,12 +32,13 @@ type Writer interface {
 	// UpdateClaim and UpdateVolume write the object over that very version.
 	UpdateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
 	UpdateVolume(ctx context.Context, v *corev1.PersistentVolume) error
-	// BindClaim writes the finalizers and the status of next over that very version of a claim to devices.
-	BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) error
+	// BindClaim writes the finalizers and the status of next over that very version of a claim to devices, and returns what
+	// it has become.
+	BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
 	// ReadClaim reads a claim as it is now.
 	ReadClaim(ctx context.Context, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
-	// FreeClaim writes the status of a claim whose only user is this very pod, unless that has a node by now.
-	FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error
+	// FreeClaim writes the status over that very version of a claim whose only user is this very pod, and fails if that has a node by now.
+	FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
 }
 
 // StatusPatch is the part of a pod's status that the scheduler writes. Nil fields are left as they are.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -107,17 +108,53 @@ func (l *loop) giveDevices(ctx context.Context, pod *fit.Pod, node string) ([]de
 func (l *loop) takeBackDevices(gifts []devices.Gift) {
 	for _, gift := range gifts {
 		if l.devices.Forget(gift.Next) {
-			l.queue.ClaimChanged(devices.Key(gift.Next.Namespace, gift.Next.Name), l.clock.Now())
-			l.devicesChanged(devices.Node(gift.Next))
+			l.promiseEnded(gift)
 		}
 	}
+}
+
+// promiseEnded tries the pods anew that were told to wait for a claim.
+func (l *loop) promiseEnded(gift devices.Gift) {
+	l.queue.ClaimChanged(devices.Key(gift.Next.Namespace, gift.Next.Name), l.clock.Now())
+	if gift.Next.Status.Allocation != nil {
+		l.devicesChanged(devices.Node(gift.Next))
+	}
+}
+
+// giveBackDevices has those claims freed that only a pod has which fits nowhere. Until that is known to be done, or not, the pod gets no
+// node: it would be bound as one that has its devices.
+func (l *loop) giveBackDevices(pod *fit.Pod) {
+	gifts := l.devices.Stuck(pod.Object)
+	for _, gift := range gifts {
+		l.devices.Promise(gift.Next)
+	}
+	l.binder.free(pod, gifts)
+}
+
+// onSettled takes over how the writes of claims ended.
+func (l *loop) onSettled(m message) {
+	if m.err != nil {
+		l.takeBackDevices(m.gifts)
+		return
+	}
+	for _, gift := range m.gifts {
+		if l.devices.Until(gift.Next, m.version) {
+			l.promiseEnded(gift)
+		}
+	}
+}
+
+// settled tells the loop that nothing of a write can come any more after a version of the claim.
+func (b *binder) settled(gift devices.Gift, claim *resourcev1.ResourceClaim) {
+	b.inbox.put(message{kind: kindSettled, uid: gift.Was.UID, gifts: []devices.Gift{gift}, version: claim.ResourceVersion})
 }
 
 // giveDevices writes the claims of a pod before its binding. It returns those that were not written.
 func (b *binder) giveDevices(ctx context.Context, gifts []devices.Gift) ([]devices.Gift, error) {
 	for i, gift := range gifts {
-		err := b.writer.BindClaim(ctx, gift.Was, gift.Next)
+		claim, err := b.writer.BindClaim(ctx, gift.Was, gift.Next)
 		if err == nil {
+			b.settled(gift, claim)
 			continue
 		}
 		failed := gifts[i:]
@@ -132,12 +169,16 @@ func (b *binder) giveDevices(ctx context.Context, gifts []devices.Gift) ([]devic
 // isWritten finds out whether a write that failed was done all the same: a device that is taken for free is given twice.
 func (b *binder) isWritten(ctx context.Context, gift devices.Gift, err error) bool {
 	for {
-		if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		if refused(err) {
 			return false
 		}
 		var claim *resourcev1.ResourceClaim
 		if claim, err = b.writer.ReadClaim(ctx, gift.Was); err == nil {
-			return claim.UID == gift.Was.UID && claim.Status.Allocation != nil
+			if claim.UID != gift.Was.UID || claim.Status.Allocation == nil {
+				return false
+			}
+			b.settled(gift, claim)
+			return true
 		}
 		select {
 		case <-ctx.Done():
@@ -147,34 +188,73 @@ func (b *binder) isWritten(ctx context.Context, gift devices.Gift, err error) bo
 	}
 }
 
+// refused says whether a write or reading cannot have been done, and cannot be done later.
+func refused(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+}
+
+// errHasNode is why devices are not given back.
+var errHasNode = errors.New("the pod has a node")
+
+// againAfter is the pause before devices are given back once more of which it is not known whether they were.
+const againAfter = 10 * time.Second
+
 // free gives back the devices of a pod that has no node and gets none where they are.
 func (b *binder) free(pod *fit.Pod, gifts []devices.Gift) {
 	for _, gift := range gifts {
-		b.add(&b.others, func(ctx context.Context) {
-			if err := ignoreGone(b.writer.FreeClaim(ctx, pod.Object, gift.Next)); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Could not give back the devices of a pod that fits no node", "pod", klog.KObj(pod.Object))
-			}
-		})
+		b.add(&b.others, func(ctx context.Context) { b.giveBack(ctx, pod, gift) })
 	}
 }
 
-func (w clientWriter) BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) error {
+// giveBack gives back one claim, and tells the loop once it knows how that ended.
+func (b *binder) giveBack(ctx context.Context, pod *fit.Pod, gift devices.Gift) {
+	claim, err := b.writer.FreeClaim(ctx, pod.Object, gift.Next)
+	if err == nil {
+		b.settled(gift, claim)
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	conflict := apierrors.IsConflict(err)
+	if !conflict && !apierrors.IsNotFound(err) && !errors.Is(err, errHasNode) {
+		klog.FromContext(ctx).Error(err, "Could not give back the devices of a pod that fits no node", "pod", klog.KObj(pod.Object))
+	}
+	if !refused(err) && !errors.Is(err, errHasNode) {
+		claim, readErr := b.writer.ReadClaim(ctx, gift.Was)
+		switch {
+		case readErr == nil && claim.UID == gift.Was.UID && (conflict || claim.ResourceVersion != gift.Was.ResourceVersion):
+			// It was done, or somebody wrote something else over which it cannot be done any more.
+			b.settled(gift, claim)
+			return
+		case readErr == nil && claim.UID != gift.Was.UID, refused(readErr):
+		default:
+			// It may still be done. To do it twice does no harm.
+			time.AfterFunc(againAfter, func() { b.free(pod, []devices.Gift{gift}) })
+			return
+		}
+	}
+	b.inbox.put(message{kind: kindSettled, uid: gift.Was.UID, gifts: []devices.Gift{gift}, err: err})
+}
+
+func (w clientWriter) BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
 	api := w.client.ResourceV1().ResourceClaims(next.Namespace)
 	if !slices.Equal(was.Finalizers, next.Finalizers) {
 		protected := was.DeepCopy()
 		protected.Finalizers = next.Finalizers
 		written, err := api.Update(ctx, protected, metav1.UpdateOptions{})
 		if err != nil {
-			return fmt.Errorf("protect ResourceClaim %s: %w", klog.KObj(next), err)
+			return nil, fmt.Errorf("protect ResourceClaim %s: %w", klog.KObj(next), err)
 		}
 		status := next.Status
 		next = written.DeepCopy()
 		next.Status = status
 	}
-	if _, err := api.UpdateStatus(ctx, next, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("write the devices of ResourceClaim %s: %w", klog.KObj(next), err)
+	written, err := api.UpdateStatus(ctx, next, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("write the devices of ResourceClaim %s: %w", klog.KObj(next), err)
 	}
-	return nil
+	return written, nil
 }
 
 func (w clientWriter) ReadClaim(ctx context.Context, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
@@ -185,16 +265,17 @@ func (w clientWriter) ReadClaim(ctx context.Context, claim *resourcev1.ResourceC
 	return read, nil
 }
 
-func (w clientWriter) FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) error {
+func (w clientWriter) FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
 	live, err := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read pod %s, whose devices are to be given back: %w", klog.KObj(pod), err)
+		return nil, fmt.Errorf("read pod %s, whose devices are to be given back: %w", klog.KObj(pod), err)
 	}
 	if live.UID != pod.UID || live.Spec.NodeName != "" {
-		return nil // it has a node after all
+		return nil, errHasNode
 	}
-	if _, err := w.client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("give back the devices of ResourceClaim %s: %w", klog.KObj(claim), err)
+	written, err := w.client.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, claim, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("give back the devices of ResourceClaim %s: %w", klog.KObj(claim), err)
 	}
-	return nil
+	return written, nil
 }

@@ -26,6 +26,7 @@ const (
 	kindPreemption // the victims of a preemption could not be removed
 	kindDevices
 	kindDevicesKnown // all devices and claims to them were told
+	kindSettled      // it is known how the writing of claims to devices ended
 	kindClaiming     // the claims of a pod could not be given their volumes
 )
 
@@ -38,6 +39,7 @@ type message struct {
 	err     error // of a binding, or of the claims
 	uses    []fit.ClaimUse
 	gifts   []devices.Gift // of a binding, those that were not written
+	version string         // of the claim that was written
 }
 
 type messageKey struct {
@@ -61,7 +63,7 @@ func newInbox() *inbox {
 func (b *inbox) put(m message) {
 	b.mu.Lock()
 	key := messageKey{m.kind, m.uid}
-	if place, ok := b.places[key]; ok && m.kind != kindOutcome && m.kind != kindPreemption && m.kind != kindClaiming {
+	if place, ok := b.places[key]; ok && m.kind != kindOutcome && m.kind != kindPreemption && m.kind != kindClaiming && m.kind != kindSettled {
 		b.pending[place] = m
 	} else {
 		b.places[key] = len(b.pending)

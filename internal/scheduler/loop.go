@@ -100,6 +100,8 @@ func (l *loop) drain(ctx context.Context) {
 		case kindDevicesKnown:
 			l.devices.Known()
 			l.devicesChanged("")
+		case kindSettled:
+			l.onSettled(m)
 		case kindClaiming:
 			l.onFailedClaiming(ctx, m)
 		case kindOutcome:

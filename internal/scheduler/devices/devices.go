@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/everynode/everynode/internal/objectversion"
 )
 
 // features are those parts of claims and slices that are acted on. Devices with conditions that are to be waited for are not given out.
@@ -26,6 +28,22 @@ const expressions = 100
 // pool is a driver's pool of devices.
 type pool struct{ driver, name string }
 
+// promise is a claim as it is to become: with devices, or without those that it has.
+type promise struct {
+	next *resourcev1.ResourceClaim
+	// until is the version from which on what the API says of the claim is all there is; "" while it is being written.
+	until string
+}
+
+// gives says whether the claim is to get devices.
+func (p *promise) gives() bool { return p.next.Status.Allocation != nil }
+
+// kept says whether a claim that the API shows makes an end of the promise. What has the devices, or lacks them, as promised does also
+// before the answer to the write is here.
+func (p *promise) kept(c *resourcev1.ResourceClaim) bool {
+	return p.gives() == (c.Status.Allocation != nil) || p.until != "" && !objectversion.Older(c.ResourceVersion, p.until)
+}
+
 // Book is what is known of devices. Call New. One goroutine owns it.
 type Book struct {
 	known   bool
@@ -36,7 +54,7 @@ type Book struct {
 	onNode   map[string]map[pool]int
 	anywhere map[pool]int
 	// promised are claims as they are to become, by UID: what was decided here and the API does not show yet.
-	promised map[types.UID]*resourcev1.ResourceClaim
+	promised map[types.UID]*promise
 
 	// taken are the devices that claims have, counts how many claims have each: more than one only if somebody else gave it twice.
 	taken  sets.Set[structured.DeviceID]
@@ -52,7 +70,7 @@ type Book struct {
 func New() *Book {
 	return &Book{
 		claims: map[string]*resourcev1.ResourceClaim{}, classes: classes{}, slices: map[pool]map[types.UID]*resourcev1.ResourceSlice{},
-		onNode: map[string]map[pool]int{}, anywhere: map[pool]int{}, promised: map[types.UID]*resourcev1.ResourceClaim{},
+		onNode: map[string]map[pool]int{}, anywhere: map[pool]int{}, promised: map[types.UID]*promise{},
 		taken: sets.New[structured.DeviceID](), counts: map[structured.DeviceID]int{}, shares: sets.New[structured.SharedDeviceID](), used: structured.NewConsumedCapacityCollection(),
 		patience: patience,
 	}
@@ -145,8 +163,8 @@ func (b *Book) near(node string) (out []*resourcev1.ResourceSlice) {
 // SetClaim takes over a claim, and returns the one known before, nil for none.
 func (b *Book) SetClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	before := b.claim(key(c))
-	if p := b.promised[c.UID]; p != nil && c.Status.Allocation != nil {
-		b.Forget(p)
+	if p := b.promised[c.UID]; p != nil && p.kept(c) {
+		b.Forget(p.next)
 	}
 	b.replace(key(c), c)
 	return before
@@ -160,7 +178,7 @@ func (b *Book) DeleteClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClai
 		before = nil
 	}
 	if p := b.promised[c.UID]; p != nil {
-		b.Forget(p)
+		b.Forget(p.next)
 	}
 	if known := b.claims[key(c)]; known != nil && known.UID == c.UID {
 		b.replace(key(c), nil)
@@ -169,43 +187,61 @@ func (b *Book) DeleteClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClai
 }
 
 func (b *Book) replace(key string, c *resourcev1.ResourceClaim) {
-	if old := b.claims[key]; old != nil && b.promised[old.UID] == nil {
+	if old := b.claims[key]; old != nil {
 		b.book(old, -1)
 	}
 	if delete(b.claims, key); c == nil {
 		return
 	}
 	b.claims[key] = c
-	if b.promised[c.UID] == nil {
-		b.book(c, 1)
-	}
+	b.book(c, 1)
 }
 
-// claim is one as it is, or as it is to become; nil if there is none.
+// claim is one as it is, or as it is to become if it is given devices; nil if there is none.
 func (b *Book) claim(key string) *resourcev1.ResourceClaim {
 	known := b.claims[key]
-	if known != nil && b.promised[known.UID] != nil {
-		return b.promised[known.UID]
+	if known == nil {
+		return nil
+	}
+	if p := b.promised[known.UID]; p != nil && p.gives() {
+		return p.next
 	}
 	return known
 }
 
-// Promise keeps the devices of a claim that got them here, until the API shows them or Forget is called.
+// Promise notes what a claim is to become, until the API shows it or Forget is called. Devices that it gets are taken from now on; those
+// that it gives back are not free before the API says so. Meanwhile no pod gets a node because of the claim.
 func (b *Book) Promise(c *resourcev1.ResourceClaim) {
-	if known := b.claims[key(c)]; known == nil || known.UID != c.UID || known.Status.Allocation != nil || b.promised[c.UID] != nil {
+	known := b.claims[key(c)]
+	// Another user of devices that a claim has takes none.
+	if known == nil || known.UID != c.UID || b.promised[c.UID] != nil || (known.Status.Allocation != nil) == (c.Status.Allocation != nil) {
 		return
 	}
-	b.promised[c.UID] = c
+	b.promised[c.UID] = &promise{next: c}
 	b.book(c, 1)
+}
+
+// Until says that nothing of a promise can be written any more from a version of the claim on: it ends when the API shows that one or a
+// later one. It says whether it has ended now.
+func (b *Book) Until(c *resourcev1.ResourceClaim, version string) bool {
+	p := b.promised[c.UID]
+	if p == nil || p.next != c {
+		return false
+	}
+	p.until = version
+	if known := b.claims[key(c)]; known != nil && !p.kept(known) {
+		return false
+	}
+	return b.Forget(c)
 }
 
 // Forget takes a promise back. It says whether there was one.
 func (b *Book) Forget(c *resourcev1.ResourceClaim) bool {
 	p := b.promised[c.UID]
-	if p == nil || p != c { // A promise that was made for another pod stands.
+	if p == nil || p.next != c { // A promise that was made for another pod stands.
 		return false
 	}
-	b.book(p, -1)
+	b.book(p.next, -1)
 	delete(b.promised, c.UID)
 	return true
 }

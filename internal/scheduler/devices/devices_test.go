@@ -207,7 +207,7 @@ func TestTakenIsWhatClaimsHave(t *testing.T) {
 		case event == 2 && len(promised) > 0:
 			b.Forget(promised[random.IntN(len(promised))])
 		case event == 3 && len(promised) > 0:
-			if p := promised[random.IntN(len(promised))]; b.promised[p.UID] == p { // what was taken back is not written
+			if p := promised[random.IntN(len(promised))]; b.promised[p.UID] != nil && b.promised[p.UID].next == p { // what was taken back is not written
 				b.SetClaim(p)
 			}
 		default:
@@ -300,5 +300,63 @@ func TestASearchWithoutAnEndIsGivenUp(t *testing.T) {
 	}
 	if text := b.Ask(user("q", "easy")).Missing(node("n1")); text != "" {
 		t.Errorf("the next pod: %q", text)
+	}
+}
+
+// A promise whose write is over ends when the API shows that version or a later one, also if a watch that was cut off hid what was written.
+func TestAPromiseEndsWithWhatTheAPIShows(t *testing.T) {
+	for name, c := range map[string]struct {
+		written, before, shown string
+		ends, kept             bool // at once, and after what is shown
+	}{
+		"a later version":              {"7", "5", "9", false, false},
+		"that version":                 {"7", "5", "7", false, false},
+		"an earlier one":               {"7", "5", "6", false, true},
+		"the write is not over":        {"", "5", "9", false, true},
+		"it was shown long ago":        {"7", "8", "9", true, false},
+		"of another number of figures": {"10", "5", "9", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := book(offer("n1", 1), claim("a"), claim("b"))
+			gifts, err := b.Gifts(user("a", "a"), node("n1"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Promise(gifts[0].Next)
+			show := func(version string) {
+				empty := claim("a")
+				empty.ResourceVersion = version
+				b.SetClaim(empty)
+			}
+			show(c.before)
+			if c.written != "" && b.Until(gifts[0].Next, c.written) != c.ends {
+				t.Errorf("it ends at once: %t, want %t", !c.ends, c.ends)
+			}
+			show(c.shown)
+			if kept := b.taken.Len() > 0; kept != c.kept {
+				t.Errorf("the device is kept: %t, want %t", kept, c.kept)
+			}
+		})
+	}
+}
+
+// Devices that are given back are free when the API says so, and not before.
+func TestDevicesThatAreGivenBackAreNotYetFree(t *testing.T) {
+	b := book(offer("n1", 1), claim("a"), claim("b"))
+	give(t, b, user("a", "a"), "n1")
+	stuck := b.Stuck(user("a", "a"))
+	b.Promise(stuck[0].Next)
+	if text := b.Ask(user("a", "a")).Problem(); text == "" {
+		t.Error("the pod can have it meanwhile")
+	}
+	if b.taken.Len() != 1 || len(b.Stuck(user("a", "a"))) != 0 {
+		t.Error("its device is free, or it is given back twice")
+	}
+	if !b.Forget(stuck[0].Next) || b.taken.Len() != 1 || b.Ask(user("a", "a")).Problem() != "" {
+		t.Error("after a failure it is not as before")
+	}
+	b.Promise(stuck[0].Next)
+	if b.SetClaim(stuck[0].Next); b.taken.Len() != 0 || len(b.promised) != 0 {
+		t.Error("it is not free once the API says so")
 	}
 }

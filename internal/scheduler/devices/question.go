@@ -69,7 +69,10 @@ func (q *question) look() string {
 		if text := unusable(q.pod, *name, own, c); text != "" {
 			return text
 		}
-		if q.book.promised[c.UID] != nil {
+		if p := q.book.promised[c.UID]; p != nil && !p.gives() {
+			// A pod that has the claim as it was would be bound without a further write, and be without devices.
+			return fmt.Sprintf("resourceclaim %q gives its devices back", *name)
+		} else if p != nil {
 			// What it becomes is written over the version that was seen: a second writer would undo the first.
 			return fmt.Sprintf("resourceclaim %q is in the process of being allocated", *name)
 		}
