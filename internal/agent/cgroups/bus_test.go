@@ -25,6 +25,8 @@ type bus struct {
 	stopped []string
 	conns   map[*busConn]bool
 	jobs    int
+	// deaf, if set, ends when systemd answers again.
+	deaf chan struct{}
 }
 
 // busConn is a connection of somebody. The bus's mu guards what is sent to it, too.
@@ -93,6 +95,12 @@ func (b *bus) serve(c *busConn) {
 		call, err := dbus.DecodeMessage(in)
 		if err != nil {
 			return
+		}
+		b.mu.Lock()
+		deaf := b.deaf
+		b.mu.Unlock()
+		if deaf != nil {
+			<-deaf
 		}
 		b.answer(c, call)
 	}
@@ -200,4 +208,20 @@ func (b *bus) send(c *busConn, m *dbus.Message) {
 	if err := m.EncodeTo(c, binary.LittleEndian); err != nil {
 		delete(b.conns, c)
 	}
+}
+
+// hang has systemd answer nothing until what is returned is called.
+func (b *bus) hang(t *testing.T) func() {
+	deaf := make(chan struct{})
+	b.mu.Lock()
+	b.deaf = deaf
+	b.mu.Unlock()
+	again := sync.OnceFunc(func() {
+		b.mu.Lock()
+		b.deaf = nil
+		b.mu.Unlock()
+		close(deaf)
+	})
+	t.Cleanup(again)
+	return again
 }

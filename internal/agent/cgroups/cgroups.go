@@ -49,6 +49,9 @@ type Cgroups struct {
 	// booted says whether systemd runs the machine.
 	booted func() bool
 
+	// systemd is asked by it, where that makes cgroups.
+	systemd asking
+
 	// weighing is held while the classes are weighed: that reads what all pods weigh, and then writes.
 	weighing sync.Mutex
 }
@@ -56,7 +59,7 @@ type Cgroups struct {
 // New lays the cgroups out; it makes none.
 func New(cfg Config) (*Cgroups, error) {
 	cfg.Driver, cfg.Mount = cmp.Or(cfg.Driver, Cgroupfs), cmp.Or(cfg.Mount, "/sys/fs/cgroup")
-	c := &Cgroups{mount: cfg.Mount, podPIDs: cfg.PodPIDs, booted: systemd.IsRunningSystemd}
+	c := &Cgroups{mount: cfg.Mount, podPIDs: cfg.PodPIDs, booted: systemd.IsRunningSystemd, systemd: asking{patience: patience}}
 	var err error
 	if c.layout, err = newLayout(cfg.Driver, cfg.Root, cfg.Node); err != nil {
 		return nil, err
@@ -315,17 +318,27 @@ func leaveOut(r *library.Resources, paths map[string]string) {
 
 // apply makes the group, if it is not there, and sets what it may use.
 func (c *Cgroups) apply(g group, r *library.Resources) error {
-	m, err := c.manager(c.layout, g, r)
-	if err != nil {
-		return err
+	return c.within("make the cgroup", c.layout, g, func() error {
+		m, err := c.manager(c.layout, g, r)
+		if err != nil {
+			return err
+		}
+		if err := m.Apply(-1); err != nil {
+			return err
+		}
+		if err := c.checkControllers(g); err != nil {
+			return err
+		}
+		return m.Set(r)
+	})
+}
+
+// within does what systemd may be asked in, in bounded time.
+func (c *Cgroups) within(what string, l layout, g group, call func() error) error {
+	if l.driver != Systemd {
+		return call()
 	}
-	if err := m.Apply(-1); err != nil {
-		return err
-	}
-	if err := c.checkControllers(g); err != nil {
-		return err
-	}
-	return m.Set(r)
+	return c.systemd.ask(what, l.path(g), call)
 }
 
 // checkControllers says which controller does not work in the group. With version 2 it does only if all groups above hand it down.
@@ -347,11 +360,13 @@ func (c *Cgroups) checkControllers(g group) error {
 
 // set sets what a group may use that is there.
 func (c *Cgroups) set(g group, r *library.Resources) error {
-	m, err := c.manager(c.layout, g, r)
-	if err != nil {
-		return err
-	}
-	return m.Set(r)
+	return c.within("set the limits of the cgroup", c.layout, g, func() error {
+		m, err := c.manager(c.layout, g, r)
+		if err != nil {
+			return err
+		}
+		return m.Set(r)
+	})
 }
 
 // remove removes the group, and those in it.
@@ -368,11 +383,14 @@ func (c *Cgroups) remove(l layout, g group) error {
 		return nil
 	}
 	if l.driver == Systemd && c.booted() {
-		m, err := c.manager(l, g, &library.Resources{})
+		err := c.within("remove the cgroup", l, g, func() error {
+			m, err := c.manager(l, g, &library.Resources{})
+			if err != nil {
+				return err
+			}
+			return m.Destroy()
+		})
 		if err != nil {
-			return err
-		}
-		if err := m.Destroy(); err != nil {
 			return err
 		}
 	}
