@@ -36,6 +36,8 @@ var tests = map[string]func(*testing.T, cluster){
 	"limits":                  limitRanges,
 	"quotas":                  resourceQuotas,
 	"quota scopes":            quotaScopes,
+	"counted kinds":           countedKinds,
+	"changed limits":          changedLimits,
 	"replication controllers": replicationControllers,
 	"daemons in a quota":      daemonsInAQuota,
 }

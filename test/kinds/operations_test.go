@@ -393,4 +393,3 @@ func contains(got, want any) bool {
 	}
 	return fmt.Sprint(got) == fmt.Sprint(want)
 }
-
