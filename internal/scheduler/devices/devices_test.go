@@ -288,15 +288,11 @@ func TestASearchWithoutAnEndIsGivenUp(t *testing.T) {
 	wanted.Spec.Devices.Constraints = []resourcev1.DeviceConstraint{{MatchAttribute: new(resourcev1.FullyQualifiedName("d.example.com/half"))}}
 	b := book(halves("n1"), halves("n2"), wanted, claim("easy"))
 	b.patience = 50 * time.Millisecond
-	begin := time.Now()
 	q := b.Ask(user("p", "c"))
 	for _, name := range []string{"n1", "n2"} {
 		if text := q.Missing(node(name)); text != TextTooLong {
 			t.Errorf("%s: %q", name, text)
 		}
-	}
-	if took := time.Since(begin); took > 20*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	if text := b.Ask(user("q", "easy")).Missing(node("n1")); text != "" {
 		t.Errorf("the next pod: %q", text)
