@@ -319,16 +319,16 @@ func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList fu
 }
 
 func open(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (*closing, error) {
-	return openWith(client, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
+	return openWith(client, noCompactor{}, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
 }
 
-func openWith(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
-	decoder etcd3.Decoder) (*closing, error) {
+func openWith(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string, decoder etcd3.Decoder) (*closing, error) {
 	transformer := c.Transformer
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	opened, err := etcd3.New(client, noCompactor{}, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
+	opened, err := etcd3.New(client, compactor, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
 		transformer, c.LeaseManagerConfig, decoder, storage.APIObjectVersioner{})
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 
 	"github.com/everynode/everynode/internal/members"
 )
@@ -55,17 +54,11 @@ func (e *External) Open(c *storagebackend.ConfigForResource, newObject, newList 
 	if err != nil {
 		return nil, err
 	}
-	transformer := c.Transformer
-	if transformer == nil {
-		transformer = identity.NewEncryptCheckTransformer()
-	}
-	versioner := storage.APIObjectVersioner{}
-	opened, err := etcd3.New(client, e.compactor, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
-		transformer, c.LeaseManagerConfig, etcd3.NewDefaultDecoder(c.Codec, versioner), versioner)
+	opened, err := openWith(client, e.compactor, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
 	if err != nil {
-		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
+		return nil, err
 	}
-	return &closing{Interface: opened, end: []func(){opened.Close}}, nil
+	return opened, nil
 }
 
 // client is that of a resource: what its watches ask for is no work for those of others.
