@@ -165,8 +165,6 @@ func TestPinnedImagesStay(t *testing.T) {
 }
 
 func TestPullForNobody(t *testing.T) {
-	f := newFixture()
-	f.present["r.io/there:1"] = &runtimeapi.Image{Id: "sha256:0", Size: 7}
 	type outcome struct {
 		bytes   uint64
 		present bool
@@ -185,7 +183,8 @@ func TestPullForNobody(t *testing.T) {
 		"refused":          {"r.io/newer:1", false, errors.New("no route"), outcome{fails: "no route", pulls: 1}},
 		"no name":          {"R.io//a", false, nil, outcome{fails: "couldn't parse image name"}},
 	} {
-		f.fail, f.pulls = c.fail, nil
+		f := newFixture() // a pull changes what is there
+		f.present["r.io/there:1"], f.fail = &runtimeapi.Image{Id: "sha256:0", Size: 7}, c.fail
 		bytes, present, err := f.manager.Pull(t.Context(), c.image, c.always)
 		if failed := err != nil && c.want.fails != "" && strings.Contains(err.Error(), c.want.fails); bytes != c.want.bytes || present != c.want.present || failed != (c.want.fails != "") || len(f.pulls) != c.want.pulls {
 			t.Errorf("%s: %d, %v, %v after %d pulls, want %+v", name, bytes, present, err, len(f.pulls), c.want)
