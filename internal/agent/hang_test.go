@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,6 +64,8 @@ func (s stories) serves(t *testing.T) {
 	}
 	says(true)
 	s.await(t, pod.UID, "to be ready", isReady)
+	// Running says that the process exists; until it has come to ignore the signal, the signal ends it.
+	awaitFile(t, filepath.Join(s.dir, "log/pods/default_serves_uid-serves/main/0.log"), "deaf")
 	s.markDeleted(pod.UID, 60)
 	eventually(t, "only its readiness is probed", func() bool { return s.node.prober.keeps(pod.UID) })
 	if got := s.get(pod.UID); !isReady(got) {

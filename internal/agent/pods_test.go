@@ -153,8 +153,13 @@ func (r *memoryRuntime) await(t *testing.T, want ...string) {
 	}
 }
 
+type runtimeWithImages interface {
+	Runtime
+	Images
+}
+
 // startPods starts the pod loop over a runtime in memory; whatever the API and the runtime have is told by the test.
-func startPods(t *testing.T, r *memoryRuntime, a *api) *pods {
+func startPods(t *testing.T, r runtimeWithImages, a *api) *pods {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	statuses := status.New(a)

@@ -82,7 +82,6 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	s.run(t.Context())
 }
 
-// TestNodeShutsDownInOrder ends a whole agent, with a container that would run on, and looks what the API knows afterwards.
 // An upgrade of the program is no reason to end pods.
 func TestPodsEndWithTheMachineOnly(t *testing.T) {
 	there, away := t.TempDir(), filepath.Join(t.TempDir(), "none")
@@ -105,6 +104,7 @@ func TestPodsEndWithTheMachineOnly(t *testing.T) {
 	}
 }
 
+// TestNodeShutsDownInOrder ends a whole agent, with a container that would run on, and looks what the API knows afterwards.
 func TestNodeShutsDownInOrder(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)

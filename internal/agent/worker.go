@@ -182,6 +182,10 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	w.in.Now = w.clock.Now()
 	w.in.Probes = w.prober.Results(w.uid)
 	plan := podworker.Decide(w.in)
+	if plan.Ending {
+		// A container that stops is not to be called unhealthy; but some still serve, and are asked for as long as they do.
+		w.prober.KeepReadiness(w.uid)
+	}
 	if plan.Abandon && w.abandon != nil {
 		w.abandon()
 	}
@@ -252,7 +256,7 @@ func (w *worker) lookAgainLater() {
 	w.mailbox.Unlock()
 }
 
-// probe tells the prober which containers run.
+// probe tells the prober which containers run that are not to stop.
 func (w *worker) probe() {
 	if w.in.Pod == nil {
 		return
@@ -262,8 +266,6 @@ func (w *worker) probe() {
 		return
 	}
 	if w.in.Pod.DeletionTimestamp != nil {
-		// A container that stops is not to be called unhealthy; but some still serve, and are asked for as long as they do.
-		w.prober.KeepReadiness(w.uid)
 		return
 	}
 	ip := ""

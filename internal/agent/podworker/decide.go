@@ -203,7 +203,7 @@ func (d *decider) kill(c *Container, reason, message string, grace int64) {
 
 // terminate takes the pod off the node.
 func (d *decider) terminate() {
-	d.plan.Abandon = d.mem.setupRunning
+	d.plan.Abandon, d.plan.Ending = d.mem.setupRunning, true
 	if d.in.Runtime.anyAlive() {
 		d.killAll(KillPodDeleted)
 		return
@@ -229,7 +229,7 @@ func (d *decider) terminate() {
 
 // finish stops what is left of a pod that ran to its end, and keeps its dead containers.
 func (d *decider) finish() {
-	d.plan.Abandon = d.mem.setupRunning
+	d.plan.Abandon, d.plan.Ending = d.mem.setupRunning, true
 	if d.in.Runtime.anyAlive() {
 		d.killAll(KillPodFinished)
 		return

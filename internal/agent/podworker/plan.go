@@ -112,6 +112,8 @@ type Plan struct {
 	// Abandon says that a SetUpVolumes, PullImage or StartContainer under way has no use any more: its waiting may be
 	// cut short. What it already did is found in the runtime.
 	Abandon bool
+	// Ending says that the containers stop for good, or did: what runs is asked only whether it still serves.
+	Ending bool
 }
 
 // wake moves the deadline forward to at, if at is sooner.

@@ -1,7 +1,7 @@
 // Box is the program in the images of the agent's tests.
 //
 //	box sleep                      wait for SIGTERM, then exit 0
-//	box stubborn                   wait, whatever the signal
+//	box stubborn                   print "deaf", then wait, whatever the signal
 //	box exit N                     exit N at once
 //	box say TEXT                   print TEXT and exit 0
 //	box env NAME                   print a variable, then sleep
@@ -32,6 +32,7 @@ func main() {
 		sleep()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("deaf")
 		for {
 			time.Sleep(time.Hour)
 		}
