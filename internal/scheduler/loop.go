@@ -43,7 +43,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		nominated: placement.NewNominations(),
 		placer:    placement.New(config.Seed),
 		budgets:   map[types.UID]placement.Budget{},
-		devices:   devices.New(),
+		devices:   devices.New(config.Clock),
 		follow:    func() {},
 	}
 	l.cluster.FollowVolumes()
@@ -195,6 +195,10 @@ func (l *loop) onFailedBinding(ctx context.Context, m message) {
 // schedule places one pod, or parks it and says why.
 func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 	logger := klog.FromContext(ctx)
+	if until := l.devices.Attempt(pod.Object); !until.IsZero() {
+		l.postpone(pod, until, devices.TextPause)
+		return
+	}
 	view := placement.View{Cluster: l.cluster, Nominated: l.nominated}
 	try := attempt{begins: l.clock.Now()}
 	try.number, try.known = l.queue.History(pod.UID)
@@ -219,6 +223,20 @@ func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 	}
 	l.park(ctx, pod, &result.Diagnosis, view)
 	l.binder.metrics.attempted(resultUnschedulable, l.clock.Since(try.begins))
+}
+
+// worthSaying is the pause that is worth a write to each pod that waits.
+const worthSaying = time.Second
+
+// postpone puts a pod aside for a while without having tried, and says why, once and if that takes long.
+func (l *loop) postpone(pod *fit.Pod, until time.Time, text string) {
+	l.queue.Postpone(pod.UID, until)
+	if until.Sub(l.clock.Now()) < worthSaying {
+		return
+	}
+	if _, news := notScheduled(pod.Object, corev1.PodReasonUnschedulable, text, l.events.now()); news {
+		l.binder.report(pod, corev1.PodReasonUnschedulable, text, nil)
+	}
 }
 
 // ours reports whether a pod without a node is to be scheduled here and now.

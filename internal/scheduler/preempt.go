@@ -23,8 +23,9 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 	text := diagnosis.Message(preemption.Message)
 	klog.FromContext(ctx).V(3).Info("Pod fits no node", "pod", klog.KObj(pod.Object), "message", text, "preempts", preemption.Node)
 	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed, Claims: append(pod.ClaimKeys(), devices.Keys(pod.Object)...)}, l.clock.Now())
-	l.giveBackDevices(pod)
 	if preemption.Node == "" {
+		// Where there will be room the devices can be had that the pod has, else it would not be room for it.
+		l.giveBackDevices(pod)
 		l.binder.report(pod, corev1.PodReasonUnschedulable, text, l.keptNomination(pod, diagnosis))
 		return
 	}

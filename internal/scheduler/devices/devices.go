@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/objectversion"
 )
@@ -64,11 +65,16 @@ type Book struct {
 	cache  *cel.Cache
 	// patience is how long the choice for one pod may take.
 	patience time.Duration
+	clock    clock.PassiveClock
+	pace     pace
+	// last is what was asked in the attempt under way.
+	last *question
 }
 
-// New returns a book that knows nothing yet.
-func New() *Book {
+// New returns a book that knows nothing yet. The clock measures what choices cost.
+func New(clock clock.PassiveClock) *Book {
 	return &Book{
+		clock: clock, pace: pace{},
 		claims: map[string]*resourcev1.ResourceClaim{}, classes: classes{}, slices: map[pool]map[types.UID]*resourcev1.ResourceSlice{},
 		onNode: map[string]map[pool]int{}, anywhere: map[pool]int{}, promised: map[types.UID]*promise{},
 		taken: sets.New[structured.DeviceID](), counts: map[structured.DeviceID]int{}, shares: sets.New[structured.SharedDeviceID](), used: structured.NewConsumedCapacityCollection(),

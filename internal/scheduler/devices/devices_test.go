@@ -11,6 +11,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
 const driver = "d.example.com"
@@ -46,7 +47,7 @@ func user(name string, claims ...string) *corev1.Pod {
 }
 
 func book(objects ...any) *Book {
-	b := New()
+	b := New(clock.RealClock{})
 	b.SetClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpus"}, Spec: resourcev1.DeviceClassSpec{Selectors: choosing(`device.driver == "d.example.com"`)}})
 	for _, o := range objects {
 		switch o := o.(type) {

@@ -22,20 +22,48 @@ const (
 	TextElsewhere = "resourceclaim not available on the node"
 	TextNone      = "cannot allocate all claims"
 	TextTooLong   = "choosing devices takes too long"
+	TextPause     = "choosing devices takes long for pods of this namespace, and is done again after a pause"
 )
 
 // patience is how long the choice of devices for one pod may take, over all nodes. Selectors and constraints can be written that would
 // take for ever, and all other pods wait meanwhile.
 const patience = 2 * time.Second
 
+// Attempt begins an attempt to place a pod, in which nothing else is told to the book until the pod has its node: within it no node is asked
+// twice. If devices would have to be chosen, and the pod's namespace has taken so much of everybody's time that it is not to have more yet,
+// it returns until when; zero otherwise.
+func (b *Book) Attempt(pod *corev1.Pod) (pausing time.Time) {
+	b.last = nil
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return time.Time{}
+	}
+	if b.last = b.ask(pod); b.last.problem != "" || len(b.last.lacks) == 0 {
+		return time.Time{}
+	}
+	return b.pace.until(pod.Namespace, b.clock.Now())
+}
+
 // Ask prepares a question about a pod's claims; nil if it has none.
 func (b *Book) Ask(pod *corev1.Pod) fit.DeviceQuestion {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	q := &question{book: b, pod: pod, found: map[string][]resourcev1.AllocationResult{}}
+	return b.ask(pod)
+}
+
+func (b *Book) ask(pod *corev1.Pod) *question {
+	if b.last != nil && b.last.pod == pod {
+		return b.last
+	}
+	q := &question{book: b, pod: pod, found: map[string]answer{}}
 	q.problem = q.look()
 	return q
+}
+
+// answer is what was found on a node, or why nothing was.
+type answer struct {
+	devices []resourcev1.AllocationResult
+	text    string
 }
 
 type question struct {
@@ -45,7 +73,7 @@ type question struct {
 	has     []*resourcev1.ResourceClaim // with their devices
 	lacks   []*resourcev1.ResourceClaim
 	spent   time.Duration
-	found   map[string][]resourcev1.AllocationResult // by node
+	found   map[string]answer // by node
 }
 
 // look sorts the pod's claims, and says why the pod fits nowhere as they are.
@@ -143,11 +171,12 @@ func (q *question) Missing(node *corev1.Node) string {
 	if len(q.lacks) == 0 {
 		return ""
 	}
-	results, text := q.choose(node)
-	if text == "" {
-		q.found[node.Name] = results
+	known, asked := q.found[node.Name]
+	if !asked {
+		known.devices, known.text = q.choose(node)
+		q.found[node.Name] = known
 	}
-	return text
+	return known.text
 }
 
 // choose finds devices on a node for the claims that have none.
@@ -155,8 +184,12 @@ func (q *question) choose(node *corev1.Node) ([]resourcev1.AllocationResult, str
 	if q.spent >= q.book.patience {
 		return nil, TextTooLong
 	}
-	begin := time.Now()
-	defer func() { q.spent += time.Since(begin) }()
+	begin := q.book.clock.Now()
+	defer func() {
+		end := q.book.clock.Now()
+		q.spent += end.Sub(begin)
+		q.book.pace.spent(q.pod.Namespace, end.Sub(begin), end)
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), q.book.patience-q.spent)
 	defer cancel()
 	allocator, err := structured.NewAllocator(ctx, features, q.book.state(), q.book.classes, q.book.near(node.Name), q.book.cache)
@@ -180,11 +213,10 @@ type Gift struct{ Was, Next *resourcev1.ResourceClaim }
 
 // Gifts are the claims of a pod as they are to become if it gets the node, on which they fit. Those that are so already are left out.
 func (b *Book) Gifts(pod *corev1.Pod, node *corev1.Node) ([]Gift, error) {
-	asked := b.Ask(pod)
-	if asked == nil {
+	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil, nil
 	}
-	q := asked.(*question)
+	q := b.ask(pod)
 	if text := q.Missing(node); text != "" {
 		return nil, errors.New(text)
 	}
@@ -196,7 +228,7 @@ func (b *Book) Gifts(pod *corev1.Pod, node *corev1.Node) ([]Gift, error) {
 		}
 		next := c.DeepCopy()
 		if i < len(q.lacks) {
-			next.Status.Allocation = q.found[node.Name][i].DeepCopy()
+			next.Status.Allocation = q.found[node.Name].devices[i].DeepCopy()
 			if !slices.Contains(next.Finalizers, resourcev1.Finalizer) {
 				next.Finalizers = append(next.Finalizers, resourcev1.Finalizer)
 			}

@@ -12,6 +12,8 @@
 //	+--------- back-off <----------------- . <---- unschedulable
 //	                      a change that may help, or 5 minutes
 //
+// Postpone puts a pod into back-off until a time that is given, and counts no attempt.
+//
 // Active pods leave by priority, then by the time they came in. Each failed attempt doubles the back-off, 1 s to 10 s.
 // A parked pod names the changes that may help it and, if it can only run on certain nodes, those nodes: a change on
 // another node then costs it nothing, so a thousand parked daemon pods make a node event no dearer.

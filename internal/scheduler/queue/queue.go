@@ -65,6 +65,8 @@ type item struct {
 	wait     Wait
 	// patient says that the last attempt did not fail: it waits for something that was begun.
 	patient bool
+	// postponed is until when there is no attempt; it counts while the item is in the back-off place.
+	postponed time.Time
 }
 
 // New returns an empty queue.
@@ -147,6 +149,15 @@ func (q *Queue) Pop(now time.Time) *fit.Pod {
 func (q *Queue) Retry(uid types.UID, now time.Time) {
 	if known := q.items[uid]; known != nil && known.place == taken {
 		known.failed, known.since, known.patient = now, now, false
+		q.push(known, inBackoff)
+	}
+}
+
+// Postpone puts a popped pod back for which it is not the time. That was no attempt.
+func (q *Queue) Postpone(uid types.UID, until time.Time) {
+	if known := q.items[uid]; known != nil && known.place == taken {
+		known.attempts--
+		known.postponed = until
 		q.push(known, inBackoff)
 	}
 }
@@ -324,7 +335,7 @@ func (q *Queue) wake(parked *item, now time.Time) {
 }
 
 func (q *Queue) activate(entering *item, now time.Time) {
-	entering.since = now
+	entering.since, entering.postponed = now, time.Time{}
 	q.push(entering, inActive)
 }
 
@@ -367,6 +378,9 @@ func (q *Queue) heapOf(in place) *itemHeap {
 
 // readyAt is when the back-off after the pod's last attempt ends.
 func (q *Queue) readyAt(waiting *item) time.Time {
+	if !waiting.postponed.IsZero() {
+		return waiting.postponed
+	}
 	if waiting.patient {
 		return waiting.failed
 	}

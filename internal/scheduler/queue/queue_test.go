@@ -44,7 +44,7 @@ func TestScripts(t *testing.T) {
 //
 //	add NAME [priority=N] [changed]    a pod comes in, or its object changes
 //	pop                                take the next pod
-//	retry NAME | park NAME for=CHANGE,... [nodes=NAME,...]
+//	retry NAME | park NAME for=CHANGE,... [nodes=NAME,...] | postpone NAME DURATION
 //	change NODE CHANGE                 a node changed
 //	delete NAME
 //	wait DURATION                      time passes
@@ -65,16 +65,14 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 		s.queue.Retry(types.UID(d.CmdArgs[0].Key), s.now)
 	case "park":
 		s.queue.Park(types.UID(d.CmdArgs[0].Key), parseWait(t, d), s.now)
+	case "postpone":
+		s.queue.Postpone(types.UID(d.CmdArgs[0].Key), s.now.Add(duration(t, d.CmdArgs[1].Key)))
 	case "change":
 		s.queue.Changed(d.CmdArgs[0].Key, changes[d.CmdArgs[1].Key], s.now)
 	case "delete":
 		s.queue.Delete(types.UID(d.CmdArgs[0].Key))
 	case "wait":
-		duration, err := time.ParseDuration(d.CmdArgs[0].Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.now = s.now.Add(duration)
+		s.now = s.now.Add(duration(t, d.CmdArgs[0].Key))
 		fmt.Fprintf(out, "at %s\n", s.now.Sub(s.start))
 	case "next":
 		if next, ok := s.queue.Next(); ok {
@@ -87,6 +85,15 @@ func (s *script) run(t *testing.T, d *datadriven.TestData, out *strings.Builder)
 	default:
 		t.Fatalf("%s: unknown command %s", d.Pos, d.Cmd)
 	}
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func makePod(t *testing.T, d *datadriven.TestData) *fit.Pod {
