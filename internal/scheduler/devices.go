@@ -149,16 +149,25 @@ func (b *binder) settled(gift devices.Gift, claim *resourcev1.ResourceClaim) {
 	b.inbox.put(message{kind: kindSettled, uid: gift.Was.UID, gifts: []devices.Gift{gift}, version: claim.ResourceVersion})
 }
 
-// giveDevices writes the claims of a pod before its binding. It returns those that were not written.
+// notSettled tells the loop that a claim is not written, and will not be.
+func (b *binder) notSettled(gift devices.Gift, err error) {
+	b.inbox.put(message{kind: kindSettled, uid: gift.Was.UID, gifts: []devices.Gift{gift}, err: err})
+}
+
+// later does a write after a pause.
+func (b *binder) later(write func(context.Context)) {
+	time.AfterFunc(againAfter, func() { b.add(&b.others, write) })
+}
+
+// giveDevices writes the claims of a pod before its binding. It returns those that were not written, and will not be.
 func (b *binder) giveDevices(ctx context.Context, gifts []devices.Gift) ([]devices.Gift, error) {
 	for i, gift := range gifts {
-		claim, err := b.writer.BindClaim(ctx, gift.Was, gift.Next)
+		err := b.giveDevice(ctx, gift, promised{was: gift.Was, next: gift.Next})
 		if err == nil {
-			b.settled(gift, claim)
 			continue
 		}
 		failed := gifts[i:]
-		if b.isWritten(ctx, gift, err) {
+		if errors.Is(err, errStands) {
 			failed = failed[1:]
 		}
 		return failed, err
@@ -166,26 +175,55 @@ func (b *binder) giveDevices(ctx context.Context, gifts []devices.Gift) ([]devic
 	return nil, nil
 }
 
-// isWritten finds out whether a write that failed was done all the same: a device that is taken for free is given twice.
-func (b *binder) isWritten(ctx context.Context, gift devices.Gift, err error) bool {
-	for {
-		if refused(err) {
-			return false
-		}
-		var claim *resourcev1.ResourceClaim
-		if claim, err = b.writer.ReadClaim(ctx, gift.Was); err == nil {
-			if claim.UID != gift.Was.UID || claim.Status.Allocation == nil {
-				return false
-			}
-			b.settled(gift, claim)
-			return true
-		}
-		select {
-		case <-ctx.Done():
-			return true
-		case <-time.After(time.Second):
-		}
+// errStands is why a promise is not taken back though nobody knows that it was written: somebody else wrote the claim, or it may still come.
+var errStands = errors.New("the claim may have its devices")
+
+// promised is what is to be written of a gift, over what. Lost says that an earlier write had no answer, and may be done at any time.
+type promised struct {
+	was, next *resourcev1.ResourceClaim
+	lost      bool
+}
+
+// giveDevice writes a claim. Where a write had no answer the claim is written again later, until what became of it is known: a device
+// that is wrongly held for free is given twice.
+func (b *binder) giveDevice(ctx context.Context, gift devices.Gift, p promised) error {
+	claim, err := b.writer.BindClaim(ctx, p.was, p.next)
+	if err == nil {
+		b.settled(gift, claim)
+		return nil
 	}
+	if refused(err) {
+		return err
+	}
+	p.lost = p.lost || !apierrors.IsConflict(err)
+	live, readErr := b.writer.ReadClaim(ctx, gift.Was)
+	switch {
+	case refused(readErr), readErr == nil && live.UID != gift.Was.UID:
+		return err
+	case readErr == nil && live.Status.Allocation != nil:
+		b.settled(gift, live)
+		return errors.Join(err, errStands)
+	case readErr == nil && !p.lost:
+		return err
+	case readErr == nil:
+		p.was, p.next = live, onto(live, gift.Next)
+	}
+	b.later(func(ctx context.Context) {
+		if err := b.giveDevice(ctx, gift, p); err != nil && !errors.Is(err, errStands) {
+			b.notSettled(gift, err)
+		}
+	})
+	return errors.Join(err, errStands)
+}
+
+// onto is a claim as it is now with the devices that it is to have.
+func onto(live, next *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+	c := live.DeepCopy()
+	c.Status.Allocation, c.Status.ReservedFor = next.Status.Allocation, next.Status.ReservedFor
+	if !slices.Contains(c.Finalizers, resourcev1.Finalizer) {
+		c.Finalizers = append(c.Finalizers, resourcev1.Finalizer)
+	}
+	return c
 }
 
 // refused says whether a write or reading cannot have been done, and cannot be done later.
@@ -196,7 +234,7 @@ func refused(err error) bool {
 // errHasNode is why devices are not given back.
 var errHasNode = errors.New("the pod has a node")
 
-// againAfter is the pause before devices are given back once more of which it is not known whether they were.
+// againAfter is the pause before a claim is written once more of which it is not known whether it was.
 const againAfter = 10 * time.Second
 
 // free gives back the devices of a pod that has no node and gets none where they are.
@@ -230,11 +268,11 @@ func (b *binder) giveBack(ctx context.Context, pod *fit.Pod, gift devices.Gift) 
 		case readErr == nil && claim.UID != gift.Was.UID, refused(readErr):
 		default:
 			// It may still be done. To do it twice does no harm.
-			time.AfterFunc(againAfter, func() { b.free(pod, []devices.Gift{gift}) })
+			b.later(func(ctx context.Context) { b.giveBack(ctx, pod, gift) })
 			return
 		}
 	}
-	b.inbox.put(message{kind: kindSettled, uid: gift.Was.UID, gifts: []devices.Gift{gift}, err: err})
+	b.notSettled(gift, err)
 }
 
 func (w clientWriter) BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {

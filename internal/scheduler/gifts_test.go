@@ -3,7 +3,9 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,23 +13,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/everynode/everynode/internal/scheduler/devices"
 )
 
-// claimWriter fails to write claims, and has one to read.
+// claimWriter fails to give devices back, and has a claim to read.
 type claimWriter struct {
 	Writer
 	err   error
 	there *resourcev1.ResourceClaim
-}
-
-func (w claimWriter) BindClaim(context.Context, *resourcev1.ResourceClaim, *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
-	return w.there, w.err
 }
 
 func (w claimWriter) FreeClaim(context.Context, *corev1.Pod, *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
@@ -38,33 +36,98 @@ func (w claimWriter) ReadClaim(context.Context, *resourcev1.ResourceClaim) (*res
 	return w.there, nil
 }
 
-// A device whose claim may have been written, by this process or another, is not free for others.
+// answers are what writes of a claim are answered in turn; each reading shows the claim that goes with the answer before it.
+type answers struct {
+	Writer
+	list []answer
+	// over are the versions over which was written.
+	over  []string
+	there *resourcev1.ResourceClaim
+}
+
+type answer struct {
+	err   error
+	there *resourcev1.ResourceClaim
+}
+
+func (a *answers) BindClaim(_ context.Context, was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+	a.over = append(a.over, was.ResourceVersion)
+	now := a.list[0]
+	a.list, a.there = a.list[1:], now.there
+	if now.err != nil {
+		return nil, now.err
+	}
+	return next, nil
+}
+
+func (a *answers) ReadClaim(context.Context, *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+	if a.there == nil {
+		return nil, apierrors.NewNotFound(claimsResource, "c")
+	}
+	return a.there, nil
+}
+
+var claimsResource = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+
+// A device whose claim may have been written, by this process or another, or may still be, is not free for others. In the end it is known.
 func TestFailedWriteOfAClaim(t *testing.T) {
-	of := schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
-	empty := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c"}}
+	empty := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "c", ResourceVersion: "1"}}
 	given := empty.DeepCopy()
 	given.Status.Allocation = &resourcev1.AllocationResult{}
+	labelled := empty.DeepCopy()
+	labelled.ResourceVersion, labelled.Labels = "2", map[string]string{"a": "b"}
 	another := given.DeepCopy()
 	another.UID = "d"
+	conflict, silent := apierrors.NewConflict(claimsResource, "c", errors.New("another version")), errors.New("no answer")
 	for name, test := range map[string]struct {
-		err   error
-		there *resourcev1.ResourceClaim
-		free  int
+		answers []answer
+		// free says that the device is at once, later that it is in the end.
+		free, later bool
+		over        string
 	}{
-		"it was done":                 {nil, given, 0},
-		"no answer, and it was done":  {errors.New("no answer"), given, 0},
-		"no answer, and it was not":   {errors.New("no answer"), empty, 1},
-		"somebody gave it devices":    {apierrors.NewConflict(of, "c", errors.New("another version")), given, 0},
-		"somebody changed its labels": {apierrors.NewConflict(of, "c", errors.New("another version")), empty, 1},
-		"another of its name":         {apierrors.NewConflict(of, "c", errors.New("another one")), another, 1},
-		"it is gone":                  {apierrors.NewNotFound(of, "c"), nil, 1},
+		"it is done":                            {[]answer{{nil, given}}, false, false, "1"},
+		"no answer, and it was done":            {[]answer{{silent, given}}, false, false, "1"},
+		"no answer, and it is done at last":     {[]answer{{silent, empty}, {silent, labelled}, {nil, given}}, false, false, "112"},
+		"no answer, and it comes late":          {[]answer{{silent, empty}, {conflict, given}}, false, false, "11"},
+		"no answer, and somebody writes":        {[]answer{{silent, empty}, {conflict, labelled}, {nil, given}}, false, false, "112"},
+		"no answer, and then there is no claim": {[]answer{{silent, empty}, {apierrors.NewNotFound(claimsResource, "c"), nil}}, false, true, "11"},
+		"no answer, and then it is another one": {[]answer{{silent, empty}, {conflict, another}}, false, true, "11"},
+		"somebody gave it devices":              {[]answer{{conflict, given}}, false, false, "1"},
+		"somebody changed its labels":           {[]answer{{conflict, labelled}}, true, true, "1"},
+		"another of its name":                   {[]answer{{conflict, another}}, true, true, "1"},
+		"it is gone":                            {[]answer{{apierrors.NewNotFound(claimsResource, "c"), nil}}, true, true, "1"},
+		"it is gone when it is read":            {[]answer{{silent, nil}}, true, true, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &binder{writer: claimWriter{err: test.err, there: test.there}, inbox: newInbox()}
-			failed, err := b.giveDevices(t.Context(), []devices.Gift{{Was: empty, Next: given}})
-			if len(failed) != test.free || (err == nil) != (test.err == nil) {
-				t.Errorf("%d are free again, %v; want %d", len(failed), err, test.free)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := &answers{list: test.answers}
+				b := newBinder(w, nil, newInbox(), clock.RealClock{}, nil)
+				failed, err := b.giveDevices(t.Context(), []devices.Gift{{Was: empty, Next: given}})
+				if free := len(failed) == 1; free != test.free || (err == nil) != (test.answers[0].err == nil) {
+					t.Errorf("it is free: %t, %v; want %t", free, err, test.free)
+				}
+				for range 3 {
+					time.Sleep(2 * againAfter)
+					synctest.Wait()
+					for _, write := range b.others {
+						write(t.Context())
+					}
+					b.others = nil
+				}
+				if len(w.list) > 0 {
+					t.Errorf("%d answers were not asked for", len(w.list))
+				}
+				later := test.free
+				for _, m := range b.inbox.take() {
+					if m.kind != kindSettled || len(m.gifts) != 1 || m.gifts[0].Next != given {
+						t.Errorf("the loop is told %+v", m)
+					}
+					later = m.err != nil
+				}
+				if over := strings.Join(w.over, ""); later != test.later || over != test.over {
+					t.Errorf("it is free in the end: %t, written over %q; want %t, %q", later, over, test.later, test.over)
+				}
+			})
 		})
 	}
 }
@@ -84,14 +147,14 @@ func TestAPodIsNotBoundWhileItsDevicesAreGivenBack(t *testing.T) {
 	given.ResourceVersion, given.Status = "9", resourcev1.ResourceClaimStatus{}
 	touched := heldClaim()
 	touched.ResourceVersion = "8"
-	conflict := apierrors.NewConflict(schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}, "c", errors.New("another version"))
+	conflict := apierrors.NewConflict(claimsResource, "c", errors.New("another version"))
 	for name, test := range map[string]struct {
 		writer claimWriter
 		// bound says that the pod is bound once the answer is here, shows that it is when the API shows what came of it.
 		bound, shows bool
 	}{
 		"it is done":                       {claimWriter{there: given}, false, true},
-		"it cannot be done":                {claimWriter{err: apierrors.NewForbidden(schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}, "c", nil)}, true, true},
+		"it cannot be done":                {claimWriter{err: apierrors.NewForbidden(claimsResource, "c", nil)}, true, true},
 		"the pod has a node":               {claimWriter{err: errHasNode}, true, true},
 		"somebody wrote something else":    {claimWriter{err: conflict, there: touched}, false, true},
 		"no answer, and it was done":       {claimWriter{err: errors.New("no answer"), there: given}, false, true},
