@@ -88,7 +88,7 @@ func (c cluster) pods(ctx context.Context) (out string, _ error) {
 // TestStatefulSets has one control plane for all: each test has a namespace.
 func TestStatefulSets(t *testing.T) {
 	e := testenv.Start(t, testenv.SimulatedNodes(2))
-	for name, test := range map[string]func(cluster){"rolling": rolling, "partition": partition, "parallel": parallel, "evicted": evicted, "scaled": scaled, "adopted": adopted, "operations": operations, "claims": claims} {
+	for name, test := range map[string]func(cluster){"rolling": rolling, "partition": partition, "parallel": parallel, "evicted": evicted, "scaled": scaled, "adopted": adopted, "operations": operations, "claims": claims, "halted": halted, "burst": burst} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
