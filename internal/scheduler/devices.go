@@ -121,9 +121,16 @@ func (l *loop) promiseEnded(gift devices.Gift) {
 	}
 }
 
+// latest is when a binding that had no answer is done at the latest: the server ends a request before.
+const latest = 2 * time.Minute
+
 // giveBackDevices has those claims freed that only a pod has which fits nowhere. Until that is known to be done, or not, the pod gets no
-// node: it would be bound as one that has its devices.
+// node: it would be bound as one that has its devices. One that may have a node by now keeps them.
 func (l *loop) giveBackDevices(pod *fit.Pod) {
+	if l.clock.Now().Before(l.late[pod.UID]) {
+		return
+	}
+	delete(l.late, pod.UID)
 	gifts := l.devices.Stuck(pod.Object)
 	for _, gift := range gifts {
 		l.devices.Promise(gift.Next)

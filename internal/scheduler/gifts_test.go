@@ -206,3 +206,53 @@ func TestAPodIsNotBoundWhileItsDevicesAreGivenBack(t *testing.T) {
 		})
 	}
 }
+
+// A pod whose binding had no answer may have a node at any time: as long as that can be it keeps its devices.
+func TestDevicesStayWhereABindingMayComeLate(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		once bool // they are given back at once
+	}{
+		"no answer":          {errors.New("no answer"), false},
+		"too many":           {apierrors.NewTooManyRequestsError("come later"), false},
+		"somebody bound it":  {apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("it has a node")), true},
+		"it may not be done": {apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, now := fake.NewClientset(), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+			s, err := New(Config{Informers: sharedInformers{informers.NewSharedInformerFactory(client, 0)}, Writer: NewWriter(client), Events: NewEventSink(client), Clock: now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := s.loop
+			l.devices.Known()
+			l.onDevices(message{object: heldClaim()})
+			p := pod("p")
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimName: new("c")}}
+			l.onPod(p, false)
+			l.queue.Pop(now.Now())
+			l.onFailedBinding(t.Context(), message{uid: p.UID, err: test.err})
+			// There is no node for it.
+			givesBack := func(after time.Duration) bool {
+				t.Helper()
+				now.Step(after)
+				next := l.queue.Pop(now.Now())
+				if next == nil {
+					t.Fatalf("the pod is not tried:\n%s", l.queue.Dump())
+				}
+				l.schedule(t.Context(), next)
+				return len(l.devices.Stuck(p)) == 0
+			}
+			if once := givesBack(time.Minute); once != test.once {
+				t.Errorf("they are given back at once: %t, want %t", once, test.once)
+			}
+			if !givesBack(time.Hour) {
+				t.Error("they are never given back")
+			}
+			l.late[p.UID] = now.Now().Add(latest)
+			if l.onPod(p, true); len(l.late) > 0 {
+				t.Errorf("a pod that is gone is remembered: %v", l.late)
+			}
+		})
+	}
+}

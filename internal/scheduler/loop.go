@@ -31,6 +31,8 @@ type loop struct {
 	placer    *placement.Placer
 	budgets   map[types.UID]placement.Budget
 	devices   *devices.Book
+	// late are pods, by UID, with a binding that had no answer: until when it may still be done.
+	late map[types.UID]time.Time
 	// follow has the book of devices filled from now on.
 	follow func()
 }
@@ -44,6 +46,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		placer:    placement.New(config.Seed),
 		budgets:   map[types.UID]placement.Budget{},
 		devices:   devices.New(config.Clock),
+		late:      map[types.UID]time.Time{},
 		follow:    func() {},
 	}
 	l.cluster.FollowVolumes()
@@ -123,10 +126,12 @@ func (l *loop) onNode(node *corev1.Node, deleted bool) {
 func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
 	switch {
 	case deleted || terminal(pod):
+		delete(l.late, pod.UID)
 		l.queue.Delete(pod.UID)
 		l.release(pod)
 		l.freed(l.cluster.DeletePod(pod.UID))
 	case pod.Spec.NodeName != "":
+		delete(l.late, pod.UID)
 		l.queue.Delete(pod.UID)
 		l.nominated.Delete(pod.UID)
 		known := l.cluster.Holds(pod.UID)
@@ -184,6 +189,9 @@ func (l *loop) onFailedBinding(ctx context.Context, m message) {
 		return
 	}
 	l.queue.Retry(m.uid, l.clock.Now())
+	if len(pod.Object.Spec.ResourceClaims) > 0 && !refused(m.err) && !apierrors.IsConflict(m.err) {
+		l.late[m.uid] = l.clock.Now().Add(latest)
+	}
 	if apierrors.IsNotFound(m.err) || apierrors.IsConflict(m.err) {
 		// Deleted or bound by someone else: the watch will say which.
 		klog.FromContext(ctx).V(2).Info("Binding was refused", "pod", klog.KObj(pod.Object), "err", m.err)
