@@ -59,3 +59,36 @@ func TestItIsCompactedAtTheStart(t *testing.T) {
 		t.Errorf("one of the last %d revisions is gone: %v", keptRevisions, err)
 	}
 }
+
+// Where little is written, what is old is forgotten too, and the storages say so: readers of long ago must not be
+// answered for ever.
+func TestWhatIsOldIsForgotten(t *testing.T) {
+	s, err := Start(t.Context(), Options{Dir: t.TempDir(), NoFsync: true, Keep: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	client := s.newClient()
+	written, err := client.KV.Put(t.Context(), "k", "v")
+	if err == nil {
+		_, err = client.KV.Put(t.Context(), "k", "w")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		_, err := client.KV.Get(t.Context(), "k", clientv3.WithRev(written.Header.Revision))
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			break
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("the first revision is still there, error %v", err)
+		}
+	}
+	if forgotten := (compactRevision{s}).CompactRevision(); forgotten != written.Header.Revision+1 {
+		t.Errorf("the storages are told that %d was compacted, it is %d", forgotten, written.Header.Revision+1)
+	}
+	if now, err := client.KV.Get(t.Context(), "k"); err != nil || string(now.Kvs[0].Value) != "w" {
+		t.Errorf("what there is now is %v, %v", now, err)
+	}
+}

@@ -3,6 +3,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Options struct {
 	StartTimeout time.Duration
 	// Peers makes the database one of several; nil is one that is alone.
 	Peers *Peers
+	// Keep is how long a revision stays readable at least, if no great number of others follows; 5 minutes if zero.
+	Keep time.Duration
 	// forgetOthers opens a copy of the database of one of several as one that is alone.
 	forgetOthers bool
 }
@@ -148,6 +151,7 @@ func (s *Server) begin(ctx context.Context, o Options) error {
 		go s.keepWatermark(life)
 	}
 	s.compactAtStart(life)
+	go s.forgetOld(life, cmp.Or(o.Keep, defaultKeep))
 	return s.announceFeatures(ctx)
 }
 
@@ -310,7 +314,7 @@ func (s *Server) drop(client *clientv3.Client) {
 // Open returns the storage of one resource.
 func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
 	client := s.newClient()
-	opened, err := open(client, c, newObject, newList, resourcePrefix)
+	opened, err := open(client, compactRevision{s}, c, newObject, newList, resourcePrefix)
 	if err != nil {
 		s.drop(client.Client)
 		return nil, err
@@ -318,8 +322,9 @@ func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList fu
 	return s.owning(opened, client), nil
 }
 
-func open(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (*closing, error) {
-	return openWith(client, noCompactor{}, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
+func open(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string) (*closing, error) {
+	return openWith(client, compactor, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
 }
 
 func openWith(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
@@ -340,7 +345,7 @@ func openWith(client *etcdkube.Client, compactor etcd3.Compactor, c *storageback
 func (s *Server) OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
 	client := s.newClient()
-	opened, err := openReserving(client, c, newObject, newList, resourcePrefix, holds)
+	opened, err := openReserving(client, compactRevision{s}, c, newObject, newList, resourcePrefix, holds)
 	if err != nil {
 		s.drop(client.Client)
 		return nil, err
@@ -348,12 +353,6 @@ func (s *Server) OpenReserving(c *storagebackend.ConfigForResource, newObject, n
 	s.owning(opened.closing, client)
 	return opened, nil
 }
-
-// noCompactor tells the storage layer that it need not track compactions: the
-// member compacts by itself.
-type noCompactor struct{}
-
-func (noCompactor) CompactRevision() int64 { return 0 }
 
 // Failed returns why the running database stopped, or nil once ctx has ended.
 func (s *Server) Failed(ctx context.Context) error {

@@ -40,7 +40,7 @@ func NewFeed(client *clientv3.Client, root, resourcePrefix string) *Feed {
 func (s *Server) OpenHot(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string, decoder etcd3.Decoder,
 ) (storage.Interface, *Feed, error) {
 	client := s.newClient()
-	opened, err := openWith(client, noCompactor{}, c, newObject, newList, resourcePrefix, decoder)
+	opened, err := openWith(client, compactRevision{s}, c, newObject, newList, resourcePrefix, decoder)
 	if err != nil {
 		s.drop(client.Client)
 		return nil, nil, err

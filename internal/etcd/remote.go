@@ -31,7 +31,7 @@ func OpenReservingAt(c *storagebackend.ConfigForResource, newObject, newList fun
 	if err != nil {
 		return nil, err
 	}
-	return openReserving(client, c, newObject, newList, resourcePrefix, holds)
+	return openReserving(client, nil, c, newObject, newList, resourcePrefix, holds)
 }
 
 // remote connects to another's etcd. The connection is made when it is used.

@@ -12,6 +12,7 @@ import (
 	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
@@ -310,14 +311,15 @@ func (k reservingClient) writes(c *change) (out []clientv3.Op) {
 	return out
 }
 
-func openReserving(client *etcdkube.Client, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string, holds Holds) (*Reserving, error) {
+func openReserving(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string, holds Holds) (*Reserving, error) {
 	r := &Reserving{
 		holds: holds, client: client.Client, newList: newList,
 		prefix: c.Prefix + reservedPrefix, objects: resourcePrefix, objectsKey: c.Prefix + resourcePrefix,
 	}
 	client.Kubernetes = reservingClient{&etcdkube.Client{Client: client.Client}, r.prefix}
 	var err error
-	r.closing, err = open(client, c, newObject, newList, resourcePrefix)
+	r.closing, err = open(client, compactor, c, newObject, newList, resourcePrefix)
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,9 @@ type Options struct {
 	Balancers []string
 	// NoFsync makes the embedded database faster and loses data on power failure.
 	NoFsync bool
+	// KeepHistory is how long lists that are read in parts, and watches, can go on where they were; the embedded
+	// database's default if zero. Tests only.
+	KeepHistory time.Duration
 	// kubernetes is the version of the API that this server says it has; empty for this program's.
 	kubernetes string
 }
@@ -375,7 +378,7 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 	if err != nil {
 		return err
 	}
-	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Peers: peers})
+	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Keep: s.options.KeepHistory, Peers: peers})
 	if err != nil && s.membership != nil {
 		return s.membership.refused(s.options.DataDir, err)
 	}
