@@ -39,6 +39,7 @@ var tests = map[string]func(*testing.T, cluster){
 	"counted kinds":           countedKinds,
 	"changed limits":          changedLimits,
 	"replication controllers": replicationControllers,
+	"resized together":        resizedTogether,
 	"daemons in a quota":      daemonsInAQuota,
 }
 

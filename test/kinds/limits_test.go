@@ -157,6 +157,21 @@ func quotaScopes(t *testing.T, c cluster) {
 	for _, scope := range []corev1.ResourceQuotaScope{"BestEffort", "NotBestEffort", "Terminating", "NotTerminating"} {
 		c.Eventually("one pod in "+string(scope), used(c, "q-"+lower(scope), amounts("pods", "1")))
 	}
+	// A pod that goes gives back what it had of the quotas that are about it, and of no others.
+	for _, gone := range []struct {
+		pod  string
+		left map[corev1.ResourceQuotaScope]string
+	}{
+		{"best", map[corev1.ResourceQuotaScope]string{"BestEffort": "0", "Terminating": "0", "NotBestEffort": "1", "NotTerminating": "1"}},
+		{"long", map[corev1.ResourceQuotaScope]string{"BestEffort": "0", "Terminating": "0", "NotBestEffort": "0", "NotTerminating": "0"}},
+	} {
+		if err := core.Pods(c.namespace).Delete(ctx, gone.pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Fatal(err)
+		}
+		for scope, left := range gone.left {
+			c.Eventually(fmt.Sprintf("without %s %s of %s is used", gone.pod, left, scope), used(c, "q-"+lower(scope), amounts("pods", left)))
+		}
+	}
 }
 
 func lower(s corev1.ResourceQuotaScope) string {
