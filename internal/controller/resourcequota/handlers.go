@@ -43,7 +43,7 @@ func (r *reconciler) handler(of schema.GroupResource) handler.EventHandler {
 	case corev1.Resource("pods"):
 		out.UpdateFunc = func(ctx context.Context, e event.UpdateEvent, q queue) {
 			before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-			if pod.IsTerminal(after) && !pod.IsTerminal(before) {
+			if pod.IsTerminal(after) && !pod.IsTerminal(before) || pod.Resizing(before) && !pod.Resizing(after) {
 				r.enqueue(ctx, q, of, after, settle)
 			}
 			if end, leaving := usage.Expires(after); leaving && before.DeletionTimestamp == nil {
