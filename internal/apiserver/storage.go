@@ -156,6 +156,7 @@ func (f foreign) GetRESTOptions(resource schema.GroupResource, _ runtime.Object)
 	options.Decorator = f.ordinary(true)
 	if f.version == nil {
 		options.ResourcePrefix = customPrefix + options.ResourcePrefix
+		options.Decorator = awaited(options.Decorator)
 	}
 	return options, nil
 }

@@ -79,7 +79,7 @@ func expires(t *testing.T, env *testenv.Env, list func(context.Context, metav1.L
 		_, _, err := list(ctx, metav1.ListOptions{Limit: 3, Continue: first.Continue})
 		var status apierrors.APIStatus
 		if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
-			return fmt.Errorf("the answer is %v", err)
+			return fmt.Errorf("the answer is %w", err)
 		}
 		next = status.Status().Continue
 		return nil

@@ -78,7 +78,7 @@ func (p *parts) serve(dir string) error {
 	if err != nil {
 		return err
 	}
-	if p.db, err = etcd.Start(p.ctx, etcd.Options{Dir: filepath.Join(dir, "etcd"), NoFsync: true}); err != nil {
+	if p.db, err = etcd.Start(p.ctx, etcd.Options{Dir: filepath.Join(dir, "etcd"), NoFsync: true, Keep: time.Hour}); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
