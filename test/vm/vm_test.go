@@ -60,6 +60,7 @@ func TestMachine(t *testing.T) {
 		{"the agent is restarted", s.agentRestarted},
 		{"the agent is replaced by a newer one", s.agentReplaced},
 		{"containerd is restarted", s.containerdRestarted},
+		{"a network's plugins are found", s.pluginBrought},
 		{"the package is removed, and comes back", s.removed},
 		{"the network is cut", s.networkCut},
 		{"cgroups are left to systemd", s.systemdCgroups},
