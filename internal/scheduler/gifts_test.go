@@ -109,10 +109,13 @@ func TestFailedWriteOfAClaim(t *testing.T) {
 				for range 3 {
 					time.Sleep(2 * againAfter)
 					synctest.Wait()
-					for _, write := range b.others {
+					b.mu.Lock()
+					writes := b.others
+					b.others = nil
+					b.mu.Unlock()
+					for _, write := range writes {
 						write(t.Context())
 					}
-					b.others = nil
 				}
 				if len(w.list) > 0 {
 					t.Errorf("%d answers were not asked for", len(w.list))
