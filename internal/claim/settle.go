@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/objectversion"
 )
 
 // Nobody is the Key of what nothing controls.
@@ -39,17 +41,12 @@ type Owner[T metav1.Object] struct {
 }
 
 // Settle carries out what Judge says of each object, and returns those that are
-// the owner's then. Of an object that is there twice, the first counts. Objects
-// that vanish meanwhile are nobody's trouble.
+// the owner's then. Of an object that is there twice, the newest counts: what an owner remembers
+// of it may be from before somebody took it away. Objects that vanish meanwhile are nobody's trouble.
 func Settle[T metav1.Object](o Owner[T], objects []T) ([]T, error) {
 	var mine []T
-	seen := make(map[types.UID]bool, len(objects))
 	asked := false
-	for _, obj := range objects {
-		if seen[obj.GetUID()] {
-			continue
-		}
-		seen[obj.GetUID()] = true
+	for _, obj := range newest(objects) {
 		switch Judge(o.Object, o.Selector, obj) {
 		case Mine:
 			mine = append(mine, obj)
@@ -76,6 +73,23 @@ func Settle[T metav1.Object](o Owner[T], objects []T) ([]T, error) {
 		}
 	}
 	return mine, nil
+}
+
+// newest leaves of each object the newest version, where the object came first.
+func newest[T metav1.Object](objects []T) []T {
+	at := make(map[types.UID]int, len(objects))
+	out := make([]T, 0, len(objects))
+	for _, obj := range objects {
+		i, known := at[obj.GetUID()]
+		switch {
+		case !known:
+			at[obj.GetUID()] = len(out)
+			out = append(out, obj)
+		case objectversion.Older(out[i].GetResourceVersion(), obj.GetResourceVersion()):
+			out[i] = obj
+		}
+	}
+	return out
 }
 
 func (o Owner[T]) mayAdopt() error {

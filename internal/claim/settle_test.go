@@ -28,6 +28,11 @@ func TestSettle(t *testing.T) {
 		return p
 	}
 	mine, free, foreign, stray := pod("mine", "a", set), pod("free", "a", nil), pod("foreign", "a", other), pod("stray", "b", set)
+	at := func(version string, p *corev1.Pod) *corev1.Pod {
+		p = p.DeepCopy()
+		p.ResourceVersion = version
+		return p
+	}
 	gone := apierrors.NewNotFound(corev1.Resource("pods"), "x")
 	for _, c := range []struct {
 		name    string
@@ -40,6 +45,8 @@ func TestSettle(t *testing.T) {
 	}{
 		{"all sorts", []*corev1.Pod{mine, free, foreign, stray}, set, nil, nil, "mine free; adopt free, release stray", ""},
 		{"twice the same", []*corev1.Pod{mine, mine, free, free}, set, nil, nil, "mine free; adopt free", ""},
+		{"it was taken away since", []*corev1.Pod{at("9", pod("it", "a", set)), mine, at("10", pod("it", "a", nil))}, set, nil, nil, "it mine; adopt it", ""},
+		{"it was adopted since", []*corev1.Pod{at("10", pod("it", "a", set)), mine, at("9", pod("it", "a", nil))}, set, nil, nil, "it mine; ", ""},
 		{"two adoptions ask once", []*corev1.Pod{free, pod("free2", "a", nil)}, set, nil, nil, "free free2; adopt free, adopt free2", ""},
 		{"they vanish", []*corev1.Pod{mine, free, stray}, set, nil, gone, "mine; adopt free, release stray", ""},
 		{"the owner is another by now", []*corev1.Pod{mine, free}, other, nil, nil, "", "original ReplicaSet ns/set is gone: got uid other, wanted set"},
