@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
-	"github.com/opencontainers/cgroups"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/cgroups"
 )
 
 // groupLabels are those of everything that has a cgroup.
@@ -20,63 +20,46 @@ var groupLabels = []string{"container", "id", "image", "name", "namespace", "pod
 // column is a metric that is read from a cgroup's statistics.
 type column struct {
 	family
-	read func(s *cgroups.Stats) float64
+	read func(s *cgroups.Usage) float64
 }
 
-func counter(name, help string, read func(s *cgroups.Stats) float64) column {
+func counter(name, help string, read func(s *cgroups.Usage) float64) column {
 	return column{family{name, help, prometheus.CounterValue, groupLabels}, read}
 }
 
-func gauge(name, help string, read func(s *cgroups.Stats) float64) column {
+func gauge(name, help string, read func(s *cgroups.Usage) float64) column {
 	return column{family{name, help, prometheus.GaugeValue, groupLabels}, read}
 }
 
 var columns = []column{
-	counter("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", func(s *cgroups.Stats) float64 { return seconds(s.CpuStats.CpuUsage.UsageInUsermode) }),
-	counter("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", func(s *cgroups.Stats) float64 { return seconds(s.CpuStats.CpuUsage.UsageInKernelmode) }),
-	counter("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", func(s *cgroups.Stats) float64 { return float64(s.CpuStats.ThrottlingData.Periods) }),
-	counter("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", func(s *cgroups.Stats) float64 { return float64(s.CpuStats.ThrottlingData.ThrottledPeriods) }),
-	counter("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.", func(s *cgroups.Stats) float64 { return seconds(s.CpuStats.ThrottlingData.ThrottledTime) }),
-	gauge("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", func(s *cgroups.Stats) float64 { return float64(s.MemoryStats.Usage.Usage) }),
-	gauge("container_memory_working_set_bytes", "Current working set in bytes.", workingSet),
-	gauge("container_memory_rss", "Size of RSS in bytes.", func(s *cgroups.Stats) float64 { return first(s, "total_rss", "anon") }),
-	gauge("container_memory_cache", "Number of bytes of page cache memory.", func(s *cgroups.Stats) float64 { return first(s, "total_cache", "file") }),
-	gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.", func(s *cgroups.Stats) float64 { return first(s, "total_mapped_file", "file_mapped") }),
-	gauge("container_memory_swap", "Container swap usage in bytes.", func(s *cgroups.Stats) float64 {
-		if s.MemoryStats.SwapOnlyUsage.Usage > 0 {
-			return float64(s.MemoryStats.SwapOnlyUsage.Usage)
-		}
-		return first(s, "total_swap")
-	}),
-	gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", func(s *cgroups.Stats) float64 { return float64(s.MemoryStats.Usage.MaxUsage) }),
-	counter("container_memory_failcnt", "Number of memory usage hits limits", func(s *cgroups.Stats) float64 { return float64(s.MemoryStats.Usage.Failcnt) }),
-	gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", func(s *cgroups.Stats) float64 { return limit(s.MemoryStats.Usage.Limit) }),
-	gauge("container_threads", "Number of threads running inside the container", func(s *cgroups.Stats) float64 { return float64(s.PidsStats.Current) }),
-	gauge("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", func(s *cgroups.Stats) float64 { return limit(s.PidsStats.Limit) }),
-	counter("container_fs_reads_bytes_total", "Cumulative count of bytes read", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServiceBytesRecursive, "read") }),
-	counter("container_fs_writes_bytes_total", "Cumulative count of bytes written", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServiceBytesRecursive, "write") }),
-	counter("container_fs_reads_total", "Cumulative count of reads completed", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServicedRecursive, "read") }),
-	counter("container_fs_writes_total", "Cumulative count of writes completed", func(s *cgroups.Stats) float64 { return sum(s.BlkioStats.IoServicedRecursive, "write") }),
+	counter("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", func(s *cgroups.Usage) float64 { return seconds(s.UserCPU) }),
+	counter("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", func(s *cgroups.Usage) float64 { return seconds(s.KernelCPU) }),
+	counter("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", func(s *cgroups.Usage) float64 { return float64(s.Periods) }),
+	counter("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", func(s *cgroups.Usage) float64 { return float64(s.Throttled) }),
+	counter("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.", func(s *cgroups.Usage) float64 { return seconds(s.ThrottledTime) }),
+	gauge("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", func(s *cgroups.Usage) float64 { return float64(s.Memory) }),
+	gauge("container_memory_working_set_bytes", "Current working set in bytes.", func(s *cgroups.Usage) float64 { return float64(s.WorkingSet()) }),
+	gauge("container_memory_rss", "Size of RSS in bytes.", func(s *cgroups.Usage) float64 { return float64(s.RSS) }),
+	gauge("container_memory_cache", "Number of bytes of page cache memory.", func(s *cgroups.Usage) float64 { return float64(s.Cache) }),
+	gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.", func(s *cgroups.Usage) float64 { return float64(s.MappedFile) }),
+	gauge("container_memory_swap", "Container swap usage in bytes.", func(s *cgroups.Usage) float64 { return float64(s.Swap) }),
+	gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", func(s *cgroups.Usage) float64 { return float64(s.MostMemory) }),
+	counter("container_memory_failcnt", "Number of memory usage hits limits", func(s *cgroups.Usage) float64 { return float64(s.MemoryFailures) }),
+	gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", func(s *cgroups.Usage) float64 { return limit(s.MemoryLimit) }),
+	gauge("container_threads", "Number of threads running inside the container", func(s *cgroups.Usage) float64 { return float64(s.Tasks) }),
+	gauge("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", func(s *cgroups.Usage) float64 { return limit(s.TaskLimit) }),
+	counter("container_fs_reads_bytes_total", "Cumulative count of bytes read", func(s *cgroups.Usage) float64 { return float64(s.BytesRead) }),
+	counter("container_fs_writes_bytes_total", "Cumulative count of bytes written", func(s *cgroups.Usage) float64 { return float64(s.BytesWritten) }),
+	counter("container_fs_reads_total", "Cumulative count of reads completed", func(s *cgroups.Usage) float64 { return float64(s.ReadOperations) }),
+	counter("container_fs_writes_total", "Cumulative count of writes completed", func(s *cgroups.Usage) float64 { return float64(s.WriteOperations) }),
 }
-
-// unlimited is about what a kernel says of a limit that is none.
-const unlimited = 1 << 62
 
 // limit is zero where there is none.
 func limit(n uint64) float64 {
-	if n >= unlimited {
+	if n >= cgroups.Unlimited {
 		return 0
 	}
 	return float64(n)
-}
-
-func sum(entries []cgroups.BlkioStatEntry, op string) (total float64) {
-	for _, e := range entries {
-		if strings.EqualFold(e.Op, op) {
-			total += float64(e.Value)
-		}
-	}
-	return total
 }
 
 var (
@@ -124,7 +107,7 @@ func (p *Pages) cadvisor(ctx context.Context, out *sink) {
 
 func (s *sink) group(g group) {
 	labels := labelText(groupLabels, g.Container, g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
-	s.add(usedCPU, seconds(g.stats.CpuStats.CpuUsage.TotalUsage), g.at, g.Container, "total", g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
+	s.add(usedCPU, seconds(g.stats.CPU), g.at, g.Container, "total", g.Cgroup, g.Image, g.ID, g.Namespace, g.Pod)
 	for _, c := range columns {
 		s.addRow(c.family, c.read(g.stats), g.at, labels)
 	}

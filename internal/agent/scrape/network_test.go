@@ -11,8 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/opencontainers/cgroups"
-
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/cri"
 )
 
@@ -32,7 +31,7 @@ func TestInterfacesOfOddNames(t *testing.T) {
 	}
 	p := New(Config{
 		Proc:      proc,
-		Measure:   func(string) (*cgroups.Stats, error) { return nil, nil },
+		Measure:   func(string) (*cgroups.Usage, error) { return nil, nil },
 		Processes: func(group string) ([]int, error) { pid, err := strconv.Atoi(group); return []int{pid}, err },
 		Groups: func(context.Context) (out []cri.Group, err error) {
 			for _, id := range []string{"1", "2", "3"} {

@@ -47,13 +47,13 @@ func (p *Pages) resource(ctx context.Context, out *sink) {
 			continue
 		}
 		labels := []string{g.Container, g.Namespace, g.Pod}
-		out.add(containerCPU, seconds(g.stats.CpuStats.CpuUsage.TotalUsage), g.at, labels...)
-		out.add(containerMemory, workingSet(g.stats), g.at, labels...)
+		out.add(containerCPU, seconds(g.stats.CPU), g.at, labels...)
+		out.add(containerMemory, float64(g.stats.WorkingSet()), g.at, labels...)
 		out.add(containerStart, unix(g.StartedAt), time.Time{}, labels...)
 	}
 	for _, g := range pods {
-		out.add(podCPU, seconds(g.stats.CpuStats.CpuUsage.TotalUsage), g.at, g.Namespace, g.Pod)
-		out.add(podMemory, workingSet(g.stats), g.at, g.Namespace, g.Pod)
+		out.add(podCPU, seconds(g.stats.CPU), g.at, g.Namespace, g.Pod)
+		out.add(podMemory, float64(g.stats.WorkingSet()), g.at, g.Namespace, g.Pod)
 	}
 	out.add(resourceError, failed, time.Time{})
 	out.add(scrapeError, failed, time.Time{})

@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/opencontainers/cgroups"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/cri"
 )
 
@@ -33,7 +33,7 @@ type Config struct {
 	// Version is that of the agent.
 	Version string
 	// Measure reads what a cgroup uses, nil if it is gone; Processes lists what is in one, nothing if it is gone.
-	Measure   func(cgroup string) (*cgroups.Stats, error)
+	Measure   func(cgroup string) (*cgroups.Usage, error)
 	Processes func(cgroup string) ([]int, error)
 	// Proc is where the processes are shown; the default is /proc.
 	Proc string
@@ -82,7 +82,7 @@ func (p *Pages) measured(collect func(ctx context.Context, out *sink)) http.Hand
 // group is what runs, with what its cgroup uses at a moment; nothing is measured of a sandbox, whose program only waits.
 type group struct {
 	cri.Group
-	stats *cgroups.Stats
+	stats *cgroups.Usage
 	at    time.Time
 }
 
@@ -114,31 +114,12 @@ func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
 	return running, pods, nil
 }
 
-func (p *Pages) tryMeasure(ctx context.Context, cgroup string) *cgroups.Stats {
+func (p *Pages) tryMeasure(ctx context.Context, cgroup string) *cgroups.Usage {
 	stats, err := p.cfg.Measure(cgroup)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Could not measure a cgroup", "err", err)
 	}
 	return stats
-}
-
-// workingSet is what is in use and cannot be dropped at once.
-func workingSet(s *cgroups.Stats) float64 {
-	inactive, ok := s.MemoryStats.Stats["total_inactive_file"]
-	if !ok {
-		inactive = s.MemoryStats.Stats["inactive_file"]
-	}
-	return float64(s.MemoryStats.Usage.Usage - min(inactive, s.MemoryStats.Usage.Usage))
-}
-
-// first is the value of the first key that the cgroup's memory statistics have: the versions of cgroups name things differently.
-func first(s *cgroups.Stats, keys ...string) float64 {
-	for _, key := range keys {
-		if v, ok := s.MemoryStats.Stats[key]; ok {
-			return float64(v)
-		}
-	}
-	return 0
 }
 
 func seconds(nanoseconds uint64) float64 { return float64(nanoseconds) / float64(time.Second) }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/procfs"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/node/usage"
 )
@@ -61,11 +62,10 @@ func (p *Pages) Uses(ctx context.Context) (running, pods []Use, networks map[str
 }
 
 func use(g group) Use {
-	total, rss := g.stats.MemoryStats.Usage.Usage, uint64(first(g.stats, "total_rss", "anon"))
-	faults, major := uint64(first(g.stats, "total_pgfault", "pgfault")), uint64(first(g.stats, "total_pgmajfault", "pgmajfault"))
-	out := Use{Group: g.Group, At: g.at, CPU: time.Duration(g.stats.CpuStats.CpuUsage.TotalUsage), Processes: g.stats.PidsStats.Current,
-		Memory: usage.Memory{UsageBytes: &total, WorkingSetBytes: uint64(workingSet(g.stats)), RSSBytes: &rss, PageFaults: &faults, MajorPageFaults: &major}}
-	if most := g.stats.MemoryStats.Usage.Limit; most < unlimited && most >= out.Memory.WorkingSetBytes {
+	stats := g.stats
+	out := Use{Group: g.Group, At: g.at, CPU: time.Duration(stats.CPU), Processes: stats.Tasks, Memory: usage.Memory{
+		UsageBytes: &stats.Memory, WorkingSetBytes: stats.WorkingSet(), RSSBytes: &stats.RSS, PageFaults: &stats.Faults, MajorPageFaults: &stats.MajorFaults}}
+	if most := stats.MemoryLimit; most < cgroups.Unlimited && most >= out.Memory.WorkingSetBytes {
 		left := most - out.Memory.WorkingSetBytes
 		out.Memory.AvailableBytes = &left
 	}
