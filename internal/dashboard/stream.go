@@ -161,10 +161,14 @@ func (t *teller) next() ([]message, error) {
 				out = append(out, message{Set: of})
 			}
 		}
-		m, err := fleet.Of(s, ds, t.label)
-		if err != nil {
-			return err
+		var v *survey.View
+		if ds != nil {
+			var err error
+			if v, err = t.d.cluster.views.of(s, ds); err != nil {
+				return err
+			}
 		}
+		m := fleet.Of(s, v, t.label)
 		changes, same := m.Since(t.fleet)
 		switch {
 		case !same:

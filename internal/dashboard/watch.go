@@ -37,9 +37,10 @@ type cluster struct {
 	version uint64
 	changed chan struct{}
 
-	looking sync.Mutex // guards last and lastOf, and the use of last
+	looking sync.Mutex // guards last, lastOf and views, and the use of last
 	last    *survey.Survey
 	lastOf  uint64
+	views   views
 }
 
 // kinds are Everynode's own. Both are nil where the API does not have them, or does not show them; hidden says why.

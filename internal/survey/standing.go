@@ -71,7 +71,7 @@ func (st *Standing) add(reason string) {
 
 // turn says what a node waits for that is next when there is room.
 func (v *View) turn(name string) string {
-	because := v.cells[name].Because
+	because := v.because(name)
 	if v.Rules == nil && v.DaemonSet.Spec.UpdateStrategy.Type == "OnDelete" {
 		return string(matrix.WaitsForUser)
 	}
@@ -116,7 +116,7 @@ func (v *View) addFaults(st *Standing, name string) {
 func (v *View) addPod(st *Standing, name string) {
 	p := st.Pod
 	if p == nil {
-		if order := v.cells[name].Because; order != matrix.AsWanted && v.Rules == nil {
+		if order := v.because(name); order != matrix.AsWanted && v.Rules == nil {
 			st.add(string(order))
 		}
 		return

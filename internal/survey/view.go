@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -41,7 +42,10 @@ type View struct {
 	survey    *Survey
 	revisions []*appsv1.ControllerRevision
 	matrix    *matrix.Matrix
-	cells     map[string]matrix.CellSnapshot
+	// cells and seen are made when they are first asked for.
+	cells map[string]matrix.CellSnapshot
+	seen  map[types.UID]seenPod
+	round int
 }
 
 // steady is the policy of a DaemonSet that has none: one step, and no halt.
@@ -71,20 +75,20 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 		v.matrix.Step(matrix.ProjectHealth(n))
 	}
 	v.matrix.Step(info)
+	// Pods that are there before their DaemonSet are judged once, with it.
+	for _, pods := range s.byOwner[ds.UID] {
+		for _, p := range pods {
+			v.matrix.Step(matrix.ProjectPod(p, ds.UID))
+		}
+	}
 	placement := matrix.CompilePlacement(&ds.Spec.Template.Spec)
 	v.matrix.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: v.Revision,
 		Placement: placement, Earlier: v.placements(placement), Strategy: belongings.StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds, Reported: matrix.ProjectStatus(&ds.Status),
 	})
-	for _, pods := range s.byOwner[ds.UID] {
-		for _, p := range pods {
-			v.matrix.Step(matrix.ProjectPod(p, ds.UID))
-		}
-	}
 	v.matrix.Ready() // what it would do is nobody's business here; it makes the rollout decide
 	v.Status, _ = v.matrix.Rollout(ds.UID)
-	v.remember()
 	return v, nil
 }
 
@@ -165,14 +169,17 @@ func (v *View) rollout() (matrix.RolloutInfo, error) {
 	return info, nil
 }
 
-// remember keeps what Standing asks for again and again.
-func (v *View) remember() {
-	v.cells = map[string]matrix.CellSnapshot{}
-	for _, row := range v.matrix.Dump().Rows {
-		for _, c := range row.Cells {
-			v.cells[c.Node] = c
+// because is why the matrix does not do more for a node.
+func (v *View) because(name string) matrix.Because {
+	if v.cells == nil {
+		v.cells = map[string]matrix.CellSnapshot{}
+		for _, row := range v.matrix.Dump().Rows {
+			for _, c := range row.Cells {
+				v.cells[c.Node] = c
+			}
 		}
 	}
+	return v.cells[name].Because
 }
 
 // Selects tells whether the present template wants a daemon on a node.

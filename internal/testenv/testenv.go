@@ -93,7 +93,8 @@ func (e *Env) run() {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	e.Eventually("the simulated nodes are there", func(ctx context.Context) error {
+	many := time.Duration(e.options.SimulatedNodes) * 10 * time.Millisecond
+	eventually.Nil(e.t, patience+many, "the simulated nodes are there", func(ctx context.Context) error {
 		nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err == nil && len(nodes.Items) < e.options.SimulatedNodes {
 			err = fmt.Errorf("%d of %d", len(nodes.Items), e.options.SimulatedNodes)

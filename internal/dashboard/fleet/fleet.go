@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/survey"
@@ -48,16 +47,12 @@ type Change struct {
 	State byte
 }
 
-// Of makes the map of all nodes, by their readiness, or by the verdict of a DaemonSet
-// unless that is nil; grouped by a label's values, or not at all if label is empty.
-func Of(s *survey.Survey, ds *appsv1.DaemonSet, label string) (*Map, error) {
-	m := &Map{States: []string{NotReady, Cordoned, Ready}, Nodes: make([]string, 0, len(s.Nodes)), Groups: []Group{}}
-	stateOf := func(n *corev1.Node) string { return readiness(n) }
-	if ds != nil {
-		v, err := s.View(ds)
-		if err != nil {
-			return nil, err
-		}
+// Of makes the map of all nodes, by their readiness, or by the verdicts of a DaemonSet
+// unless v is nil; grouped by a label's values, or not at all if label is empty.
+func Of(s *survey.Survey, v *survey.View, label string) *Map {
+	m := &Map{States: []string{NotReady, Cordoned, Ready}, Nodes: make([]string, 0, len(s.Nodes)), Groups: []Group{}, Cells: make([]byte, 0, len(s.Nodes))}
+	stateOf := readiness
+	if v != nil {
 		m.States = nil
 		for _, verdict := range why.Verdicts {
 			m.States = append(m.States, string(verdict))
@@ -77,7 +72,7 @@ func Of(s *survey.Survey, ds *appsv1.DaemonSet, label string) (*Map, error) {
 		m.Nodes = append(m.Nodes, n.Name)
 		m.Cells = append(m.Cells, byte(max(slices.Index(m.States, stateOf(n)), 0)))
 	}
-	return m, nil
+	return m
 }
 
 func readiness(n *corev1.Node) string {

@@ -25,11 +25,7 @@ func node(name, zone string, ready corev1.ConditionStatus, cordoned bool) *corev
 
 func mapOf(t *testing.T, label string, nodes ...*corev1.Node) *Map {
 	t.Helper()
-	m, err := Of(survey.New(survey.Objects{Nodes: nodes, Locate: time.LoadLocation}), nil, label)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return Of(survey.New(survey.Objects{Nodes: nodes, Locate: time.LoadLocation}), nil, label)
 }
 
 func TestGroupsAndStates(t *testing.T) {

@@ -1,0 +1,116 @@
+package survey
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// seenPod is a pod that the view has judged, in the round in which it was last there.
+type seenPod struct {
+	pod   *corev1.Pod
+	round int
+}
+
+// Renew makes the view one of the same DaemonSet in a later survey, at the cost of the nodes and pods that are other objects
+// there. False, and nothing is done, where more than these has changed: then a new view is needed.
+//
+// A view that is renewed remembers, as the controller does, what a new one only knows as far as the rollout's status
+// says it: that is to be made from time to time.
+func (v *View) Renew(s *Survey) bool {
+	ds := s.DaemonSet(v.DaemonSet.Namespace, v.DaemonSet.Name)
+	if ds == nil || !v.same(s, ds) {
+		return false
+	}
+	v.matrix.Step(matrix.Now{Time: s.Now})
+	v.renewNodes(s)
+	v.renewPods(s)
+	v.DaemonSet, v.survey, v.cells = ds, s, nil
+	v.Rollout = s.Rollout(ds)
+	v.matrix.Ready()
+	v.Status, _ = v.matrix.Rollout(ds.UID)
+	return true
+}
+
+// same tells whether the DaemonSet is to be judged by the same rules.
+func (v *View) same(s *Survey, ds *appsv1.DaemonSet) bool {
+	was := v.DaemonSet
+	if ds.UID != was.UID || ds.Generation != was.Generation || !sameCount(ds.Status.CollisionCount, was.Status.CollisionCount) {
+		return false
+	}
+	known := make(map[*appsv1.ControllerRevision]bool, len(v.revisions))
+	for _, r := range v.revisions {
+		known[r] = true
+	}
+	found := 0
+	for _, r := range s.Revisions {
+		if belongings.OwnerOf(r) != ds.UID {
+			continue
+		}
+		if found++; !known[r] {
+			return false
+		}
+	}
+	return found == len(known) && s.Policy(ds) == v.survey.Policy(was) && sameRollout(s.Rollout(ds), v.Rollout)
+}
+
+func sameCount(a, b *int32) bool { return a == b || a != nil && b != nil && *a == *b }
+
+// sameRollout: what moves while a step goes on is counted by the view itself.
+func sameRollout(a, b *v1alpha1.DaemonSetRollout) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.Generation == b.Generation && a.Status.Phase == b.Status.Phase && a.Status.Step == b.Status.Step &&
+		a.Status.TargetRevision == b.Status.TargetRevision && a.Status.StableRevision == b.Status.StableRevision
+}
+
+func (v *View) renewNodes(s *Survey) {
+	for _, n := range s.Nodes {
+		if v.survey.nodes[n.Name] != n {
+			v.matrix.Step(matrix.ProjectNode(n))
+			v.matrix.Step(matrix.ProjectHealth(n))
+		}
+	}
+	for name := range v.survey.nodes {
+		if s.nodes[name] == nil {
+			v.matrix.Step(matrix.NodeGone(name))
+		}
+	}
+}
+
+func (v *View) renewPods(s *Survey) {
+	uid := v.DaemonSet.UID
+	if v.seen == nil {
+		v.seen = map[types.UID]seenPod{}
+		for _, pods := range v.survey.byOwner[uid] {
+			for _, p := range pods {
+				v.seen[p.UID] = seenPod{p, v.round}
+			}
+		}
+	}
+	v.round++
+	there := 0
+	for _, pods := range s.byOwner[uid] {
+		for _, p := range pods {
+			if v.seen[p.UID].pod != p {
+				v.matrix.Step(matrix.ProjectPod(p, uid))
+			}
+			v.seen[p.UID] = seenPod{p, v.round}
+			there++
+		}
+	}
+	if there == len(v.seen) {
+		return
+	}
+	for uid, was := range v.seen {
+		if was.round != v.round {
+			v.matrix.Step(matrix.PodGone(uid))
+			delete(v.seen, uid)
+		}
+	}
+}
