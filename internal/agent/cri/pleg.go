@@ -51,17 +51,17 @@ func (r *Runtime) Watch(ctx context.Context, w Watcher) {
 	go r.listen(ctx, hint)
 	ticker := time.NewTicker(relistEvery)
 	defer ticker.Stop()
-	var last map[types.UID]podLook
+	var last *looked
 	var before time.Time
 	for {
 		began := time.Now()
-		now, err := r.look(ctx)
+		now, err := r.look(ctx, last)
 		if err == nil && r.cfg.Relisted != nil {
 			var after time.Duration
 			if !before.IsZero() {
 				after = began.Sub(before)
 			}
-			sandboxes, containers := count(now)
+			sandboxes, containers := count(now.pods)
 			r.cfg.Relisted(time.Since(began), after, sandboxes, containers)
 		}
 		before = began
@@ -71,9 +71,14 @@ func (r *Runtime) Watch(ctx context.Context, w Watcher) {
 		case err != nil:
 			w.RuntimeFailed(err)
 		default:
-			compare(last, now, w.RuntimeChanged)
+			if last == nil {
+				last = &looked{}
+			}
+			if now != last {
+				compare(last.pods, now.pods, w.RuntimeChanged)
+			}
 			last = now
-			w.RuntimeListed(refs(now))
+			w.RuntimeListed(now.refs)
 		}
 		select {
 		case <-ctx.Done():
@@ -121,57 +126,83 @@ func refs(pods map[types.UID]podLook) []PodRef {
 	return out
 }
 
-// look lists everything, by pod.
-func (r *Runtime) look(ctx context.Context) (map[types.UID]podLook, error) {
-	sandboxes, err := r.service.ListPodSandbox(ctx, nil)
-	if err != nil {
+// looked is what a look found: the lists, and what of them is whose.
+type looked struct {
+	sandboxes, containers listing
+	pods                  map[types.UID]podLook
+	refs                  []PodRef
+}
+
+// look lists everything, by pod. It returns last itself, the look before, where nothing is different; nil for the first look.
+func (r *Runtime) look(ctx context.Context, last *looked) (*looked, error) {
+	if last == nil {
+		last = &looked{}
+	}
+	now := &looked{}
+	var lists interface {
+		sandboxes(ctx context.Context, last listing) (now listing, changed bool, err error)
+		containers(ctx context.Context, last listing) (now listing, changed bool, err error)
+	} = whole{r.service}
+	if r.cfg.Lister != nil {
+		lists = r.cfg.Lister
+	}
+	var changed, changed2 bool
+	var err error
+	if now.sandboxes, changed, err = lists.sandboxes(ctx, last.sandboxes); err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
-	containers, err := r.service.ListContainers(ctx, nil)
-	if err != nil {
+	if now.containers, changed2, err = lists.containers(ctx, last.containers); err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
-	out := make(map[types.UID]podLook, len(sandboxes))
-	alive := make(map[string]struct{}, len(sandboxes)+len(containers))
-	podOf := func(labels map[string]string, id string) (podLook, bool) {
-		alive[id] = struct{}{}
-		uid := types.UID(labels[labelPodUID])
-		if uid == "" {
-			return podLook{}, false // not a pod's
-		}
-		if _, ok := out[uid]; !ok {
-			out[uid] = podLook{
-				ref:       PodRef{UID: uid, Namespace: labels[labelPodNamespace], Name: labels[labelPodName]},
-				sandboxes: map[string]runtimeapi.PodSandboxState{}, containers: map[string]runtimeapi.ContainerState{},
-			}
-		}
-		return out[uid], true
+	if changed || changed2 {
+		now.pods = now.byPod()
+		now.refs = refs(now.pods)
+	} else {
+		now = last
 	}
-	for _, s := range sandboxes {
-		if pod, ok := podOf(s.Labels, s.Id); ok {
-			pod.sandboxes[s.Id] = s.State
+	r.forget(now)
+	return now, nil
+}
+
+// podOf says whose a sandbox or a container with such labels is; the UID is empty if no pod's.
+func podOf(labels map[string]string) PodRef {
+	return PodRef{UID: types.UID(labels[labelPodUID]), Namespace: labels[labelPodNamespace], Name: labels[labelPodName]}
+}
+
+func (l *looked) byPod() map[types.UID]podLook {
+	out := make(map[types.UID]podLook, len(l.sandboxes))
+	of := func(ref PodRef) podLook {
+		pod, ok := out[ref.UID]
+		if !ok {
+			pod = podLook{ref: ref, sandboxes: map[string]runtimeapi.PodSandboxState{}, containers: map[string]runtimeapi.ContainerState{}}
+			out[ref.UID] = pod
+		}
+		return pod
+	}
+	for id, s := range l.sandboxes {
+		if s.pod.UID != "" {
+			of(s.pod).sandboxes[id] = runtimeapi.PodSandboxState(s.state)
 		}
 	}
-	for _, c := range containers {
-		if pod, ok := podOf(c.Labels, c.Id); ok {
-			pod.containers[c.Id] = c.State
+	for id, c := range l.containers {
+		if c.pod.UID != "" {
+			of(c.pod).containers[id] = runtimeapi.ContainerState(c.state)
 		}
 	}
-	r.forget(alive)
-	return out, nil
+	return out
 }
 
 // forget drops what is remembered of containers and sandboxes that are no more.
-func (r *Runtime) forget(alive map[string]struct{}) {
+func (r *Runtime) forget(now *looked) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id := range r.containers {
-		if _, ok := alive[id]; !ok {
+		if _, ok := now.containers[id]; !ok {
 			delete(r.containers, id)
 		}
 	}
 	for id := range r.sandboxes {
-		if _, ok := alive[id]; !ok {
+		if _, ok := now.sandboxes[id]; !ok {
 			delete(r.sandboxes, id)
 		}
 	}

@@ -56,7 +56,7 @@ func TestEveryChangeIsSeen(t *testing.T) {
 			delete(first.Labels, labelPodUID)
 		}},
 	} {
-		t.Run(change.name, func(t *testing.T) {
+		everyWay(t, change.name, func(t *testing.T, newRuntime func(*lists) *Runtime) {
 			random, l := rand.New(rand.NewPCG(1, 2)), &lists{}
 			for i := range pods {
 				uid := fmt.Sprint("pod-", i)
@@ -67,17 +67,17 @@ func TestEveryChangeIsSeen(t *testing.T) {
 						State: runtimeapi.ContainerState_CONTAINER_RUNNING})
 				}
 			}
-			r := New(Config{Service: l})
-			before, err := r.look(t.Context())
+			r := newRuntime(l)
+			before, err := r.look(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			random.Shuffle(len(l.containers), func(i, j int) { l.containers[i], l.containers[j] = l.containers[j], l.containers[i] })
-			same, err := r.look(t.Context())
+			same, err := r.look(t.Context(), before)
 			if err != nil {
 				t.Fatal(err)
 			}
-			compare(before, same, func(uid types.UID) { t.Errorf("%s is said to have changed, and only the order is another", uid) })
+			compare(before.pods, same.pods, func(uid types.UID) { t.Errorf("%s is said to have changed, and only the order is another", uid) })
 			byPod := map[string][]*runtimeapi.Container{}
 			for _, c := range l.containers {
 				byPod[c.Labels[labelPodUID]] = append(byPod[c.Labels[labelPodUID]], c)
@@ -86,12 +86,12 @@ func TestEveryChangeIsSeen(t *testing.T) {
 				pair := byPod[s.Labels[labelPodUID]]
 				change.apply(s, pair[0], pair[1])
 			}
-			after, err := r.look(t.Context())
+			after, err := r.look(t.Context(), same)
 			if err != nil {
 				t.Fatal(err)
 			}
 			seen := map[types.UID]bool{}
-			compare(before, after, func(uid types.UID) { seen[uid] = true })
+			compare(before.pods, after.pods, func(uid types.UID) { seen[uid] = true })
 			if len(seen) != pods {
 				t.Errorf("%d of %d pods were seen to change", len(seen), pods)
 			}

@@ -19,10 +19,19 @@ import (
 // callTimeout bounds every call that does not wait for a container.
 const callTimeout = 2 * time.Minute
 
+// How the runtime is connected to again, after restarts: as the library does.
+const (
+	shortestPause  = 100 * time.Millisecond
+	longestPause   = 3 * time.Second
+	connectTimeout = 5 * time.Second
+)
+
 // Services are the two services that a runtime's socket offers.
 type Services struct {
 	Runtime internalapi.RuntimeService
 	Images  internalapi.ImageManagerService
+	// Lists lists what the runtime holds.
+	Lists *Lister
 }
 
 // Connect opens the runtime's socket, such as unix:///run/containerd/containerd.sock, and checks that it speaks the v1 API.
@@ -38,19 +47,27 @@ func Connect(ctx context.Context, endpoint string) (Services, error) {
 		_ = rs.Close(ctx)
 		return Services{}, fmt.Errorf("connect to the image service at %s: %w", endpoint, err)
 	}
-	return Services{Runtime: rs, Images: is}, nil
+	lister, err := NewLister(endpoint)
+	if err != nil {
+		_, _ = rs.Close(ctx), is.Close(ctx)
+		return Services{}, err
+	}
+	return Services{Runtime: rs, Images: is, Lists: lister}, nil
 }
 
-// Close closes both connections.
+// Close closes the connections.
 func (s Services) Close(ctx context.Context) {
 	_ = s.Runtime.Close(ctx)
 	_ = s.Images.Close(ctx)
+	_ = s.Lists.Close()
 }
 
 // Config says how a node lays out its pods. Every field is needed unless it says otherwise.
 type Config struct {
 	// Service is the runtime.
 	Service internalapi.RuntimeService
+	// Lister lists what the runtime holds; nil has Service do it, at a higher cost.
+	Lister *Lister
 	// LogRoot is the folder of the container logs, such as /var/log/pods; LinkRoot that of the links, such as
 	// /var/log/containers.
 	LogRoot, LinkRoot string
