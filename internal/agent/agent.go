@@ -229,7 +229,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.runtime = cri.New(cri.Config{
 		Relisted: n.scraped.Relisted,
 		Service:  services.Runtime, Lister: services.Lists,
-		LogRoot:  filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
+		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
