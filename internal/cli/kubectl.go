@@ -14,6 +14,8 @@ import (
 	basecli "k8s.io/component-base/cli"
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	_ "github.com/everynode/everynode/internal/cli/english" // has kubectl's packages load no texts that nobody reads
 )
 
 // newKubectlCommand embeds kubectl, pointed at the cluster of the data
