@@ -38,7 +38,7 @@ func (t *target) run(ctx context.Context, k kind, probe *corev1.Probe) {
 		case <-timer.C():
 		}
 		begun := clock.Now()
-		success, ok := t.probeOnce(ctx, k, probe)
+		success, ok := t.aside(func() (success, ok bool) { return t.probeOnce(ctx, k, probe) })
 		if ctx.Err() != nil {
 			return
 		}
@@ -51,6 +51,17 @@ func (t *target) run(ctx context.Context, k kind, probe *corev1.Probe) {
 		// The period counts from one begin to the next; a check that took longer is followed by the next at once.
 		pause = max(period-clock.Since(begun), 0)
 	}
+}
+
+// aside does a check in a goroutine of its own: it needs a large stack, for a moment, which one that waits for the next check would keep.
+func (t *target) aside(check func() (success, ok bool)) (success, ok bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		success, ok = check()
+	}()
+	<-done
+	return success, ok
 }
 
 // probeOnce checks once and tells about failures; ok is false when the check itself could not be made.
