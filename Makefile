@@ -94,6 +94,10 @@ bench-servers: build ## Compare one server with three, in turn (NODES=1000 RUNS=
 bench-restore: build ## Save a control plane, lose it and restore it, and say how long that took (NODES=1000).
 	@$(GO) run ./test/scale -restore -nodes $(NODES) -daemonsets 2
 
+.PHONY: bench-dashboard
+bench-dashboard: build ## Open the dashboard of simulated nodes in Chromium, and say how fast it is (NODES=50000).
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" bash -o pipefail -c "$(GO) test -trimpath -count 1 -timeout 40m -v -run '^TestAFleetThatChanges$$' ./test/browser -nodes $(NODES) | grep -E '^ok|FAIL|fleet_test|page_test'"
+
 .PHONY: bench-policy
 bench-policy: build ## Compare rollouts with and without a policy that asks for no pauses, in turn (NODES=1000,5000 RUNS=3).
 	@$(GO) run ./test/scale -policy -nodes $(NODES) -runs $(RUNS)

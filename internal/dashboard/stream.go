@@ -18,9 +18,10 @@ import (
 
 const (
 	// tellEvery is how often a page is told of changes at most, and restFactor how much longer
-	// than the look at a large cluster the pause after it is.
+	// than the look at a large cluster the pause after it is, but no longer than mostRest.
 	tellEvery  = 250 * time.Millisecond
 	restFactor = 2
+	mostRest   = time.Second
 	// aliveEvery is how often something is written when nothing happens.
 	aliveEvery = 15 * time.Second
 	// mostLabels is by how many labels the map can be grouped.
@@ -111,7 +112,7 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		flusher.Flush()
-		if !wait(r.Context(), max(tellEvery, restFactor*time.Since(begin)), changed) {
+		if !wait(r.Context(), min(max(tellEvery, restFactor*time.Since(begin)), mostRest), changed) {
 			return
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -108,7 +110,7 @@ func TestAFleetThatChanges(t *testing.T) {
 
 	s := session{t, ctx}
 	begin := time.Now()
-	address := open(t, env.DataDir())
+	address := openApart(t, env.DataDir())
 	s.do("note when the map is drawn", chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := page.AddScriptToEvaluateOnNewDocument(fmt.Sprintf(whenDrawn, n)).Do(ctx)
 		return err
@@ -141,6 +143,26 @@ func TestAFleetThatChanges(t *testing.T) {
 		}
 	}
 	s.picture("dashboard-fleet")
+}
+
+// openApart starts the dashboard in a process of its own where there is a program for that, as people do.
+func openApart(t *testing.T, dataDir string) string {
+	t.Helper()
+	program := os.Getenv("EVERYNODE_BINARY")
+	if program == "" {
+		return open(t, dataDir)
+	}
+	return openBy(t, dataDir, func(ctx context.Context, args []string, stdout, stderr *out) int {
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Stdout, cmd.Stderr = stdout, stderr
+		if err := cmd.Start(); err != nil {
+			t.Errorf("start %s: %v", program, err)
+			return 1
+		}
+		_ = cmd.Wait() // it ends by a signal
+		t.Logf("the program's processor time was %.1f s", (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
+		return cmd.ProcessState.ExitCode()
+	})
 }
 
 // thousands writes a number as the page does.

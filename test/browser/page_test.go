@@ -56,11 +56,19 @@ func (o *out) find(pattern *regexp.Regexp) string {
 // open starts the dashboard of a cluster, and returns its address.
 func open(t *testing.T, dataDir string) string {
 	t.Helper()
+	return openBy(t, dataDir, func(ctx context.Context, args []string, stdout, stderr *out) int {
+		return cli.Execute(ctx, args, stdout, stderr)
+	})
+}
+
+// openBy starts it by what runs everynode with arguments until ctx ends, and returns its exit code.
+func openBy(t *testing.T, dataDir string, run func(ctx context.Context, args []string, stdout, stderr *out) int) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var printed, said out
 	ended := make(chan int, 1)
 	go func() {
-		ended <- cli.Execute(ctx, []string{"dashboard", "--data-dir", dataDir, "--port", "0", "--no-browser"}, &printed, &said)
+		ended <- run(ctx, []string{"dashboard", "--data-dir", dataDir, "--port", "0", "--no-browser"}, &printed, &said)
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+/#key=\S+`)
