@@ -7,7 +7,7 @@ declare -A package=(
   [containerd]=containerd [runc]=runc [nft]=nftables [iptables]=iptables
   [ip]=iproute2 [nsenter]=util-linux
 )
-[ "${1:-}" = tests ] && package[chromium]=chromium package[rpm]=rpm
+[ "${1:-}" = tests ] && package[chromium]=chromium package[rpm]=rpm package[openssl]=openssl
 missing=()
 for program in "${!package[@]}"; do
   PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing+=("${package[$program]}")

@@ -33,6 +33,7 @@ build() {
 export CGO_ENABLED=0
 linked='-s -w' tags=netgo,osusergo
 build metrics-server sigs.k8s.io/metrics-server/cmd/metrics-server sigs.k8s.io/metrics-server@v0.9.0
+build sample-apiserver k8s.io/sample-apiserver k8s.io/sample-apiserver@v0.37.2
 build local-path-provisioner github.com/rancher/local-path-provisioner github.com/rancher/local-path-provisioner@v0.0.30
 # Of the kinds of places where it looks for what there is to scrape, Kubernetes only.
 tags=netgo,osusergo,remove_all_sd,enable_kubernetes_sd build prometheus github.com/prometheus/prometheus/cmd/prometheus \
