@@ -75,7 +75,11 @@ func TestUsageOfPods(t *testing.T) {
 		"has ended": {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, "count/pods=1"},
 		"leaves":    {left(29 * time.Second), whole},
 		"is stuck":  {left(31 * time.Second), "count/pods=1"},
-		"overhead":  {func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "1") }, strings.NewReplacer("cpu=1", "cpu=2", "limits.cpu=2", "limits.cpu=3").Replace(whole)},
+		"gives back CPU that its node has not taken yet": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, AllocatedResources: amounts("cpu", "3"),
+				Resources: &corev1.ResourceRequirements{Requests: amounts("cpu", "3"), Limits: amounts("cpu", "4")}}}
+		}, strings.NewReplacer("requests.cpu=1", "requests.cpu=3", "limits.cpu=2", "limits.cpu=4", "cpu=1", "cpu=3").Replace(whole)},
+		"overhead": {func(p *corev1.Pod) { p.Spec.Overhead = amounts("cpu", "1") }, strings.NewReplacer("cpu=1", "cpu=2", "limits.cpu=2", "limits.cpu=3").Replace(whole)},
 	} {
 		got, err := evaluator("pods").Usage(aPod(c.change))
 		if err != nil || text(got) != c.want {
