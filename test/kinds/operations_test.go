@@ -30,6 +30,8 @@ type operated struct {
 	// status is some of a status; empty for a kind without one.
 	status string
 	scale  bool
+	// versioned says that a replacement must say of which version it is, and putMakes that one of what is not there makes it.
+	versioned, putMakes bool
 	// names are those of four objects, where not any name will do.
 	names []string
 }
@@ -43,7 +45,7 @@ const (
 // allOperated are the kinds. None of the objects makes anything happen that would be in a test's way.
 var allOperated = []operated{
 	{group: "/v1", resource: "podtemplates", kind: "PodTemplate", object: "{" + template + "}"},
-	{group: "/v1", resource: "limitranges", kind: "LimitRange", object: `{"spec":{"limits":[{"type":"Container","max":{"cpu":"1"}}]}}`},
+	{group: "/v1", resource: "limitranges", kind: "LimitRange", putMakes: true, object: `{"spec":{"limits":[{"type":"Container","max":{"cpu":"1"}}]}}`},
 	{group: "/v1", resource: "resourcequotas", kind: "ResourceQuota", object: `{"spec":{"hard":{"pods":"1k"}}}`, status: `{"hard":{"pods":"7"}}`},
 	{group: "/v1", resource: "replicationcontrollers", kind: "ReplicationController", object: `{"spec":{"replicas":0,"selector":{"app":"x"},` + template + `}}`, status: seen, scale: true},
 	{group: "/v1", resource: "persistentvolumes", kind: "PersistentVolume", clustered: true, status: `{"message":"m","reason":"R"}`,
@@ -61,24 +63,24 @@ var allOperated = []operated{
 	{group: "networking.k8s.io/v1", resource: "servicecidrs", kind: "ServiceCIDR", clustered: true, object: `{"spec":{"cidrs":["10.120.0.0/28"]}}`, status: seen},
 	{group: "networking.k8s.io/v1", resource: "ipaddresses", kind: "IPAddress", clustered: true, names: []string{"10.96.240.1", "10.96.240.2", "10.96.240.3", "fd00::1"},
 		object: `{"spec":{"parentRef":{"group":"gateways.example.com","resource":"gateways","name":"g"}}}`},
-	{group: "node.k8s.io/v1", resource: "runtimeclasses", kind: "RuntimeClass", clustered: true, object: `{"handler":"kata"}`},
+	{group: "node.k8s.io/v1", resource: "runtimeclasses", kind: "RuntimeClass", clustered: true, versioned: true, putMakes: true, object: `{"handler":"kata"}`},
 	{group: "storage.k8s.io/v1", resource: "storageclasses", kind: "StorageClass", clustered: true, object: `{"provisioner":"example.com/disks"}`},
 	{group: "storage.k8s.io/v1", resource: "volumeattributesclasses", kind: "VolumeAttributesClass", clustered: true, object: `{"driverName":"example.com","parameters":{"iops":"1"}}`},
-	{group: "storage.k8s.io/v1", resource: "csistoragecapacities", kind: "CSIStorageCapacity", object: `{"storageClassName":"x","capacity":"1Gi"}`},
-	{group: "storage.k8s.io/v1", resource: "volumeattachments", kind: "VolumeAttachment", clustered: true, status: `{"attached":true}`,
+	{group: "storage.k8s.io/v1", resource: "csistoragecapacities", kind: "CSIStorageCapacity", versioned: true, object: `{"storageClassName":"x","capacity":"1Gi"}`},
+	{group: "storage.k8s.io/v1", resource: "volumeattachments", kind: "VolumeAttachment", clustered: true, versioned: true, status: `{"attached":true}`,
 		object: `{"spec":{"attacher":"example.com","nodeName":"n","source":{"persistentVolumeName":"v"}}}`},
-	{group: "flowcontrol.apiserver.k8s.io/v1", resource: "flowschemas", kind: "FlowSchema", clustered: true, status: seen, object: `{"spec":{"matchingPrecedence":9000,"priorityLevelConfiguration":{"name":"none"}}}`},
-	{group: "flowcontrol.apiserver.k8s.io/v1", resource: "prioritylevelconfigurations", kind: "PriorityLevelConfiguration", clustered: true, status: seen,
+	{group: "flowcontrol.apiserver.k8s.io/v1", resource: "flowschemas", kind: "FlowSchema", clustered: true, versioned: true, status: seen, object: `{"spec":{"matchingPrecedence":9000,"priorityLevelConfiguration":{"name":"none"}}}`},
+	{group: "flowcontrol.apiserver.k8s.io/v1", resource: "prioritylevelconfigurations", kind: "PriorityLevelConfiguration", clustered: true, versioned: true, status: seen,
 		object: `{"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1,"limitResponse":{"type":"Reject"}}}}`},
 	{group: "resource.k8s.io/v1", resource: "deviceclasses", kind: "DeviceClass", clustered: true, object: `{"spec":{}}`},
 	{group: "resource.k8s.io/v1", resource: "resourceslices", kind: "ResourceSlice", clustered: true, object: `{"spec":{"driver":"d.example.com","nodeName":"n","pool":{"name":"n","resourceSliceCount":1}}}`},
 	{group: "resource.k8s.io/v1", resource: "resourceclaims", kind: "ResourceClaim", object: "{\"spec\":{" + asks + "}}",
 		status: `{"allocation":{"devices":{"results":[{"request":"r","driver":"d.example.com","pool":"n","device":"gpu-0"}]}}}`},
 	{group: "resource.k8s.io/v1", resource: "resourceclaimtemplates", kind: "ResourceClaimTemplate", object: `{"spec":{"spec":{` + asks + `}}}`},
-	{group: "apiregistration.k8s.io/v1", resource: "apiservices", kind: "APIService", clustered: true, status: seen,
+	{group: "apiregistration.k8s.io/v1", resource: "apiservices", kind: "APIService", clustered: true, versioned: true, status: seen,
 		names:  []string{"v1.a.example.com", "v1.b.example.com", "v1.c.example.com", "v1.d.example.com"},
 		object: `{"spec":{"group":"AFTER","version":"v1","groupPriorityMinimum":2000,"versionPriority":20,"insecureSkipTLSVerify":true,"service":{"namespace":"default","name":"nobody"}}}`},
-	{group: "apiextensions.k8s.io/v1", resource: "customresourcedefinitions", kind: "CustomResourceDefinition", clustered: true, status: seen,
+	{group: "apiextensions.k8s.io/v1", resource: "customresourcedefinitions", kind: "CustomResourceDefinition", clustered: true, versioned: true, status: seen,
 		names: []string{"as.walk.example.com", "bs.walk.example.com", "cs.walk.example.com", "ds.walk.example.com"},
 		object: `{"spec":{"group":"AFTER","scope":"Namespaced","names":{"plural":"BEFORE","singular":"BEFOREe","kind":"KBEFORE","listKind":"KBEFOREList"},
 			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`},
@@ -200,13 +202,15 @@ func (w *walk) told(kind watch.EventType, name string, is func(*unstructured.Uns
 func (w *walk) created() {
 	t, ctx := w.t, w.t.Context()
 	for _, name := range w.names[:3] {
-		made := must(w.api.Create(ctx, w.make(name), metav1.CreateOptions{}))(t)
+		made := must(w.api.Create(ctx, w.withStatus(w.make(name)), metav1.CreateOptions{}))(t)
+		w.noStatus("a creation", made)
 		if made.GetUID() == "" || made.GetResourceVersion() == "" || made.Object["metadata"].(map[string]any)["creationTimestamp"] == nil || made.GetKind() != w.kind {
 			t.Errorf("made is %v", made.Object["metadata"])
 		}
 		w.told(watch.Added, name, nil)
 	}
-	applied := must(w.api.Apply(ctx, w.names[3], w.make(w.names[3]), metav1.ApplyOptions{FieldManager: "walk"}))(t)
+	applied := must(w.api.Apply(ctx, w.names[3], w.withStatus(w.make(w.names[3])), metav1.ApplyOptions{FieldManager: "walk"}))(t)
+	w.noStatus("apply", applied)
 	if f := applied.GetManagedFields(); len(f) == 0 || f[0].Manager != "walk" || f[0].Operation != metav1.ManagedFieldsOperationApply {
 		t.Errorf("fields of who applied it: %v", f)
 	}
@@ -247,6 +251,51 @@ func (w *walk) changed() {
 	must(w.api.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"meanwhile":"yes"}}}`), metav1.PatchOptions{}))(t)
 	_, err := w.api.Update(ctx, late, metav1.UpdateOptions{})
 	refused(t, err, metav1.StatusReasonConflict, "the object has been modified")
+	w.replaced()
+}
+
+// withStatus puts the status of the kind into an object.
+func (w *walk) withStatus(u *unstructured.Unstructured) *unstructured.Unstructured {
+	w.t.Helper()
+	if w.status != "" {
+		u.Object["status"] = must(jsonObject(w.status))(w.t)
+	}
+	return u
+}
+
+// noStatus fails if an object took the status of withStatus, or if it belongs to who applied it: only /status writes it.
+func (w *walk) noStatus(after string, u *unstructured.Unstructured) {
+	w.t.Helper()
+	if w.status == "" {
+		return
+	}
+	if contains(u.Object["status"], must(jsonObject(w.status))(w.t)) {
+		w.t.Errorf("after %s the status is %v", after, u.Object["status"])
+	}
+	for _, f := range u.GetManagedFields() {
+		if f.Operation == metav1.ManagedFieldsOperationApply && strings.Contains(f.FieldsV1.String(), "f:status") {
+			w.t.Errorf("after %s %s has %s", after, f.Manager, f.FieldsV1)
+		}
+	}
+}
+
+// replaced writes one without saying of which version it is. Its status stays, and so does its generation.
+func (w *walk) replaced() {
+	t, ctx := w.t, w.t.Context()
+	before := must(w.api.Get(ctx, w.names[0], metav1.GetOptions{}))(t)
+	next := w.withStatus(before.DeepCopy())
+	next.SetResourceVersion("")
+	next.SetAnnotations(map[string]string{"replaced": "yes"})
+	after, err := w.api.Update(ctx, next, metav1.UpdateOptions{})
+	if w.versioned {
+		refused(t, err, metav1.StatusReasonInvalid, "metadata.resourceVersion")
+		return
+	}
+	if err != nil || after.GetAnnotations()["replaced"] == "" || after.GetGeneration() != before.GetGeneration() {
+		t.Errorf("a replacement without a version: %v, generation %d, before %d, %v", after, after.GetGeneration(), before.GetGeneration(), err)
+		return
+	}
+	w.noStatus("a replacement", after)
 }
 
 // again changes an object as it is now, until nobody else changed it meanwhile.
@@ -276,7 +325,7 @@ func (w *walk) statusOf() {
 	}
 	check := func(how string, before, after *unstructured.Unstructured) {
 		t.Helper()
-		if !contains(after.Object["status"], want) || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) || before.GetGeneration() != after.GetGeneration() {
+		if !contains(after.Object["status"], want) || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) || before.GetGeneration() != after.GetGeneration() || len(after.GetOwnerReferences()) > 0 {
 			t.Errorf("after %s: %v, and before %v", how, after.Object, before.Object)
 		}
 	}
@@ -284,7 +333,11 @@ func (w *walk) statusOf() {
 	if before.GetKind() != w.kind || before.Object["spec"] == nil {
 		t.Errorf("the status is read as %v", before.Object)
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"patched":"status"}},"status":%s}`, w.status)
+	owners := `[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]`
+	if w.gv.Group == "apiextensions.k8s.io" {
+		owners = "null" // The library takes owners of these with a status, and the garbage collector acts on it.
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"patched":"status"},"ownerReferences":%s},"spec":null,"status":%s}`, owners, w.status)
 	after := must(w.api.Patch(ctx, w.names[0], types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status"))(t)
 	check("a patch", before, after)
 	w.told(watch.Modified, w.names[0], func(u *unstructured.Unstructured) bool { return contains(u.Object["status"], want) })
@@ -327,8 +380,12 @@ func (w *walk) scaled() {
 	if got := must(w.api.Get(ctx, name, metav1.GetOptions{}, "scale"))(t); got.GetKind() != "Scale" || wanted(got) != 0 {
 		t.Errorf("the scale is %v", got.Object)
 	}
+	before := must(w.api.Get(ctx, name, metav1.GetOptions{}))(t).GetGeneration()
 	if got := must(w.api.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"replicas":2}}`), metav1.PatchOptions{}, "scale"))(t); wanted(got) != 2 {
 		t.Errorf("the scale after a patch is %v", got.Object)
+	}
+	if now := must(w.api.Get(ctx, name, metav1.GetOptions{}))(t).GetGeneration(); now != before+1 {
+		t.Errorf("the generation after a patch of the scale is %d, before %d", now, before)
 	}
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		u, err := w.api.Get(ctx, name, metav1.GetOptions{}, "scale")
@@ -372,6 +429,17 @@ func (w *walk) removed() {
 	}
 	if list := must(w.api.List(ctx, w.label))(t); len(list.Items) != 0 {
 		t.Errorf("%d are left", len(list.Items))
+	}
+	made, err := w.api.Update(ctx, w.make(w.names[0]), metav1.UpdateOptions{})
+	if !w.putMakes {
+		refused(t, err, metav1.StatusReasonNotFound, "not found")
+		return
+	}
+	if err != nil || made.GetUID() == "" {
+		t.Errorf("a replacement of what is not there: %v, %v", made, err)
+	}
+	if err := w.api.Delete(ctx, w.names[0], options); err != nil {
+		t.Error(err)
 	}
 }
 

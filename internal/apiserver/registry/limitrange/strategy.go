@@ -31,6 +31,8 @@ func Definition() resource.Definition {
 			}
 		},
 		Validate: func(_ context.Context, l *corev1.LimitRange) field.ErrorList { return Validate(l) },
+
+		AllowCreateOnUpdate: true,
 		Table: table.Of(func(l *corev1.LimitRange, _ time.Time) []any {
 			return []any{l.Name, l.CreationTimestamp.UTC().Format(time.RFC3339)}
 		}, table.Name, table.Column{Name: "Created At", Type: "date", Description: "When the object was created."}),

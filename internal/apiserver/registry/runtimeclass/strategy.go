@@ -30,6 +30,9 @@ func Definition() resource.Definition {
 		ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
 			return append(Validate(c), validation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)
 		},
+
+		AllowCreateOnUpdate:    true,
+		RequireResourceVersion: true,
 		Table: table.Of(func(c *nodev1.RuntimeClass, now time.Time) []any {
 			return []any{c.Name, c.Handler, table.Since(c.CreationTimestamp, now)}
 		}, table.Name, table.Column{Name: "Handler", Description: "How the runtimes of nodes call it."}, table.Age),
