@@ -2,7 +2,6 @@ package scrape
 
 import (
 	"bufio"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"maps"
@@ -10,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -116,21 +115,17 @@ func appendEscaped(text []byte, value string) []byte {
 
 var escaper = strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 
-// compressors are used again: each is larger than what it works on at a time.
-var compressors = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // the level is a good one
-	return w
-}}
-
 // serve sends the metrics, the families in the order of their names.
 func (s *sink) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	out := io.Writer(w)
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
-		compressor := compressors.Get().(*gzip.Writer)
-		defer compressors.Put(compressor)
-		compressor.Reset(w)
+		// A compressor that remembers more is larger than all that the page is made of.
+		compressor, err := gzip.NewWriterLevel(w, gzip.StatelessCompression)
+		if err != nil {
+			return fmt.Errorf("compress the metrics: %w", err)
+		}
 		defer func() { _ = compressor.Close() }() // a caller who is gone is no concern of ours
 		out = compressor
 	}

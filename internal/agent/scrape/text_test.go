@@ -1,10 +1,12 @@
 package scrape
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
@@ -44,5 +46,33 @@ b_total{id="a\"b\\c\nd",pod=""} 0.25
 		if err != nil || string(got) != want || w.Header().Get("Content-Type") != "text/plain; version=0.0.4; charset=utf-8" {
 			t.Errorf("asked for %q: %v, %v\n%s", encoding, err, w.Header(), got)
 		}
+	}
+}
+
+// A page of many pods is compressed in parts, and is what it was.
+func TestLongText(t *testing.T) {
+	s := &sink{}
+	f := family{"a", "All.", prometheus.GaugeValue, []string{"id"}}
+	for i := range 20_000 {
+		s.add(f, float64(i)*1.25, time.UnixMilli(int64(i)), strconv.Itoa(i))
+	}
+	page := func(encoding string) *bytes.Buffer {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		if err := s.serve(w, r); err != nil {
+			t.Fatal(err)
+		}
+		return w.Body
+	}
+	want, packed := page(""), page("gzip")
+	if packed.Len() > want.Len()/2 {
+		t.Errorf("%d bytes are compressed to %d", want.Len(), packed.Len())
+	}
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(unpacked); err != nil || !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("%d bytes are unpacked to %d: %v", want.Len(), len(got), err)
 	}
 }
