@@ -19,8 +19,8 @@ const (
 	soon = 20 * time.Second
 	// period is how often memory is given back. It costs an agent some 30 ms of processor time.
 	period = 2 * time.Minute
-	// stripe is how much of the program is mapped at most when one page of it is used: eight pages.
-	stripe = 32 << 10
+	// stripe is how much of the program is mapped at most when one page of it is used: four pages.
+	stripe = 16 << 10
 	// worthwhile is what a process of that kind gives back at least, or it gives back nothing.
 	worthwhile = 16 << 20
 )
@@ -39,7 +39,7 @@ type Habit struct {
 
 // Agent is the habit of an agent, and Server that of a control plane.
 var (
-	Agent  = Habit{collectAt: 40, atMost: 40}
+	Agent  = Habit{collectAt: 25, atMost: 25}
 	Server = Habit{collectAt: 60, atMost: 150, whenIdle: true}
 )
 
