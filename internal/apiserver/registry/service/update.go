@@ -1,6 +1,8 @@
 package service
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -37,8 +39,8 @@ func hasNodePorts(s *corev1.Service) bool {
 func dropOutdated(s, old *corev1.Service) {
 	spec, was := &s.Spec, &old.Spec
 	lost := func(had func(*corev1.Service) bool) bool { return had(old) && !had(s) }
-	if lost(hasAddress) && spec.ClusterIP == was.ClusterIP {
-		spec.ClusterIP, spec.ClusterIPs, spec.IPFamilies, spec.IPFamilyPolicy = "", nil, nil, nil
+	if lost(hasAddress) {
+		dropAddress(spec, was)
 	}
 	if lost(hasNodePorts) && sameNodePorts(s, old) {
 		for i := range spec.Ports {
@@ -53,6 +55,19 @@ func dropOutdated(s, old *corev1.Service) {
 	}
 	if lost(isLoadBalancer) {
 		spec.AllocateLoadBalancerNodePorts, spec.LoadBalancerClass = nil, nil
+	}
+}
+
+// dropAddress removes what is about an address, each by itself: whoever removed the address need not think of the rest.
+func dropAddress(spec, was *corev1.ServiceSpec) {
+	if spec.ClusterIP == was.ClusterIP {
+		spec.ClusterIP, spec.ClusterIPs = "", nil
+	}
+	if slices.Equal(spec.IPFamilies, was.IPFamilies) {
+		spec.IPFamilies = nil
+	}
+	if ptr.Equal(spec.IPFamilyPolicy, was.IPFamilyPolicy) {
+		spec.IPFamilyPolicy = nil
 	}
 }
 
