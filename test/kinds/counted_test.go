@@ -8,7 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 )
 
 // A quota counts ReplicationControllers and ConfigMaps as they come and go, its status is made right again, and its pods may
@@ -66,6 +69,40 @@ func countedKinds(t *testing.T, c cluster) {
 		}
 		return nil
 	})
+}
+
+// A quota counts what there is of an added kind, and admits no more.
+func countedAdded(t *testing.T, c cluster) {
+	ctx := t.Context()
+	dynamicClient := must(dynamic.NewForConfig(c.Config))(t)
+	definitions := dynamicClient.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definition := &unstructured.Unstructured{}
+	if err := definition.UnmarshalJSON([]byte(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.counted.example.com"},
+		"spec":{"group":"counted.example.com","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)); err != nil {
+		t.Fatal(err)
+	}
+	must(definitions.Create(ctx, definition, metav1.CreateOptions{}))(t)
+	t.Cleanup(func() {
+		_ = definitions.Delete(context.WithoutCancel(ctx), definition.GetName(), metav1.DeleteOptions{})
+	})
+	things := dynamicClient.Resource(schema.GroupVersionResource{Group: "counted.example.com", Version: "v1", Resource: "things"}).Namespace(c.namespace)
+	thing := func(name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "counted.example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": name}}}
+	}
+	for _, name := range []string{"a", "b"} {
+		c.Eventually("a thing is made", func(ctx context.Context) error {
+			_, err := things.Create(ctx, thing(name), metav1.CreateOptions{})
+			return err
+		})
+	}
+	must(c.Client.CoreV1().ResourceQuotas(c.namespace).Create(ctx, &corev1.ResourceQuota{ObjectMeta: named("q"), Spec: corev1.ResourceQuotaSpec{
+		Hard: amounts("count/things.counted.example.com", "2")}}, metav1.CreateOptions{}))(t)
+	c.Eventually("those that were there are counted", used(c, "q", amounts("count/things.counted.example.com", "2")))
+	c.Eventually("a third is refused", refusal(func() error {
+		_, err := things.Create(ctx, thing("c"), dryRun)
+		return err
+	}, "exceeded quota: q, requested: count/things.counted.example.com=1, used: count/things.counted.example.com=2, limited: count/things.counted.example.com=2"))
 }
 
 // A limit range that changes holds as it is now, and a class without overhead adds nothing to its pods, which are scheduled.

@@ -37,6 +37,7 @@ var tests = map[string]func(*testing.T, cluster){
 	"quotas":                  resourceQuotas,
 	"quota scopes":            quotaScopes,
 	"counted kinds":           countedKinds,
+	"counted added kinds":     countedAdded,
 	"changed limits":          changedLimits,
 	"replication controllers": replicationControllers,
 	"resized together":        resizedTogether,

@@ -50,6 +50,10 @@ func networkKinds(t *testing.T, c cluster) {
 		return err
 	})
 	ingress = must(ingresses.Create(ctx, ingress, metav1.CreateOptions{}))(t)
+	ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "nowhere"}, {Hostname: "10.0.0.1"}}
+	_, err = ingresses.UpdateStatus(ctx, ingress, metav1.UpdateOptions{})
+	refused(t, err, metav1.StatusReasonInvalid, "status.loadBalancer.ingress[0].ip: Invalid value: \"nowhere\"")
+	refused(t, err, metav1.StatusReasonInvalid, "status.loadBalancer.ingress[1].hostname: Invalid value: \"10.0.0.1\": must be a DNS name, not an IP address")
 	ingress.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.1"}}
 	ingress.Spec.DefaultBackend = nil // is not the status's
 	got := must(ingresses.UpdateStatus(ctx, ingress, metav1.UpdateOptions{}))(t)

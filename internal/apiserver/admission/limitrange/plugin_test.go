@@ -90,6 +90,21 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// A pod is held against its limits when it is made and when it is resized, and not when something else of it is written.
+func TestWhichWritesOfPodsAreChecked(t *testing.T) {
+	p := plugin(t, corev1.LimitRangeItem{Type: "Container", Max: amounts("cpu", "1")})
+	large := pod(amounts("cpu", "2"), amounts("cpu", "2"))
+	for _, c := range []struct {
+		operation admission.Operation
+		sub       string
+		refused   bool
+	}{{admission.Create, "", true}, {admission.Update, "resize", true}, {admission.Update, "", false}, {admission.Update, "status", false}, {admission.Create, "binding", false}} {
+		if err := p.Validate(t.Context(), write(c.operation, "ns", "pods", c.sub, large, pod(nil, nil)), nil); apierrors.IsForbidden(err) != c.refused {
+			t.Errorf("%s of pods/%s: %v", c.operation, c.sub, err)
+		}
+	}
+}
+
 func TestClaims(t *testing.T) {
 	p := plugin(t, corev1.LimitRangeItem{Type: "PersistentVolumeClaim", Min: amounts("storage", "1Gi"), Max: amounts("storage", "2Gi")})
 	for size, want := range map[string]string{"1Gi": "", "3Gi": "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi", "1Mi": "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"} {
