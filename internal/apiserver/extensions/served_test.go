@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -188,4 +189,51 @@ func TestStatusOfDefinitions(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestVersionsComeAndGo: a version that is not served any more is not listed, whether or not the definition still has it, and its
+// APIService goes; the others stay.
+func TestVersionsComeAndGo(t *testing.T) {
+	c := start(t)
+	c.define(definition(t, withSchema(t, widgetSchema, "v1", "v2", "v3")))
+	listed := func(want string) {
+		t.Helper()
+		c.Eventually("served are "+want, func(context.Context) error {
+			var groups metav1.APIGroupList
+			if err := json.Unmarshal([]byte(c.raw("/apis", "application/json")), &groups); err != nil {
+				return err
+			}
+			var got []string
+			for _, g := range groups.Groups {
+				for _, v := range g.Versions {
+					if g.Name == "example.com" {
+						got = append(got, v.Version)
+					}
+				}
+			}
+			services := c.raw("/apis/apiregistration.k8s.io/v1/apiservices", "application/json")
+			for _, v := range []string{"v1", "v2", "v3"} {
+				if strings.Contains(services, `"name":"`+v+`.example.com"`) != strings.Contains(want, v) {
+					return fmt.Errorf("the APIService of %s is there, or is not", v)
+				}
+			}
+			slices.Sort(got)
+			if text := strings.Join(got, " "); text != want {
+				return fmt.Errorf("it is %q", text)
+			}
+			return nil
+		})
+	}
+	listed("v1 v2 v3")
+	api := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	for _, step := range []struct{ patch, want string }{
+		{`[{"op":"replace","path":"/spec/versions/1/served","value":false}]`, "v1 v3"},
+		{`[{"op":"remove","path":"/spec/versions/2"}]`, "v1"},
+		{`[{"op":"replace","path":"/spec/versions/1/served","value":true}]`, "v1 v2"},
+	} {
+		if _, err := api.Patch(t.Context(), "widgets.example.com", types.JSONPatchType, []byte(step.patch), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		listed(step.want)
+	}
 }
