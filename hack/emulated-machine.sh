@@ -46,7 +46,8 @@ run() { # COMMAND...: its output is shown only if it fails
   }
 }
 : >"$log"
-packages=systemd,systemd-sysv,dbus,udev,iproute2,kmod,ca-certificates,apparmor,linux-image-cloud-amd64,initramfs-tools,procps,e2fsprogs
+# Debian's own images of machines have Python as well.
+packages=systemd,systemd-sysv,dbus,udev,iproute2,kmod,ca-certificates,apparmor,linux-image-cloud-amd64,initramfs-tools,procps,e2fsprogs,python3
 run debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
 # shellcheck disable=SC2086 # One word per package.
 run chroot "$root" apt-get install --yes --download-only $recommended
