@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the disk of a machine with Debian for the emulator, with its kernel, in a folder, unless it
-# is there: what a fresh installation has, and the packages that a node needs in apt's own store,
-# so that a machine without a network can install them. Nothing is installed on this machine.
+# is there: what a small installation has, Python as Debian's images for clouds have it, and the packages
+# that a node needs in apt's own store, so that a machine without a network can install them. Nothing is
+# installed on this machine.
 # Usage: hack/emulated-machine.sh trixie|bookworm FOLDER
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -46,7 +47,6 @@ run() { # COMMAND...: its output is shown only if it fails
   }
 }
 : >"$log"
-# Debian's own images of machines have Python as well.
 packages=systemd,systemd-sysv,dbus,udev,iproute2,kmod,ca-certificates,apparmor,linux-image-cloud-amd64,initramfs-tools,procps,e2fsprogs,python3
 run debootstrap --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
 # shellcheck disable=SC2086 # One word per package.

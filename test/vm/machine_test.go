@@ -59,7 +59,7 @@ func (m *machine) on(t *testing.T) {
 	booted, err := emulated.Boot(emulated.Hardware{
 		Name: name, Dir: m.dir, Patience: patience, Processors: 2, Memory: 2048,
 		Kernel: m.file("vmlinuz"), MemoryDisk: m.file("initrd.img"),
-		// Nobody else's secrets are on it, and what hides them from such a processor costs the most under emulation.
+		// There are no secrets on it to be hidden from anybody, and hiding them costs time under emulation.
 		CommandLine: fmt.Sprintf("root=/dev/vda rw quiet mitigations=off net.ifnames=0 systemd.hostname=%s ip=%s::%s:255.255.255.0::eth1:off", name, there, here),
 		More: []string{
 			"-drive", "if=virtio,format=raw,file=" + m.file("root.img"), "-drive", "if=virtio,format=raw,readonly=on,file=" + m.file("tools.img"),
