@@ -74,8 +74,7 @@ func TestEndIsRemembered(t *testing.T) {
 			r.await(t, "sandbox runs", "start runs/main")
 		}
 		for _, pod := range []*corev1.Pod{evicted.DeepCopy(), runs.DeepCopy()} {
-			a.create(pod)
-			a.update(pod.UID, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
+			a.create(pod) // with the phase that it had, in one step: the node may report another one at once
 		}
 		a.watch(p)
 		p.RuntimeListed(nil)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func (a *api) create(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	pod.CreationTimestamp = metav1.Now()
-	pod.Status.Phase = corev1.PodPending
+	pod.Status.Phase = cmp.Or(pod.Status.Phase, corev1.PodPending)
 	a.pods[pod.UID] = pod
 	a.tell(pod)
 }
