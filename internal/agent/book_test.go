@@ -64,6 +64,9 @@ func TestEndIsRemembered(t *testing.T) {
 		p := startPods(t, r, a)
 		evicted, runs := boxPod("evicted"), boxPod("runs")
 		evicted.Status.Phase, runs.Status.Phase = corev1.PodRunning, corev1.PodRunning
+		a.create(evicted.DeepCopy())
+		a.create(runs.DeepCopy())
+		a.leave(true)
 		p.recall([]remember.Pod{{Pod: runs}, {Pod: evicted, Ended: &corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "no room"}}})
 		p.RuntimeListed(nil)
 		if alone {
@@ -73,9 +76,7 @@ func TestEndIsRemembered(t *testing.T) {
 			p.RuntimeListed(nil)
 			r.await(t, "sandbox runs", "start runs/main")
 		}
-		for _, pod := range []*corev1.Pod{evicted.DeepCopy(), runs.DeepCopy()} {
-			a.create(pod) // with the phase that it had, in one step: the node may report another one at once
-		}
+		a.leave(false)
 		a.watch(p)
 		p.RuntimeListed(nil)
 		if !alone {

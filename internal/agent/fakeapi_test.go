@@ -25,12 +25,15 @@ type api struct {
 	mu       sync.Mutex
 	pods     map[types.UID]*corev1.Pod
 	watcher  *pods
+	away     bool // nobody reaches it
 	recorded []string
 	changed  chan struct{}
 }
 
 var _ status.Writer = (*api)(nil)
 var _ record.EventRecorder = (*api)(nil)
+
+var errAway = errors.New("connection refused")
 
 func newAPI() *api {
 	return &api{pods: map[types.UID]*corev1.Pod{}, changed: make(chan struct{})}
@@ -54,6 +57,13 @@ func (a *api) watch(p *pods) {
 		p.podChanged(pod.DeepCopy())
 	}
 	p.apiListed()
+}
+
+// leave makes the API unreachable, or reachable again.
+func (a *api) leave(away bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away = away
 }
 
 func (a *api) tell(pod *corev1.Pod) {
@@ -92,6 +102,9 @@ func (a *api) markDeleted(uid types.UID, grace int64) {
 func (a *api) PatchStatus(_ context.Context, p status.Pod, _, after *corev1.PodStatus) (*corev1.Pod, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.away {
+		return nil, errAway
+	}
 	pod, ok := a.pods[p.UID]
 	if !ok {
 		return nil, apierrors.NewNotFound(corev1.Resource("pods"), p.Name)
@@ -106,6 +119,9 @@ func (a *api) PatchStatus(_ context.Context, p status.Pod, _, after *corev1.PodS
 func (a *api) Delete(_ context.Context, p status.Pod) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.away {
+		return errAway
+	}
 	pod, ok := a.pods[p.UID]
 	if !ok {
 		return apierrors.NewNotFound(corev1.Resource("pods"), p.Name)
