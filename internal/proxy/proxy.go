@@ -27,7 +27,7 @@ const (
 	// endpoints that come and go must not cost every node a processor.
 	settle  = 50 * time.Millisecond
 	restful = 5
-	// checkEvery is how often it is looked whether somebody else changed the rules.
+	// checkEvery is how often it is looked whether somebody else changed the rules, or what the kernel was set to.
 	checkEvery = time.Minute
 	// retryAfter is how long to wait after rules could not be written.
 	retryAfter = 2 * time.Second
@@ -57,6 +57,7 @@ type packetFilter interface {
 	Change(ctx context.Context, d ruleset.Delta) error
 	Replace(ctx context.Context, node ruleset.Node, whole ruleset.Table) error
 	Intact(ctx context.Context) (bool, error)
+	Prepare() error
 	Empty(ctx context.Context) (bool, error)
 	Forget(flows []ruleset.Flow) (uint, error)
 }
@@ -171,18 +172,19 @@ func (p *Proxy) Run(ctx context.Context) error {
 	}
 }
 
-// check has all rules written again if they are not as they were left.
+// check sets the kernel up again, and has all rules written again, where that is not as it was left.
 func (p *Proxy) check(ctx context.Context) error {
+	prepared := p.filter.Prepare()
 	intact, err := p.filter.Intact(ctx)
 	if err != nil {
-		return err
+		return errors.Join(prepared, err)
 	}
 	if !intact {
 		klog.FromContext(ctx).Info("Somebody else changed the rules of services; writing them again")
 		p.whole = true
 		p.progress.news()
 	}
-	return nil
+	return prepared
 }
 
 // sync writes what changed since the last time, or everything.

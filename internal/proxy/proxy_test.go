@@ -60,6 +60,7 @@ func (j *journal) Replace(_ context.Context, node ruleset.Node, whole ruleset.Ta
 }
 
 func (j *journal) Intact(context.Context) (bool, error) { return j.intact, nil }
+func (j *journal) Prepare() error                       { return nil }
 func (j *journal) Empty(context.Context) (bool, error)  { return j.empty, nil }
 
 func (j *journal) Forget(flows []ruleset.Flow) (uint, error) {

@@ -2,6 +2,9 @@ package network
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -54,8 +57,14 @@ func (n *Network) hear(ctx context.Context, wg *sync.WaitGroup, told []cache.Inf
 	if heard || ctx.Err() != nil {
 		return heard
 	}
-	if !n.recall(ctx) {
-		return cache.WaitForCacheSync(ctx.Done(), told...)
+	for !n.recall(ctx) {
+		// Somebody else may take away what is there, as when the control plane is.
+		next, stop := context.WithTimeout(ctx, n.recallEvery)
+		heard := cache.WaitForCacheSync(next.Done(), told...)
+		stop()
+		if heard || ctx.Err() != nil {
+			return heard
+		}
 	}
 	wg.Go(func() {
 		if !cache.WaitForCacheSync(ctx.Done(), told...) {
@@ -72,16 +81,31 @@ func (n *Network) hear(ctx context.Context, wg *sync.WaitGroup, told []cache.Inf
 	return true
 }
 
-// recall has the next sync begin with what is remembered. On a machine that has paths already the agent alone was started anew: they
-// are as good as what is remembered, or better, and stay as they are.
+// remains is what an earlier run of the agent left on the machine.
+type remains struct {
+	paths map[netip.Prefix]path
+	rules counts
+}
+
+func (r remains) equal(other remains) bool {
+	return maps.Equal(r.paths, other.paths) && r.rules.equal(other.rules)
+}
+
+// recall has the next sync begin with what is remembered. On a machine that has paths and rules already the agent alone was started
+// anew: they are as good as what is remembered, or better, and stay as they are, as long as nobody takes any of them away.
 func (n *Network) recall(ctx context.Context) bool {
 	logger := klog.FromContext(ctx)
 	have, err := n.kernel.paths()
-	if err != nil {
-		logger.Error(err, "Whether there are paths to other nodes' pods is not known; they are not made before the API server answers")
+	made, rulesErr := n.kernel.counts()
+	if err := errors.Join(err, rulesErr); err != nil {
+		logger.Error(err, "Whether there are paths to other nodes' pods is not known; looking again", "in", n.recallEvery)
 		return false
 	}
-	if len(have) > 0 {
+	now := remains{paths: have, rules: made}
+	if n.found == nil {
+		n.found = &now
+	}
+	if len(have) > 0 && len(made.rules) > 0 && now.equal(*n.found) {
 		return false
 	}
 	logger.Info("The API server does not answer; making the paths to other nodes' pods as they were last", "nodes", len(n.config.Known.Nodes))

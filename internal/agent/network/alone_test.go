@@ -150,6 +150,7 @@ func TestPathsThatAreThereStay(t *testing.T) {
 	newer := path{to: netip.MustParsePrefix("10.244.7.0/24"), via: netip.MustParseAddr("10.0.0.7")}
 	k := &lockedKernel{fakeKernel: *newFakeKernel()}
 	k.have[newer.to] = newer
+	k.made = counts{rules: map[string]int{"postrouting": 1, "input": 1}, nodes: 2}
 	s := newAPIServer(aNode("me", "10.244.0.0/24", "10.0.0.1"), aNode("newer", "10.244.7.0/24", "10.0.0.7"))
 	n := start(t, s, k, Config{Known: &Known{Pods: testNetworks, Nodes: []*peer.Node{peer.Of(aNode("me", "10.244.0.0/24", "10.0.0.1")), peer.Of(aNode("old", "10.244.1.0/24", "10.0.0.2"))}}})
 	if n.recall(t.Context()) {
@@ -163,6 +164,41 @@ func TestPathsThatAreThereStay(t *testing.T) {
 		}
 	}
 	k.await(t, "10.244.7.0/24 10.0.0.7")
+}
+
+// What somebody takes from such a machine comes back, as it is remembered.
+func TestWhatIsTakenFromAMachineAloneComesBack(t *testing.T) {
+	first := path{to: netip.MustParsePrefix("10.244.1.0/24"), via: netip.MustParseAddr("10.0.0.2")}
+	second := path{to: netip.MustParsePrefix("10.244.2.0/24"), via: netip.MustParseAddr("10.0.0.3")}
+	known := &Known{Pods: testNetworks}
+	for _, o := range []*corev1.Node{aNode("me", "10.244.0.0/24", "10.0.0.1"), aNode("a", "10.244.1.0/24", "10.0.0.2"), aNode("b", "10.244.2.0/24", "10.0.0.3")} {
+		known.Nodes = append(known.Nodes, peer.Of(o))
+	}
+	for what, take := range map[string]func(k *fakeKernel){
+		"a route":   func(k *fakeKernel) { delete(k.have, first.to) },
+		"all rules": func(k *fakeKernel) { k.made = counts{} },
+		"a rule":    func(k *fakeKernel) { k.made.rules = map[string]int{"postrouting": 0, "input": 1} },
+	} {
+		k := newFakeKernel()
+		k.have[first.to], k.have[second.to] = first, second
+		k.made = counts{rules: map[string]int{"postrouting": 1, "input": 1}, nodes: 3}
+		n := newNetwork(Config{NodeName: "me", Mode: Auto, Known: known, ConfDir: filepath.Join(t.TempDir(), "net.d")}, k)
+		for range 2 {
+			if n.recall(t.Context()) {
+				t.Errorf("%s: before anything is taken away, what is remembered counts more than what is there", what)
+			}
+		}
+		take(k)
+		if !n.recall(t.Context()) {
+			t.Errorf("%s was taken away, and nobody noticed", what)
+		}
+		if err := n.sync(t.Context(), true); err != nil {
+			t.Error(err)
+		}
+		if len(k.have) != 2 || k.made.rules["postrouting"] != 1 || k.made.nodes != 3 {
+			t.Errorf("%s was taken away: afterwards there are %v and %+v", what, k.have, k.made)
+		}
+	}
 }
 
 // What was said of a node before it was recalled is newer than what is remembered.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/packetfilter"
 )
 
 // routeProtocol marks our routes among those of others.
@@ -37,6 +39,8 @@ type kernel interface {
 	setTunnel(tunnel) error
 	// applyRules runs commands of the packet filter, all or none.
 	applyRules(ctx context.Context, commands string) error
+	// counts returns how much there is of our table, zero where there is none.
+	counts() (counts, error)
 	// follow calls changed after every change of routes and links, until ctx ends.
 	follow(ctx context.Context, changed func()) error
 }
@@ -162,6 +166,15 @@ func (m machine) applyRules(ctx context.Context, commands string) error {
 		return fmt.Errorf("apply packet filter rules: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+func (machine) counts() (counts, error) {
+	chains, err := packetfilter.Rules(table)
+	if err != nil || len(chains) == 0 {
+		return counts{}, err
+	}
+	elements, err := packetfilter.Elements(table, nodesSet)
+	return counts{rules: chains, nodes: elements}, err
 }
 
 func (machine) follow(ctx context.Context, changed func()) error {

@@ -21,7 +21,7 @@ import (
 // DefaultConfDir is where container runtimes look for the CNI configuration.
 const DefaultConfDir = "/etc/cni/net.d"
 
-// How often routes are compared with what they should be, and how long to wait
+// How often routes and rules are compared with what they should be, and how long to wait
 // after something could not be applied.
 const (
 	repairEvery = time.Minute
@@ -72,8 +72,10 @@ type Network struct {
 	// working is held while the goroutine of Run, to which the rest belongs, changes peers; it reads them without.
 	working sync.Mutex
 	peers   *peers
-	// patience is alonePatience, but in tests.
-	patience time.Duration
+	// patience is alonePatience, but in tests; and recallEvery repairEvery.
+	patience, recallEvery time.Duration
+	// found is what was there when the agent started without a control plane; nil before somebody looked.
+	found *remains
 	// whole says that the packet filter rules must be made afresh.
 	whole bool
 	// tunnel is this node's end of tunnels as it was made last.
@@ -124,7 +126,7 @@ func New(config Config) (*Network, error) {
 func newNetwork(config Config, k kernel) *Network {
 	return &Network{
 		config: config, kernel: k, pending: map[string]facts{}, wake: make(chan struct{}, 1),
-		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{}, patience: alonePatience,
+		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{}, patience: alonePatience, recallEvery: repairEvery,
 	}
 }
 
@@ -253,7 +255,7 @@ func (n *Network) noteOwn(obj any) {
 }
 
 // sync applies what nodes said since the last time; complete also looks at the
-// machine's own routes, compares all paths, and makes up for what failed before.
+// machine's own routes, compares all paths and rules, and makes up for what failed before.
 func (n *Network) sync(ctx context.Context, complete bool) error {
 	n.mu.Lock()
 	pending := n.pending
@@ -266,7 +268,7 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 	if !alone && n.config.Learned != nil && slices.ContainsFunc(changes, func(d delta) bool { return !d.empty() }) {
 		n.config.Learned()
 	}
-	err = errors.Join(err, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, commands), n.configure())
+	err = errors.Join(err, n.applyPaths(ctx, changes, complete), n.applyRules(ctx, commands, complete), n.configure())
 	n.tell(ctx)
 	return err
 }
@@ -395,20 +397,36 @@ func (n *Network) tell(ctx context.Context) {
 	n.missing, n.refused, n.problem = missing, refused, problem
 }
 
-// applyRules applies the changes, or all rules if changes are not enough.
-func (n *Network) applyRules(ctx context.Context, changes string) error {
+// applyRules applies the changes, or all rules if changes are not enough. When it is complete, it looks whether somebody
+// else flushed the rules meanwhile, as a restart of the service nftables does, and makes them again.
+func (n *Network) applyRules(ctx context.Context, changes string, complete bool) error {
 	pods := n.peers.ownPods()
 	if !pods.IsValid() {
 		return nil // without pods there is nothing to masquerade
 	}
-	commands := changes
+	want := rules{pods: pods, cluster: n.peers.bounds.Cluster, nodes: slices.Collect(maps.Keys(n.peers.addresses)), servers: n.servers}
 	if n.whole {
-		commands = wholeRuleset(rules{pods: pods, cluster: n.peers.bounds.Cluster, nodes: slices.Collect(maps.Keys(n.peers.addresses)), servers: n.servers})
+		return n.applyWhole(ctx, want)
 	}
-	if commands == "" {
+	if changes != "" {
+		if err := n.kernel.applyRules(ctx, changes); err != nil {
+			n.whole = true
+			return err
+		}
+	}
+	if !complete {
 		return nil
 	}
-	err := n.kernel.applyRules(ctx, commands)
+	have, err := n.kernel.counts()
+	if err != nil || have.equal(want.counts()) {
+		return err
+	}
+	klog.FromContext(ctx).Info("Somebody else changed the packet filter rules of the pod network; making them again")
+	return n.applyWhole(ctx, want)
+}
+
+func (n *Network) applyWhole(ctx context.Context, want rules) error {
+	err := n.kernel.applyRules(ctx, wholeRuleset(want))
 	n.whole = err != nil
 	return err
 }

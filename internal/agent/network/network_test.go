@@ -255,8 +255,9 @@ func TestRulesets(t *testing.T) {
 	}
 }
 
-// fakeKernel keeps paths and the last commands; it refuses while broken is set.
+// fakeKernel keeps paths, the last commands and how much they made; it refuses while broken is set.
 type fakeKernel struct {
+	made    counts
 	have    map[netip.Prefix]path
 	end     tunnel
 	applied chan string
@@ -302,9 +303,21 @@ func (k *fakeKernel) applyRules(_ context.Context, commands string) error {
 	if k.broken != nil {
 		return k.broken
 	}
+	if strings.Contains(commands, "delete table") {
+		k.made = counts{rules: map[string]int{"postrouting": strings.Count(commands, " masquerade\n"), "input": strings.Count(commands, " drop\n")}}
+	}
+	for line := range strings.Lines(commands) {
+		if strings.HasPrefix(line, "add element") {
+			k.made.nodes += strings.Count(line, ",") + 1
+		} else if strings.HasPrefix(line, "delete element") {
+			k.made.nodes -= strings.Count(line, ",") + 1
+		}
+	}
 	k.applied <- commands
 	return nil
 }
+
+func (k *fakeKernel) counts() (counts, error) { return k.made, nil }
 
 func TestSyncMakesUpForFailures(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -9,6 +10,9 @@ import (
 
 // table is the packet filter table of this package.
 const table = "everynode-pods"
+
+// nodesSet is the set in it with the addresses of nodes.
+const nodesSet = "nodes"
 
 // rules is what the table depends on.
 type rules struct {
@@ -18,6 +22,22 @@ type rules struct {
 	nodes []netip.Addr
 	// servers is where the API server answers.
 	servers []netip.AddrPort
+}
+
+// counts is how much of everything there is in the table.
+type counts struct {
+	// rules has those of each chain.
+	rules map[string]int
+	nodes int
+}
+
+func (c counts) equal(other counts) bool {
+	return c.nodes == other.nodes && maps.Equal(c.rules, other.rules)
+}
+
+// counts is what there is in the table that wholeRuleset makes.
+func (r rules) counts() counts {
+	return counts{rules: map[string]int{"postrouting": 1 + strings.Count(serverRules(r), "\n"), "input": 1}, nodes: len(r.nodes)}
 }
 
 // wholeRuleset makes the table afresh: what pods send to anything that is not
@@ -32,7 +52,7 @@ func wholeRuleset(r rules) string {
 	fmt.Fprintf(&b, `table ip %[1]s {}
 delete table ip %[1]s
 table ip %[1]s {
-	set nodes {
+	set %[7]s {
 		type ipv4_addr
 	}
 	chain postrouting {
@@ -44,7 +64,7 @@ table ip %[1]s {
 		udp dport %[5]d @th,96,24 %#[6]x ip saddr != @nodes drop
 	}
 }
-`, table, r.pods, r.cluster, serverRules(r), tunnelPort, tunnelID)
+`, table, r.pods, r.cluster, serverRules(r), tunnelPort, tunnelID, nodesSet)
 	b.WriteString(elements("add", r.nodes))
 	return b.String()
 }
@@ -79,5 +99,5 @@ func elements(verb string, addresses []netip.Addr) string {
 		names[i] = ip.String()
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("%s element ip %s nodes { %s }\n", verb, table, strings.Join(names, ", "))
+	return fmt.Sprintf("%s element ip %s %s { %s }\n", verb, table, nodesSet, strings.Join(names, ", "))
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/knftables"
 
+	"github.com/everynode/everynode/internal/packetfilter"
 	"github.com/everynode/everynode/internal/proxy/ruleset"
 )
 
@@ -29,8 +30,8 @@ type Filter struct {
 	// lister asks the kernel instead of the nft command, which would read all rules in
 	// order to list a few names.
 	lister knftables.Interface
-	// chains are the names of those that should be there.
-	chains map[string]bool
+	// chains are those that should be there, with the number of their rules.
+	chains map[string]int
 }
 
 // New finds the packet filter. The error says what is missing.
@@ -43,7 +44,7 @@ func New() (*Filter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the packet filter's rules: %w", err)
 	}
-	return &Filter{nft: nft, lister: lister, chains: map[string]bool{}}, nil
+	return &Filter{nft: nft, lister: lister, chains: map[string]int{}}, nil
 }
 
 // Leave removes all rules of Services.
@@ -90,8 +91,8 @@ func (f *Filter) Change(ctx context.Context, d ruleset.Delta) error {
 	if err := f.nft.Run(ctx, tx); err != nil {
 		return fmt.Errorf("change the packet filter rules of services: %w", err)
 	}
-	for name := range d.Chains {
-		f.chains[name] = true
+	for name, rules := range d.Chains {
+		f.chains[name] = len(rules)
 	}
 	for _, name := range d.GoneChains {
 		delete(f.chains, name)
@@ -118,10 +119,10 @@ func (f *Filter) Replace(ctx context.Context, node ruleset.Node, whole ruleset.T
 	if err != nil {
 		return fmt.Errorf("replace the packet filter rules of services: %w", err)
 	}
-	f.chains = map[string]bool{}
+	f.chains = map[string]int{}
 	for _, chains := range []map[string][]string{base, whole.Chains} {
-		for name := range chains {
-			f.chains[name] = true
+		for name, rules := range chains {
+			f.chains[name] = len(rules)
 		}
 	}
 	return nil
@@ -143,19 +144,14 @@ func (f *Filter) list(ctx context.Context) (map[string][]string, error) {
 	return nil, nil
 }
 
-// Intact says whether the chains are those that were applied: others may have emptied
-// the packet filter.
-func (f *Filter) Intact(ctx context.Context) (bool, error) {
-	names, err := f.lister.List(ctx, "chains")
+// Intact reports whether the chains are those that were applied and have as many rules: others may have emptied
+// the packet filter, with its chains or, as "nft flush table" does, without them.
+func (f *Filter) Intact(context.Context) (bool, error) {
+	chains, err := packetfilter.Rules(table)
 	if err != nil {
-		return false, fmt.Errorf("list the packet filter rules of services: %w", err)
+		return false, fmt.Errorf("look after the packet filter rules of services: %w", err)
 	}
-	for _, name := range names {
-		if !f.chains[name] {
-			return false, nil
-		}
-	}
-	return len(names) == len(f.chains), nil
+	return maps.Equal(chains, f.chains), nil
 }
 
 // Empty says whether there are no rules of Services, whoever made them.

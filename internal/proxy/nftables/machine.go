@@ -30,6 +30,12 @@ func Prepare() (detour bool, err error) {
 	return false, err
 }
 
+// Prepare sets the kernel up again where somebody else, such as a reload of sysctl.conf, changed what Prepare set.
+func (*Filter) Prepare() error {
+	_, err := Prepare()
+	return err
+}
+
 // set writes a kernel setting if it is another one.
 func set(name, value string) error {
 	path := sysctls + name
