@@ -186,7 +186,7 @@ var homes = map[string][]string{
 	"k8s.io/cri-client":                 {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
 	"k8s.io/cri-api":                    {"internal/agent"},
 	"github.com/containerd/containerd":  {"internal/images"},
-	"github.com/vishvananda/netlink":    {"internal/agent/network", "internal/local", "internal/proxy/nftables"},
+	"github.com/vishvananda/netlink":    {"internal/agent/network", "internal/local", "internal/packetfilter", "internal/proxy/nftables"},
 	"sigs.k8s.io/knftables":             {"internal/proxy/nftables"},
 	"github.com/opencontainers/cgroups": {"internal/agent/cgroups", "internal/agent/scrape"},
 }

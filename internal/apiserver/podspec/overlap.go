@@ -1,7 +1,9 @@
 package podspec
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,18 +80,57 @@ func fieldFiles(items []corev1.DownwardAPIVolumeFile, source string) []file {
 	return out
 }
 
+// maxCollisions is how many warnings are given of each list whose entries get into each other's way. The
+// pairs grow with the square of the list, and of all warnings a client gets the first 4,096 characters.
+const maxCollisions = 100
+
+// collisions says which files overlap, in the order of the list: each with those before it.
 func collisions(volume string, files []file) []string {
-	var w []string
+	paths, order := make([]string, len(files)), make([]int, len(files))
 	for i, f := range files {
-		for _, earlier := range files[:i] {
-			if overlap(strings.TrimRight(f.path, "/"), strings.TrimRight(earlier.path, "/")) {
-				w = append(w, fmt.Sprintf("%s: overlapping paths: %s with %s", volume, f, earlier))
-			}
+		paths[i], order[i] = strings.TrimRight(f.path, "/"), i
+	}
+	// In this order a file is followed at once by all that are below it.
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(compareAsTree(paths[a], paths[b]), a-b) })
+	var around []int // the files of which the next one may be below
+	var pairs [][2]int
+	for _, i := range order {
+		for len(around) > 0 && !contains(paths[around[len(around)-1]], paths[i]) {
+			around = around[:len(around)-1]
 		}
+		for _, other := range around[:min(len(around), maxCollisions-len(pairs))] {
+			pairs = append(pairs, [2]int{max(i, other), min(i, other)})
+		}
+		if len(pairs) == maxCollisions {
+			break
+		}
+		around = append(around, i)
+	}
+	slices.SortFunc(pairs, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	w := make([]string, len(pairs))
+	for i, p := range pairs {
+		w[i] = fmt.Sprintf("%s: overlapping paths: %s with %s", volume, files[p[0]], files[p[1]])
 	}
 	return w
 }
 
-func overlap(a, b string) bool {
-	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
+// contains reports whether b is a or below it.
+func contains(a, b string) bool {
+	return strings.HasPrefix(b, a) && (len(b) == len(a) || b[len(a)] == '/')
+}
+
+// compareAsTree orders paths as strings in which the slash comes before all else.
+func compareAsTree(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
+	}
+	return len(a) - len(b)
 }

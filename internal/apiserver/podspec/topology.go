@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,6 +11,14 @@ const notPositive = "must be greater than zero"
 
 func validateTopologySpread(constraints []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	type key struct {
+		topologyKey string
+		otherwise   corev1.UnsatisfiableConstraintAction
+	}
+	last := map[key]int{}
+	for i, c := range constraints {
+		last[key{c.TopologyKey, c.WhenUnsatisfiable}] = i
+	}
 	for i, c := range constraints {
 		at := path.Index(i)
 		if c.MaxSkew <= 0 {
@@ -21,9 +28,7 @@ func validateTopologySpread(constraints []corev1.TopologySpreadConstraint, path 
 			errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
 		}
 		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
-		if slices.ContainsFunc(constraints[i+1:], func(o corev1.TopologySpreadConstraint) bool {
-			return o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == c.WhenUnsatisfiable
-		}) {
+		if last[key{c.TopologyKey, c.WhenUnsatisfiable}] > i {
 			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
 		}
 		errs = append(errs, minDomains(&c, at.Child("minDomains"))...)

@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -10,46 +11,94 @@ import (
 // portWarnings compares the ports of all containers of a pod: they share one
 // address, so the same port twice is at best said twice.
 func portWarnings(containers []located) []string {
-	type seen struct {
-		port corev1.ContainerPort
-		path *field.Path
-	}
-	type number struct {
-		port     int32
-		protocol corev1.Protocol
-	}
 	var w []string
-	before := map[number][]seen{}
+	before := portIndex{}
+	collisions, number := 0, 0
 	for _, c := range containers {
 		for i, p := range c.container.Ports {
 			at := c.path.Child("ports").Index(i)
 			if p.HostIP != "" && p.HostPort == 0 {
 				w = append(w, fmt.Sprintf("%s: hostIP set without hostPort: %+v", at, p))
 			}
-			key := number{p.ContainerPort, p.Protocol}
-			for _, o := range before[key] {
-				if how := samePort(p, o.port); how != "" {
-					w = append(w, fmt.Sprintf("%s: %s port definition with %s", at, how, o.path))
-				}
+			if collisions == maxCollisions {
+				continue
 			}
-			before[key] = append(before[key], seen{p, at})
+			others := before.collidingWith(p)
+			others = others[:min(len(others), maxCollisions-collisions)]
+			for _, o := range others {
+				w = append(w, fmt.Sprintf("%s: %s port definition with %s", at, samePort(p, o.port), o.path))
+			}
+			collisions += len(others)
+			before.add(seenPort{p, at, number})
+			number++
 		}
 	}
 	return append(w, portNameWarnings(containers)...)
 }
 
+type seenPort struct {
+	port   corev1.ContainerPort
+	path   *field.Path
+	number int
+}
+
+// portKey is what ports have in common: container port and protocol always, host port and host IP unless they are any.
+type portKey struct {
+	port, hostPort int32
+	protocol       corev1.Protocol
+	hostIP         string
+}
+
+const (
+	anyPort = -1
+	anyIP   = "*"
+)
+
+// portIndex finds the ports that get in the way of another without a look at those that do not. Of
+// each key it keeps as many as there can be warnings.
+type portIndex map[portKey][]seenPort
+
+func (x portIndex) add(s seenPort) {
+	p := s.port
+	for _, key := range []portKey{
+		{p.ContainerPort, anyPort, p.Protocol, anyIP},
+		{p.ContainerPort, p.HostPort, p.Protocol, anyIP},
+		{p.ContainerPort, p.HostPort, p.Protocol, p.HostIP},
+	} {
+		if len(x[key]) < maxCollisions {
+			x[key] = append(x[key], s)
+		}
+	}
+}
+
+// collidingWith returns the ports before p of which samePort has something to say, in their order.
+func (x portIndex) collidingWith(p corev1.ContainerPort) []seenPort {
+	with := func(hostPort int32, hostIP string) []seenPort {
+		return x[portKey{p.ContainerPort, hostPort, p.Protocol, hostIP}]
+	}
+	var found []seenPort
+	switch {
+	case p.HostPort == 0:
+		return with(anyPort, anyIP)
+	case p.HostIP == "":
+		found = slices.Concat(with(0, anyIP), with(p.HostPort, anyIP))
+	default:
+		found = slices.Concat(with(0, anyIP), with(p.HostPort, ""), with(p.HostPort, p.HostIP))
+	}
+	slices.SortFunc(found, func(a, b seenPort) int { return a.number - b.number })
+	return found
+}
+
 // samePort says how two definitions of the same container port get into each
-// other's way.
+// other's way, of which it is known that they do.
 func samePort(a, b corev1.ContainerPort) string {
 	switch {
 	case a.HostIP == b.HostIP && a.HostPort == b.HostPort:
 		return "duplicate"
 	case a.HostPort == 0 || b.HostPort == 0:
 		return "overlapping"
-	case a.HostPort == b.HostPort && (a.HostIP == "") != (b.HostIP == ""):
-		return "dangerously ambiguous"
 	}
-	return ""
+	return "dangerously ambiguous"
 }
 
 func portNameWarnings(containers []located) []string {

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
-	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
 // Escalation keeps users from granting what they do not hold themselves. It runs
@@ -159,9 +159,9 @@ func (e *Escalation) may(ctx context.Context, who user.Info, verb, resource, nam
 // holds returns an error that lists the rules which the user does not hold.
 func (e *Escalation) holds(who user.Info, namespace string, rules []rbacv1.PolicyRule) error {
 	held, resolveErr := e.resolver.Rules(who, namespace)
-	covered, missing := validation.Covers(held, rules)
-	if covered {
-		return nil
+	missing, err := uncovered(held, rules)
+	if err != nil || len(missing) == 0 {
+		return err
 	}
 	lines := make([]string, 0, len(missing))
 	for _, rule := range compact(missing) {
@@ -170,6 +170,9 @@ func (e *Escalation) holds(who user.Info, namespace string, rules []rbacv1.Polic
 	slices.Sort(lines)
 	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
 		who.GetName(), who.GetGroups(), strings.Join(lines, "\n"))
+	if len(missing) == maxMissing {
+		text += "\nand perhaps more, of which nothing is said"
+	}
 	if resolveErr != nil {
 		text += "; resolution errors: " + resolveErr.Error()
 	}
@@ -183,26 +186,38 @@ func forbidden(resource, name string, err error) error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: rbacv1.GroupName, Resource: resource}, name, err)
 }
 
-// compact joins the verbs of rules that are alike otherwise.
-func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+// compact makes rules of rights. Those that differ in their verbs only become one.
+func compact(rights []right) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
-	for _, rule := range rules {
-		same := slices.IndexFunc(out, func(o rbacv1.PolicyRule) bool {
-			o.Verbs = rule.Verbs
-			return reflect.DeepEqual(o, rule)
-		})
-		if same < 0 {
-			rule.Verbs = slices.Clone(rule.Verbs)
-			out = append(out, rule)
+	index, seen := map[right]int{}, sets.New[right]()
+	for _, r := range rights {
+		if seen.Has(r) {
 			continue
 		}
-		for _, verb := range rule.Verbs {
-			if !slices.Contains(out[same].Verbs, verb) {
-				out[same].Verbs = append(out[same].Verbs, verb)
-			}
+		seen.Insert(r)
+		key := r
+		key.verb = ""
+		if i, ok := index[key]; ok {
+			out[i].Verbs = append(out[i].Verbs, r.verb)
+			continue
 		}
+		index[key] = len(out)
+		out = append(out, r.rule())
 	}
 	return out
+}
+
+func (r right) rule() rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{Verbs: []string{r.verb}}
+	if r.isURL {
+		rule.NonResourceURLs = []string{r.url}
+		return rule
+	}
+	rule.APIGroups, rule.Resources = []string{r.group}, []string{r.resource}
+	if r.name != "" {
+		rule.ResourceNames = []string{r.name}
+	}
+	return rule
 }
 
 func describeRule(rule rbacv1.PolicyRule) string {

@@ -2,11 +2,11 @@ package admission
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
@@ -39,6 +39,7 @@ func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool,
 	}
 	c := plugincel.NewCompiler(baseEnv())
 	var errs field.ErrorList
+	names := sets.New[string]()
 	for i := range conditions {
 		condition, at := &conditions[i], path.Index(i)
 		errs = append(errs, compiles(c, (*matchconditions.MatchCondition)(condition), hasParams, at.Child("expression"))...)
@@ -49,9 +50,10 @@ func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool,
 		for _, m := range utilvalidation.IsQualifiedName(condition.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), condition.Name, m))
 		}
-		if slices.ContainsFunc(conditions[:i], func(o admissionv1.MatchCondition) bool { return o.Name == condition.Name }) {
+		if names.Has(condition.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), condition.Name))
 		}
+		names.Insert(condition.Name)
 	}
 	return errs
 }
@@ -65,15 +67,17 @@ func compileVariables(variables []admissionv1.Variable, hasParams bool) (*plugin
 		return nil, field.ErrorList{field.InternalError(path, fmt.Errorf("make a CEL compiler: %w", err))}
 	}
 	var errs field.ErrorList
+	names := sets.New[string]()
 	for i, v := range variables {
 		at := path.Index(i)
 		if v.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 			continue
 		}
-		if slices.ContainsFunc(variables[:i], func(o admissionv1.Variable) bool { return o.Name == v.Name }) {
+		if names.Has(v.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
 		}
+		names.Insert(v.Name)
 		if strings.TrimSpace(v.Expression) == "" {
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
 			continue

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
@@ -32,15 +33,17 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 	for i := range s.Validations {
 		errs = append(errs, validateValidation(compiler, &s.Validations[i], hasParams, specPath.Child("validations").Index(i))...)
 	}
+	keys := sets.New[string]()
 	for i, a := range s.AuditAnnotations {
 		at := specPath.Child("auditAnnotations").Index(i)
 		for _, m := range utilvalidation.IsQualifiedName(a.Key) {
 			errs = append(errs, field.Invalid(at.Child("key"), a.Key, m))
 		}
 		errs = append(errs, compiles(compiler, &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}, hasParams, at.Child("valueExpression"))...)
-		if slices.ContainsFunc(s.AuditAnnotations[:i], func(o admissionv1.AuditAnnotation) bool { return o.Key == a.Key }) {
+		if keys.Has(a.Key) {
 			errs = append(errs, field.Duplicate(at.Child("key"), a.Key))
 		}
+		keys.Insert(a.Key)
 	}
 	return errs
 }
@@ -153,13 +156,15 @@ func validateNamedRule(r *admissionv1.NamedRuleWithOperations, path *field.Path)
 		errs = append(errs, field.NotSupported(path.Child("operations"), admissionv1.Connect,
 			[]admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Create, admissionv1.Delete, admissionv1.Update}))
 	}
+	seen := sets.New[string]()
 	for i, name := range r.ResourceNames {
 		for _, m := range content.IsPathSegmentName(name) {
 			errs = append(errs, field.Invalid(path.Child("resourceNames").Index(i), name, m))
 		}
-		if slices.Contains(r.ResourceNames[:i], name) {
+		if seen.Has(name) {
 			errs = append(errs, field.Duplicate(path.Child("resourceNames").Index(i), name))
 		}
+		seen.Insert(name)
 	}
 	return errs
 }
@@ -206,11 +211,13 @@ func validateActions(actions []admissionv1.ValidationAction, path *field.Path) f
 		return field.ErrorList{field.Required(path, "")}
 	}
 	var errs field.ErrorList
+	seen := sets.New[admissionv1.ValidationAction]()
 	for i, a := range actions {
 		errs = append(errs, oneOf(path.Index(i), &a, admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
-		if slices.Contains(actions[:i], a) {
+		if seen.Has(a) {
 			errs = append(errs, field.Duplicate(path.Index(i), a))
 		}
+		seen.Insert(a)
 	}
 	if slices.Contains(actions, admissionv1.Deny) && slices.Contains(actions, admissionv1.Warn) {
 		errs = append(errs, field.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))

@@ -8,6 +8,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
@@ -101,12 +102,13 @@ func validateReviewVersions(versions []string, path *field.Path) field.ErrorList
 		return field.ErrorList{field.Required(path, "must specify one of "+strings.Join(reviewVersions, ", "))}
 	}
 	var errs field.ErrorList
-	spoken := false
+	spoken, seen := false, sets.New[string]()
 	for i, v := range versions {
-		if slices.Contains(versions[:i], v) {
+		if seen.Has(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
 		}
+		seen.Insert(v)
 		for _, m := range utilvalidation.IsDNS1035Label(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, m))
 		}

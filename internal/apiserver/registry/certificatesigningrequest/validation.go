@@ -11,6 +11,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -43,21 +44,28 @@ func Validate(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	if len(c.Spec.Usages) == 0 {
 		errs = append(errs, field.Required(at, ""))
 	}
-	for i, u := range c.Spec.Usages {
-		if !slices.Contains(usages, u) {
-			errs = append(errs, field.NotSupported(at.Index(i), u, usages))
-		}
-	}
-	for i, u := range c.Spec.Usages {
-		if slices.Contains(c.Spec.Usages[:i], u) {
-			errs = append(errs, field.Duplicate(at.Index(i), u))
-		}
-	}
+	errs = append(errs, validateUsages(c.Spec.Usages, at)...)
 	errs = append(errs, validateSigner(c.Spec.SignerName)...)
 	if s := c.Spec.ExpirationSeconds; s != nil && *s < shortestSeconds {
 		errs = append(errs, field.Invalid(specPath.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
 	}
 	return append(errs, validateConditions(c)...)
+}
+
+func validateUsages(asked []certificatesv1.KeyUsage, at *field.Path) (errs field.ErrorList) {
+	for i, u := range asked {
+		if !slices.Contains(usages, u) {
+			errs = append(errs, field.NotSupported(at.Index(i), u, usages))
+		}
+	}
+	seen := sets.New[certificatesv1.KeyUsage]()
+	for i, u := range asked {
+		if seen.Has(u) {
+			errs = append(errs, field.Duplicate(at.Index(i), u))
+		}
+		seen.Insert(u)
+	}
+	return errs
 }
 
 func parse(raw []byte) error {

@@ -9,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -142,10 +143,12 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorLi
 			errs = append(errs, field.TooMany(at, len(list), maxHints))
 			return
 		}
+		seen := sets.New[string]()
 		for i, hint := range list {
-			if slices.Contains(list[:i], hint) {
+			if seen.Has(hint) {
 				errs = append(errs, field.Duplicate(at.Index(i).Child("name"), hint))
 			}
+			seen.Insert(hint)
 			for _, m := range valid(hint) {
 				errs = append(errs, field.Invalid(at.Index(i).Child("name"), hint, m))
 			}

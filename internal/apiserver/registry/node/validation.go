@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
@@ -51,10 +52,12 @@ func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
 func validateAddresses(n *corev1.Node) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "addresses")
+	seen := sets.New[corev1.NodeAddress]()
 	for i, a := range n.Status.Addresses {
-		if slices.Contains(n.Status.Addresses[:i], a) {
+		if seen.Has(a) {
 			errs = append(errs, field.Duplicate(path.Index(i), a))
 		}
+		seen.Insert(a)
 	}
 	return errs
 }
@@ -63,6 +66,7 @@ func validateAddresses(n *corev1.Node) field.ErrorList {
 func validateTaints(taints []corev1.Taint) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("metadata", "taints")
+	seen := sets.New[[2]string]()
 	for i, t := range taints {
 		at := path.Index(i)
 		for _, m := range utilvalidation.IsQualifiedName(t.Key) {
@@ -76,11 +80,13 @@ func validateTaints(taints []corev1.Taint) field.ErrorList {
 		} else {
 			errs = append(errs, podspec.TaintEffect(at.Child("effect"), t.Effect)...)
 		}
-		if slices.ContainsFunc(taints[:i], func(o corev1.Taint) bool { return o.Key == t.Key && o.Effect == t.Effect }) {
+		key := [2]string{t.Key, string(t.Effect)}
+		if seen.Has(key) {
 			twice := field.Duplicate(at, shown(t))
 			twice.Detail = "taints must be unique by key and effect pair"
 			errs = append(errs, twice)
 		}
+		seen.Insert(key)
 	}
 	return errs
 }

@@ -3,7 +3,6 @@ package pod
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,13 +76,14 @@ func deadlineUpdate(now, was *int64) *field.Error {
 
 // onlyMoreTolerations lets tolerations be added, and the time of one be changed.
 func onlyMoreTolerations(now, was []corev1.Toleration) field.ErrorList {
+	there := sets.New[corev1.Toleration]()
+	for _, n := range now {
+		n.TolerationSeconds = nil
+		there.Insert(n)
+	}
 	for _, w := range was {
 		w.TolerationSeconds = nil
-		kept := slices.ContainsFunc(now, func(n corev1.Toleration) bool {
-			n.TolerationSeconds = nil
-			return apiequality.Semantic.DeepEqual(n, w)
-		})
-		if !kept {
+		if !there.Has(w) {
 			return field.ErrorList{field.Forbidden(specPath.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds")}
 		}
 	}
@@ -92,8 +92,9 @@ func onlyMoreTolerations(now, was []corev1.Toleration) field.ErrorList {
 
 func onlyFewerGates(now, was []corev1.PodSchedulingGate) field.ErrorList {
 	var errs field.ErrorList
+	before := sets.New(was...)
 	for i, g := range now {
-		if !slices.Contains(was, g) {
+		if !before.Has(g) {
 			errs = append(errs, field.Forbidden(specPath.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'"))
 		}
 	}
@@ -259,15 +260,19 @@ func noResurrection(now, was []corev1.ContainerStatus, path *field.Path, policy 
 		return nil
 	}
 	var errs field.ErrorList
+	alive := sets.New[string]()
+	for _, after := range now {
+		if after.State.Terminated == nil {
+			alive.Insert(after.Name)
+		}
+	}
 	for i, before := range was {
 		t := before.State.Terminated
 		if t == nil || t.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
 			continue
 		}
-		for _, after := range now {
-			if after.Name == before.Name && after.State.Terminated == nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
-			}
+		if alive.Has(before.Name) {
+			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
 		}
 	}
 	return errs
