@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/agent/ownaddress"
 	"github.com/everynode/everynode/internal/agent/plugins"
 	"github.com/everynode/everynode/internal/agent/podresources"
 	"github.com/everynode/everynode/internal/agent/probes"
@@ -57,6 +58,8 @@ type Agent struct {
 	programs *credentialprovider.Programs
 	// cgroups are there once the runtime has told who makes them.
 	cgroups *cgroups.Cgroups
+	// addresses are the node's, from Run on.
+	addresses *ownaddress.Addresses
 }
 
 // New checks the configuration; Run does the rest.
@@ -80,8 +83,15 @@ func New(cfg Config) (*Agent, error) {
 // Run joins the cluster and runs the node's pods until ctx ends. Containers run on when it returns. The error says why the
 // node cannot go on; nil after ctx ended.
 func (a *Agent) Run(ctx context.Context) error {
+	var err error
+	if a.addresses, err = a.cfg.addresses(ctx); err != nil {
+		return err
+	}
+	if err := a.cfg.findAddress(ctx, a.addresses); err != nil {
+		return unlessEnded(ctx, err)
+	}
 	identity, err := join.Join(ctx, join.Config{
-		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, DataDir: a.cfg.DataDir, Clock: a.clk,
+		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, DataDir: a.cfg.DataDir, Clock: a.clk,
 		TrustInterval: a.cfg.trustInterval,
 	})
 	if err != nil {
@@ -205,10 +215,25 @@ type node struct {
 	nodeName string
 	reserved corev1.ResourceList
 	cgroups  *cgroups.Cgroups
+	// addresses are the node's.
+	addresses *ownaddress.Addresses
+}
+
+// followAddress looks for the node's address, until ctx ends.
+func (n *node) followAddress(ctx context.Context) {
+	n.addresses.OnChange(n.addressChanged)
+	n.addresses.Run(ctx)
+}
+
+// addressChanged has the node's new address reach its Node, its serving certificate and its pods.
+func (n *node) addressChanged() {
+	n.reporter.Check()
+	n.identity.AddressChanged()
+	n.pods.addressChanged()
 }
 
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
-	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, reserved: a.cfg.reserved, cgroups: a.cgroups, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, addresses: a.addresses, reserved: a.cfg.reserved, cgroups: a.cgroups, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
 	n.devices, n.drivers, n.claims = a.newDevices(n), a.newDrivers(n), a.newClaims(n)
 	n.plugins = a.newPlugins(n)
@@ -242,7 +267,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		if !objs.servicesKnown() && !staticpods.IsUID(pod.UID) {
 			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")
 		}
-		return env.Build(ctx, pod, c, podIPs, a.cfg.hostIPs(), objs)
+		return env.Build(ctx, pod, c, podIPs, a.addresses.Texts(), objs)
 	}
 	puller := a.newPuller(n, services, objs, ev)
 	n.volumes = volumes.New(volumes.Config{
@@ -265,7 +290,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		}), stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
-		hostIPs: a.cfg.hostIPs(), node: n.sources.ownNode, references: objs.Cache, book: n.book,
+		hostIPs: a.addresses.Texts, node: n.sources.ownNode, references: objs.Cache, book: n.book,
 		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
 	})
 	n.pods.recall(recalled.Pods)
@@ -309,11 +334,12 @@ func podIPsOf(pod *corev1.Pod) []string {
 
 func (a *Agent) newReporter(n *node, services cri.Services, recorder record.EventRecorder) (*nodestatus.Reporter, error) {
 	return nodestatus.New(nodestatus.Config{
-		NodeName: a.cfg.NodeName, NodeIPs: a.cfg.NodeIPs, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
+		NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, Node: n.sources.ownNode, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
+		Healthy: func() error { return n.pods.healthy() },
 		DataDir: a.cfg.DataDir, CgroupRoot: a.cgroups.Root(), Clock: a.clk, Thresholds: a.cfg.rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
@@ -355,6 +381,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		}
 	}
 	start("keep the node's certificates", n.identity.Run)
+	start("follow the node's address", quiet(n.followAddress))
 	start("follow the servers", quiet(n.followServers))
 	start("serve logs and streams", n.server.Run)
 	if n.healthAddress != "" {

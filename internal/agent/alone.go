@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,24 @@ type alone struct {
 	unseen map[types.UID]*corev1.Pod
 	// since is when the runtime was read first.
 	since time.Time
+}
+
+// withNode reports whether a pod that could start again ended because its node shut down: that is no end of it for a start
+// without a control plane, where nobody could replace it. One that the API knows to have ended has its phase from there.
+func withNode(pod remember.Pod) bool {
+	return pod.Ended != nil && (pod.Ended.Reason == shutdownReason || pod.Ended.Reason == closedReason) &&
+		pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever
+}
+
+// survivors are the pods of an earlier run without the ends that came with the node's.
+func survivors(known []remember.Pod) []remember.Pod {
+	out := slices.Clone(known)
+	for i := range out {
+		if withNode(out[i]) {
+			out[i].Ended = nil
+		}
+	}
+	return out
 }
 
 // recall tells p, before anything else, what an earlier run knew.

@@ -2,7 +2,7 @@ package agent
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"sync"
@@ -93,15 +93,16 @@ func (n *node) probed(pod *corev1.Pod, container, kind, result string, took time
 	n.scraped.Probed(kind, result, container, pod.Name, pod.Namespace, string(pod.UID), took)
 }
 
-// lookPatience is how long the runtime may not have been looked through before the node is unwell: it hangs.
+// lookPatience is how long the runtime may not have been looked through before the node is unwell: it hangs, or fails. A kubelet
+// allows three minutes, too.
 const lookPatience = 3 * time.Minute
 
-// healthy says what is wrong with the agent itself.
+// healthy says what is wrong with the agent itself, in a kubelet's words. A node that is unwell is not ready.
 func (p *pods) healthy() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if since := p.clock.Since(p.lookedAt); since > lookPatience {
-		return errors.New("syncloop: the container runtime was last looked through " + since.Truncate(time.Second).String() + " ago")
+		return fmt.Errorf("PLEG is not healthy: pleg was last seen active %v ago; threshold is %v", since.Truncate(time.Second), lookPatience)
 	}
 	return nil
 }

@@ -141,6 +141,7 @@ func (a *Agent) recall(ctx context.Context, n *node) (*remember.Pods, *remember.
 	if known == nil {
 		known = &remember.Pods{}
 	}
+	known.Pods = survivors(known.Pods)
 	n.podKeeper, n.book = keeper, newBook(known.Pods)
 	n.book.note = keeper.Note
 	if a.cfg.RememberSecrets == RememberNoSecrets && len(known.Secrets) > 0 {

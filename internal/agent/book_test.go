@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -90,6 +94,51 @@ func TestEndIsRemembered(t *testing.T) {
 		if len(r.done) > 0 {
 			t.Errorf("alone %t: the runtime was asked to %s", alone, <-r.done)
 		}
+	}
+}
+
+// TestShutdownAlone: pods that ended with their node, while the API was away, start again with it; what ended by itself, or must not
+// start twice, does not.
+func TestShutdownAlone(t *testing.T) {
+	r, a := newMemoryRuntime(), newAPI()
+	p := startPods(t, r, a)
+	daemon, once := boxPod("daemon"), boxPod("once")
+	daemon.Spec.RestartPolicy, once.Spec.RestartPolicy = corev1.RestartPolicyAlways, corev1.RestartPolicyNever
+	pods := []*corev1.Pod{daemon, once}
+	for _, pod := range pods {
+		a.create(pod)
+	}
+	a.watch(p)
+	p.RuntimeListed(nil)
+	for _, pod := range pods {
+		a.await(t, pod.UID, "to be ready", isReady)
+	}
+	a.leave(true)
+	s := &shutdown{grace: 2 * time.Minute, pods: p, clock: clock.RealClock{}, announce: func() {}, reported: func() bool { return true }}
+	s.run(t.Context())
+	late := boxPod("late")
+	late.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	p.podChanged(late)
+	eventually(t, "all ends are known", func() bool {
+		list := p.book.list()
+		return len(list) == 3 && !slices.ContainsFunc(list, func(pod remember.Pod) bool { return pod.Ended == nil })
+	})
+	known := survivors(p.book.list())
+	r, a = newMemoryRuntime(), newAPI()
+	p = startPods(t, r, a)
+	p.recall(known)
+	p.RuntimeListed(nil)
+	p.mu.Lock()
+	p.alone.since = p.alone.since.Add(-alonePatience)
+	p.mu.Unlock()
+	p.RuntimeListed(nil)
+	runs := func(uid types.UID) bool {
+		now, err := r.Observe(t.Context(), uid)
+		return err == nil && slices.ContainsFunc(now.Containers, func(c podworker.Container) bool { return c.State == podworker.Running })
+	}
+	eventually(t, "the daemon and the late one run", func() bool { return runs(daemon.UID) && runs(late.UID) })
+	if p.active(once.UID) || runs(once.UID) {
+		t.Error("a pod that must not start twice starts again")
 	}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
+	"github.com/everynode/everynode/internal/agent/ownaddress"
 )
 
 // Config says which node the agent is and where it finds things. Fields without a stated default must be set.
@@ -23,7 +26,8 @@ type Config struct {
 	Server, Token string
 	// NodeName is the node's name, and the host name of pods on its network. The default is the machine's host name.
 	NodeName string
-	// NodeIPs are the node's addresses, the primary one first; the default is the one with which this machine speaks to the server.
+	// NodeIPs are the node's addresses, the primary one first; the default is the one with which this machine speaks to the server, looked up
+	// again and again; the last one counts while there is no network.
 	NodeIPs []net.IP
 	// DataDir is the agent's folder: its certificates and its pods' files.
 	DataDir string
@@ -127,6 +131,9 @@ type Config struct {
 
 const defaultPort = 10250
 
+// addressFile is the name of the file in the data folder that keeps the node's last address.
+const addressFile = "node-address"
+
 // complete checks the configuration and fills in defaults.
 func (c Config) complete() (Config, error) {
 	if c.NodeName == "" {
@@ -144,13 +151,6 @@ func (c Config) complete() (Config, error) {
 		return c, errors.New("the agent needs the API server's URL; give it as --server https://HOST:PORT")
 	case c.DataDir == "":
 		return c, errors.New("the agent needs a data folder")
-	}
-	if len(c.NodeIPs) == 0 {
-		ip, err := ownAddress(c.Server, net.Dial)
-		if err != nil {
-			return c, err
-		}
-		c.NodeIPs = []net.IP{ip}
 	}
 	setDefault(&c.LogDir, "/var/log")
 	setDefault(&c.KubeletDir, "/var/lib/kubelet")
@@ -232,10 +232,17 @@ func setDefault(field *string, value string) {
 	}
 }
 
-func (c Config) hostIPs() []string {
-	out := make([]string, len(c.NodeIPs))
-	for i, ip := range c.NodeIPs {
-		out[i] = ip.String()
+// addresses are the node's, as they were last until Look or Run is called.
+func (c Config) addresses(ctx context.Context) (*ownaddress.Addresses, error) {
+	return ownaddress.New(ctx, ownaddress.Config{Fixed: c.NodeIPs, Server: c.Server, File: filepath.Join(c.DataDir, addressFile)})
+}
+
+// findAddress looks where the node is. One that has joined before goes on without an answer: with the address that it had last,
+// or without one until there is one.
+func (c Config) findAddress(ctx context.Context, addresses *ownaddress.Addresses) error {
+	err := addresses.Look(ctx)
+	if err != nil && len(addresses.List()) == 0 && !join.Joined(c.DataDir) {
+		return err
 	}
-	return out
+	return nil
 }

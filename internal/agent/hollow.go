@@ -41,7 +41,14 @@ func (h Hollow) Run(ctx context.Context) error {
 		return err
 	}
 	clk := clock.RealClock{}
-	identity, err := join.Join(ctx, join.Config{Server: cfg.Server, Token: cfg.Token, NodeName: cfg.NodeName, NodeIPs: cfg.NodeIPs, DataDir: cfg.DataDir, Clock: clk})
+	addresses, err := cfg.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	if err := cfg.findAddress(ctx, addresses); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	identity, err := join.Join(ctx, join.Config{Server: cfg.Server, Token: cfg.Token, NodeName: cfg.NodeName, NodeIPs: addresses.List, DataDir: cfg.DataDir, Clock: clk})
 	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
 	}
@@ -56,7 +63,7 @@ func (h Hollow) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := &node{identity: identity, client: client, clock: clk, nodeName: cfg.NodeName, sources: newSources(client, cfg.NodeName),
+	n := &node{identity: identity, client: client, clock: clk, nodeName: cfg.NodeName, addresses: addresses, sources: newSources(client, cfg.NodeName),
 		broadcaster: record.NewBroadcaster(record.WithContext(ctx)), references: referred.New(ctx, client), statuses: status.New(status.APIWriter{Client: client})}
 	defer n.broadcaster.Shutdown()
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: cfg.NodeName})
@@ -73,7 +80,7 @@ func (h Hollow) Run(ctx context.Context) error {
 func hollowStatus(cfg Config, n *node, recorder record.EventRecorder) nodestatus.Config {
 	ready := nodestatus.Condition{OK: true}
 	return nodestatus.Config{
-		NodeName: cfg.NodeName, NodeIPs: cfg.NodeIPs, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client, Recorder: recorder, Node: n.sources.ownNode,
+		NodeName: cfg.NodeName, NodeIPs: n.addresses.List, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client, Recorder: recorder, Node: n.sources.ownNode,
 		KubeletVersion: cfg.Version, KubeletPort: cfg.Port, DataDir: cfg.DataDir, Thresholds: cfg.rules.Hard,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		Network: func() (nodestatus.Condition, bool) {
@@ -92,11 +99,11 @@ func hollowParts(cfg Config, n *node, runtime *hollowRuntime, ev events) parts {
 		if !objs.servicesKnown() {
 			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")
 		}
-		return env.Build(ctx, pod, c, podIPs, cfg.hostIPs(), objs)
+		return env.Build(ctx, pod, c, podIPs, n.addresses.Texts(), objs)
 	}
 	return parts{
 		runtime: runtime, devices: noDevices{}, claims: noClaims{}, images: allImages{}, volumes: readVolumes{objs}, statuses: n.statuses, events: ev, env: environment,
-		references: n.references, clock: n.clock, hostIPs: cfg.hostIPs(), node: n.sources.ownNode,
+		references: n.references, clock: n.clock, hostIPs: n.addresses.Texts, node: n.sources.ownNode,
 		prober: prober{manager: probes.New(probes.Config{
 			Exec: runtime.ExecSync, OnEvent: ev.container, Version: cfg.Version, Clock: n.clock,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },

@@ -81,6 +81,8 @@ func (v readVolumes) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
+func (readVolumes) PodChanged(*corev1.Pod) {}
+
 func (v readVolumes) read(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (err error) {
 	switch {
 	case volume.ConfigMap != nil:

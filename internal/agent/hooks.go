@@ -36,22 +36,35 @@ func (t task) postStart(ctx, setUp context.Context, c *corev1.Container, id stri
 	}
 	t.events.container(t.pod, c.Name, corev1.EventTypeWarning, "FailedPostStartHook", "PostStartHook failed")
 	klog.FromContext(ctx).Info("A postStart hook failed, stopping the container", "pod", klog.KObj(t.pod), "container", c.Name, "err", err)
-	grace := int64(0)
+	grace := int64(defaultGrace)
 	if t.pod.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *t.pod.Spec.TerminationGracePeriodSeconds
 	}
 	t.events.container(t.pod, c.Name, corev1.EventTypeNormal, "Killing", "FailedPostStartHook")
-	if stopErr := t.runtime.StopContainer(ctx, id, time.Duration(grace)*time.Second); stopErr != nil {
+	if stopErr := t.stop(ctx, c, id, time.Duration(grace)*time.Second); stopErr != nil {
 		klog.FromContext(ctx).Info("Could not stop a container whose postStart hook failed", "container", c.Name, "err", stopErr)
 	}
 	return podworker.Outcome{Reason: podworker.ReasonPostStartHookError, Message: err.Error()}
 }
 
+// minKill is how long a container has to stop at least, however long its hook took.
+const minKill = 2 * time.Second
+
+// stop runs the container's preStop hook, if it has one, and stops it, both within grace. Without c there is no hook.
+func (t task) stop(ctx context.Context, c *corev1.Container, id string, grace time.Duration) error {
+	began := t.clock.Now()
+	if c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		t.preStop(ctx, c, id, grace)
+		grace = max(grace-t.clock.Since(began), min(minKill, grace))
+	}
+	return t.runtime.StopContainer(ctx, id, grace)
+}
+
 // preStop runs the hook for no longer than grace. The container is stopped whether it works or not.
-func (t task) preStop(ctx context.Context, c *corev1.Container, grace time.Duration) {
+func (t task) preStop(ctx context.Context, c *corev1.Container, id string, grace time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := t.hook(ctx, c, t.action.ContainerID, c.Lifecycle.PreStop, grace); err != nil {
+	if err := t.hook(ctx, c, id, c.Lifecycle.PreStop, grace); err != nil {
 		klog.FromContext(ctx).Info("A preStop hook failed", "pod", klog.KObj(t.pod), "container", c.Name, "err", err)
 		t.events.container(t.pod, c.Name, corev1.EventTypeWarning, "FailedPreStopHook", "PreStopHook failed")
 	}

@@ -38,7 +38,7 @@ func (a *Agent) newNames(s *sources, known *remember.Known) (*dns.Server, error)
 		Objects: dns.Objects{Services: s.services, EndpointSlices: s.slices, Namespaces: s.namespaces},
 		Known:   knownNames(known),
 		Prepare: func() error { return network.HoldAddresses(addresses) },
-		Serves:  func(client netip.Addr) bool { return network.IsHere(client, a.cfg.NodeIPs, a.cfg.ForeignNetwork) },
+		Serves:  func(client netip.Addr) bool { return network.IsHere(client, a.addresses.List(), a.cfg.ForeignNetwork) },
 	})
 }
 

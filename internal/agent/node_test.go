@@ -28,6 +28,7 @@ type fakeVolumes struct {
 	mu      sync.Mutex
 	missing error
 	down    []types.UID
+	changed []*corev1.Pod
 	mounts  []volumes.Mount
 }
 
@@ -35,6 +36,12 @@ func (v *fakeVolumes) SetUp(context.Context, *corev1.Pod) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.missing
+}
+
+func (v *fakeVolumes) PodChanged(pod *corev1.Pod) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.changed = append(v.changed, pod)
 }
 
 func (v *fakeVolumes) fail(err error) {
@@ -123,7 +130,7 @@ func startNode(t *testing.T, m *machine, a *api) *testNode {
 		images: images.New(images.Config{Service: m.services.Images, Record: ev.container, Clock: clock.RealClock{},
 			Secrets: func(context.Context, string, string) (*corev1.Secret, error) { panic("no pod has pull secrets") }}),
 		volumes: n.volumes, prober: n.prober, statuses: statuses, events: ev, clock: clock.RealClock{},
-		hostIPs: []string{"192.0.2.1"},
+		hostIPs: func() []string { return []string{"192.0.2.1"} },
 		node:    func() *corev1.Node { return nil },
 		env: func(_ context.Context, _ *corev1.Pod, c *corev1.Container, _ []string) ([]env.Var, error) {
 			var vars []env.Var

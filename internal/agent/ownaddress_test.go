@@ -1,20 +1,16 @@
 package agent
 
 import (
-	"errors"
-	"net"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 )
-
-// route is a connection from an address.
-type route struct {
-	net.Conn
-	from string
-}
-
-func (r route) LocalAddr() net.Addr { return &net.UDPAddr{IP: net.ParseIP(r.from)} }
-func (route) Close() error          { return nil }
 
 func TestNodeIsNamedAfterItsMachine(t *testing.T) {
 	for hostname, want := range map[string]string{"Rack1-PC07": "rack1-pc07", "n.Example.COM\n": "n.example.com", "n": "n"} {
@@ -24,31 +20,87 @@ func TestNodeIsNamedAfterItsMachine(t *testing.T) {
 	}
 }
 
-func TestOwnAddressIsThatTowardTheServer(t *testing.T) {
-	for name, c := range map[string]struct {
-		server string
-		routes map[string]string
-		want   string
-	}{
-		"another machine":           {"https://10.0.0.1:6443", map[string]string{"10.0.0.1:6443": "10.0.0.7"}, "10.0.0.7"},
-		"a name":                    {"https://cluster.example", map[string]string{"cluster.example:443": "10.0.0.7"}, "10.0.0.7"},
-		"this machine":              {"https://127.0.0.1:6443", map[string]string{"127.0.0.1:6443": "127.0.0.1", elsewhere: "10.0.0.8"}, "10.0.0.8"},
-		"this machine, and no link": {"https://127.0.0.1:6443", map[string]string{"127.0.0.1:6443": "127.0.0.1"}, ""},
-		"link-local only":           {"https://127.0.0.1:6443", map[string]string{"127.0.0.1:6443": "127.0.0.1", elsewhere: "169.254.1.1"}, ""},
-		"no way there":              {"https://10.0.0.1:6443", nil, ""},
-	} {
-		got, err := ownAddress(c.server, func(_, to string) (net.Conn, error) {
-			if from := c.routes[to]; from != "" {
-				return route{from: from}, nil
+// A machine without a network and without DNS: a node that has joined starts, one that has not says what to do.
+func TestNodeStartsWithoutANetwork(t *testing.T) {
+	inNewNetwork(t, func() {
+		for name, c := range map[string]struct{ joined, known bool }{"never joined": {}, "joined": {joined: true}, "joined, with an address": {true, true}} {
+			dir := t.TempDir()
+			if c.joined {
+				mustWrite(t, filepath.Join(dir, "pki", "client.pem"), "a certificate")
 			}
-			return nil, errors.New("network is unreachable")
-		})
-		if c.want == "" {
-			if err == nil || !strings.Contains(err.Error(), "--node-ip") {
-				t.Errorf("%s: got %s, %v; want words that say what to do", name, got, err)
+			if c.known {
+				mustWrite(t, filepath.Join(dir, addressFile), "10.0.0.7\n")
 			}
-		} else if err != nil || got.String() != c.want {
-			t.Errorf("%s: got %s, %v; want %s", name, got, err, c.want)
+			for _, server := range []string{"https://10.0.0.1:6443", "https://cp.example.invalid:6443"} {
+				cfg, err := Config{Server: server, DataDir: dir, NodeName: "n1"}.complete()
+				if err != nil {
+					t.Errorf("%s, %s: %v", name, server, err)
+					continue
+				}
+				addresses, err := cfg.addresses(t.Context())
+				if err != nil {
+					t.Errorf("%s, %s: %v", name, server, err)
+					continue
+				}
+				switch err := cfg.findAddress(t.Context(), addresses); {
+				case c.joined && err != nil:
+					t.Errorf("%s, %s: it does not start: %v", name, server, err)
+				case !c.joined && (err == nil || !strings.Contains(err.Error(), "--node-ip")):
+					t.Errorf("%s, %s: got %v, want words that say what to do", name, server, err)
+				}
+				if got := strings.Join(addresses.Texts(), " "); c.known && got != "10.0.0.7" || !c.known && got != "" {
+					t.Errorf("%s, %s: the address is %q", name, server, got)
+				}
+			}
 		}
+	})
+}
+
+// Pods that run say the node's new address when it has one.
+func TestPodsSayTheNodesNewAddress(t *testing.T) {
+	r, a := newMemoryRuntime(), newAPI()
+	p := startPods(t, r, a)
+	a.watch(p)
+	var now atomic.Pointer[string]
+	p.hostIPs = func() []string { return []string{*now.Load()} }
+	first, second := "192.0.2.1", "192.0.2.9"
+	now.Store(&first)
+	pod := boxPod("p")
+	a.create(pod)
+	p.apiListed()
+	p.RuntimeListed(nil)
+	a.await(t, pod.UID, "to say the first address", func(pod *corev1.Pod) bool { return pod.Status.HostIP == first })
+	r.await(t, "sandbox p", "start p/main")
+	now.Store(&second)
+	p.addressChanged()
+	a.await(t, pod.UID, "to say the second address", func(pod *corev1.Pod) bool { return pod.Status.HostIP == second })
+}
+
+func mustWrite(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Error(err)
 	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// inNewNetwork runs a test in a network namespace in which nothing is connected.
+func inNewNetwork(t *testing.T, test func()) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a network namespace needs root")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			t.Errorf("make a network namespace: %v", err)
+			return
+		}
+		test()
+	}()
+	<-done
 }

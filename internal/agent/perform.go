@@ -261,20 +261,15 @@ func expandAll(words []string, lookup func(string) (string, bool)) ([]string, er
 	return out, nil
 }
 
-// minKill is how long a container has to stop at least, however long its hook took.
-const minKill = 2 * time.Second
-
-// kill runs the preStop hook and stops the container, both within the grace period.
+// kill stops the container within the grace period. The hook of one in an unknown state is not run.
 func (t task) kill(ctx context.Context) podworker.Outcome {
 	a := t.action
-	grace := time.Duration(a.Grace) * time.Second
 	t.events.container(t.pod, a.Container, corev1.EventTypeNormal, "Killing", a.Message)
-	began := t.clock.Now()
-	if c := t.container(); c != nil && c.Lifecycle != nil && c.Lifecycle.PreStop != nil && a.Reason != podworker.KillUnknownState {
-		t.preStop(ctx, c, grace)
-		grace = max(grace-t.clock.Since(began), min(minKill, grace))
+	c := t.container()
+	if a.Reason == podworker.KillUnknownState {
+		c = nil
 	}
-	if err := t.runtime.StopContainer(ctx, a.ContainerID, grace); err != nil {
+	if err := t.stop(ctx, c, a.ContainerID, time.Duration(a.Grace)*time.Second); err != nil {
 		if ctx.Err() == nil {
 			t.events.container(t.pod, a.Container, corev1.EventTypeWarning, "FailedKillPod", fmt.Sprintf("error killing pod: %v", err))
 		}

@@ -35,8 +35,8 @@ type parts struct {
 	// book is what is remembered of pods.
 	book  *book
 	clock clock.WithTicker
-	// hostIPs are the node's addresses.
-	hostIPs []string
+	// hostIPs returns the node's addresses as they are now.
+	hostIPs func() []string
 	// appArmor says that the kernel enforces AppArmor.
 	appArmor bool
 	// sysctls are the unsafe kernel parameters that pods may set.
@@ -71,7 +71,7 @@ type pods struct {
 	closed *refusal
 	// suspects are the pods that the runtime had and nobody knew, at the last look.
 	suspects map[types.UID]bool
-	// lookedAt is when the last look ended, well or not.
+	// lookedAt is when the last look ended well.
 	lookedAt time.Time
 	// listed is what the runtime held at the last look.
 	listed  []cri.PodRef
@@ -223,7 +223,6 @@ func (p *pods) remains(uid types.UID) bool {
 func (p *pods) RuntimeFailed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lookedAt = p.clock.Now()
 	if p.runtimeErr == nil {
 		klog.FromContext(p.ctx).Error(err, "Could not look through the container runtime")
 	}
@@ -235,6 +234,15 @@ func (p *pods) probeChanged(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w, ok := p.workers[uid]; ok {
+		w.poke()
+	}
+}
+
+// addressChanged has each pod's status say the node's new address.
+func (p *pods) addressChanged() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
 		w.poke()
 	}
 }
@@ -326,36 +334,40 @@ func (p *pods) close(why *refusal) {
 	p.closed = why
 }
 
-// admit gives the pod room on the node, or says why there is none. The room is free once the victims have ended.
-func (p *pods) admit(pod *corev1.Pod) (victims []*corev1.Pod, why *refusal) {
+// admit gives the pod room on the node, or says why there is none.
+func (p *pods) admit(pod *corev1.Pod) (given admission, why *refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.admitted[pod.UID]; ok {
-		return nil, nil
+		return admission{}, nil
 	}
 	if p.closed != nil {
-		return nil, p.closed
+		return admission{}, p.closed
 	}
 	if p.pressures != nil {
 		if why := eviction.Refuse(pod, staticpods.IsUID(pod.UID), p.pressures(), podfacts.QOS(pod)); why != "" {
-			return nil, &refusal{eviction.Reason, "Pod was rejected: " + why}
+			return admission{}, &refusal{eviction.Reason, "Pod was rejected: " + why}
 		}
 	}
 	if r := incapable(pod, p.node(), p.appArmor); r != nil {
-		return nil, r
+		return admission{}, r
 	}
 	if r := sysctls(pod, p.sysctls); r != nil {
-		return nil, r
+		return admission{}, r
 	}
 	node := withoutDevices(p.node(), p.devices.Provides)
-	others := slices.Collect(maps.Values(p.admitted))
-	if r := fits(pod, node, others); r != nil {
-		if victims = p.preempt(pod, node, others); len(victims) == 0 {
-			return nil, r
+	var staying []*corev1.Pod
+	given.leaving, staying = p.leavers(pod, node, slices.Collect(maps.Values(p.admitted)))
+	if r := fits(pod, node, staying); r != nil {
+		if given.victims = p.preempt(pod, node, staying); len(given.victims) == 0 {
+			return admission{}, r
 		}
 	}
+	for _, other := range slices.Concat(given.leaving, given.victims) {
+		p.roomFor[other.UID] = append(p.roomFor[other.UID], pod.UID)
+	}
 	p.admitted[pod.UID] = pod
-	return victims, nil
+	return given, nil
 }
 
 // wait returns once ctx has ended and no worker runs. What runs in containers runs on.

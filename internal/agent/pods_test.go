@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/devices"
@@ -165,7 +167,7 @@ func startPods(t *testing.T, r runtimeWithImages, a *api) *pods {
 	statuses := status.New(a)
 	p := newPods(ctx, parts{
 		runtime: r, devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), claims: noClaims{}, images: r, volumes: &fakeVolumes{}, prober: &fakeProber{kept: map[types.UID]bool{}}, statuses: statuses, events: events{recorder: a},
-		clock: clock.RealClock{}, hostIPs: []string{"192.0.2.1"}, node: func() *corev1.Node { return nil },
+		clock: clock.RealClock{}, hostIPs: func() []string { return []string{"192.0.2.1"} }, node: func() *corev1.Node { return nil },
 		env: func(context.Context, *corev1.Pod, *corev1.Container, []string) ([]env.Var, error) { return nil, nil },
 	})
 	var wg sync.WaitGroup
@@ -194,6 +196,29 @@ func TestNothingStartsBeforeBothSidesAreKnown(t *testing.T) {
 	}
 	p.RuntimeListed(nil)
 	r.await(t, "sandbox p", "start p/main")
+}
+
+// A runtime that hangs, so that each look ends with an error, makes the node unwell.
+func TestNodeIsUnwellWithoutAGoodLook(t *testing.T) {
+	clk := testclock.NewFakeClock(time.Unix(1e9, 0))
+	p := newPods(t.Context(), parts{clock: clk})
+	for _, step := range []struct {
+		look func()
+		well bool
+	}{
+		{func() { p.RuntimeFailed(context.DeadlineExceeded) }, true},
+		{func() { p.RuntimeFailed(context.DeadlineExceeded) }, false},
+		{func() { p.RuntimeFailed(context.DeadlineExceeded) }, false},
+		{func() { p.RuntimeListed(nil) }, true},
+		{func() { p.RuntimeFailed(context.DeadlineExceeded) }, true},
+		{func() {}, false},
+	} {
+		clk.Step(2 * time.Minute)
+		step.look()
+		if err := p.healthy(); (err == nil) != step.well {
+			t.Errorf("after %s: %v, want well: %v", clk.Since(time.Unix(1e9, 0)), err, step.well)
+		}
+	}
 }
 
 func TestOrphanIsRemovedAtTheSecondLook(t *testing.T) {
@@ -252,4 +277,28 @@ func TestPodReplacedByANamesake(t *testing.T) {
 	_, err = client.CoreV1().Pods("default").Update(ctx, second, metav1.UpdateOptions{})
 	must(t, err)
 	r.await(t, "kill uid-p-main-0", "stop uid-p-0", "remove uid-p-main-0", "remove uid-p-0", "clean uid-p", "sandbox p", "start p/main")
+}
+
+// A container restarts though its pod got a label when one of its volumes could not be set up any more.
+func TestLabelHoldsUpNoRestart(t *testing.T) {
+	r, a := newMemoryRuntime(), newAPI()
+	p := startPods(t, r, a)
+	volumes, ok := p.volumes.(*fakeVolumes)
+	if !ok {
+		t.Fatalf("volumes are %T", p.volumes)
+	}
+	a.create(boxPod("p"))
+	a.watch(p)
+	p.RuntimeListed(nil)
+	r.await(t, "sandbox p", "start p/main")
+	volumes.fail(errors.New("configmap \"c\" not found"))
+	a.update("uid-p", func(pod *corev1.Pod) { pod.Labels = map[string]string{"a": "b"} })
+	eventually(t, "the volumes know the label", func() bool {
+		volumes.mu.Lock()
+		defer volumes.mu.Unlock()
+		return slices.ContainsFunc(volumes.changed, func(pod *corev1.Pod) bool { return pod.Labels["a"] == "b" })
+	})
+	r.setState("exit", "uid-p-main-0", podworker.Exited)
+	p.RuntimeChanged("uid-p")
+	r.await(t, "exit", "start p/main")
 }

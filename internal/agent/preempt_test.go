@@ -1,13 +1,19 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/eviction"
 )
 
@@ -50,4 +56,104 @@ func TestStaticPodMakesRoom(t *testing.T) {
 	if got := a.get("uid-small"); got.Status.Phase != corev1.PodRunning {
 		t.Errorf("for one that fits nowhere it became %+v", got.Status)
 	}
+}
+
+// slowRuntime stops a container when the test lets it.
+type slowRuntime struct {
+	*memoryRuntime
+	stop chan struct{}
+}
+
+func (r slowRuntime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
+	select {
+	case <-r.stop:
+		return r.memoryRuntime.StopContainer(ctx, id, grace)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A pod that takes the place of one that was deleted by force waits for its port until that one's containers have ended.
+func TestSuccessorOfAPodDeletedByForce(t *testing.T) {
+	r, a := newMemoryRuntime(), newAPI()
+	stop := make(chan struct{})
+	p := startPods(t, slowRuntime{r, stop}, a)
+	withPort := func(name string) *corev1.Pod {
+		pod := boxPod(name)
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
+		return pod
+	}
+	a.create(withPort("first"))
+	a.watch(p)
+	p.RuntimeListed(nil)
+	r.await(t, "sandbox first", "start first/main")
+	a.drop("uid-first")
+	a.create(withPort("second"))
+	eventually(t, "the second pod was taken", func() bool { return p.active("uid-second") })
+	close(stop)
+	r.await(t, "kill uid-first-main-0")
+	r.await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first", "sandbox second", "start second/main")
+	if log := a.log(); strings.Contains(log, eviction.PreemptReason) {
+		t.Errorf("nothing made room, but the events are\n%s", log)
+	}
+	// While the pod is in the API, its port is taken.
+	a.create(withPort("third"))
+	a.await(t, "uid-third", "to be refused", hasPhase(corev1.PodFailed))
+}
+
+// oneDevice is a device plugin with one device.
+type oneDevice struct {
+	Devices
+	mu   sync.Mutex
+	held types.UID
+}
+
+const theDevice = "example.com/one"
+
+func (d *oneDevice) Provides(name corev1.ResourceName) bool { return name == theDevice }
+
+func (d *oneDevice) Admit(_ context.Context, pod *corev1.Pod) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.held != "" {
+		return fmt.Errorf("requested number of devices unavailable: %s has it", d.held)
+	}
+	d.held = pod.UID
+	return nil
+}
+
+func (d *oneDevice) Container(context.Context, *corev1.Pod, *corev1.Container) (devices.Options, error) {
+	return devices.Options{}, nil
+}
+
+func (d *oneDevice) Free(uid types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.held == uid {
+		d.held = ""
+	}
+}
+
+// The successor of a pod that was deleted by force gets its device.
+func TestSuccessorGetsTheDevice(t *testing.T) {
+	r, a := newMemoryRuntime(), newAPI()
+	stop := make(chan struct{})
+	p := startPods(t, slowRuntime{r, stop}, a)
+	p.devices = &oneDevice{}
+	withDevice := func(name string) *corev1.Pod {
+		pod := boxPod(name)
+		one := corev1.ResourceList{theDevice: resource.MustParse("1")}
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
+		return pod
+	}
+	a.create(withDevice("first"))
+	a.watch(p)
+	p.RuntimeListed(nil)
+	r.await(t, "sandbox first", "start first/main")
+	a.drop("uid-first")
+	a.create(withDevice("second"))
+	eventually(t, "the second pod was taken", func() bool { return p.active("uid-second") })
+	close(stop)
+	r.await(t, "kill uid-first-main-0")
+	r.await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first", "sandbox second", "start second/main")
 }

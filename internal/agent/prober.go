@@ -42,6 +42,7 @@ func (p prober) Results(uid types.UID) []podworker.Probe {
 		out = append(out, podworker.Probe{
 			Container: name, ContainerID: s.ContainerID, Known: true,
 			Started: s.Started, Ready: s.Ready, LivenessFailed: s.LivenessFailed, Message: s.Message,
+			TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds,
 		})
 	}
 	return out

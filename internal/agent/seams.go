@@ -57,6 +57,8 @@ type Claims interface {
 // Volumes makes volumes ready; volumes.Manager is one.
 type Volumes interface {
 	SetUp(ctx context.Context, pod *corev1.Pod) error
+	// PodChanged brings what shows the pod's labels and annotations up to date; it waits for nothing.
+	PodChanged(pod *corev1.Pod)
 	Mounts(pod *corev1.Pod, container *corev1.Container) ([]volumes.Mount, error)
 	TearDown(ctx context.Context, podUID types.UID) error
 }

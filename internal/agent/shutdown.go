@@ -22,6 +22,8 @@ import (
 const (
 	shutdownReason  = "Terminated"
 	shutdownMessage = "Pod was terminated in response to imminent node shutdown."
+	// closedReason is that of pods which come then.
+	closedReason = "NodeShutdown"
 )
 
 const (
@@ -76,7 +78,7 @@ func systemState(ctx context.Context) (string, error) {
 // run returns once no pod runs any more, or the time is over.
 func (s *shutdown) run(ctx context.Context) {
 	klog.FromContext(ctx).Info("Shutting the node down", "grace", s.grace, "ofThatForCriticalPods", s.critical)
-	s.pods.close(&refusal{"NodeShutdown", "Pod was rejected as the node is shutting down."})
+	s.pods.close(&refusal{closedReason, "Pod was rejected as the node is shutting down."})
 	s.announce()
 	isCritical := func(pod *corev1.Pod) bool {
 		u := eviction.Usage{Pod: pod, Static: staticpods.IsUID(pod.UID)}

@@ -40,9 +40,11 @@ type worker struct {
 	in      podworker.Input
 	status  corev1.PodStatus
 	checked bool
-	// victims are pods that make room for this one, and must have ended before anything of it starts.
-	victims  []types.UID
-	released bool
+	// awaited are pods that must have ended before anything of this one starts: it has their room.
+	awaited []types.UID
+	// needsDevices says that the pod was given room just now, and no devices yet.
+	needsDevices bool
+	released     bool
 	// present are the images made present for the containers' next starts.
 	present map[string]images.Image
 	// abandon cuts short the waiting of the set-up action under way.
@@ -86,6 +88,13 @@ func (w *worker) setGone(pod *corev1.Pod) {
 	}
 	w.mailbox.Unlock()
 	w.poke()
+}
+
+// isGone reports whether the API no longer has the pod.
+func (w *worker) isGone() bool {
+	w.mailbox.Lock()
+	defer w.mailbox.Unlock()
+	return w.gone
 }
 
 // terminate has the pod end; false if it is to end already.
@@ -176,9 +185,11 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 		return -1, true
 	}
 	w.memory.RecallSizes(w.in.Pod, w.in.Runtime)
-	if w.checkIn(ctx); w.awaitsRoom() {
+	w.checkIn(ctx)
+	if w.awaitsRoom() {
 		return -1, true
 	}
+	w.takeDevices(ctx)
 	w.in.Now = w.clock.Now()
 	w.in.Probes = w.prober.Results(w.uid)
 	plan := podworker.Decide(w.in)
@@ -207,7 +218,7 @@ func (w *worker) refresh(ctx context.Context) error {
 	w.mailbox.Lock()
 	if w.newPod != nil {
 		if old := w.in.Pod; old != nil && (!maps.Equal(old.Labels, w.newPod.Labels) || !maps.Equal(old.Annotations, w.newPod.Annotations)) {
-			w.memory.VolumesChanged()
+			w.volumes.PodChanged(w.newPod)
 		}
 		w.asked = w.newPod
 		w.in.Pod = w.newPod
@@ -290,15 +301,29 @@ func (w *worker) checkIn(ctx context.Context) {
 		return
 	}
 	fresh := !w.active(pod.UID)
-	victims, r := w.admit(pod)
-	w.awaitEnd(ctx, victims)
-	if r == nil && fresh {
-		r = w.giveDevices(ctx, pod)
+	given, r := w.admit(pod)
+	w.awaitEnd(ctx, given)
+	w.needsDevices = r == nil && fresh
+	w.refuse(ctx, r)
+}
+
+// takeDevices has a pod that was given room get its devices, which those before it may have had.
+func (w *worker) takeDevices(ctx context.Context) {
+	pod := w.in.Pod
+	if !w.needsDevices || pod == nil || w.in.Gone || pod.DeletionTimestamp != nil {
+		return
 	}
-	if r != nil && ctx.Err() == nil {
-		w.memory.Reject(podworker.Rejection{Reason: r.reason, Message: r.message})
-		w.events.pod(pod, corev1.EventTypeWarning, r.reason, r.message)
+	w.needsDevices = false
+	w.refuse(ctx, w.giveDevices(ctx, pod))
+}
+
+// refuse has the pod fail, unless r is nil.
+func (w *worker) refuse(ctx context.Context, r *refusal) {
+	if r == nil || ctx.Err() != nil {
+		return
 	}
+	w.memory.Reject(podworker.Rejection{Reason: r.reason, Message: r.message})
+	w.events.pod(w.in.Pod, corev1.EventTypeWarning, r.reason, r.message)
 }
 
 // begin starts the actions: kills each on its own, the others one after the other.
@@ -363,7 +388,7 @@ func (w *worker) report() {
 	if prev.Phase == "" {
 		prev = &pod.Status
 	}
-	w.status = podworker.Status(w.in, prev, w.hostIPs)
+	w.status = podworker.Status(w.in, prev, w.hostIPs())
 	w.statuses.Set(pod, w.status)
 	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded
 	if ended && !w.released {
@@ -375,7 +400,7 @@ func (w *worker) report() {
 
 func (w *worker) podIPs() []string {
 	if w.in.Pod != nil && w.in.Pod.Spec.HostNetwork {
-		return w.hostIPs
+		return w.hostIPs()
 	}
 	var newest *podworker.Sandbox
 	for i := range w.in.Runtime.Sandboxes {
@@ -387,7 +412,7 @@ func (w *worker) podIPs() []string {
 	case newest == nil:
 		return nil
 	case newest.HostNetwork:
-		return w.hostIPs
+		return w.hostIPs()
 	default:
 		return newest.IPs
 	}

@@ -84,7 +84,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
 	f.StringVar(&c.Token, "token", "", "join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
-	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine (default: the one with which it speaks to the server)")
+	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine (default: the one with which it speaks to the server, looked up every ten seconds)")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent", "where the node keeps its certificates and its pods' files")
 	f.StringVar(&c.ManifestPath, "pod-manifest-path", "", "folder of manifests of static pods, or one manifest (default DATA-DIR/manifests)")
 	f.StringVar(&c.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "socket of the container runtime")

@@ -28,7 +28,9 @@ func TestNeed(t *testing.T) {
 		{"GET", "/metrics", "get", "metrics"}, {"GET", "/metrics/cadvisor", "get", "metrics"}, {"GET", "/metricsx", "get", "proxy"},
 		{"GET", "/stats/summary", "get", "stats"}, {"GET", "/logs/syslog", "get", "log"},
 		{"GET", "/pods", "get", "pods proxy"}, {"GET", "/healthz", "get", "healthz proxy"}, {"GET", "/configz", "get", "configz proxy"},
-		{"GET", "/containerLogs/ns/p/c", "get", "proxy"}, {"POST", "/exec/ns/p/c", "create", "proxy"}, {"GET", "/exec/ns/p/c", "get", "proxy"},
+		{"GET", "/containerLogs/ns/p/c", "get", "proxy"}, {"POST", "/exec/ns/p/c", "create", "proxy"}, {"GET", "/exec/ns/p/c", "create", "proxy"},
+		{"HEAD", "/exec/ns/p/c", "create", "proxy"}, {"GET", "/attach/ns/p/c", "create", "proxy"}, {"GET", "/portForward/ns/p", "create", "proxy"},
+		{"GET", "/executed", "get", "proxy"},
 		{"POST", "/images/pull", "create", "images proxy"}, {"DELETE", "/images/pins", "delete", "images proxy"}, {"POST", "/imagesx", "create", "proxy"},
 		{"PUT", "/run", "update", "proxy"}, {"PATCH", "/run", "patch", "proxy"}, {"DELETE", "/run", "delete", "proxy"}, {"HEAD", "/pods", "get", "pods proxy"},
 	} {
@@ -79,6 +81,8 @@ func newCluster(t *testing.T) *cluster {
 		switch review.Spec.User {
 		case "prometheus":
 			review.Status.Allowed = r.Verb == "get" && r.Subresource == "metrics"
+		case "reader":
+			review.Status.Allowed = r.Verb == "get" && r.Subresource == "proxy"
 		case "operator", "admin":
 			review.Status.Allowed = r.Subresource == "proxy"
 		}
@@ -154,6 +158,9 @@ func TestWhoMayCall(t *testing.T) {
 		{"who may scrape", "token-of-prometheus", nil, "GET", "/metrics/cadvisor", 200, "ok"},
 		{"who may scrape only", "token-of-prometheus", nil, "GET", "/pods", 403, "Forbidden (user=prometheus, verb=get, resource=nodes, subresource(s)=[pods proxy])"},
 		{"who may nothing", "token-of-nobody", nil, "POST", "/exec/ns/p/c", 403, "Forbidden (user=nobody, verb=create, resource=nodes, subresource(s)=[proxy])"},
+		{"who may read everything", "token-of-reader", nil, "GET", "/containerLogs/ns/p/c", 200, "ok"},
+		{"who may read everything, with a WebSocket", "token-of-reader", nil, "GET", "/exec/ns/p/c", 403,
+			"Forbidden (user=reader, verb=create, resource=nodes, subresource(s)=[proxy])"},
 		{"who may everything", "token-of-operator", nil, "GET", "/pods", 200, "ok"},
 		{"the API server", "", c.pair(ours, pki.KubeletClientUser), "POST", "/exec/ns/p/c", 200, "ok"},
 		{"a certificate with rights", "", c.pair(ours, "admin"), "GET", "/containerLogs/ns/p/c", 200, "ok"},

@@ -2,6 +2,7 @@ package callers
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -29,11 +30,18 @@ var narrow = []struct {
 	{"/images", "images", true},
 }
 
-// need says with which verb, and on which subresources of the node, of which one is enough, a request must be allowed.
+// commands are the paths that run something in a container or reach into it. WebSockets open them by GET.
+var commands = []string{"/exec", "/attach", "/portForward"}
+
+// need says with which verb, and on which subresources of the node, of which one is enough, a request must be allowed. What runs a
+// command takes the right to create by any method, as pods/exec does: reading must not be enough.
 func need(method, path string) (verb string, subresources []string) {
+	if slices.ContainsFunc(commands, func(root string) bool { return isBelow(path, root) }) {
+		return verbs[http.MethodPost], []string{wide}
+	}
 	verb = verbs[method]
 	for _, n := range narrow {
-		if path == n.path || strings.HasPrefix(path, n.path+"/") {
+		if isBelow(path, n.path) {
 			if n.orWide {
 				return verb, []string{n.subresource, wide}
 			}
@@ -41,4 +49,9 @@ func need(method, path string) (verb string, subresources []string) {
 		}
 	}
 	return verb, []string{wide}
+}
+
+// isBelow reports whether path is root or below it.
+func isBelow(path, root string) bool {
+	return path == root || strings.HasPrefix(path, root+"/")
 }

@@ -2,12 +2,14 @@ package cri
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +84,16 @@ func TestDNS(t *testing.T) {
 			s.DNSConfig = &corev1.PodDNSConfig{Options: []corev1.PodDNSConfigOption{{Name: "ndots", Value: ptr("1")}}}
 		}, d, &runtimeapi.DNSConfig{Servers: cluster.Servers, Searches: cluster.Searches, Options: []string{"ndots:1"}}},
 	}
+	long := strings.Repeat("a", 700)
+	tests = append(tests, struct {
+		name   string
+		change func(*corev1.PodSpec)
+		dns    DNS
+		want   *runtimeapi.DNSConfig
+	}{"a longer list than is read", func(s *corev1.PodSpec) {
+		s.DNSPolicy = corev1.DNSNone
+		s.DNSConfig = &corev1.PodDNSConfig{Nameservers: []string{"1.1.1.1"}, Searches: []string{long + "1", long + "2", "me", long + "3", "you"}}
+	}, d, &runtimeapi.DNSConfig{Servers: []string{"1.1.1.1"}, Searches: []string{long + "1", long + "2", "me"}}})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			pod := testPod()
@@ -183,6 +195,61 @@ func TestHostsFile(t *testing.T) {
 		if first, _, _ := strings.Cut(string(text), "\n"); err != nil || first != header {
 			t.Errorf("the file begins with %q (%v), want %q", first, err, header)
 		}
+	}
+}
+
+// On a disk that is full the running containers of the pod keep what they had.
+func TestHostsFileOnAFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	r, pod := testRuntime(t), testPod()
+	if err := os.MkdirAll(r.cfg.PodsRoot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", r.cfg.PodsRoot, "tmpfs", 0, "size=65536"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(r.cfg.PodsRoot, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	path, err := r.writeHosts(pod, []string{"10.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := os.WriteFile(filepath.Join(r.cfg.PodsRoot, "full"), make([]byte, 1<<20), 0o600)
+	if !errors.Is(full, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", full)
+	}
+	if _, err := r.writeHosts(pod, []string{"10.0.0.1"}); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	for i := range 500 {
+		pod.Spec.HostAliases = append(pod.Spec.HostAliases, corev1.HostAlias{IP: "10.0.0.2", Hostnames: []string{fmt.Sprintf("alias-%d", i)}})
+	}
+	if _, err := r.writeHosts(pod, []string{"10.0.0.9"}); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v, want that the disk is full", err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Errorf("the file became another one (-before +after):\n%s", diff)
+	}
+	pod.Spec.HostAliases = nil
+	if _, err := r.writeHosts(pod, nil); err != nil {
+		t.Error(err)
+	}
+	shorter, err := os.ReadFile(path)
+	if err != nil || len(shorter) >= len(before) || !strings.HasPrefix(string(before), string(shorter)) {
+		t.Errorf("without an address the file is %q (%v)", shorter, err)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/plainfile"
 )
@@ -108,12 +109,15 @@ func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (stri
 	return r.service.CreateContainer(ctx, spec.SandboxID, config, sandbox)
 }
 
-// StartContainer starts a container that was made, and links its log.
+// StartContainer starts a container that was made, and links its log. One whose log cannot be linked has started all the same.
 func (r *Runtime) StartContainer(ctx context.Context, pod *corev1.Pod, name, id string, attempt uint32) error {
 	if err := r.service.StartContainer(ctx, id); err != nil {
 		return err
 	}
-	return r.linkLog(pod, name, id, attempt)
+	if err := r.linkLog(pod, name, id, attempt); err != nil {
+		klog.FromContext(ctx).Error(err, "Log collectors do not find the log of a container", "pod", klog.KObj(pod), "container", name)
+	}
+	return nil
 }
 
 func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerConfig, error) {
@@ -170,7 +174,32 @@ func stopSignal(c *corev1.Container) runtimeapi.Signal {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT
 	}
-	return runtimeapi.Signal(runtimeapi.Signal_value["SIGNAL_"+string(*c.Lifecycle.StopSignal)])
+	return runtimeapi.Signal(runtimeapi.Signal_value[signalPrefix+string(*c.Lifecycle.StopSignal)])
+}
+
+// signalPrefix is what the runtime's names of signals have before the API's.
+const signalPrefix = "SIGNAL_"
+
+// signalOf is the API's name of a signal, nil if the runtime names none.
+func signalOf(s runtimeapi.Signal) *corev1.Signal {
+	name, known := strings.CutPrefix(runtimeapi.Signal_name[int32(s)], signalPrefix)
+	if !known || s == runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT {
+		return nil
+	}
+	signal := corev1.Signal(name)
+	return &signal
+}
+
+// userOf is as whom a container was started, nil if the runtime does not say.
+func userOf(u *runtimeapi.ContainerUser) *corev1.ContainerUser {
+	if u == nil {
+		return nil
+	}
+	out := &corev1.ContainerUser{}
+	if l := u.Linux; l != nil {
+		out.Linux = &corev1.LinuxContainerUser{UID: l.Uid, GID: l.Gid, SupplementalGroups: l.SupplementalGroups}
+	}
+	return out
 }
 
 func logPath(name string, attempt uint32) string {

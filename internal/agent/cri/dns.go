@@ -16,7 +16,9 @@ import (
 const (
 	maxNameservers = 3
 	maxSearches    = 32
-	maxHostname    = 63
+	// maxSearchList is how many characters all domains to search have together, with the blanks between them.
+	maxSearchList = 2048
+	maxHostname   = 63
 )
 
 // DNS says how the pods of a node resolve names.
@@ -55,6 +57,9 @@ func (d DNS) config(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	merge(out, pod.Spec.DNSConfig)
 	out.Servers = out.Servers[:min(len(out.Servers), maxNameservers)]
 	out.Searches = out.Searches[:min(len(out.Searches), maxSearches)]
+	for len(strings.Join(out.Searches, " ")) > maxSearchList {
+		out.Searches = out.Searches[:len(out.Searches)-1]
+	}
 	return out, nil
 }
 

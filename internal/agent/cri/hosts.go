@@ -1,7 +1,9 @@
 package cri
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,9 +51,34 @@ func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of pod %s: %w", pod.Name, err)
 	}
-	// Containers that run already have this very file mounted: it is written in place, not replaced.
-	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+	if err := writeInPlace(path, b.String()); err != nil {
 		return "", fmt.Errorf("write the hosts file of pod %s: %w", pod.Name, err)
 	}
 	return path, nil
+}
+
+// writeInPlace makes text the content of a file, which containers that run already have mounted: it cannot be replaced by another one.
+// If there is no room for the text, the file is as it was.
+func writeInPlace(path, text string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	before, err := io.ReadAll(f)
+	if err != nil || string(before) == text {
+		return err
+	}
+	if err := overwrite(f, []byte(text)); err != nil {
+		return errors.Join(err, overwrite(f, before))
+	}
+	return nil
+}
+
+// overwrite writes first and cuts afterwards: what a file has on the disk is enough for as much again.
+func overwrite(f *os.File, data []byte) error {
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(data)))
 }

@@ -68,12 +68,12 @@ func (r *Runtime) rotateAll(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// rotateLarge rotates the log if it has become too large. Whoever can write into the folder of logs may have put a link there,
+// rotateLarge rotates the log if it has become too large, and begins it again if it is not there. Whoever can write into the folder of logs may have put a link there,
 // or something else than a file: this process has more rights than he.
 func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Time) error {
 	folder, err := plainfile.Folder(r.cfg.LogRoot, filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		folder, err = r.makeLogFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return err
@@ -83,6 +83,10 @@ func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Tim
 	info, err := folder.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		// Somebody removed it, or an agent was killed while it rotated. The runtime writes on into a file without this name.
+		if err := r.service.ReopenContainerLog(ctx, id); err != nil {
+			return fmt.Errorf("begin a log that was removed again: %w", err)
+		}
 		return nil
 	case err != nil:
 		return err
@@ -92,6 +96,23 @@ func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Tim
 		return nil
 	}
 	return r.rotate(ctx, id, folder, name, now)
+}
+
+// makeLogFolder makes a folder below that of the logs, and nothing outside of it.
+func (r *Runtime) makeLogFolder(path string) (folder *os.Root, err error) {
+	below, err := filepath.Rel(r.cfg.LogRoot, path)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(r.cfg.LogRoot)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := root.MkdirAll(below, 0o755); err != nil {
+		return nil, fmt.Errorf("make a folder of logs that was removed: %w", err)
+	}
+	return plainfile.Folder(r.cfg.LogRoot, path)
 }
 
 // rotate moves the log aside and has the runtime begin a new one.

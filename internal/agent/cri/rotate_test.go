@@ -113,3 +113,49 @@ func TestRotateAsSet(t *testing.T) {
 		t.Errorf("files after three rotations (-want +got):\n%s", diff)
 	}
 }
+
+// A log that somebody removed, with its folder or without, is begun anew: the container would write into a file without a name.
+func TestLogThatWasRemoved(t *testing.T) {
+	r := testRuntime(t)
+	dir := filepath.Join(r.cfg.LogRoot, "ns_p_u1", "c")
+	r.service = &logService{path: filepath.Join(dir, "1.log")}
+	look := func() {
+		t.Helper()
+		if err := r.rotateAll(t.Context(), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+			t.Error(err)
+		}
+		if names, err := readNames(dir); err != nil || len(names) != 1 || names[0] != "1.log" {
+			t.Errorf("there is %q (%v), want the log", names, err)
+		}
+	}
+	if err := os.MkdirAll(r.cfg.LogRoot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if err := os.Remove(filepath.Join(dir, "1.log")); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	// What is there is left as it is.
+	if err := os.WriteFile(filepath.Join(dir, "1.log"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look()
+	if text, err := os.ReadFile(filepath.Join(dir, "1.log")); err != nil || string(text) != "x" {
+		t.Errorf("the log is %q (%v)", text, err)
+	}
+	// Nothing is made behind a link out of the folder of logs.
+	other := t.TempDir()
+	if err := os.RemoveAll(filepath.Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Dir(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.rotateAll(t.Context(), time.Now()); err == nil {
+		t.Error("a folder that is a link out of the folder of logs was taken")
+	}
+	if names, err := readNames(other); err != nil || len(names) != 0 {
+		t.Errorf("behind the link there is %q (%v)", names, err)
+	}
+}

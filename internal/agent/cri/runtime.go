@@ -26,6 +26,10 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
+// reasonMayCome is how long after a container's end the runtime may still learn the reason: containerd is told of an end and of a want
+// of memory by two events.
+const reasonMayCome = 10 * time.Second
+
 // Services are the two services that a runtime's socket offers.
 type Services struct {
 	Runtime internalapi.RuntimeService
@@ -103,6 +107,8 @@ type Runtime struct {
 	cfg     Config
 	service internalapi.RuntimeService
 	users   *users
+	// now tells the time.
+	now func() time.Time
 
 	mu sync.Mutex // guards what is below
 	// called is the runtime's name, empty until it was asked.
@@ -127,6 +133,7 @@ func New(cfg Config) *Runtime {
 		cfg:        cfg,
 		service:    cfg.Service,
 		users:      &users{root: cfg.PodsRoot},
+		now:        time.Now,
 		containers: map[string]podworker.Container{},
 		sandboxes:  map[string]podworker.Sandbox{},
 	}
@@ -229,7 +236,7 @@ func (r *Runtime) readContainer(ctx context.Context, c *runtimeapi.Container) (*
 		return nil, fmt.Errorf("read the status of container %s: %w", c.Id, err)
 	}
 	out := r.describe(resp.Status, c.PodSandboxId)
-	if out.State == podworker.Running || out.State == podworker.Exited {
+	if out.State == podworker.Running || out.State == podworker.Exited && r.now().Sub(out.FinishedAt) >= reasonMayCome {
 		r.mu.Lock()
 		r.containers[c.Id] = out
 		r.mu.Unlock()
@@ -251,6 +258,8 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 		StartedAt: unixNano(st.StartedAt),
 		Resources: resourcesOf(st.Annotations),
 		Recorded:  recordedSpec(st.Labels[labelContainerName], st.Annotations),
+
+		User: userOf(st.User), StopSignal: signalOf(st.StopSignal),
 	}
 	if given := st.GetImage().GetUserSpecifiedImage(); given != "" {
 		out.Image = given

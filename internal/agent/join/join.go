@@ -36,8 +36,8 @@ type Config struct {
 	Token string
 	// NodeName is the name of the Node, and of the user system:node:NAME.
 	NodeName string
-	// NodeIPs are the addresses that the serving certificate is for.
-	NodeIPs []net.IP
+	// NodeIPs returns the addresses that the serving certificate is for, as they are now; none while none is known.
+	NodeIPs func() []net.IP
 	// DataDir holds the directory pki.
 	DataDir string
 	// Patience is how long an unreachable server is tried and how long a certificate is waited for; the default is a minute.
@@ -57,6 +57,8 @@ type Identity struct {
 	trusted atomic.Pointer[authorities]
 	client  atomic.Pointer[tls.Certificate]
 	serving atomic.Pointer[tls.Certificate]
+	// asked are the addresses for which the serving certificate was asked for last in this run, nil for not yet.
+	asked atomic.Pointer[[]net.IP]
 	// served is closed when there is a serving certificate.
 	served    chan struct{}
 	firstOnce sync.Once
@@ -206,21 +208,36 @@ func (id *Identity) loadClient() error {
 	return nil
 }
 
-// loadServing takes the stored serving certificate if it still fits this node.
+// loadServing takes the stored serving certificate if it still has this node's name, by which the API server calls it. One without
+// the node's address is replaced.
 func (id *Identity) loadServing() error {
 	pair, err := id.store.readPair(servingFile)
 	if err != nil {
 		return err
 	}
-	if pair != nil && isOf(pair, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && id.covers(pair.Leaf) {
+	if pair != nil && isOf(pair, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && pair.Leaf.VerifyHostname(id.cfg.NodeName) == nil {
 		id.serve(pair)
 	}
 	return nil
 }
 
+// Joined reports whether the node of a data folder has joined a cluster.
+func Joined(dataDir string) bool { return store{dir: filepath.Join(dataDir, "pki")}.has(clientFile) }
+
+// AddressChanged has the serving certificate be replaced if it is not for the node's addresses.
+func (id *Identity) AddressChanged() { wake(id.wakeServing) }
+
+// movedAway reports whether the node has an address for which its serving certificate is not, and none was asked for.
+func (id *Identity) movedAway(cert *x509.Certificate) bool {
+	if asked := id.asked.Load(); asked != nil && slices.EqualFunc(*asked, id.cfg.NodeIPs(), net.IP.Equal) {
+		return false
+	}
+	return !id.covers(cert)
+}
+
 // covers tells whether a serving certificate is for the node's name and all its addresses.
 func (id *Identity) covers(cert *x509.Certificate) bool {
-	for _, ip := range id.cfg.NodeIPs {
+	for _, ip := range id.cfg.NodeIPs() {
 		if cert.VerifyHostname(ip.String()) != nil {
 			return false
 		}
@@ -304,9 +321,10 @@ func (id *Identity) renewServing(ctx context.Context) error {
 	if !valid(id.client.Load().Leaf, id.cfg.Clock.Now()) {
 		return errNotJoined
 	}
-	pair, err := id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, id.cfg.NodeIPs), servingFile)
+	ips := id.cfg.NodeIPs()
+	pair, err := id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, ips), servingFile)
 	var refused *refusedError
-	if errors.As(err, &refused) && len(id.cfg.NodeIPs) > 0 {
+	if errors.As(err, &refused) && len(ips) > 0 {
 		// The API server calls the node by its name. An address that it shares with the
 		// control plane, or that another node reports, must not cut it off.
 		klog.FromContext(ctx).Error(err, "No serving certificate for the node's address; asking for one with its name alone", "node", id.cfg.NodeName)
@@ -315,6 +333,7 @@ func (id *Identity) renewServing(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get a serving certificate for node %s: %w", id.cfg.NodeName, err)
 	}
+	id.asked.Store(&ips)
 	id.serve(pair)
 	klog.FromContext(ctx).Info("Got a serving certificate", "node", id.cfg.NodeName, "expires", pair.Leaf.NotAfter)
 	return nil

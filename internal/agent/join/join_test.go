@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -129,7 +130,7 @@ func (c *cluster) sign(csr *certificatesv1.CertificateSigningRequest) {
 func (c *cluster) config(t *testing.T) Config {
 	t.Helper()
 	return Config{
-		Server: c.URL, Token: c.token(), NodeName: "n1", NodeIPs: []net.IP{net.IPv4(10, 0, 0, 7)}, DataDir: t.TempDir(),
+		Server: c.URL, Token: c.token(), NodeName: "n1", NodeIPs: func() []net.IP { return []net.IP{net.IPv4(10, 0, 0, 7)} }, DataDir: t.TempDir(),
 		Patience: 10 * time.Second,
 	}
 }
@@ -233,6 +234,56 @@ func TestRun(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A node that has another address gets a serving certificate for that at once; one that may not have it keeps its name.
+func TestAddressChanges(t *testing.T) {
+	c := newCluster(t)
+	cfg := c.config(t)
+	var address atomic.Pointer[net.IP]
+	cfg.NodeIPs = func() []net.IP {
+		if ip := address.Load(); ip != nil {
+			return []net.IP{*ip}
+		}
+		return nil
+	}
+	id, err := Join(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- id.Run(ctx) }()
+	serving, err := id.servingCertificate(t.Context())
+	if err != nil || len(serving.Leaf.IPAddresses) != 0 || serving.Leaf.VerifyHostname("n1") != nil {
+		t.Fatalf("without an address the certificate is %v, %v; want one for its name", serving, err)
+	}
+	for _, text := range []string{"10.0.0.7", "10.0.0.9"} {
+		ip := net.ParseIP(text)
+		address.Store(&ip)
+		id.AddressChanged()
+		eventually(t, func() bool { return id.serving.Load().Leaf.VerifyHostname(text) == nil })
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	// The next start begins without a server, and with another address: the API server can call the node by its name.
+	ip := net.ParseIP("10.0.0.11")
+	address.Store(&ip)
+	again, err := Join(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := again.serving.Load()
+	if pair == nil || pair.Leaf.VerifyHostname("n1") != nil || !again.servingOutdated(pair) {
+		t.Errorf("after a start with another address the certificate is %v", pair)
+	}
+	// A cluster that refuses the address is not asked for it again and again.
+	asked := again.cfg.NodeIPs()
+	if again.asked.Store(&asked); again.servingOutdated(pair) {
+		t.Error("a certificate with the name alone is outdated for ever")
 	}
 }
 

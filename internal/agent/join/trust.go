@@ -81,7 +81,7 @@ func (id *Identity) clientOutdated(pair *tls.Certificate) bool {
 // servingOutdated tells that the node should have another serving certificate.
 func (id *Identity) servingOutdated(pair *tls.Certificate) bool {
 	known := id.trusted.Load().nodes
-	return len(known) > 0 && !signs(known[:1], pair)
+	return len(known) > 0 && !signs(known[:1], pair) || id.movedAway(pair.Leaf)
 }
 
 // followTrust asks the server again and again which authorities count, until ctx ends.

@@ -36,13 +36,17 @@ type facts struct {
 	forgotten bool
 	// shuttingDown says that the node ends its pods.
 	shuttingDown bool
-	network      *Condition // nil while nothing is to be said about it
+	// unhealthy is what keeps the agent from running pods; nil for nothing.
+	unhealthy error
+	network   *Condition // nil while nothing is to be said about it
 }
 
 // build makes the new status. Of old it keeps what others wrote, and the times of transitions that didn't happen.
 func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeStatus {
 	status := *old.DeepCopy()
-	status.Addresses = addresses(c.NodeIPs, c.Hostname)
+	if ips := c.NodeIPs(); len(ips) > 0 || len(old.Addresses) == 0 {
+		status.Addresses = addresses(ips, c.Hostname)
+	}
 	status.Capacity = withForeign(f.machine.capacity, old.Capacity, f.forgotten)
 	maps.Copy(status.Capacity, f.devices)
 	status.Allocatable = c.allocatable(status.Capacity)
@@ -128,6 +132,9 @@ func ready(f facts) corev1.NodeCondition {
 	var problems []error
 	if f.shuttingDown {
 		problems = append(problems, errors.New("node is shutting down"))
+	}
+	if f.unhealthy != nil {
+		problems = append(problems, f.unhealthy)
 	}
 	if f.runtimeErr != nil {
 		problems = append(problems, f.runtimeErr)

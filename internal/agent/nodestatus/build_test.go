@@ -31,9 +31,35 @@ func defaults() eviction.Thresholds {
 
 func testConfig() Config {
 	return Config{
-		NodeName: "n1", Hostname: "n1", NodeIPs: []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("fd00::1")},
+		NodeName: "n1", Hostname: "n1", NodeIPs: func() []net.IP { return []net.IP{net.ParseIP("10.0.0.1"), net.ParseIP("fd00::1")} },
 		KubeletVersion: "v1.37.2", KubeletPort: 10250, Thresholds: defaults(),
 		Reserved: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("1Gi")},
+	}
+}
+
+func noAddress() []net.IP { return nil }
+
+// A node's address follows the machine's; while nobody knows it, what the Node says of it stays.
+func TestAddressesFollow(t *testing.T) {
+	now := []net.IP{net.IPv4(10, 0, 0, 7)}
+	c := testConfig()
+	c.NodeIPs = func() []net.IP { return now }
+	var status corev1.NodeStatus
+	for _, step := range []struct {
+		now  []net.IP
+		want string
+	}{{nil, ""}, {now, "10.0.0.7"}, {[]net.IP{net.IPv4(10, 0, 0, 9)}, "10.0.0.9"}, {nil, "10.0.0.9"}} {
+		now = step.now
+		status = build(c, status, facts{machine: testMachine()}, time.Unix(1, 0))
+		got := ""
+		for _, a := range status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				got += a.Address
+			}
+		}
+		if got != step.want || len(status.Addresses) == 0 {
+			t.Errorf("at %v the Node says %v, want %q", step.now, status.Addresses, step.want)
+		}
 	}
 }
 
@@ -131,6 +157,13 @@ func TestReady(t *testing.T) {
 		if got.Status != corev1.ConditionFalse || got.Reason != "KubeletNotReady" || got.Message != test.message {
 			t.Errorf("%s: %+v, want not ready because %s", test.name, got, test.message)
 		}
+	}
+}
+
+func TestANodeWhoseAgentIsUnwellIsNotReady(t *testing.T) {
+	got := ready(facts{runtime: goodReady, unhealthy: errors.New("PLEG is not healthy: it hangs")})
+	if got.Status != corev1.ConditionFalse || got.Reason != "KubeletNotReady" || got.Message != "PLEG is not healthy: it hangs" {
+		t.Errorf("it is %+v", got)
 	}
 }
 
@@ -256,7 +289,7 @@ func TestResourcesOfOthers(t *testing.T) {
 		machine: machine{capacity: corev1.ResourceList{"memory": amount(4)}},
 		devices: corev1.ResourceList{"example.com/widget": amount(3)}, usableDevices: corev1.ResourceList{"example.com/widget": amount(2)},
 	}
-	got := build(Config{}, old, f, time.Unix(1, 0))
+	got := build(Config{NodeIPs: noAddress}, old, f, time.Unix(1, 0))
 	for list, want := range map[*corev1.ResourceList]corev1.ResourceList{
 		&got.Capacity:    {"memory": amount(4), "example.com/by-hand": amount(7), "example.com/widget": amount(3)},
 		&got.Allocatable: {"memory": amount(4), "example.com/by-hand": amount(7), "example.com/widget": amount(2)},
@@ -267,7 +300,7 @@ func TestResourcesOfOthers(t *testing.T) {
 	}
 	f.forgotten, old.Capacity["kubernetes.io/foreign"] = true, amount(5)
 	want := corev1.ResourceList{"memory": amount(4), "example.com/by-hand": amount(0), "example.com/widget": amount(3), "kubernetes.io/foreign": amount(5)}
-	if got := build(Config{}, old, f, time.Unix(1, 0)); !equality.Semantic.DeepEqual(got.Capacity, want) {
+	if got := build(Config{NodeIPs: noAddress}, old, f, time.Unix(1, 0)); !equality.Semantic.DeepEqual(got.Capacity, want) {
 		t.Errorf("of a life that is forgotten remain %v, want %v", got.Capacity, want)
 	}
 	if len(f.machine.capacity) != 1 {

@@ -18,9 +18,10 @@ import (
 
 // Config says what to report and where the facts come from. Fields without a stated default must be set.
 type Config struct {
-	// NodeName is the Node's name; NodeIPs are its internal addresses, the primary one first.
+	// NodeName is the Node's name; NodeIPs returns its internal addresses as they are now, the primary one first. While it returns
+	// none, as nil does, what the Node says stays.
 	NodeName string
-	NodeIPs  []net.IP
+	NodeIPs  func() []net.IP
 	// Hostname is the address of type Hostname and the label kubernetes.io/hostname; the default is NodeName.
 	Hostname string
 	// Labels are set on the Node, also on one that exists. Taints are set on a Node that this agent creates.
@@ -35,6 +36,8 @@ type Config struct {
 	Node func() *corev1.Node
 	// Runtime asks the container runtime how it is. An error means that it can't be reached.
 	Runtime func(ctx context.Context) (Runtime, error)
+	// Healthy says what keeps the agent from running pods, such as a runtime that hangs; nil for nothing ever does.
+	Healthy func() error
 	// Network says how the pod network is, false until that is known. With nil the condition NetworkUnavailable is
 	// somebody else's, such as a network daemon's.
 	Network func() (Condition, bool)
@@ -110,6 +113,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if c.Recorder == nil {
 		c.Recorder = &record.FakeRecorder{}
+	}
+	if c.NodeIPs == nil {
+		c.NodeIPs = func() []net.IP { return nil }
 	}
 	if c.MaxPods == 0 {
 		c.MaxPods = 110

@@ -20,7 +20,8 @@ import (
 
 const (
 	lookEvery      = 10 * time.Second
-	lookSoon       = time.Second // while the runtime isn't ready
+	lookSoon       = time.Second // while the runtime isn't ready, for a while
+	soonTimes      = 60
 	reportEvery    = 5 * time.Minute
 	leaseSeconds   = 40
 	leaseRenewal   = 10 * time.Second
@@ -37,6 +38,9 @@ type Reporter struct {
 	restarted bool
 	gone      bool
 	made      bool // the Node, and nobody was told
+	// problem is what was logged last, and complained when.
+	problem    string
+	complained time.Time
 
 	mu          sync.Mutex
 	allocatable corev1.ResourceList
@@ -93,11 +97,9 @@ func (r *Reporter) Run(ctx context.Context) error {
 		lease.NewController(r.cfg.Clock, r.cfg.Client, r.cfg.NodeName, leaseSeconds, r.Check, leaseRenewal,
 			r.cfg.NodeName, corev1.NamespaceNodeLease, r.ownLease).Run(ctx)
 	})
+	var rest rests
 	for {
-		pause := lookEvery
-		if !r.update(ctx) {
-			pause = lookSoon
-		}
+		pause := rest.after(r.update(ctx))
 		select {
 		case <-ctx.Done():
 			return nil
@@ -105,6 +107,49 @@ func (r *Reporter) Run(ctx context.Context) error {
 		case <-r.cfg.Clock.After(pause):
 		}
 	}
+}
+
+// outcome is what became of a look at the node.
+type outcome int
+
+const (
+	// good is a node that is ready, as the server knows.
+	good outcome = iota
+	// notReady is one that is not ready, as the server knows.
+	notReady
+	// untold is one of which the server could not be told.
+	untold
+)
+
+// rests says how long to rest between looks.
+type rests struct {
+	last  outcome
+	times int // so often in a row
+}
+
+// after is how long to rest after a look. A node becomes ready soon, or not for long; a server that is away may be so for days.
+func (r *rests) after(o outcome) time.Duration {
+	if o != r.last {
+		*r = rests{last: o}
+	}
+	r.times++
+	switch {
+	case o == notReady && r.times <= soonTimes:
+		return lookSoon
+	case o == untold && r.times < 5:
+		return min(lookSoon<<(r.times-1), lookEvery)
+	}
+	return lookEvery
+}
+
+// complain logs what is wrong with the node's status: when it is something else, and every few minutes.
+func (r *Reporter) complain(ctx context.Context, err error, what string) {
+	now := r.cfg.Clock.Now()
+	if err.Error() == r.problem && now.Sub(r.complained) < reportEvery {
+		return
+	}
+	r.problem, r.complained = err.Error(), now
+	klog.FromContext(ctx).Error(err, what, "node", r.cfg.NodeName)
 }
 
 // ownLease ties the lease to the Node, so that it goes when the Node goes.
@@ -157,6 +202,9 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	r.allocatable, r.capacity, r.processes = r.cfg.allocatable(f.machine.capacity), f.machine.capacity, f.machine.processes.total
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
+	if r.cfg.Healthy != nil {
+		f.unhealthy = r.cfg.Healthy()
+	}
 	f.pressures = []corev1.NodeConditionType{}
 	if r.cfg.Pressures != nil {
 		f.pressures = r.cfg.Pressures()
@@ -183,27 +231,32 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	return f, nil
 }
 
-// update looks at everything and writes the status if it must; ok is true when the node is ready and its status written.
-func (r *Reporter) update(ctx context.Context) (ok bool) {
-	logger := klog.FromContext(ctx)
+// update looks at everything and writes the status if it must.
+func (r *Reporter) update(ctx context.Context) outcome {
 	f, err := r.gather(ctx)
 	if err != nil {
-		logger.Error(err, "Node status cannot be made")
-		return false
+		r.complain(ctx, err, "Node status cannot be made")
+		return untold
 	}
 	err = r.write(ctx, f)
 	switch {
 	case err == nil:
 		r.gone = false
+		r.problem = ""
 		r.settle(ctx)
-		return ready(f).Status == corev1.ConditionTrue
+		if ready(f).Status != corev1.ConditionTrue {
+			return notReady
+		}
+		return good
 	case ctx.Err() != nil:
 	case apierrors.IsNotFound(err):
-		return r.missing(ctx, err)
+		if r.missing(ctx, err) {
+			return good
+		}
 	default:
-		logger.Error(err, "Node status cannot be written", "node", r.cfg.NodeName)
+		r.complain(ctx, err, "Node status cannot be written")
 	}
-	return false
+	return untold
 }
 
 // missing finds out why there is no Node. A control plane that was restored from a backup may not know one that joined since:

@@ -80,7 +80,7 @@ func (b *statusBuilder) container(s *corev1.ContainerStatus, spec *corev1.Contai
 	s.RestartCount, s.ContainerID = int32(last.Attempt), runtimeScheme+last.ID
 	s.VolumeMounts, s.Resources = mountStatuses(spec, last), b.in.Memory.sizes.of(spec, last)
 	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
-	s.ImageID = last.ImageID
+	s.ImageID, s.User, s.StopSignal = last.ImageID, last.User, last.StopSignal
 	if last.Image != "" {
 		s.Image = last.Image
 	}
@@ -196,7 +196,7 @@ func (b *statusBuilder) waitingFor(spec *corev1.Container, last *Container) *cor
 	m := b.in.Memory.find(spec.Name)
 	switch {
 	case m == nil:
-	case last != nil && !m.starting && !specChanged(spec, last) && b.in.Now.Before(m.restart.until(last.FinishedAt)):
+	case last != nil && !m.starting && !specChanged(spec, last) && b.in.Now.Before(m.restart.until(last.FinishedAt, b.in.Now)):
 		return &corev1.ContainerStateWaiting{Reason: ReasonCrashLoopBackOff,
 			Message: restartBackOffText(spec.Name, m.restart.delay, b.in.Pod)}
 	case m.waiting.Reason == ReasonErrImagePull && !b.in.Now.Before(m.pull.updated.Add(pullErrorShown)):

@@ -57,3 +57,18 @@ func TestWhatAContainerRunsWith(t *testing.T) {
 		}
 	}
 }
+
+// The status says as whom a container runs and what tells it to stop, where the runtime says so.
+func TestUserAndStopSignal(t *testing.T) {
+	w := newWorld(podSpec{containers: []string{"a"}}.pod())
+	for len(w.step().Actions) > 0 {
+	}
+	signal := corev1.SIGUSR1
+	w.runtime.Containers[0].User = &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 5, GID: 6}}
+	w.runtime.Containers[0].StopSignal = &signal
+	w.report()
+	got := w.status.ContainerStatuses[0]
+	if got.User == nil || got.User.Linux.UID != 5 || got.StopSignal == nil || *got.StopSignal != signal {
+		t.Errorf("user %+v, stop signal %v", got.User, got.StopSignal)
+	}
+}

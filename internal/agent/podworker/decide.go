@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -70,17 +68,36 @@ func (d *decider) run() {
 	d.killStrays(sandbox, usable)
 	switch {
 	case d.mem.Busy():
-	case !d.mem.volumesReady:
-		if !d.waiting(&d.mem.volumes) {
-			d.act(Action{Kind: SetUpVolumes})
-		}
+	case !d.mem.volumesReady && !d.hadVolumes(sandbox, usable):
+		d.setUpVolumes()
 	case !usable:
 		d.replaceSandbox(sandbox)
 	default:
 		if d.resize() && d.ephemeralContainers() && d.initContainers(sandbox) && d.appContainers() {
 			d.clearDead(sandbox)
 		}
+		if !d.mem.volumesReady && !d.begins() {
+			d.setUpVolumes()
+		}
 	}
+}
+
+// begins reports whether the plan has a serial action.
+func (d *decider) begins() bool {
+	return slices.ContainsFunc(d.plan.Actions, func(a Action) bool { return a.Kind.serial() })
+}
+
+func (d *decider) setUpVolumes() {
+	if !d.waiting(&d.mem.volumes) {
+		d.act(Action{Kind: SetUpVolumes})
+	}
+}
+
+// hadVolumes reports whether an earlier run of the agent set up all volumes of the sandbox that is there: it made containers in it.
+// What this run could not set up then holds up only the containers that it cannot do without.
+func (d *decider) hadVolumes(s *Sandbox, usable bool) bool {
+	return d.mem.volumesTried && usable &&
+		slices.ContainsFunc(d.in.Runtime.Containers, func(c Container) bool { return c.SandboxID == s.ID })
 }
 
 // usable says whether containers can be started in the sandbox.
@@ -116,7 +133,7 @@ func (d *decider) killStrays(sandbox *Sandbox, usable bool) {
 			continue
 		}
 		if reason, message := d.stray(c, sandbox, usable); reason != "" {
-			d.kill(c, reason, message, d.graceFor(c.Name, reason))
+			d.kill(c, reason, message, d.graceFor(c, reason))
 		}
 	}
 }
@@ -139,17 +156,13 @@ func (d *decider) stray(c *Container, sandbox *Sandbox, usable bool) (reason, me
 		return KillSpecChanged, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	}
 	if p := d.in.probe(c.Name, c.ID); p != nil && p.LivenessFailed {
-		kind := "liveness"
-		if spec.StartupProbe != nil && !p.Started {
-			kind = "startup"
-		}
-		return KillProbeFailed, fmt.Sprintf("Container %s failed %s probe, will be restarted", c.Name, kind)
+		return KillProbeFailed, p.Message
 	}
 	return "", ""
 }
 
 // graceFor returns how long a container has to stop, in seconds.
-func (d *decider) graceFor(name, reason string) int64 {
+func (d *decider) graceFor(c *Container, reason string) int64 {
 	grace := int64(defaultGraceSecond)
 	pod := d.in.Pod
 	if pod == nil {
@@ -162,8 +175,8 @@ func (d *decider) graceFor(name, reason string) int64 {
 		grace = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	if reason == KillProbeFailed {
-		if c, _ := findContainer(pod, name); c != nil {
-			grace = probeGrace(c, d.in, grace)
+		if p := d.in.probe(c.Name, c.ID); p != nil && p.TerminationGracePeriodSeconds != nil {
+			grace = *p.TerminationGracePeriodSeconds
 		}
 	}
 	if pod.DeletionGracePeriodSeconds != nil {
@@ -173,18 +186,6 @@ func (d *decider) graceFor(name, reason string) int64 {
 		grace = min(grace, d.mem.terminated.Grace)
 	}
 	return max(grace, 1)
-}
-
-// probeGrace is the grace period of the probe that failed, where it has its own.
-func probeGrace(c *corev1.Container, in *Input, grace int64) int64 {
-	failed := c.LivenessProbe
-	if p := in.probe(c.Name, ""); c.StartupProbe != nil && (p == nil || !p.Started) {
-		failed = c.StartupProbe
-	}
-	if failed != nil && failed.TerminationGracePeriodSeconds != nil {
-		return *failed.TerminationGracePeriodSeconds
-	}
-	return grace
 }
 
 // kill stops the container within grace seconds, unless a kill under way ends it about as soon.
@@ -264,17 +265,17 @@ func (d *decider) killAll(reason string) {
 			continue
 		}
 		others = true
-		d.kill(c, reason, "Stopping container "+c.Name, d.graceLeft(c.Name, reason))
+		d.kill(c, reason, "Stopping container "+c.Name, d.graceLeft(c, reason))
 	}
 	if !others && lastSidecar != nil {
-		d.kill(lastSidecar, reason, "Stopping container "+lastSidecar.Name, d.graceLeft(lastSidecar.Name, reason))
+		d.kill(lastSidecar, reason, "Stopping container "+lastSidecar.Name, d.graceLeft(lastSidecar, reason))
 	}
 }
 
 // graceLeft is the grace period, less what sidecars already waited for the containers stopped before them.
-func (d *decider) graceLeft(name, reason string) int64 {
-	grace := d.graceFor(name, reason)
-	if since := d.mem.terminatingSince; !since.IsZero() && sidecarIndex(d.in.Pod, name) >= 0 {
+func (d *decider) graceLeft(c *Container, reason string) int64 {
+	grace := d.graceFor(c, reason)
+	if since := d.mem.terminatingSince; !since.IsZero() && sidecarIndex(d.in.Pod, c.Name) >= 0 {
 		grace -= int64(d.in.Now.Sub(since) / time.Second)
 	}
 	return max(grace, 1)

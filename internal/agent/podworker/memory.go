@@ -28,6 +28,7 @@ type Memory struct {
 	serialRunning    int
 	setupRunning     bool
 	volumesReady     bool
+	volumesTried     bool
 	volumesDown      bool
 	finished         bool
 	forgotten        bool
@@ -76,9 +77,6 @@ func (m *Memory) Recall(s *corev1.PodStatus) {
 // Discard says that what a pod that ended left in the runtime, dead containers and their logs, is to go: the room is needed.
 func (m *Memory) Discard() { m.discarded = true }
 
-// VolumesChanged says that the volumes show something that changed, such as the pod's labels: they are set up again.
-func (m *Memory) VolumesChanged() { m.volumesReady = false }
-
 // Rejected says that Reject was called.
 func (m *Memory) Rejected() bool { return m.rejected.Reason != "" }
 
@@ -124,12 +122,18 @@ type backOff struct {
 	updated time.Time
 }
 
-// until returns the end of the wait that began at event.
-func (b *backOff) until(event time.Time) time.Time {
+// until returns the end of the wait that began at event, at now; zero for no wait. Where a clock that was set
+// back says that the event is yet to come, the wait begins with this worker's last try instead, so that it ends.
+func (b *backOff) until(event, now time.Time) time.Time {
 	if b.delay == 0 || event.Sub(b.updated) > backOffReset {
-		return event
+		return time.Time{}
 	}
-	return event.Add(b.delay)
+	for _, began := range []time.Time{event, b.updated} {
+		if began.Sub(now) <= b.delay {
+			return began.Add(b.delay)
+		}
+	}
+	return time.Time{}
 }
 
 // next lengthens the wait for whatever comes after a try made now because of event.
@@ -232,7 +236,7 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 	}
 	switch a.Kind {
 	case SetUpVolumes:
-		m.volumesReady, m.volumesDown = !o.Failed(), false
+		m.volumesReady, m.volumesTried, m.volumesDown = !o.Failed(), true, false
 		settle(&m.volumes, o, now)
 	case CreateSandbox:
 		m.created(a, o, now)
@@ -257,7 +261,7 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 		settle(&m.clearing, o, now)
 		m.volumesDown = !o.Failed()
 		if m.volumesDown {
-			m.volumesReady = false
+			m.volumesReady, m.volumesTried = false, false
 		}
 	case Finish:
 		settle(&m.clearing, o, now)

@@ -158,7 +158,9 @@ type Probe struct {
 	// Known says that a probe gave a result for this container since the agent started.
 	Known                          bool
 	Started, Ready, LivenessFailed bool
-	Message                        string
+	// Message says which probe failed for good, and TerminationGracePeriodSeconds is that probe's own; nil if it has none.
+	Message                       string
+	TerminationGracePeriodSeconds *int64
 }
 
 // Input is everything that a decision is made from. Decide and Status only read it.

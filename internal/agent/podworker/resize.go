@@ -203,7 +203,7 @@ func (d *decider) resize() bool {
 	default:
 		c := differ[0]
 		if spec, _ := findContainer(d.in.Pod, c.Name); s.differs(spec, c) == restart {
-			d.kill(c, KillResized, fmt.Sprintf("Container %s resize requires restart", c.Name), d.graceFor(c.Name, KillResized))
+			d.kill(c, KillResized, fmt.Sprintf("Container %s resize requires restart", c.Name), d.graceFor(c, KillResized))
 			return true
 		}
 		d.act(Action{Kind: ResizeContainer, Container: c.Name, ContainerID: c.ID, wanted: wanted})

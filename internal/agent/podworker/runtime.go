@@ -70,6 +70,9 @@ type Container struct {
 	Recorded *corev1.Container
 	// ReadOnlyBelow are the paths of its mounts that are read-only with all that is mounted below them.
 	ReadOnlyBelow []string
+	// User is as whom its first process was started, StopSignal what tells it to stop; nil where the runtime does not say.
+	User       *corev1.ContainerUser
+	StopSignal *corev1.Signal
 	// Image is the image's name, ImageID the runtime's reference to it.
 	Image, ImageID                   string
 	CreatedAt, StartedAt, FinishedAt time.Time

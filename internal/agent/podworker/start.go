@@ -137,7 +137,7 @@ func specChanged(spec *corev1.Container, c *Container) bool {
 }
 
 func (d *decider) backsOff(spec *corev1.Container, m *containerMemory, exit time.Time) bool {
-	if m == nil || !d.before(m.restart.until(exit)) {
+	if m == nil || !d.before(m.restart.until(exit, d.in.Now)) {
 		return false
 	}
 	if !m.toldRestart {

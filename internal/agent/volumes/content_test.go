@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -301,6 +302,43 @@ func TestRefreshErrorIsTold(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 	wantShown(t, hostPath(t, m, pod, corev1.VolumeMount{}), "a=1")
+}
+
+// What shows the pod's labels follows them at once, whatever has become of the other volumes.
+func TestContentFollowsThePod(t *testing.T) {
+	m, objects := newTest(t)
+	objects.setConfigMap("c", map[string]string{"a": "1"})
+	told := make(chan string, 10)
+	m.cfg.OnRefreshError = func(_ *corev1.Pod, err error) { told <- err.Error() }
+	labels := corev1.Volume{Name: "labels", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
+		{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}}}
+	// The volume of the missing config map is the last one: when it is told of, the other one is done.
+	pod := podWith(labels, configMapVolume("c"))
+	changed := pod.DeepCopy()
+	changed.Labels["active"] = "yes"
+	m.PodChanged(changed)
+	gone(t, m.podDir(pod.UID))
+	setUp(t, m, pod)
+	delete(objects.configMaps, "c")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- m.Run(ctx) }()
+	<-told // the first round of Run
+	m.PodChanged(pod)
+	m.PodChanged(changed)
+	<-told
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	wantShown(t, m.volumeDir(pod.UID, "downward-api", "labels"), "labels=active=\"yes\"\napp=\"x\"")
+	wantShown(t, m.volumeDir(pod.UID, "configmap", "v"), "a=1")
+
+	if err := m.TearDown(t.Context(), pod.UID); err != nil {
+		t.Fatal(err)
+	}
+	m.PodChanged(changed)
+	gone(t, m.podDir(pod.UID))
 }
 
 // TestRefreshReadsOnce has two pods show one config map.

@@ -78,12 +78,17 @@ type Manager struct {
 
 	mu   sync.Mutex
 	pods map[types.UID]*podState
+	// changed are the pods that PodChanged was told of and nobody looked at yet; poke wakes who does.
+	changed []*podState
+	poke    chan struct{}
 }
 
 // podState serializes the work on one pod.
 type podState struct {
 	mu  sync.Mutex
 	pod *corev1.Pod // the newest one set up, nil when none was
+	// newest is what PodChanged was told last, nil once that is looked at. The manager's mu guards it.
+	newest *corev1.Pod
 	// images are the runtime's names of the image volumes' images.
 	images map[string]string
 	// claimed are the volumes of claims, by the pod volume's name.
@@ -98,7 +103,7 @@ func New(cfg Config) *Manager {
 	if cfg.RefreshPeriod == 0 {
 		cfg.RefreshPeriod = time.Minute
 	}
-	return &Manager{cfg: cfg, tokens: newTokenCache(cfg), pods: map[types.UID]*podState{}}
+	return &Manager{cfg: cfg, tokens: newTokenCache(cfg), pods: map[types.UID]*podState{}, poke: make(chan struct{}, 1)}
 }
 
 // SetUp makes every volume of pod ready; volumes that are ready already are brought up to date.
@@ -217,6 +222,7 @@ func (m *Manager) Sweep(ctx context.Context, live func(podUID types.UID) bool) e
 // Run keeps the changing content of all pods up to date until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	defer m.refreshing.Wait()
+	m.refreshing.Go(func() { m.followChanges(ctx) })
 	wait.JitterUntilWithContext(ctx, m.refresh, m.cfg.RefreshPeriod, 0.5, true)
 	return nil
 }
@@ -260,6 +266,60 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 		m.refreshVolumes(ctx, pod, m.isDrivers, func(volume *corev1.Volume) error {
 			return m.cfg.Drivers.SetUp(ctx, pod, volume)
 		})
+	})
+}
+
+// PodChanged has content that shows the pod itself, such as its labels, brought up to date soon. It waits for nothing, and does
+// nothing for a pod whose volumes were not set up.
+func (m *Manager) PodChanged(pod *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	state := m.pods[pod.UID]
+	if state == nil {
+		return
+	}
+	if state.newest == nil {
+		m.changed = append(m.changed, state)
+	}
+	state.newest = pod
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}
+
+// followChanges brings up to date what PodChanged is told of, until ctx ends.
+func (m *Manager) followChanges(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.poke:
+		}
+		m.mu.Lock()
+		changed := m.changed
+		m.changed = nil
+		m.mu.Unlock()
+		for _, state := range changed {
+			m.refreshing.Go(func() { m.refreshChanged(ctx, state) })
+		}
+	}
+}
+
+// refreshChanged waits for who works on the pod: what he sets up may be older.
+func (m *Manager) refreshChanged(ctx context.Context, state *podState) {
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	m.mu.Lock()
+	pod := state.newest
+	state.newest = nil
+	m.mu.Unlock()
+	if state.pod == nil {
+		return
+	}
+	state.pod = pod
+	m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
+		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
 	})
 }
 

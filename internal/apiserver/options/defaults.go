@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // ServiceAccounts is how tokens of service accounts are made.
@@ -34,13 +36,15 @@ func (a *ServiceAccounts) validate() (errs []error) {
 	if len(a.Issuers) == 0 {
 		errs = append(errs, errors.New("--service-account-issuer: name one, such as "+DefaultIssuer))
 	}
-	for i, issuer := range a.Issuers {
+	seen := sets.New[string]()
+	for _, issuer := range a.Issuers {
 		if issuer == "" || strings.Contains(issuer, ":") && !parses(issuer) {
 			errs = append(errs, fmt.Errorf("--service-account-issuer %q: give a URL, such as %s", issuer, DefaultIssuer))
 		}
-		if slices.Contains(a.Issuers[:i], issuer) {
+		if seen.Has(issuer) {
 			errs = append(errs, fmt.Errorf("--service-account-issuer %q is given twice", issuer))
 		}
+		seen.Insert(issuer)
 	}
 	if slices.Contains(a.Audiences, "") {
 		errs = append(errs, errors.New("--api-audiences: an audience has a name"))
