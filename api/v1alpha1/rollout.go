@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // DaemonSetRollout says where the change of the DaemonSet of the same name is. The
@@ -46,18 +47,20 @@ type DaemonSetRolloutSpec struct {
 	// Retry tries a failed revision again whenever its count grows.
 	// +optional
 	Retry *Retry `json:"retry,omitempty"`
-	// Target is Newest (the default), or Stable to abort: all nodes go back to the
-	// stable revision. The template's next change ends that.
+	// Abort takes all nodes back to the stable revision. It holds for as long as it names the
+	// target; everynode rollout retry takes it out.
 	// +optional
-	// +default="Newest"
-	Target Target `json:"target,omitempty"`
+	Abort *Abort `json:"abort,omitempty"`
 }
 
 // StepApproval approves a step of one revision.
 type StepApproval struct {
-	// Revision is the revision that somebody looked at; for any other the approval
-	// is void.
+	// Revision is the revision that somebody looked at, status.targetRevision; for any other
+	// the approval is void.
 	Revision string `json:"revision"`
+	// Digest is status.targetDigest of that revision; for a template with another the approval
+	// is void.
+	Digest string `json:"digest"`
 	// Step is the step's name, or All.
 	Step string `json:"step"`
 }
@@ -67,24 +70,25 @@ const AllSteps = "All"
 
 // Retry tries a failed revision again.
 type Retry struct {
-	// Revision is the hash of the failed template; for any other nothing is tried.
+	// Revision is the hash of the failed template, status.targetRevision; for any other
+	// nothing is tried.
 	Revision string `json:"revision"`
+	// Digest is status.targetDigest of that revision; for a template with another nothing is
+	// tried.
+	Digest string `json:"digest"`
 	// Count is raised by one for each new try.
 	Count int32 `json:"count"`
 }
 
-// Target is which revision a rollout leads to.
-//
-// +enum
-type Target string
-
-// The targets.
-const (
-	// TargetNewest leads to the DaemonSet's template.
-	TargetNewest Target = "Newest"
-	// TargetStable leads back to the stable revision.
-	TargetStable Target = "Stable"
-)
+// Abort takes all nodes back from one revision.
+type Abort struct {
+	// Revision is the revision that is given up, status.targetRevision; for any other nothing
+	// is aborted.
+	Revision string `json:"revision"`
+	// Digest is status.targetDigest of that revision; for a template with another nothing is
+	// aborted.
+	Digest string `json:"digest"`
+}
 
 // Phase is what a rollout does.
 type Phase string
@@ -142,6 +146,13 @@ type DaemonSetRolloutStatus struct {
 	// TargetRevision is the revision that nodes are led to.
 	// +optional
 	TargetRevision string `json:"targetRevision,omitempty"`
+	// TargetDigest is the SHA-256 of the target's template. A revision's name has 32 bits, which
+	// another template can be made to have; who approves, retries or aborts names both.
+	// +optional
+	TargetDigest string `json:"targetDigest,omitempty"`
+	// Policy is the policy that the changes follow, or followed last.
+	// +optional
+	Policy *FollowedPolicy `json:"policy,omitempty"`
 	// FailedRevisions are the last ten that failed, the newest last.
 	// +optional
 	// +listType=atomic
@@ -186,8 +197,23 @@ type DaemonSetRolloutStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// FollowedPolicy is the policy that the changes of a DaemonSet follow.
+type FollowedPolicy struct {
+	// Name is the policy's.
+	Name string `json:"name"`
+	// UID is the policy's.
+	UID types.UID `json:"uid"`
+	// Approval is Manual if a wave of the policy waits for somebody.
+	// +optional
+	Approval Approval `json:"approval,omitempty"`
+	// SpecGeneration is the generation of the rollout's spec that was seen last while the policy
+	// was followed. Who lets the DaemonSet leave does so in a later one.
+	// +optional
+	SpecGeneration int64 `json:"specGeneration,omitempty"`
+}
+
 // Replacing says what the daemons were like that the rollout takes away, where no pod can
-// say it yet. It is written before they go. It names up to 200 nodes.
+// say it yet. It is written with the status, and names up to 200 nodes.
 type Replacing struct {
 	// Available are nodes whose daemon was available.
 	// +optional

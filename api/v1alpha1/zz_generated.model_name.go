@@ -6,6 +6,11 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Abort) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.Abort"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DaemonSetRollout) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.DaemonSetRollout"
 }
@@ -43,6 +48,11 @@ func (in Failure) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Failures) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Failures"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in FollowedPolicy) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.FollowedPolicy"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

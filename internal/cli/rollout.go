@@ -38,7 +38,7 @@ func newRevisionVerb(c *cluster, name, short string, of func(revision string) ro
 	var revision string
 	cmd := newRolloutVerb(c, name, short, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.do(cmd, args[0], of(revision)) }
-	cmd.Flags().StringVar(&revision, "revision", "", name+" only if the change is to this revision")
+	cmd.Flags().StringVar(&revision, "revision", "", name+" only if the change is to this revision, by its name or its digest")
 	return cmd
 }
 
@@ -72,7 +72,7 @@ of the change by now, so that nobody approves what he has not seen.`,
 	}
 	cmd.Flags().StringVar(&step, "step", "", "approve up to this step, in advance if need be")
 	cmd.Flags().BoolVar(&all, "all", false, "approve every step")
-	cmd.Flags().StringVar(&revision, "revision", "", "approve only if the change is to this revision")
+	cmd.Flags().StringVar(&revision, "revision", "", "approve only if the change is to this revision, by its name or its digest")
 	return cmd
 }
 

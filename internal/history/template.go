@@ -2,6 +2,7 @@ package history
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -37,6 +38,21 @@ func Template(r *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
 		return nil, fmt.Errorf("read the template of revision %s: %w", r.Name, err)
 	}
 	return &patch.Spec.Template, nil
+}
+
+// Digest returns the SHA-256 of the template that a revision holds, as sha256: and 64 digits.
+// Templates of one digest are the same; those of one hash need not be. It is that of the data
+// as Patch writes it, so it depends on neither the order nor the spelling of fields.
+func Digest(r *appsv1.ControllerRevision) (string, error) {
+	template, err := Template(r)
+	if err != nil {
+		return "", err
+	}
+	patch, err := Patch(template)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(patch)), nil
 }
 
 // HashOf returns the hash that pods of the revision carry: its label, or its

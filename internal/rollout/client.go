@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -102,11 +99,6 @@ func (c *Client) Do(ctx context.Context, do Verb) (done string, err error) {
 		if err != nil {
 			return err
 		}
-		if ended(r) {
-			if r, err = c.forget(ctx, r); err != nil {
-				return err
-			}
-		}
 		if done, err = do(r); err != nil {
 			return fmt.Errorf("%s: %w", c, err)
 		}
@@ -125,31 +117,4 @@ const fieldManager = "everynode-rollout"
 
 func (c *Client) update(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
 	return c.own.DaemonSetRollouts(c.namespace).Update(ctx, r, metav1.UpdateOptions{FieldManager: fieldManager})
-}
-
-// ended tells whether the spec still says that a change was aborted which is over:
-// the template has changed since.
-func ended(r *v1alpha1.DaemonSetRollout) bool {
-	s := &r.Status
-	return r.Spec.Target == v1alpha1.TargetStable && s.ObservedGeneration >= r.Generation && s.TargetRevision != s.StableRevision &&
-		!slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
-}
-
-// forget takes an abort that is over out of the spec, and waits until the controller
-// has seen that: it acts on the next one as on a change.
-func (c *Client) forget(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
-	r.Spec.Target = v1alpha1.TargetNewest
-	r, err := c.update(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	generation := r.Generation
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (seen bool, err error) {
-		r, err = c.Get(ctx)
-		return err == nil && r.Status.ObservedGeneration >= generation, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("wait for the controller to see that the last abort is over: %w", err)
-	}
-	return r, nil
 }

@@ -17,6 +17,8 @@ type State struct {
 	// StableRevision is "" until a revision was complete.
 	StableRevision string `json:"stableRevision"`
 	TargetRevision string `json:"targetRevision"`
+	// TargetDigest is that of the target's template.
+	TargetDigest string `json:"targetDigest,omitempty"`
 	// Step is the furthest one that has begun.
 	Step        string       `json:"step,omitempty"`
 	StepStarted *metav1.Time `json:"stepStarted,omitempty"`
@@ -42,7 +44,7 @@ func StateOf(r *v1alpha1.DaemonSetRollout, daemonSet int64) State {
 	s := &r.Status
 	out := State{
 		Namespace: r.Namespace, DaemonSet: r.Name, Phase: s.Phase, Message: s.Message,
-		StableRevision: s.StableRevision, TargetRevision: s.TargetRevision, Step: s.Step, StepStarted: s.StepStarted,
+		StableRevision: s.StableRevision, TargetRevision: s.TargetRevision, TargetDigest: s.TargetDigest, Step: s.Step, StepStarted: s.StepStarted,
 		Steps: append([]v1alpha1.StepStatus{}, s.Steps...), Verdicts: map[string]int32{},
 		FailedRevisions: append([]v1alpha1.FailedRevision{}, s.FailedRevisions...), Spec: r.Spec,
 	}

@@ -51,7 +51,11 @@ func Approve(step, revision string) Verb {
 		case step != v1alpha1.AllSteps && !slices.ContainsFunc(s.Steps, func(o v1alpha1.StepStatus) bool { return o.Name == step }):
 			return "", fmt.Errorf("there is no step %q; the steps are %s", step, stepNames(s.Steps))
 		}
-		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Step: step}
+		digest, err := digestOf(r)
+		if err != nil {
+			return "", err
+		}
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Digest: digest, Step: step}
 		if step == v1alpha1.AllSteps {
 			return "is approved: every step of revision " + s.TargetRevision, nil
 		}
@@ -74,12 +78,21 @@ func stepNames(steps []v1alpha1.StepStatus) string {
 	return text
 }
 
-// moved is the error of who wants something of one revision when the change is to another by now. No revision means any.
+// moved is the error of who wants something of one revision, by its name or its digest, when the change is to
+// another by now. No revision means any.
 func moved(what, revision string, r *v1alpha1.DaemonSetRollout) error {
-	if target := r.Status.TargetRevision; revision != "" && revision != target {
+	if target := r.Status.TargetRevision; revision != "" && revision != target && revision != r.Status.TargetDigest {
 		return fmt.Errorf("nothing is %s: the change is to revision %s by now, not to %s", what, orNone(target), revision)
 	}
 	return nil
+}
+
+// digestOf is what an approval, a retry or an abort names beside the target.
+func digestOf(r *v1alpha1.DaemonSetRollout) (string, error) {
+	if r.Status.TargetDigest == "" {
+		return "", errors.New("its status has no targetDigest yet: try again in a moment")
+	}
+	return r.Status.TargetDigest, nil
 }
 
 // Retry tries a failed revision again. With a revision, it tries that one only.
@@ -98,12 +111,16 @@ func tryAgain(r *v1alpha1.DaemonSetRollout) (string, error) {
 	if target == "" || i < 0 {
 		return "", errors.New("there is nothing to try again: the present revision has not failed")
 	}
+	digest, err := digestOf(r)
+	if err != nil {
+		return "", err
+	}
 	count := r.Status.FailedRevisions[i].Retries
 	if asked := r.Spec.Retry; asked != nil && asked.Revision == target {
 		count = max(count, asked.Count)
 	}
-	r.Spec.Retry = &v1alpha1.Retry{Revision: target, Count: count + 1}
-	r.Spec.Target = v1alpha1.TargetNewest
+	r.Spec.Retry = &v1alpha1.Retry{Revision: target, Digest: digest, Count: count + 1}
+	r.Spec.Abort = nil
 	return "tries revision " + target + " again, from the first step", nil
 }
 
@@ -127,6 +144,10 @@ func goBack(r *v1alpha1.DaemonSetRollout) (string, error) {
 	case s.Phase == v1alpha1.PhaseRolledBack:
 		return "goes back to revision " + s.StableRevision + " already", nil
 	}
-	r.Spec.Target = v1alpha1.TargetStable
+	digest, err := digestOf(r)
+	if err != nil {
+		return "", err
+	}
+	r.Spec.Abort = &v1alpha1.Abort{Revision: s.TargetRevision, Digest: digest}
 	return fmt.Sprintf("is aborted: all nodes go back to revision %s; a change of the template begins anew", s.StableRevision), nil
 }

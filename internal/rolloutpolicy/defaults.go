@@ -33,13 +33,6 @@ func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
 	}
 }
 
-// SetRolloutDefaults fills in what people leave out of a rollout.
-func SetRolloutDefaults(spec *v1alpha1.DaemonSetRolloutSpec) {
-	if spec.Target == "" {
-		spec.Target = v1alpha1.TargetNewest
-	}
-}
-
 func fill[T any](to **T, value T) {
 	if *to == nil {
 		*to = ptr.To(value)

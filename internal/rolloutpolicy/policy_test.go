@@ -90,16 +90,18 @@ func numbered(format string, n int) string {
 func TestWhatARolloutMustLookLike(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty is good", ``, ""},
-		{"everything", `{paused: true, approved: {revision: abc, step: zones/a}, retry: {revision: abc, count: 2}, target: Stable}`, ""},
-		{"an approval of nothing", `approved: {step: canary}`, "spec.approved.revision: Required value"},
-		{"an approval of no step", `approved: {revision: abc}`, "spec.approved.step: Required value"},
-		{"a retry of nothing", `retry: {count: 1}`, "spec.retry.revision: Required value"},
-		{"no try", `retry: {revision: abc}`, "spec.retry.count: Invalid value: 0: must be at least 1"},
-		{"a target that nobody knows", `target: Oldest`, `spec.target: Unsupported value: "Oldest": supported values: "Newest", "Stable"`},
+		{"everything", `{paused: true, approved: {revision: abc, digest: DIGEST, step: zones/a}, retry: {revision: abc, digest: DIGEST, count: 2}, abort: {revision: abc, digest: DIGEST}}`, ""},
+		{"an approval of nothing", `approved: {digest: DIGEST, step: canary}`, "spec.approved.revision: Required value"},
+		{"an approval of no step", `approved: {revision: abc, digest: DIGEST}`, "spec.approved.step: Required value"},
+		{"a retry of nothing", `retry: {digest: DIGEST, count: 1}`, "spec.retry.revision: Required value"},
+		{"no try", `retry: {revision: abc, digest: DIGEST}`, "spec.retry.count: Invalid value: 0: must be at least 1"},
+		{"an approval by 32 bits", `approved: {revision: abc, step: canary}`, `spec.approved.digest: Invalid value: "": must be status.targetDigest of the rollout; everynode rollout approve, retry and abort write it`},
+		{"a retry by 32 bits", `retry: {revision: abc, digest: abc, count: 1}`, `spec.retry.digest: Invalid value: "abc": must be status.targetDigest`},
+		{"an abort by 32 bits", `abort: {revision: abc}`, "spec.abort.digest: Invalid value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var spec v1alpha1.DaemonSetRolloutSpec
-			if err := yaml.UnmarshalStrict([]byte(c.text), &spec); err != nil {
+			if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(c.text, "DIGEST", "sha256:"+strings.Repeat("0a", 32))), &spec); err != nil {
 				t.Fatal(err)
 			}
 			got := ""

@@ -164,21 +164,34 @@ func ValidateRollout(spec *v1alpha1.DaemonSetRolloutSpec, at *field.Path) (errs 
 			errs = append(errs, field.Required(at, ""))
 		}
 	}
+	of := func(revision, digest string, at *field.Path) {
+		required(revision, at.Child("revision"))
+		if !digestForm.MatchString(digest) {
+			errs = append(errs, field.Invalid(at.Child("digest"), digest, DigestMessage))
+		}
+	}
 	if a := spec.Approved; a != nil {
-		required(a.Revision, at.Child("approved", "revision"))
+		of(a.Revision, a.Digest, at.Child("approved"))
 		required(a.Step, at.Child("approved", "step"))
 	}
 	if r := spec.Retry; r != nil {
-		required(r.Revision, at.Child("retry", "revision"))
+		of(r.Revision, r.Digest, at.Child("retry"))
 		errs = append(errs, positive(&r.Count, at.Child("retry", "count"))...)
 	}
-	switch spec.Target {
-	case "", v1alpha1.TargetNewest, v1alpha1.TargetStable:
-	default:
-		errs = append(errs, field.NotSupported(at.Child("target"), spec.Target, []v1alpha1.Target{v1alpha1.TargetNewest, v1alpha1.TargetStable}))
+	if a := spec.Abort; a != nil {
+		of(a.Revision, a.Digest, at.Child("abort"))
 	}
 	return errs
 }
+
+const (
+	// DigestPattern is what the digest of a template looks like.
+	DigestPattern = `^sha256:[0-9a-f]{64}$`
+	// DigestMessage says what to write.
+	DigestMessage = "must be status.targetDigest of the rollout; everynode rollout approve, retry and abort write it"
+)
+
+var digestForm = regexp.MustCompile(DigestPattern)
 
 // weekDays are the names that a window may use, by time.Weekday.
 var weekDays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}

@@ -162,7 +162,7 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 		if status.Step == "" {
 			return "", nil
 		}
-		r.Spec.Approved = &v1alpha1.StepApproval{Revision: status.TargetRevision, Step: status.Step}
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: status.TargetRevision, Digest: status.TargetDigest, Step: status.Step}
 		if s.Other%6 == 0 {
 			r.Spec.Approved.Step = v1alpha1.AllSteps
 		}
@@ -175,7 +175,7 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 		if status.StableRevision == status.TargetRevision {
 			return "", nil
 		}
-		r.Spec.Target = v1alpha1.TargetStable
+		r.Spec.Abort = &v1alpha1.Abort{Revision: status.TargetRevision, Digest: status.TargetDigest}
 	}
 	return r.Name + " " + history.Wish(r), u.writeRollout(ctx, r)
 }
@@ -191,7 +191,8 @@ func again(r *v1alpha1.DaemonSetRollout) {
 			count = max(count, f.Retries+1)
 		}
 	}
-	r.Spec.Retry, r.Spec.Target = &v1alpha1.Retry{Revision: r.Status.TargetRevision, Count: count}, v1alpha1.TargetNewest
+	r.Spec.Retry = &v1alpha1.Retry{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Count: count}
+	r.Spec.Abort = nil
 }
 
 func (u *user) writeRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) error {

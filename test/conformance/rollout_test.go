@@ -63,13 +63,13 @@ func TestOwnKinds(t *testing.T) {
 			"spec.nodeFaults": `{"max":"20%"}`,
 			"spec.windows":    `[{"from":"09:00","timeZone":"UTC","to":"10:00"}]`,
 		})
-		s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "filled", `{}`)).want(t, 201).expect(t, map[string]string{"spec": `{"target":"Newest"}`})
+		s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "filled", `{}`)).want(t, 201).expect(t, map[string]string{"spec": `{}`})
 	})
 	t.Run("what is refused is named by its path", func(t *testing.T) {
 		s.send(t, "POST", policies, asJSON, ownKind("RolloutPolicy", "bad", `{"waves":[{"name":"a","percent":101},{"name":"a","count":1}]}`)).says(t, 422, "Invalid",
 			`RolloutPolicy.everynode.io "bad" is invalid: [spec.waves[0].percent: Invalid value: 101: must be at most 100, spec.waves[1].name: Duplicate value: "a"]`)
-		s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "bad", `{"approved":{"step":"a"}}`)).says(t, 422, "Invalid",
-			`DaemonSetRollout.everynode.io "bad" is invalid: spec.approved.revision: Required value`)
+		s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "bad", `{"approved":{"revision":"b","step":"a"}}`)).says(t, 422, "Invalid",
+			`DaemonSetRollout.everynode.io "bad" is invalid: spec.approved.digest: Invalid value: "": must be status.targetDigest of the rollout; everynode rollout approve, retry and abort write it`)
 		s.send(t, "POST", policies+"?fieldValidation=Strict", asJSON, ownKind("RolloutPolicy", "bad", `{"wave":[]}`)).says(t, 400, "BadRequest",
 			`RolloutPolicy in version "v1alpha1" cannot be handled as a RolloutPolicy: strict decoding error: unknown field "spec.wave"`)
 	})
@@ -83,9 +83,9 @@ func TestOwnKinds(t *testing.T) {
 		s.send(t, "POST", rollouts, asJSON, `{"apiVersion":"everynode.io/v1alpha1","kind":"DaemonSetRollout","metadata":{"name":"two"},"status":{"phase":"Halted"}}`).
 			want(t, 201).expect(t, map[string]string{"status": `{}`, "metadata.generation": `1`})
 		s.send(t, "PATCH", rollouts+"/two/status", mergePatch, `{"spec":{"paused":true},"status":{"phase":"Soaking"}}`).
-			want(t, 200).expect(t, map[string]string{"spec": `{"target":"Newest"}`, "status": `{"phase":"Soaking"}`, "metadata.generation": `1`})
+			want(t, 200).expect(t, map[string]string{"spec": `{}`, "status": `{"phase":"Soaking"}`, "metadata.generation": `1`})
 		s.send(t, "PATCH", rollouts+"/two", mergePatch, `{"spec":{"paused":true},"status":{"phase":"Halted"}}`).
-			want(t, 200).expect(t, map[string]string{"spec": `{"paused":true,"target":"Newest"}`, "status": `{"phase":"Soaking"}`, "metadata.generation": `2`})
+			want(t, 200).expect(t, map[string]string{"spec": `{"paused":true}`, "status": `{"phase":"Soaking"}`, "metadata.generation": `2`})
 		s.send(t, "PATCH", rollouts+"/two", mergePatch, `{"metadata":{"labels":{"a":"b"}}}`).want(t, 200).expect(t, map[string]string{"metadata.generation": `2`})
 	})
 	t.Run("fields have managers", func(t *testing.T) {
@@ -315,7 +315,7 @@ func whoMayApprove(t *testing.T, s *server) {
 		t.Fatalf("an editor makes a policy: %v", err)
 	}
 	s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "agent", `{}`)).want(t, 201)
-	const approve = `{"spec":{"approved":{"revision":"abc","step":"All"}}}`
+	approve := `{"spec":{"approved":{"revision":"abc","digest":"sha256:` + strings.Repeat("0a", 32) + `","step":"All"}}}`
 	patch := func(c *client.Client) error {
 		_, err := c.DaemonSetRollouts("default").Patch(ctx, "agent", types.MergePatchType, []byte(approve), metav1.PatchOptions{})
 		return err

@@ -173,18 +173,24 @@ spec:
 }
 
 func rolloutCases() []objectCase {
+	digest := "sha256:" + strings.Repeat("0a", 32)
 	return []objectCase{
 		{"nothing", "", true},
-		{"everything", "spec: {paused: true, approved: {revision: abc, step: zones/a}, retry: {revision: abc, count: 2}, target: Stable}", true},
+		{"everything", "spec: {paused: true, approved: {revision: abc, digest: " + digest + ", step: zones/a}, retry: {revision: abc, digest: " + digest + ", count: 2}, abort: {revision: abc, digest: " + digest + "}}", true},
 		{"an unknown key", "spec: {pause: true}", false},
 		{"a word for paused", `spec: {paused: "yes"}`, false},
-		{"an approval of nothing", "spec: {approved: {step: canary}}", false},
-		{"an approval of an empty revision", `spec: {approved: {revision: "", step: canary}}`, false},
-		{"an approval of no step", "spec: {approved: {revision: abc}}", false},
-		{"a retry of nothing", "spec: {retry: {count: 1}}", false},
-		{"no try", "spec: {retry: {revision: abc}}", false},
-		{"less than no try", "spec: {retry: {revision: abc, count: -1}}", false},
-		{"an empty target", `spec: {target: ""}`, true},
-		{"a target that nobody knows", "spec: {target: Oldest}", false},
+		{"an approval of nothing", "spec: {approved: {digest: " + digest + ", step: canary}}", false},
+		{"an approval of an empty revision", `spec: {approved: {revision: "", digest: ` + digest + `, step: canary}}`, false},
+		{"an approval of no step", "spec: {approved: {revision: abc, digest: " + digest + "}}", false},
+		{"a retry of nothing", "spec: {retry: {digest: " + digest + ", count: 1}}", false},
+		{"no try", "spec: {retry: {revision: abc, digest: " + digest + "}}", false},
+		{"less than no try", "spec: {retry: {revision: abc, digest: " + digest + ", count: -1}}", false},
+		{"an approval without a digest", "spec: {approved: {revision: abc, step: canary}}", false},
+		{"an approval of an empty digest", `spec: {approved: {revision: abc, digest: "", step: canary}}`, false},
+		{"an approval of a revision as its digest", "spec: {approved: {revision: abc, digest: abc, step: canary}}", false},
+		{"an approval of a digest that is too long", "spec: {approved: {revision: abc, digest: " + digest + "0, step: canary}}", false},
+		{"a retry without a digest", "spec: {retry: {revision: abc, count: 1}}", false},
+		{"an abort of nothing", "spec: {abort: {digest: " + digest + "}}", false},
+		{"an abort without a digest", "spec: {abort: {revision: abc}}", false},
 	}
 }

@@ -114,7 +114,6 @@ func builtIn(kind string, raw []byte) (runtime.Object, error) {
 		rolloutpolicy.SetDefaults(&o.Spec)
 		return o, rolloutpolicy.Validate(&o.Spec, field.NewPath("spec")).ToAggregate()
 	case *v1alpha1.DaemonSetRollout:
-		rolloutpolicy.SetRolloutDefaults(&o.Spec)
 		return o, rolloutpolicy.ValidateRollout(&o.Spec, field.NewPath("spec")).ToAggregate()
 	}
 	return object, nil
@@ -169,15 +168,8 @@ func sameAsStored(t *testing.T, here runtime.Object, there map[string]any, empty
 	if err := json.Unmarshal(raw, read); err != nil {
 		t.Fatal(err)
 	}
-	switch o := read.(type) {
-	case *v1alpha1.RolloutPolicy:
-		if empty {
-			rolloutpolicy.SetDefaults(&o.Spec)
-		}
-	case *v1alpha1.DaemonSetRollout:
-		if empty {
-			rolloutpolicy.SetRolloutDefaults(&o.Spec)
-		}
+	if o, ok := read.(*v1alpha1.RolloutPolicy); ok && empty {
+		rolloutpolicy.SetDefaults(&o.Spec)
 	}
 	a, _ := json.Marshal(here)
 	b, _ := json.Marshal(read)

@@ -192,12 +192,24 @@ func policyRules() rules {
 	return r.conditions()
 }
 
+// digest wants that of a template, and says where it is to be found.
+func digest(p *props) {
+	p.Required = slices.DeleteFunc(p.Required, func(name string) bool { return name == "digest" })
+	field := p.Properties["digest"]
+	field.MaxLength = ptr.To(int64(len("sha256:") + 64))
+	p.Properties["digest"] = field
+	cel("has(self.digest) && self.digest.matches('"+rolloutpolicy.DigestPattern+"')", "digest "+rolloutpolicy.DigestMessage)(p)
+}
+
 func rolloutRules() rules {
 	return rules{
+		"spec.approved":          {digest},
 		"spec.approved.revision": {notEmpty},
 		"spec.approved.step":     {notEmpty},
+		"spec.retry":             {digest},
 		"spec.retry.revision":    {notEmpty},
 		"spec.retry.count":       {atLeast(1)},
-		"spec.target":            {orEmpty},
+		"spec.abort":             {digest},
+		"spec.abort.revision":    {notEmpty},
 	}.conditions()
 }

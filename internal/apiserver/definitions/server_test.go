@@ -88,6 +88,8 @@ phase: Halted
 message: revision b failed on 2 of 3 nodes
 stableRevision: a
 targetRevision: b
+targetDigest: "sha256:0a"
+policy: {name: p, uid: u, approval: Manual, specGeneration: 2}
 failedRevisions:
 - {revision: b, why: failed, nodes: [n1, n2], time: "2026-03-01T12:00:00Z", action: Halt, retries: 1}
 step: canary

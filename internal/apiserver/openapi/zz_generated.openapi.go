@@ -38,6 +38,7 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.Abort{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Abort(ref),
 		v1alpha1.DaemonSetRollout{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref),
 		v1alpha1.DaemonSetRolloutList{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutList(ref),
 		v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref),
@@ -46,6 +47,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.FailedRevision{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FailedRevision(ref),
 		v1alpha1.Failure{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Failure(ref),
 		v1alpha1.Failures{}.OpenAPIModelName():                                       schema_everynode_everynode_api_v1alpha1_Failures(ref),
+		v1alpha1.FollowedPolicy{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref),
 		v1alpha1.NodeFaults{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
 		v1alpha1.Pace{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Pace(ref),
 		v1alpha1.Replacing{}.OpenAPIModelName():                                      schema_everynode_everynode_api_v1alpha1_Replacing(ref),
@@ -723,6 +725,36 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_Abort(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Abort takes all nodes back from one revision.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"revision": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Revision is the revision that is given up, status.targetRevision; for any other nothing is aborted.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest is status.targetDigest of that revision; for a template with another nothing is aborted.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"revision", "digest"},
+			},
+		},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -849,20 +881,17 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref common.Ref
 							Ref:         ref(v1alpha1.Retry{}.OpenAPIModelName()),
 						},
 					},
-					"target": {
+					"abort": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Target is Newest (the default), or Stable to abort: all nodes go back to the stable revision. The template's next change ends that.\n\nPossible enum values:\n - `\"Newest\"` leads to the DaemonSet's template.\n - `\"Stable\"` leads back to the stable revision.",
-							Default:     "Newest",
-							Type:        []string{"string"},
-							Format:      "",
-							Enum:        []interface{}{"Newest", "Stable"},
+							Description: "Abort takes all nodes back to the stable revision. It holds for as long as it names the target; everynode rollout retry takes it out.",
+							Ref:         ref(v1alpha1.Abort{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Retry{}.OpenAPIModelName(), v1alpha1.StepApproval{}.OpenAPIModelName()},
+			v1alpha1.Abort{}.OpenAPIModelName(), v1alpha1.Retry{}.OpenAPIModelName(), v1alpha1.StepApproval{}.OpenAPIModelName()},
 	}
 }
 
@@ -913,6 +942,19 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Description: "TargetRevision is the revision that nodes are led to.",
 							Type:        []string{"string"},
 							Format:      "",
+						},
+					},
+					"targetDigest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "TargetDigest is the SHA-256 of the target's template. A revision's name has 32 bits, which another template can be made to have; who approves, retries or aborts names both.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"policy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Policy is the policy that the changes follow, or followed last.",
+							Ref:         ref(v1alpha1.FollowedPolicy{}.OpenAPIModelName()),
 						},
 					},
 					"failedRevisions": {
@@ -1048,7 +1090,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1266,6 +1308,51 @@ func schema_everynode_everynode_api_v1alpha1_Failures(ref common.ReferenceCallba
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FollowedPolicy is the policy that the changes of a DaemonSet follow.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the policy's.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"uid": {
+						SchemaProps: spec.SchemaProps{
+							Description: "UID is the policy's.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"approval": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Approval is Manual if a wave of the policy waits for somebody.\n\nPossible enum values:\n - `\"Automatic\"` begins the next step by itself.\n - `\"Manual\"` waits until somebody approves.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Automatic", "Manual"},
+						},
+					},
+					"specGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SpecGeneration is the generation of the rollout's spec that was seen last while the policy was followed. Who lets the DaemonSet leave does so in a later one.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+				Required: []string{"name", "uid"},
+			},
+		},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_NodeFaults(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1312,7 +1399,7 @@ func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Replacing says what the daemons were like that the rollout takes away, where no pod can say it yet. It is written before they go. It names up to 200 nodes.",
+				Description: "Replacing says what the daemons were like that the rollout takes away, where no pod can say it yet. It is written with the status, and names up to 200 nodes.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"available": {
@@ -1368,7 +1455,15 @@ func schema_everynode_everynode_api_v1alpha1_Retry(ref common.ReferenceCallback)
 				Properties: map[string]spec.Schema{
 					"revision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Revision is the hash of the failed template; for any other nothing is tried.",
+							Description: "Revision is the hash of the failed template, status.targetRevision; for any other nothing is tried.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest is status.targetDigest of that revision; for a template with another nothing is tried.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1383,7 +1478,7 @@ func schema_everynode_everynode_api_v1alpha1_Retry(ref common.ReferenceCallback)
 						},
 					},
 				},
-				Required: []string{"revision", "count"},
+				Required: []string{"revision", "digest", "count"},
 			},
 		},
 	}
@@ -1666,7 +1761,15 @@ func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCa
 				Properties: map[string]spec.Schema{
 					"revision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Revision is the revision that somebody looked at; for any other the approval is void.",
+							Description: "Revision is the revision that somebody looked at, status.targetRevision; for any other the approval is void.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest is status.targetDigest of that revision; for a template with another the approval is void.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1681,7 +1784,7 @@ func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCa
 						},
 					},
 				},
-				Required: []string{"revision", "step"},
+				Required: []string{"revision", "digest", "step"},
 			},
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,10 +57,25 @@ func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *po
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 	e.metrics.writesFailed.Inc()
 	answer := matrix.Answer{Outcome: refused(err)}
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+	if blamesTemplate(err) {
 		answer.Refused = "the API refuses its pod: " + err.Error()
 	}
 	return answer
+}
+
+// blamesTemplate reports whether the API refuses a pod for what its template says. A quota that is
+// used up, and a right that the controller lacks, are somebody else's to mend, and may be at any time.
+// The words are those of Kubernetes' admission of quotas and of its authorizers.
+func blamesTemplate(err error) bool {
+	if !apierrors.IsForbidden(err) {
+		return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	}
+	for _, others := range []string{"exceeded quota: ", "insufficient quota to consume: ", "status unknown for quota: ", ` cannot create resource "pods" `} {
+		if strings.Contains(err.Error(), others) {
+			return false
+		}
+	}
+	return true
 }
 
 // refused tells a write that was refused from one that may have been done: what

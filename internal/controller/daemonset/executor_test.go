@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -137,6 +139,28 @@ func TestStatusAfterAConflict(t *testing.T) {
 		}
 		if c.conflicts == 1 && (got.Status.NumberReady != 3 || got.Status.Conditions[0].Type != "Foreign") {
 			t.Errorf("the status is %+v, want ours over the newest object's", got.Status)
+		}
+	}
+}
+
+// What the API, or an operator, is to mend is not blamed on a revision.
+func TestRefusalsThatBlameTheTemplate(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	forbidden := func(why string) error { return apierrors.NewForbidden(pods, "logs-x", errors.New(why)) }
+	for _, test := range []struct {
+		err    error
+		blames bool
+	}{
+		{forbidden("exceeded quota: small, requested: pods=1, used: pods=5, limited: pods=5"), false},
+		{forbidden("status unknown for quota: small, resources: pods"), false},
+		{forbidden(`User "system:serviceaccount:kube-system:daemon-set-controller" cannot create resource "pods" in API group "" in the namespace "default"`), false},
+		{forbidden(`violates PodSecurity "restricted:latest": hostNetwork`), true},
+		{forbidden("failed quota: small: must specify limits.cpu for: d"), true},
+		{apierrors.NewBadRequest("admission webhook denied the request"), true},
+		{apierrors.NewInternalError(errors.New("a webhook is away")), false},
+	} {
+		if got := blamesTemplate(test.err); got != test.blames {
+			t.Errorf("%v: %v", test.err, got)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (f *fleet) approve() {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "step": "canary"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "canary"}})
 }
 
 // A typo in a node selector takes the daemon from the canary and from nobody else.
@@ -70,7 +70,11 @@ func TestPlacementChangesStepByStep(t *testing.T) {
 	})
 
 	// Who aborts it has the daemon back everywhere.
-	f.spec(map[string]any{"target": "Stable"})
+	r, err := f.rollout(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.spec(map[string]any{"abort": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest}})
 	f.phase(v1alpha1.PhaseRolledBack)
 	f.runs(map[string]int{"demo:v1": 10})
 

@@ -202,7 +202,7 @@ func TestNextStepWaitsForApproval(t *testing.T) {
 	}
 	f.runs(map[string]int{"demo:v1": 9, "demo:v2": 2})
 
-	f.spec(map[string]any{"approved": map[string]any{"revision": "another", "step": "canary"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": "another", "digest": r.Status.TargetDigest, "step": "canary"}})
 	f.Eventually("the controller has seen it", func(ctx context.Context) error {
 		r, err := f.rollout(ctx)
 		if err != nil || r.Status.ObservedGeneration != r.Generation {
@@ -211,7 +211,7 @@ func TestNextStepWaitsForApproval(t *testing.T) {
 		return nil
 	})
 	f.phase(v1alpha1.PhaseWaitingForApproval)
-	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "step": "canary"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "canary"}})
 	f.phase(v1alpha1.PhaseComplete)
 	f.runs(map[string]int{"demo:v2": 11})
 	f.Eventually("everybody is told", func(context.Context) error {
@@ -233,7 +233,7 @@ func TestAPolicyThatGoesInTheMiddle(t *testing.T) {
 	f.Restart()
 	f.phase(v1alpha1.PhasePaused, "its policy was deleted")
 	f.runs(map[string]int{"demo:v1": 8, "demo:v2": 2})
-	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "step": "All"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "All"}})
 	f.runs(map[string]int{"demo:v2": 10})
 	f.Eventually("the rollout goes", func(ctx context.Context) error {
 		if _, err := f.rollout(ctx); err == nil {
@@ -252,7 +252,7 @@ func TestAWriteThatLeavesThePolicyWaits(t *testing.T) {
 	f.Restart()
 	r := f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
 	f.runs(map[string]int{"demo:v1": 5})
-	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "step": "All"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "All"}})
 	f.runs(map[string]int{"demo:v2": 5})
 }
 

@@ -247,7 +247,7 @@ func chaosUnderAPolicy(t *testing.T, r *rand.Rand, given, taken *int) {
 		}
 		edit(t, a.fakeAPI, "default", "logs", func(d *v1alpha1.DaemonSetRollout) {
 			d.Generation++
-			d.Spec = v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: d.Status.TargetRevision, Step: v1alpha1.AllSteps}}
+			d.Spec = v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: d.Status.TargetRevision, Digest: d.Status.TargetDigest, Step: v1alpha1.AllSteps}}
 		})
 		time.Sleep(20 * time.Millisecond)
 		if why := complete(); why != "" {

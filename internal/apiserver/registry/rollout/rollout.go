@@ -54,9 +54,8 @@ func Definitions() []resource.Definition {
 			Table:            policyTable,
 		}),
 		resource.Of[v1alpha1.DaemonSetRollout, v1alpha1.DaemonSetRolloutList](Rollouts(), resource.Rules[v1alpha1.DaemonSetRollout]{
-			Default: func(r *v1alpha1.DaemonSetRollout) { rolloutpolicy.SetRolloutDefaults(&r.Spec) },
-			Spec:    func(r *v1alpha1.DaemonSetRollout) any { return &r.Spec },
-			Status:  func(r *v1alpha1.DaemonSetRollout) any { return &r.Status },
+			Spec:   func(r *v1alpha1.DaemonSetRollout) any { return &r.Spec },
+			Status: func(r *v1alpha1.DaemonSetRollout) any { return &r.Status },
 			Validate: func(_ context.Context, r *v1alpha1.DaemonSetRollout) field.ErrorList {
 				return rolloutpolicy.ValidateRollout(&r.Spec, specPath)
 			},

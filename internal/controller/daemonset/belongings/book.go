@@ -29,6 +29,7 @@ type Book struct {
 	setsIn    map[string]map[types.UID]*daemonSet // by namespace
 	pods      index[*corev1.Pod]
 	revisions index[*appsv1.ControllerRevision]
+	digests   map[types.UID]string // of revisions, as far as somebody asked
 	// claims and retries are the DaemonSets with something queued or to be
 	// tried again.
 	claims  map[types.UID]*daemonSet
@@ -46,6 +47,7 @@ func New(rows Rows, normalize func(*corev1.PodTemplateSpec)) *Book {
 		setsIn:    map[string]map[types.UID]*daemonSet{},
 		pods:      newIndex[*corev1.Pod](),
 		revisions: newIndex[*appsv1.ControllerRevision](),
+		digests:   map[types.UID]string{},
 		claims:    map[types.UID]*daemonSet{},
 		retries:   map[types.UID]time.Time{},
 	}
@@ -163,6 +165,21 @@ func (b *Book) Revision(uid types.UID, hash string) (r *appsv1.ControllerRevisio
 	}
 	s := b.sets[uid]
 	return nil, s != nil && s.revision == hash
+}
+
+// Digest returns that of the template of the DaemonSet's revision; "" if there is no such
+// revision, or it cannot be read.
+func (b *Book) Digest(uid types.UID, hash string) string {
+	r, _ := b.Revision(uid, hash)
+	if r == nil {
+		return ""
+	}
+	digest, known := b.digests[r.UID]
+	if !known {
+		digest, _ = history.Digest(r)
+		b.digests[r.UID] = digest
+	}
+	return digest
 }
 
 // Job is something to write: *RevisionJob, *CleanupJob, *ClaimJob or *Notice.

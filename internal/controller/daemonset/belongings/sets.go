@@ -132,7 +132,7 @@ func (b *Book) push(s *daemonSet) {
 	}
 	b.rows.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
-		Revision: s.revision, Placement: s.placement, Earlier: b.placements(s), Strategy: StrategyOf(ds),
+		Revision: s.revision, Digest: b.Digest(ds.UID, s.revision), Placement: s.placement, Earlier: b.placements(s), Strategy: StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
 		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
 		Reported:   matrix.ProjectStatus(&s.latest.Status),
@@ -174,6 +174,7 @@ func (b *Book) dropRevision(uid types.UID) {
 
 // reread has the placement rules of the revision's owner be read anew.
 func (b *Book) reread(uid types.UID) {
+	delete(b.digests, uid)
 	if r, known := b.revisions.all[uid]; known {
 		if s := b.sets[OwnerOf(r)]; s != nil {
 			s.earlier = nil

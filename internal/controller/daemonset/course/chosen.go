@@ -33,18 +33,10 @@ func (c *Course) choose(n *node) (h chosen) {
 	return h
 }
 
-// chooses takes note of it, and returns it.
-func (c *Course) chooses(n *node) chosen {
-	n.chosen = c.choose(n)
-	return n.chosen
-}
-
-// chooseAll asks anew about every node: another revision is stable, or the target.
+// chooseAll asks again about every node: another revision is stable, or the target.
 func (c *Course) chooseAll() {
 	for _, n := range c.nodes {
-		if was := n.chosen; c.chooses(n).any() != was.any() {
-			c.sort(n)
-		}
+		c.resort(n, false)
 	}
 }
 
@@ -74,28 +66,6 @@ func (c *Course) gone(n *node) bool {
 // empty: nothing is left of a pod.
 func (d *Daemon) empty() bool { return d.Revision == "" && d.Ending == "" && !d.Ended }
 
-// leaving gives the verdict of a node that is to have no daemon.
-func (c *Course) leaving(n *node, want string, v *view) {
-	d := &n.daemon
-	switch {
-	case d.empty() && c.joins(n) && !c.back():
-		v.verdict = Waiting // the target is not for it yet
-	case d.empty():
-		v.verdict, v.reason, v.done = NotSelected, "revision "+want+" leaves it out", true
-		v.left = c.departs(n) && want == c.state.target
-	case v.failed && d.Revision != "":
-		c.failedOn(n, v)
-	case n.fact.Fault != "":
-		v.verdict, v.reason, v.fault, v.excused = NodeFault, n.fact.Fault, true, true
-	case d.Revision == "" && c.lingers(n):
-		c.neverEnds(n, v)
-	case n.begun != nil || d.Revision == "":
-		v.verdict, v.reason, v.busy = Changing, cmp.Or(d.Trouble, "its pod is taken away"), true
-	default:
-		v.verdict, v.reason = Waiting, c.waitsFor(n)
-	}
-}
-
 // leftAt takes note of when the daemon left a node of the present step. There is no pod
 // whose age could be looked at, so the step soaks from then on.
 func (c *Course) leftAt(n *node, was *Daemon) {
@@ -108,7 +78,7 @@ func (c *Course) leftAt(n *node, was *Daemon) {
 // zero if they need not be.
 func (c *Course) quietUntil() time.Time {
 	s := c.steps[c.state.open]
-	if c.policy == nil || s == nil || s.left == 0 {
+	if c.policy == nil || s == nil || s.sums[Removed] == 0 {
 		return time.Time{}
 	}
 	since := c.state.openSince

@@ -1,10 +1,11 @@
 package course
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/google/btree"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/deadline"
@@ -21,8 +22,6 @@ type Course struct {
 	why    string // why the policy is not followed
 	spec   v1alpha1.DaemonSetRolloutSpec
 	paused string // why spec.paused is set, if it was not somebody
-	abort  bool   // spec.target is Stable, and was written about the present target
-	seen   bool   // the status that it started with speaks of the spec
 
 	started bool
 	state   state
@@ -32,22 +31,21 @@ type Course struct {
 	named string
 
 	nodes map[string]*node
-	// replacing are nodes between the daemon that a change takes away and the next one; reserved
-	// those of them that have it still, owed those of which the API does not hold what it was
-	// like. stored is what the API holds, by node.
-	replacing, reserved, owed map[*node]bool
-	stored                    map[string]Before
-	fleet                     *rolloutpolicy.Fleet
-	steps                     map[rolloutpolicy.Step]*step
-	places                    map[place]*domain
-	groups                    map[string]*group
-	totals                    totals
-	counts                    map[Verdict]int32
-	stale                     []*node // to be judged anew: their domain has changed
-	moved                     []string
-	timers                    deadline.Timers[*node]
-	recent                    recent
-	wake                      time.Time // when the phase may change by time alone
+	// replacing are nodes between the daemon that a change took away and the next one; blocked
+	// those that use up the limit and do not come up.
+	replacing map[*node]bool
+	blocked   *btree.BTreeG[*node]
+	fleet     *rolloutpolicy.Fleet
+	steps     map[rolloutpolicy.Step]*step
+	places    map[place]*domain
+	groups    map[string]*group
+	totals    sums
+	counts    map[Verdict]int32
+	stale     []*node // to be judged again: their domain has changed
+	moved     []string
+	timers    deadline.Timers[*node]
+	recent    recent
+	wake      time.Time // when the phase may change by time alone
 }
 
 // state is what the rollout's status stores.
@@ -75,38 +73,12 @@ type failure struct {
 	why    string
 }
 
-// node is one node of the fleet.
-type node struct {
-	name   string
-	fact   Node
-	daemon Daemon
-	step   rolloutpolicy.Step
-	chosen chosen
-	// begun is the revision that the node had when its change was begun by Take, until
-	// that shows.
-	begun *string
-	// before is what its daemon was like when its change began.
-	before Before
-	// overlooked is how often its pod had restarted when the target was tried again.
-	overlooked int32
-	// up is since when its pod was seen available without a break, whatever its node says
-	// of it since.
-	up time.Time
-
-	view  view
-	group *group
-	timer deadline.Timer[*node]
-	// lately is whether it fell out of order a short while ago, until quiet ends.
-	lately lately
-	quiet  deadline.Timer[*node]
-}
-
 // New returns a course that has been told nothing.
 func New(places Places) *Course {
 	c := &Course{
 		rules: places,
-		nodes: map[string]*node{}, replacing: map[*node]bool{}, reserved: map[*node]bool{}, owed: map[*node]bool{}, groups: map[string]*group{}, places: map[place]*domain{},
-		steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
+		nodes: map[string]*node{}, replacing: map[*node]bool{}, blocked: btree.NewG(8, byName), groups: map[string]*group{},
+		places: map[place]*domain{}, steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
 	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
@@ -131,7 +103,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 		c.follow = f
 		defer func() { c.refreshAll(); c.settle() }()
 	}
-	c.why = why
+	c.why = cut(why)
 	if p != nil && p != c.policy {
 		begun := c.begunSteps()
 		for _, n := range c.nodes {
@@ -158,7 +130,6 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 
 // SetSpec tells what people wrote into the rollout.
 func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
-	c.abort = c.started && spec.Target == v1alpha1.TargetStable && c.spec.Target != v1alpha1.TargetStable
 	c.spec = spec
 	c.settle()
 }
@@ -171,9 +142,8 @@ func (c *Course) PausedBecause(why string) {
 	}
 }
 
-// SpecSeen tells, before Start, that the status speaks of the spec: an abort in it that
-// the status does not show was about an earlier template.
-func (c *Course) SpecSeen() { c.seen = true }
+// aborts reports whether people give the target up: for as long as the spec says so.
+func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
 
 // Start begins to decide. All facts have been told by then; status is what the
 // rollout's object says, empty for one that is new.
@@ -184,7 +154,6 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.state.stable = c.mostRun()
 	}
 	known := c.state.target == c.ds.Newest && status.Step != ""
-	c.abort = c.spec.Target == v1alpha1.TargetStable && c.state.target == c.ds.Newest && !c.seen
 	c.retarget()
 	c.chooseAll()
 	if known {
@@ -193,8 +162,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
 	}
-	c.stored = replaced(status.Replacing)
-	c.recallBefore(c.stored)
+	c.recallBefore(replaced(status.Replacing))
 	c.recent.baseline(c)
 	c.overlook()
 	c.refreshAll()
@@ -221,29 +189,6 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	if status.LastDeparture != nil {
 		c.state.left = status.LastDeparture.Time
-	}
-}
-
-// recallBefore finds out what daemons were like before their change: their next ones say
-// it, and of nodes that have none what is stored, or the pod that was there last: one of the
-// target what it replaced, another what it was like.
-func (c *Course) recallBefore(stored map[string]Before) {
-	if !c.changing() {
-		return
-	}
-	for _, n := range c.nodes {
-		switch n.daemon.Revision {
-		case c.state.target:
-			n.before = n.daemon.Before
-		case "":
-			was := n.daemon.Was
-			if n.daemon.Ending == c.state.target {
-				was = n.daemon.Before
-			}
-			n.before = cmp.Or(stored[n.name], was)
-		default:
-			n.before = ""
-		}
 	}
 }
 
@@ -321,10 +266,12 @@ func (c *Course) retarget() {
 		c.state.stable = c.state.target
 	}
 	c.state.target = c.ds.Newest
+	if !c.changing() {
+		c.turnBack()
+	}
 	c.revoke()
 	c.beginAnew()
 	c.refuse()
-	c.abort = false
 	c.recent.baseline(c)
 }
 
@@ -344,117 +291,6 @@ func (c *Course) mostHave(revision string) bool {
 		have += one(n.chosen.any() && n.daemon.Revision == revision && !n.daemon.Since.IsZero())
 	}
 	return revision != "" && !c.hasFailed(revision) && 2*have > selected
-}
-
-// SetNode tells of a node.
-func (c *Course) SetNode(name string, fact Node) {
-	_, known := c.nodes[name]
-	n := c.node(name)
-	labelsChanged := !maps.Equal(n.fact.Labels, fact.Labels)
-	if known && !labelsChanged && n.fact.Fault == fact.Fault && n.fact.Silent == fact.Silent && n.fact.Since.Equal(fact.Since) &&
-		n.chosen == c.choose(n) {
-		return
-	}
-	n.fact = fact
-	if labelsChanged {
-		c.regroup(n)
-	}
-	if was := n.chosen; c.chooses(n).any() != was.any() || labelsChanged {
-		c.sort(n)
-	}
-	c.refresh(n)
-	c.settle()
-}
-
-// SetDaemon tells what became of the DaemonSet on a node.
-func (c *Course) SetDaemon(name string, d Daemon) {
-	n := c.node(name)
-	was := n.daemon
-	if n.daemon = d; was == d && n.chosen == c.choose(n) {
-		return
-	}
-	c.refusedBeside(n)
-	c.compare(n, &was)
-	if was := n.chosen; c.chooses(n).any() != was.any() {
-		c.sort(n)
-	}
-	c.leftAt(n, &was)
-	c.refresh(n)
-	c.settle()
-}
-
-// compare keeps what follows from how the daemon was until now.
-func (c *Course) compare(n *node, was *Daemon) {
-	d := &n.daemon
-	c.toldBefore(n, was)
-	if d.Since.IsZero() || was.Since.IsZero() || !d.Made.Equal(was.Made) {
-		n.up = d.Since
-	}
-	if n.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
-		n.overlooked = 0
-	}
-	if n.begun != nil && (d.Revision != *n.begun || d.Two || d.Held) {
-		c.end(n)
-	}
-}
-
-// DeleteNode forgets a node.
-func (c *Course) DeleteNode(name string) {
-	n := c.nodes[name]
-	if n == nil {
-		return
-	}
-	n.daemon, n.chosen = Daemon{}, chosen{}
-	c.sort(n)
-	c.refresh(n)
-	c.ungroup(n)
-	c.timers.Stop(&n.timer)
-	c.recent.drop(n)
-	delete(c.replacing, n)
-	delete(c.owed, n)
-	delete(c.reserved, n)
-	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
-	c.counts[n.view.verdict]--
-	c.settle()
-}
-
-func (c *Course) node(name string) *node {
-	n := c.nodes[name]
-	if n == nil {
-		n = &node{name: name}
-		n.timer.Owner, n.quiet.Owner = n, n
-		n.view.verdict = NotSelected
-		c.counts[NotSelected]++
-		c.nodes[name] = n
-		c.regroup(n)
-	}
-	return n
-}
-
-// sort brings a node's step in line with its labels, and those of nodes that make
-// room for it.
-func (c *Course) sort(n *node) {
-	if c.fleet == nil {
-		return
-	}
-	var moved []string
-	if n.chosen.any() {
-		moved = c.fleet.Set(n.name, n.fact.Labels)
-	} else {
-		moved = c.fleet.Delete(n.name)
-	}
-	for _, name := range moved {
-		if o := c.nodes[name]; o != nil {
-			c.restep(o)
-		}
-	}
-}
-
-// restep moves a node's contribution to the step that it belongs to now.
-func (c *Course) restep(n *node) {
-	c.account(n, view{verdict: n.view.verdict})
-	n.step, _ = c.fleet.Step(n.name)
-	c.refresh(n)
 }
 
 func (c *Course) refreshAll() {

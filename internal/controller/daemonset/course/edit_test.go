@@ -119,7 +119,7 @@ func TestAbortWithoutAPolicy(t *testing.T) {
 			w.pass(time.Minute)
 			given := w.on("v2")
 			w.againWith(nil, follow, "nobody can read it")
-			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
 			for range 2 {
 				w.pass(time.Minute)
 				w.expect(t, v1alpha1.PhasePaused, "nobody can read it; revision v2 ")
@@ -198,12 +198,12 @@ func TestPauseOfARollbackIsTold(t *testing.T) {
 	w.start(policy(t, "waves: [{name: canary, count: 3, soak: 1h}]\nfailure: {then: Rollback}"), daemonSet("v1"))
 	w.update("v2")
 	w.pass(time.Minute)
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true, Target: v1alpha1.TargetStable})
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true, Abort: &v1alpha1.Abort{Revision: "v2"}})
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseRolledBack, "aborted")
 	w.expect(t, v1alpha1.PhaseRolledBack, "3 nodes have not gone back")
 	w.expect(t, v1alpha1.PhaseRolledBack, "paused")
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
 	w.pass(time.Minute)
 	if _, message := w.course.Phase(); strings.Contains(message, "paused") || w.on("v1") != 10 {
 		t.Errorf("%s; %d nodes have v1", message, w.on("v1"))
@@ -275,7 +275,7 @@ func TestMessageOfTheWayBackNamesWhatIsWaitedFor(t *testing.T) {
 			down++
 		}
 	}
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseRolledBack, "aborted")
 	_, message := w.course.Phase()

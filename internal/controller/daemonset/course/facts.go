@@ -34,6 +34,8 @@ type Node struct {
 type Places interface {
 	// Selects tells whether a node is to have a daemon, by the rules of a revision.
 	Selects(revision, node string) bool
+	// Readable tells whether the revision's template is known.
+	Readable(revision string) bool
 }
 
 // Daemon is what became of the DaemonSet on a node. It is comparable.

@@ -63,6 +63,9 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 		f.Retries = r.Count
 	}
 	c.state.add(f)
+	if action == rollback {
+		c.turnBack()
+	}
 }
 
 // refuse has a target wait for somebody to ask for it that failed longer ago than is
@@ -93,7 +96,6 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 		return false
 	}
 	c.state.drop(r.Revision)
-	c.abort = false
 	c.beginAnew()
 	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
 	c.recallBefore(nil)
@@ -106,7 +108,7 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 func (c *Course) overlook() {
 	for _, n := range c.nodes {
 		if c.old(n) {
-			n.overlooked = n.daemon.Restarts
+			n.change.overlooked = n.daemon.Restarts
 		}
 	}
 }
@@ -118,11 +120,31 @@ func (c *Course) old(n *node) bool {
 }
 
 // restarts is how often the node's newest pod restarted since the evidence begins.
-func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.overlooked }
+func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.change.overlooked }
+
+// lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
+// ConfigMap may come a moment later than its reader, and a registry restarts. A kubelet has tried
+// three times by then.
+const lasting = 30 * time.Second
+
+// sureFrom is when the trouble that the node's pod is in counts as one that waiting does not end;
+// zero if it does already, or the pod is in none.
+func (c *Course) sureFrom(n *node) time.Time {
+	if n.change.troubled.IsZero() || c.policy == nil {
+		return time.Time{}
+	}
+	at := n.change.troubled.Add(min(lasting, c.policy.Failure.StartDeadline))
+	if !at.After(c.now) {
+		return time.Time{}
+	}
+	return at
+}
 
 // hopeless tells whether waiting for the node's pod will not help. One from before the
 // target was tried again has the time of a start to show that it is another.
-func (c *Course) hopeless(n *node) bool { return n.daemon.Certain && !c.old(n) }
+func (c *Course) hopeless(n *node) bool {
+	return n.daemon.Certain && !c.old(n) && c.sureFrom(n).IsZero()
+}
 
 // roomUntil is until when the scheduler may find room for a pod from before the target was
 // tried again; zero if it has said its word.
@@ -141,12 +163,13 @@ func (c *Course) hasNoRoom(n *node) bool { return n.daemon.NoRoom != "" && c.roo
 
 // giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
 func (c *Course) giveUp(f *v1alpha1.FailedRevision) bool {
-	if !c.abort || c.isNew() || rollsBack(f) {
+	if !c.aborts() || c.isNew() || rollsBack(f) {
 		return false
 	}
 	c.state.failed = slices.Clone(c.state.failed)
 	given := c.failedRevision(f.Revision)
 	given.Action, given.Why = rollback, given.Why+"; somebody aborted it"
+	c.turnBack()
 	c.refreshAll()
 	return true
 }

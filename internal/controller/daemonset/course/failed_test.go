@@ -18,7 +18,7 @@ func halted(t *testing.T, ail func(d *Daemon)) (w *world, canary []string) {
 	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {rack: z0-r0}}, maxUnavailable: 2, soak: 10s}]\nfailure: {min: 2, restarts: 3, startDeadline: 2m}"), daemonSet("v1"))
 	w.starts = time.Hour
 	w.update("v2")
-	for range 100 {
+	for range 130 {
 		w.pass(time.Second)
 		for _, name := range w.names() {
 			if m := w.nodes[name]; m.daemon.Revision == "v2" && !slices.Contains(canary, name) {
@@ -208,6 +208,7 @@ func TestPodsOfTheRetryAreJudgedAtOnce(t *testing.T) {
 		w.starts = time.Minute
 		w.pass(10 * time.Second)
 		pulls()
+		w.pass(lasting)
 		w.expect(t, v1alpha1.PhaseRolledBack, "no such image")
 		w.starts = time.Second
 		w.pass(time.Minute)

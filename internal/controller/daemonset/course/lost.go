@@ -130,7 +130,7 @@ func (c *Course) lostPlace(l *lost) bool {
 func (c *Course) peers(l *lost, d *domain, since time.Time) (in, peers, down int) {
 	for _, n := range c.nodes {
 		switch {
-		case !n.view.given || l.has(n):
+		case !n.view.has(Given) || l.has(n):
 		case slices.Contains(n.group.domains, d):
 			in++
 		case n.daemon.Revision == c.state.target && !n.daemon.Bound.After(since):

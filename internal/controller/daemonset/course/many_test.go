@@ -118,7 +118,7 @@ func TestNodeThatIsReadyAnewForEverIsNotWaitedFor(t *testing.T) {
 	lie(3 * time.Minute)
 	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soak")
 	lie(2 * time.Minute)
-	if v, why := w.course.Verdict(liar); v != NodeFault || why != "it says anew and anew that its pod has just become ready" {
+	if v, why := w.course.Verdict(liar); v != NodeFault || why != "its pod keeps becoming ready again, for longer than the soak may take" {
 		t.Errorf("%s: %s", v, why)
 	}
 	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")

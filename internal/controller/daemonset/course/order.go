@@ -5,9 +5,8 @@ type Order struct {
 	// Target is the revision that a pod made now is to have; "" if none is to be made.
 	Target string
 	// Change tells that the pod of another revision may be replaced, Create that a pod
-	// may be made where there is none. Kept tells that a pod which has ended may go: what
-	// the daemon was like before it is known without it.
-	Change, Create, Kept bool
+	// may be made where there is none.
+	Change, Create bool
 	// Changing tells that there is another revision to go to than the stable one.
 	Changing bool
 }
@@ -17,7 +16,7 @@ func (c *Course) Order(name string) Order {
 	if n := c.nodes[name]; n != nil {
 		return n.view.order
 	}
-	return Order{Target: c.state.stable, Kept: true, Changing: c.changing()}
+	return Order{Target: c.state.stable, Changing: c.changing()}
 }
 
 // Moved returns the nodes whose order has changed since it was last called.
@@ -29,17 +28,17 @@ func (c *Course) Moved() []string {
 
 // Before is what is to be written on a pod that is made now on the node.
 func (c *Course) Before(name string) Before {
-	if n := c.nodes[name]; n != nil && c.changing() && c.target(n) == c.state.target {
-		return n.before
+	if n := c.nodes[name]; n != nil {
+		return n.change.before
 	}
 	return ""
 }
 
-func (c *Course) order(n *node, want string) Order {
-	begun := n.begun != nil && !c.reserved[n]
+func (c *Course) order(n *node, in *input) Order {
+	want := in.want
 	return Order{
-		Target: want, Change: begun && want != "", Kept: !c.owes(n), Changing: c.changing(),
-		Create: c.started && want != "" && (begun || !c.isNew() && !c.joins(n) || want != c.state.target),
+		Target: want, Change: in.begun && want != "", Changing: in.changing,
+		Create: c.started && want != "" && (in.begun || !c.isNew() && !in.joins || want != in.target),
 	}
 }
 
@@ -52,7 +51,7 @@ func (c *Course) Keeps(revision string) bool {
 func (c *Course) Started() bool { return c.started }
 
 // Wants tells whether some node's change would begin if it were given leave.
-func (c *Course) Wants() bool { return c.totals.pending > 0 && c.followed() }
+func (c *Course) Wants() bool { return c.totals[Pending] > 0 && c.followed() }
 
 // Returns tells whether nodes go back to the stable revision, for which there is no
 // pace.

@@ -2,10 +2,11 @@ package course
 
 import "time"
 
-// Pace limits how fast changes begin, over all DaemonSets of a policy. Its zero value
-// lets none begin; see Set.
+// Pace limits how fast changes begin, over all DaemonSets of a policy. Its zero value has no
+// limit; see Set.
 type Pace struct {
 	perMinute int
+	spent     int // in all
 	saved     float64
 	at        time.Time
 }
@@ -17,7 +18,7 @@ const paceSaved = 10 * time.Second
 // saved up one node, so that a restart does not hurry.
 func (p *Pace) Set(perMinute int, now time.Time) {
 	if p.perMinute != perMinute || p.at.IsZero() {
-		*p = Pace{perMinute: perMinute, saved: 1, at: now}
+		*p = Pace{perMinute: perMinute, spent: p.spent, saved: 1, at: now}
 	}
 }
 
@@ -34,11 +35,13 @@ func (p *Pace) Allows(now time.Time) int {
 	return int(p.saved)
 }
 
-// Spend tells that so many have begun.
-func (p *Pace) Spend(n int) {
+// Spend tells that so many have begun. It returns how many have in all.
+func (p *Pace) Spend(n int) int {
 	if p.perMinute > 0 {
 		p.saved -= float64(n)
 	}
+	p.spent += n
+	return p.spent
 }
 
 // Next is when another one may begin, if none may now.

@@ -43,7 +43,7 @@ func (c *Course) advance() bool {
 		return c.retry(f) || c.giveUp(f)
 	}
 	switch {
-	case c.abort: // also while no policy can be read: it must not be forgotten
+	case c.aborts(): // also while no policy can be read: it must not be forgotten
 		c.fail("somebody aborted it", rollback)
 	case c.policy == nil:
 		return false
@@ -62,7 +62,7 @@ func (c *Course) advance() bool {
 // tripped tells whether more nodes have failed than may.
 func (c *Course) tripped() bool {
 	f, failed := &c.policy.Failure, c.failures()
-	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals.given, failed))
+	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals[Given], failed))
 }
 
 func (c *Course) failures() int { return max(len(c.state.failures), c.state.most) }
@@ -84,7 +84,7 @@ func (c *Course) action() v1alpha1.FailureAction {
 // evidence says how many nodes failed, and how the first of them did.
 func (c *Course) evidence() string {
 	failed := c.failures()
-	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals.given, failed)))
+	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals[Given], failed)))
 	for _, name := range c.failedSample() {
 		if why := c.state.failures[name].why; why != "" {
 			return text + ": " + name + ": " + why
@@ -102,7 +102,7 @@ func (c *Course) failedSample() []string {
 // complete tells whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
-	if c.follow != Followed || t.done+t.excused != t.selected || t.done == 0 && t.selected > 0 || !c.quietUntil().IsZero() {
+	if c.follow != Followed || t[Done]+t[Excused] != t[Selected] || t[Done] == 0 && t[Selected] > 0 || !c.quietUntil().IsZero() {
 		return false
 	}
 	// The nodes of steps to come may all be out of order. When they are back, it must
@@ -152,16 +152,16 @@ func (c *Course) over() (over bool, ask string) {
 	s := c.steps[open]
 	asks := wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open)
 	switch {
-	case s == nil || s.nodes == 0:
+	case s == nil || s.sums[Selected] == 0:
 		if open.Wave > 0 || !asks {
 			return true, ""
 		}
 		return false, "wave " + name + " takes no node"
-	case s.done+s.excused < s.nodes, !c.quietUntil().IsZero():
+	case s.over() < s.sums[Selected], !c.quietUntil().IsZero():
 		return false, ""
-	case s.done == 0 && asks:
+	case s.sums[Done] == 0 && asks:
 		return false, c.worksNowhere(name, s)
-	case s.left > 0 && asks && !c.works():
+	case s.sums[Removed] > 0 && asks && !c.works():
 		return false, "step " + name + " only takes the daemon away, and no node shows yet that the revision works"
 	case wave.Manual && !c.approved(open):
 		return false, "step " + name + " is complete" + c.exceptFor(s)
@@ -171,7 +171,7 @@ func (c *Course) over() (over bool, ask string) {
 
 // worksNowhere says why a step has no node that is done.
 func (c *Course) worksNowhere(name string, s *step) string {
-	if s.failed > 0 {
+	if s.sums[Failure] > 0 {
 		return "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
 	}
 	return "no node of step " + name + " can take the change"
@@ -180,7 +180,7 @@ func (c *Course) worksNowhere(name string, s *step) string {
 // works tells whether the target runs on some node of a step that has begun, and has soaked.
 func (c *Course) works() bool {
 	for at, s := range c.steps {
-		if c.begun(at) && s.done > s.left {
+		if c.begun(at) && s.sums[Done] > s.sums[Removed] {
 			return true
 		}
 	}
@@ -189,7 +189,7 @@ func (c *Course) works() bool {
 
 // exceptFor says on which nodes of a step the revision fails; "" if on none.
 func (c *Course) exceptFor(s *step) string {
-	if s.failed == 0 {
+	if s.sums[Failure] == 0 {
 		return ""
 	}
 	return ", but the revision fails on " + c.failing3()
@@ -210,7 +210,7 @@ func (c *Course) approved(s rolloutpolicy.Step) bool {
 
 // faulty tells whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
-	return c.policy.MaxNodeFaults.Exceeded(c.totals.sick, c.totals.selected)
+	return c.policy.MaxNodeFaults.Exceeded(c.totals[Sick], c.totals[Selected])
 }
 
 // tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
@@ -234,7 +234,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	t, none := &c.totals, time.Time{}
 	failed := c.failedRevision(c.state.target)
 	switch {
-	case !c.changing() && t.pending == 0:
+	case !c.changing() && t[Pending] == 0:
 		return v1alpha1.PhaseComplete, c.completed(), none
 	case c.changing() && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
@@ -242,19 +242,22 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhasePaused, cmp.Or(c.why, "no policy can be followed") + "; revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.follow != Followed:
 		return v1alpha1.PhasePaused, cmp.Or(c.why, "no policy can be followed"), none
+	case c.changing() && failed != nil && c.wayBackIsLost():
+		return v1alpha1.PhasePaused, fmt.Sprintf("nothing goes back to revision %s: its ControllerRevision is gone or cannot be read; revision %s %s",
+			c.state.stable, failed.Revision, failed.Why), none
 	case c.changing() && failed != nil:
 		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing():
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t.pending), c.state.stable), none
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t[Pending]), c.state.stable) + c.blockedBy(), none
 	}
 	return c.standInStep()
 }
 
 // notBack says which nodes have not gone back, and why they do not.
 func (c *Course) notBack() string {
-	switch n := c.totals.pending + c.totals.held; {
+	switch n := c.totals[Pending] + c.totals[Held]; {
 	case n == 0:
 		return ""
 	case c.follow != Followed:
@@ -262,8 +265,23 @@ func (c *Course) notBack() string {
 	case c.spec.Paused:
 		return fmt.Sprintf("; %s not gone back, and will not while it is paused (spec.paused)", have(n))
 	default:
-		return fmt.Sprintf("; %s not gone back yet", have(n))
+		return fmt.Sprintf("; %s not gone back yet", have(n)) + c.blockedBy()
 	}
+}
+
+// wayBackIsLost tells whether nodes are to return to a revision that cannot be read.
+func (c *Course) wayBackIsLost() bool {
+	return c.back() && c.state.stable != "" && !c.rules.Readable(c.state.stable) && c.totals[Done] < c.totals[Selected]
+}
+
+// blockedBy says which nodes use up the limit and do not come up; "" if there is room.
+func (c *Course) blockedBy() string {
+	first, any := c.blocked.Min()
+	if !any || c.totals[Ours] < c.most() {
+		return ""
+	}
+	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
+		nodes(c.blocked.Len()), first.name, first.view.reason)
 }
 
 func have(n int) string {
@@ -276,14 +294,14 @@ func have(n int) string {
 // completed says what has been reached, and what has not.
 func (c *Course) completed() string {
 	t := &c.totals
-	if t.selected == 0 && len(c.nodes) > 0 {
+	if t[Selected] == 0 && len(c.nodes) > 0 {
 		return "revision " + c.state.stable + " selects no node"
 	}
-	text := fmt.Sprintf("%d of %s have revision %s", t.done, nodes(t.selected), c.state.stable)
-	if t.faults > 0 {
-		text += fmt.Sprintf("; %d are out of order", t.faults)
+	text := fmt.Sprintf("%d of %s have revision %s", t[Done], nodes(t[Selected]), c.state.stable)
+	if t[Fault] > 0 {
+		text += fmt.Sprintf("; %d are out of order", t[Fault])
 	}
-	if held := t.excused - t.faults; held > 0 {
+	if held := t[Excused] - t[Fault]; held > 0 {
 		text += fmt.Sprintf("; %d wait for such a node in their domain", held)
 	}
 	return text
@@ -308,9 +326,9 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
 	case c.faulty():
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
-			c.totals.sick, nodes(c.totals.selected), c.policy.MaxNodeFaults), changes
+			c.totals[Sick], nodes(c.totals[Selected]), c.policy.MaxNodeFaults), changes
 	case c.isNew():
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals.done, nodes(c.totals.selected)), changes
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[Done], nodes(c.totals[Selected])), changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }
@@ -320,12 +338,12 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 func (c *Course) soaks(name string) (string, time.Time) {
 	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
 	switch {
-	case !c.isNew() && s != nil && s.soaking > 0 && s.done+s.excused+s.soaking == s.nodes:
-		return fmt.Sprintf("step %s: %s soak", name, nodes(s.soaking)), time.Time{}
-	case !ends.IsZero() && s.done+s.excused == s.nodes:
-		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.left)), ends
-	case c.isNew() && t.soaking > 0 && t.done+t.excused+t.soaking == t.selected:
-		return nodes(t.soaking) + " soak", time.Time{}
+	case !c.isNew() && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
+		return fmt.Sprintf("step %s: %s soak", name, nodes(s.sums[Soaks])), time.Time{}
+	case !ends.IsZero() && s.over() == s.sums[Selected]:
+		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.sums[Removed])), ends
+	case c.isNew() && t[Soaks] > 0 && t[Done]+t[Excused]+t[Soaks] == t[Selected]:
+		return nodes(t[Soaks]) + " soak", time.Time{}
 	}
 	return "", time.Time{}
 }
@@ -336,9 +354,9 @@ func (c *Course) heldUp() string {
 	switch {
 	case s == nil || failing == 0:
 		return ""
-	case t.done+t.excused+failing == t.selected:
+	case t[Done]+t[Excused]+failing == t[Selected]:
 		return ": all that can be done is; within the limit, the revision fails on " + c.failing3()
-	case s.busy == s.failed && s.failed > 0 && !c.room(c.state.open, s):
+	case s.sums[Ours] == s.sums[Failure] && s.sums[Failure] > 0 && !c.room(c.state.open, s):
 		return ": no more nodes may be unavailable while the revision fails on " + c.failing3()
 	}
 	return ""

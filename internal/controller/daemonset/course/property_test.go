@@ -15,21 +15,22 @@ import (
 
 // recount compares everything that is kept running with what follows from the facts.
 func recount(t *rapid.T, c *Course) {
-	var sums totals
-	steps, places, counts := map[rolloutpolicy.Step]*step{}, map[place]*domain{}, map[Verdict]int32{}
+	var all sums
+	steps, places, counts := map[rolloutpolicy.Step]*sums{}, map[place]*domain{}, map[Verdict]int32{}
 	for _, n := range c.nodes {
 		now := c.judge(n)
 		was := n.view
 		now.reason, was.reason = "", ""
+		now.since = was.since
 		if now != was {
 			t.Fatalf("%s is known as %+v\nand would be judged %+v", n.name, was, now)
 		}
-		counts[now.verdict]++
-		sums.add(&now, 1)
+		counts[now.state.Verdict()]++
+		all.add(now.counts, 1)
 		if steps[n.step] == nil {
-			steps[n.step] = &step{}
+			steps[n.step] = &sums{}
 		}
-		steps[n.step].add(&now, 1)
+		steps[n.step].add(now.counts, 1)
 		for i, d := range c.policy.Domains {
 			value, has := n.fact.Labels[d.Key]
 			if !has {
@@ -39,18 +40,22 @@ func recount(t *rapid.T, c *Course) {
 			if places[p] == nil {
 				places[p] = &domain{place: p}
 			}
-			places[p].nodes += one(now.selected)
-			places[p].down += one(now.down)
-			places[p].staying += one(now.stays)
+			places[p].nodes += one(now.has(Selected))
+			places[p].down += one(now.has(Down))
+			places[p].staying += one(now.has(Stays))
 		}
 		s := c.steps[n.step]
-		if now.change && (now.free != s.free.Has(n) || now.free == (s.waiting[n.group] != nil && s.waiting[n.group].Has(n))) {
+		change := now.has(Pending) || now.has(Held)
+		if change && (now.free != s.free.Has(n) || now.free == (s.waiting[n.group] != nil && s.waiting[n.group].Has(n))) {
 			t.Fatalf("%s may be changed (free %v) and is not where it is looked for", n.name, now.free)
 		}
-		if now.change && !now.free && s.open.Has(n.group) == n.group.full() {
+		if change && !now.free && s.open.Has(n.group) == n.group.full() {
 			t.Fatalf("the group of %s is open: %v, full: %v", n.name, s.open.Has(n.group), n.group.full())
 		}
-		if step, has := c.fleet.Step(n.name); has != now.selected || has && step != n.step {
+		if blocked := now.has(Ours) && now.state.Verdict() != Changing; blocked != c.blocked.Has(n) {
+			t.Fatalf("%s blocks: %v, and is known to: %v", n.name, blocked, c.blocked.Has(n))
+		}
+		if step, has := c.fleet.Step(n.name); has != now.has(Selected) || has && step != n.step {
 			t.Fatalf("%s is in step %v, want %v", n.name, n.step, step)
 		}
 	}
@@ -59,14 +64,13 @@ func recount(t *rapid.T, c *Course) {
 			t.Fatalf("the target is said to fail on %q, and fails on %q", named, c.failing3())
 		}
 	}
-	if sums != c.totals {
-		t.Fatalf("totals %+v, want %+v", c.totals, sums)
+	if all != c.totals {
+		t.Fatalf("totals %+v, want %+v", c.totals, all)
 	}
 	for at, want := range steps {
 		have := c.steps[at]
-		if want.nodes > 0 && fmt.Sprint(have.nodes, have.done, have.excused, have.soaking, have.failed, have.down, have.busy) !=
-			fmt.Sprint(want.nodes, want.done, want.excused, want.soaking, want.failed, want.down, want.busy) {
-			t.Fatalf("step %v is %+v, want %+v", at, have, want)
+		if want[Selected] > 0 && have.sums != *want {
+			t.Fatalf("step %v is %+v, want %+v", at, have.sums, want)
 		}
 	}
 	for p, want := range places {
@@ -99,16 +103,21 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		t.Fatalf("%s goes from %s to %s", p.Node, p.From, p.To)
 	}
 	step, _ := c.fleet.Step(p.Node)
-	if !back && c.state.stable != "" && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) {
-		t.Fatalf("%s begins in step %v, only %v has begun", p.Node, step, c.state.open)
+	returns := p.Free && w.target(p.Node) == c.state.stable // nothing is taken away by it
+	if !back && c.state.stable != "" && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) && !returns {
+		t.Fatalf("%+v begins in step %v, only %v has begun", p, step, c.state.open)
 	}
 	if p.To != "" && !w.Selects(p.To, p.Node) || p.To == "" && w.Selects(w.target(p.Node), p.Node) {
 		t.Fatalf("%s goes from %q to %q, and %s selects it: %v", p.Node, p.From, p.To, w.target(p.Node), w.Selects(w.target(p.Node), p.Node))
+	}
+	if !w.Readable(w.target(p.Node)) {
+		t.Fatalf("%s goes from %q to %q, which cannot be read", p.Node, p.From, p.To)
 	}
 	if p.Free {
 		return
 	}
 	w.limitOfStep(t, p, step)
+	w.limitOfOurs(t, p, step)
 	beside := w.ds.Surge && p.From != "" && p.To != "" // the old pod stays until the new one is available
 	for _, d := range spec.Domains {
 		value, has := m.labels[d.Key]
@@ -117,14 +126,14 @@ func (w *world) limits(t *rapid.T, p Permit) {
 			if v, ok := o.labels[d.Key]; has && ok && v == value && w.course.nodes[name].chosen.any() {
 				all++
 				first := c.state.stable == "" || !w.Selects(c.state.stable, name)
-				if beside && name != p.Node && c.nodes[name].begun != nil && o.daemon.empty() {
+				if beside && name != p.Node && c.nodes[name].change.begun != nil && o.daemon.empty() {
 					continue // may have begun after it
 				}
-				untouched := first && o.fault == "" && (c.nodes[name].begun == nil || c.state.stable == "")
+				untouched := first && o.fault == "" && (c.nodes[name].change.begun == nil || c.state.stable == "")
 				if name != p.Node && o.daemon.empty() && (untouched || w.target(name) != "" && !w.Selects(w.target(name), name)) {
 					continue // never had the daemon, or is not to have it any more
 				}
-				if !o.daemon.Available || !beside && name == p.Node || !w.ds.Surge && c.nodes[name].begun != nil {
+				if !o.daemon.Available || !beside && name == p.Node || !w.ds.Surge && c.nodes[name].change.begun != nil {
 					down++
 				}
 			}
@@ -132,7 +141,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		if has && down > d.MaxUnavailable.Of(all)-one(beside) {
 			for _, name := range w.names() {
 				verdict, why := c.Verdict(name)
-				t.Logf("%s: %s: %s %+v begun %v", name, verdict, why, w.nodes[name].daemon, c.nodes[name].begun)
+				t.Logf("%s: %s: %s %+v begun %v", name, verdict, why, w.nodes[name].daemon, c.nodes[name].change.begun)
 			}
 			t.Fatalf("%s begins, %+v: %d of %d are down at %s=%s", p.Node, p, down, all, d.Key, value)
 		}
@@ -155,6 +164,60 @@ func (w *world) limitOfStep(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	}
 	if p.To == "" && going > max(limit, 1) {
 		t.Fatalf("%s begins, and %d daemons of step %v go, %d may", p.Node, going, step, limit)
+	}
+}
+
+// limitOfOurs checks how many daemons are not available by the rollout's doing, in its present
+// direction. Of nodes that are silent nobody knows it.
+func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
+	c := w.course
+	if p.From == "" || w.ds.Surge {
+		return
+	}
+	limit, own := w.ds.MaxUnavailable.Of(len(w.nodes)), false
+	if most := w.policy.Waves[step.Wave].MaxUnavailable; most != nil && !c.back() && c.begun(step) {
+		size := 0
+		for name := range w.nodes {
+			at, has := c.fleet.Step(name)
+			size += one(has && at == step)
+		}
+		limit, own = most.Of(size), true
+	}
+	ours := []string{p.Node}
+	for name := range w.taken {
+		m, at := w.nodes[name], rolloutpolicy.Step{}
+		if at, _ = c.fleet.Step(name); m == nil || m.silent || name == p.Node || own && at != step || !c.nodes[name].chosen.any() {
+			continue
+		}
+		if !m.daemon.Available && !(m.daemon.empty() && !w.Selects(w.target(name), name)) {
+			ours = append(ours, name)
+		}
+	}
+	if len(ours) > max(limit, 1) {
+		for _, name := range w.names() {
+			n := c.nodes[name]
+			t.Logf("%s: %+v %d %+v taken %v", name, w.nodes[name].daemon, n.view.state, n.change, w.taken[name])
+		}
+		t.Fatalf("%+v begins; that makes %v unavailable by our doing, and %d may be", p, ours, limit)
+	}
+}
+
+// noteTaken keeps which nodes lost an available daemon to the rollout, and have none since.
+func (w *world) noteTaken(p *Permit) {
+	c := w.course
+	if way := fmt.Sprint(c.back(), c.state.target, c.state.since); way != w.way {
+		if w.way = way; c.back() {
+			clear(w.taken)
+		}
+	}
+	for name := range w.taken {
+		m := w.nodes[name]
+		if m == nil || m.daemon.Available && c.nodes[name].change.begun == nil || m.daemon.empty() && !w.Selects(w.target(name), name) {
+			delete(w.taken, name)
+		}
+	}
+	if p != nil && p.From != "" && !p.Free {
+		w.taken[p.Node] = true
 	}
 }
 
@@ -190,7 +253,11 @@ func TestRandomFleets(t *testing.T) {
 		ds := daemonSet("v1")
 		ds.Surge = rapid.Bool().Draw(t, "surge")
 		w.start(p, ds)
-		w.check = func(p Permit) { w.limits(t, p) }
+		w.check = func(p Permit) {
+			w.noteTaken(nil)
+			w.limits(t, p)
+			w.noteTaken(&p)
+		}
 		revision := 1
 		for range rapid.IntRange(5, 40).Draw(t, "events") {
 			if names := w.names(); len(names) > 0 {
@@ -219,7 +286,7 @@ func drawRule(t *rapid.T) func(node string) bool {
 
 func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 	c := w.course
-	switch rapid.IntRange(0, 11).Draw(t, "event") {
+	switch rapid.IntRange(0, 13).Draw(t, "event") {
 	case 0, 1:
 		*revision++
 		w.rules[fmt.Sprint("v", *revision)] = drawRule(t)
@@ -240,6 +307,17 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 			}
 			return ""
 		}
+	case 12: // the way back does not work either
+		stable := c.state.stable
+		w.bad = func(r, n string) string {
+			if r == stable && n < "z1" {
+				return "its image is gone"
+			}
+			return ""
+		}
+	case 13:
+		w.unreadable[c.state.stable] = c.state.stable != w.ds.Newest && rapid.Bool().Draw(t, "unreadable")
+		c.RulesChanged()
 	case 7:
 		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: c.state.target, Count: int32(*revision)}})
 	case 8:
@@ -278,7 +356,6 @@ func (w *world) againFrom(status v1alpha1.DaemonSetRolloutStatus, p *rolloutpoli
 	for _, name := range w.names() {
 		w.tell(name)
 	}
-	w.course.SpecSeen()
 	w.course.Start(&status)
 }
 
@@ -287,8 +364,18 @@ func (w *world) againFrom(status v1alpha1.DaemonSetRolloutStatus, p *rolloutpoli
 func (w *world) settles(t *rapid.T, revision int) {
 	c := w.course
 	w.bad = func(string, string) string { return "" }
+	clear(w.unreadable)
+	c.RulesChanged()
+	dead := map[string]bool{} // these never come back, and hold up nobody but their rack
+	if names := w.names(); len(names) >= 6 && rapid.Bool().Draw(t, "dead") {
+		dead[rapid.SampledFrom(names).Draw(t, "which")] = true
+	}
 	for _, name := range w.names() {
 		w.nodes[name].out = false
+		if dead[name] {
+			w.fault(name, "the node does not answer", true)
+			continue
+		}
 		w.fault(name, "", false)
 	}
 	final := fmt.Sprint("v", revision+1)
@@ -298,16 +385,35 @@ func (w *world) settles(t *rapid.T, revision int) {
 	w.update(final)
 	w.pass(10 * time.Minute)
 	recount(t, c)
-	want, others := 0, 0
+	var wrong []string
 	for _, name := range w.names() {
-		want += one(w.Selects(final, name))
-		others += one(!w.nodes[name].daemon.empty() && w.nodes[name].daemon.Revision != final)
+		has, wants := w.nodes[name].daemon, w.Selects(final, name)
+		ok := wants && has.Revision == final && has.Available || !wants && has.empty()
+		if !ok && !dead[name] && !w.besideDead(dead, name) {
+			wrong = append(wrong, name)
+		}
 	}
-	if phase, message := c.Phase(); phase != v1alpha1.PhaseComplete || w.on(final) != want || others > 0 {
+	if c.faulty() {
+		return // of so few nodes one is too many
+	}
+	if phase, message := c.Phase(); len(wrong) > 0 || len(dead) == 0 && phase != v1alpha1.PhaseComplete {
 		for _, name := range w.names() {
 			verdict, why := c.Verdict(name)
 			t.Logf("%s: %s: %s %+v", name, verdict, why, w.nodes[name].daemon)
 		}
-		t.Fatalf("%s: %s; %d of %d nodes have %s, %d another", phase, message, w.on(final), want, final, others)
+		t.Fatalf("%s: %s; %v do not have what %s wants; %v are dead", phase, message, wrong, final, dead)
 	}
+}
+
+// besideDead tells whether the node shares a domain with a dead one, and may have to wait for it.
+func (w *world) besideDead(dead map[string]bool, name string) bool {
+	for _, d := range w.policy.Domains {
+		value, has := w.nodes[name].labels[d.Key]
+		for o := range dead {
+			if other, also := w.nodes[o].labels[d.Key]; has && also && value == other {
+				return true
+			}
+		}
+	}
+	return false
 }

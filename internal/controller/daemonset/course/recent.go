@@ -94,7 +94,7 @@ func (r *recent) acquit(n *node) {
 
 // baseline remembers how usual it is that nodes fall out of order.
 func (r *recent) baseline(c *Course) {
-	r.before, r.of = r.others+len(r.changed), c.totals.selected
+	r.before, r.of = r.others+len(r.changed), c.totals[Selected]
 }
 
 // suspect blames the nodes that fell out of order after their change, if the share of the
@@ -102,11 +102,11 @@ func (r *recent) baseline(c *Course) {
 // whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
-	down, given := len(r.changed), c.totals.given
+	down, given := len(r.changed), c.totals[Given]
 	if !c.changing() || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
 		return false
 	}
-	others, of := r.others, c.totals.selected-given
+	others, of := r.others, c.totals[Selected]-given
 	if of == 0 {
 		others, of = r.before, max(r.of, 1)
 	}

@@ -58,7 +58,7 @@ func TestAbortAndWhatEndsIt(t *testing.T) {
 	w.start(policy(t, "waves: [{name: canary, count: 5, soak: 1h}]"), daemonSet("v1"))
 	w.update("v2")
 	w.pass(time.Minute)
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseRolledBack, "revision v2 somebody aborted it")
 	if n := w.on("v1"); n != 20 {
@@ -72,8 +72,7 @@ func TestAbortAndWhatEndsIt(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 5 nodes soak")
 	w.again() // another process has not seen that the abort was about v2
 	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 5 nodes soak")
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{})
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v3"}})
 	w.expect(t, v1alpha1.PhaseRolledBack, "revision v3")
 }
 
@@ -93,7 +92,7 @@ func TestAbortOfWhatIsHalted(t *testing.T) {
 		if restarted {
 			w.again()
 		}
-		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
 		w.pass(time.Minute)
 		w.expect(t, v1alpha1.PhaseRolledBack, "it restarts")
 		w.expect(t, v1alpha1.PhaseRolledBack, "somebody aborted it")
@@ -324,7 +323,7 @@ func TestStepsOwnLimit(t *testing.T) {
 	w.check = func(Permit) {
 		down := 0
 		for _, n := range w.course.nodes {
-			down += one(n.view.down)
+			down += one(n.view.has(Down))
 		}
 		most = max(most, down)
 	}

@@ -19,10 +19,21 @@ const keptNames = 200
 func (c *Course) Phase() (v1alpha1.Phase, string) {
 	switch {
 	case c.policy == nil:
-	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack && c.totals.pending+c.totals.held > 0 && !c.spec.Paused:
+	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack && c.totals[Pending]+c.totals[Held] > 0 && !c.spec.Paused:
 		return c.phase, c.message + c.progress()
 	}
 	return c.phase, c.message
+}
+
+// Stage is the target and the step under way, as Status tells them.
+func (c *Course) Stage() (target, step string) {
+	switch {
+	case c.changing() && c.state.unread != nil && c.policy == nil:
+		step = c.state.unread.Step
+	case c.changing() && !c.isNew() && c.policy != nil:
+		step = c.policy.StepName(c.state.open)
+	}
+	return c.state.target, step
 }
 
 // Status is where the rollout is, without conditions and observed generation. It is
@@ -48,9 +59,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			out.Failures.Since = &since
 		}
 	}
-	if c.changing() {
-		out.Replacing = c.between()
-	}
+	out.Replacing = c.between()
 	if u := c.state.unread; u != nil && c.changing() {
 		out.Step, out.StepStarted, out.LastDeparture, out.Steps = u.Step, u.StepStarted, u.LastDeparture, slices.Clone(u.Steps)
 	}
@@ -69,61 +78,28 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
 		s := c.steps[at]
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
-			Name: c.policy.StepName(at), Nodes: int32(s.nodes), Done: int32(s.done), Failed: int32(s.failed), Unavailable: int32(s.down),
+			Name: c.policy.StepName(at), Nodes: s.of(Selected), Done: s.of(Done), Failed: s.of(Failure), Unavailable: s.of(Down),
 		})
 	}
 	return out
 }
 
-// between names the nodes that have no daemon to say what the one before was like; nil if
-// there are none.
+// between names nodes that have no daemon to say what the one before was like; nil if there are
+// none.
 func (c *Course) between() *v1alpha1.Replacing {
 	if len(c.replacing) == 0 {
 		return nil
 	}
 	out := &v1alpha1.Replacing{}
-	type ranked struct {
-		rank
-		*node
-	}
-	named := make([]ranked, 0, len(c.replacing))
-	for n := range c.replacing {
-		named = append(named, ranked{c.rank(n), n})
-	}
-	slices.SortFunc(named, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.name, b.name)) })
+	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 	for _, n := range named[:min(len(named), keptNames)] {
-		if n.before == WasAvailable {
+		if n.change.taken || n.change.before == WasAvailable {
 			out.Available = append(out.Available, n.name)
 		} else {
 			out.Unavailable = append(out.Unavailable, n.name)
 		}
 	}
-	slices.Sort(out.Available)
-	slices.Sort(out.Unavailable)
 	return out
-}
-
-// rank says which nodes are named where there is no room for all: first those where a pod
-// waits for it, then those where nothing tells what was there.
-type rank uint8
-
-const (
-	rankReserved rank = iota // it is reserved, and keeps its daemon until then
-	rankEnded                // so does a pod that has ended, or it is being deleted
-	rankWithout
-	rankLeaving // the pod on its way out tells
-)
-
-func (c *Course) rank(n *node) rank {
-	switch d := &n.daemon; {
-	case c.reserved[n]:
-		return rankReserved
-	case d.Ended && d.EndsBy.IsZero():
-		return rankEnded
-	case !d.Ended:
-		return rankWithout
-	}
-	return rankLeaving
 }
 
 // replaced is what daemons were like, by node, as a status says it.
@@ -171,8 +147,8 @@ func (c *Course) Verdict(name string) (Verdict, string) {
 	if n == nil {
 		return NotSelected, "there is no such node"
 	}
-	if n.view.verdict == Waiting {
+	if n.view.state == Untouched {
 		return Waiting, c.waitsFor(n) + c.moves(n)
 	}
-	return n.view.verdict, n.view.reason
+	return n.view.state.Verdict(), n.view.reason
 }

@@ -12,12 +12,10 @@ type Permit struct {
 	Free bool
 }
 
-// Take gives leave to change nodes, and counts them as changing from now on. What comes
-// of it shows in SetDaemon. Those that lose a daemon it reserves first, until Kept; with
-// these there are no more than most.
+// Take gives leave to change nodes, at most so many, and counts them as changing from now on.
+// What comes of it shows in SetDaemon.
 func (c *Course) Take(most int) []Permit {
-	c.release()
-	if c.totals.pending == 0 || !c.followed() {
+	if c.totals[Pending] == 0 || !c.followed() {
 		return nil
 	}
 	forward := c.back() || c.forward()
@@ -28,22 +26,29 @@ func (c *Course) Take(most int) []Permit {
 		if s == nil || c.begun(at) && !forward {
 			continue
 		}
-		for len(out)+len(c.reserved) < most && len(c.reserved) < keptNames {
-			n, ok := s.free.Min()
-			if !ok {
-				if n, ok = s.first(); !ok || !c.room(at, s) {
-					break
-				}
+		for len(out) < most {
+			n := c.nextOf(at, s)
+			if n == nil {
+				break
 			}
-			if p := c.begin(n); !c.reserved[n] {
-				out = append(out, p)
-			}
+			out = append(out, c.begin(n))
 		}
 	}
-	if len(out)+len(c.reserved) > 0 {
+	if len(out) > 0 {
 		c.settle()
 	}
 	return out
+}
+
+// nextOf is the node of a step that may be changed next; nil if none may.
+func (c *Course) nextOf(at rolloutpolicy.Step, s *step) *node {
+	if n, ok := s.free.Min(); ok {
+		return n
+	}
+	if n, ok := s.first(); ok && c.room(at, s) {
+		return n
+	}
+	return nil
 }
 
 // followed tells whether anything may begin at all.
@@ -69,31 +74,32 @@ func (s *step) first() (*node, bool) {
 // room tells whether the limit of the step, or the DaemonSet's own, has room.
 func (c *Course) room(at rolloutpolicy.Step, s *step) bool {
 	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back() && c.begun(at) {
-		return s.busy < max(own.Of(s.nodes), 1)
+		return s.sums[Ours] < max(own.Of(s.sums[Selected]), 1)
 	}
-	return c.totals.busy < max(c.ds.MaxUnavailable.Of(c.totals.selected), 1)
+	return c.totals[Ours] < c.most()
 }
 
+// most is how many nodes the DaemonSet's own limit allows at a time.
+func (c *Course) most() int { return max(c.ds.MaxUnavailable.Of(c.totals[Selected]), 1) }
+
+// begin lets the node's change begin.
 func (c *Course) begin(n *node) Permit {
-	d := &n.daemon
+	d, ch := &n.daemon, &n.change
 	p := Permit{Node: n.name, From: d.Revision, To: c.target(n), Free: n.view.free}
 	if c.leaves(n, p.To) {
 		p.To = ""
 	}
 	from := d.Revision
-	n.begun = &from
+	ch.begun = &from
 	switch {
 	case from == "": // another change may have taken one away
-	case p.To == "":
-		n.before = ""
-	case d.Available:
-		n.before = WasAvailable
+	case !p.Free, ch.taken: // the last one that was available, if not this one, was taken by us
+		ch.before = WasAvailable
 	default:
-		n.before = WasNotAvailable
+		ch.before = WasNotAvailable
 	}
-	if from != "" && !c.ds.Surge && c.matters(n) && c.stored[n.name] != n.before {
-		c.reserved[n] = true
-	}
+	// With surge the old daemon stays until the new one is available.
+	ch.taken = ch.taken || from != "" && !p.Free && !c.ds.Surge
 	c.refresh(n)
 	return p
 }

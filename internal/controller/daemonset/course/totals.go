@@ -9,12 +9,9 @@ import (
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// totals are sums over the selected nodes.
-type totals struct{ selected, given, faults, sick, done, soaking, excused, busy, pending, held int }
-
 // step is the sums of one step, and its nodes that may be changed.
 type step struct {
-	nodes, done, excused, soaking, failed, down, busy, left int
+	sums sums
 	// free are those that may be changed without asking limits; waiting those that
 	// ask, by group; open are the groups of waiting that no domain holds up.
 	free    *btree.BTreeG[*node]
@@ -23,6 +20,11 @@ type step struct {
 	// changing are those on which something is under way that has not failed.
 	changing *btree.BTreeG[*node]
 }
+
+func (s *step) of(e Effect) int32 { return int32(s.sums[e]) }
+
+// over is how many nodes of the step are not waited for.
+func (s *step) over() int { return s.sums[Done] + s.sums[Excused] + s.sums[Passed] }
 
 // place is one value of a domain's label.
 type place struct {
@@ -66,29 +68,34 @@ func (c *Course) step(s rolloutpolicy.Step) *step {
 }
 
 // account takes a node's old contribution off all sums and adds the new one.
-func (c *Course) account(n *node, v view) {
+func (c *Course) account(n *node, v standing) {
 	old := n.view
-	if old.verdict != v.verdict {
-		c.counts[old.verdict]--
-		c.counts[v.verdict]++
+	if was, is := old.state.Verdict(), v.state.Verdict(); was != is {
+		c.counts[was]--
+		c.counts[is]++
 	}
 	if old.order != v.order {
 		c.moved = append(c.moved, n.name)
 	}
 	s := c.step(n.step)
-	c.totals.add(&old, -1)
-	c.totals.add(&v, 1)
-	s.add(&old, -1)
-	s.add(&v, 1)
+	for _, t := range []*sums{&c.totals, &s.sums} {
+		t.add(old.counts, -1)
+		t.add(v.counts, 1)
+	}
 	n.view = v
 	for _, d := range n.group.domains {
-		d.nodes += one(v.selected) - one(old.selected)
-		d.down += one(v.down) - one(old.down)
-		d.staying += one(v.stays) - one(old.stays)
+		d.nodes += one(v.has(Selected)) - one(old.has(Selected))
+		d.down += one(v.has(Down)) - one(old.has(Down))
+		d.staying += one(v.has(Stays)) - one(old.has(Stays))
 		c.measure(d)
 	}
 	s.offer(n)
-	if s.nodes == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && len(s.waiting) == 0 {
+	if v.has(Ours) && v.state.Verdict() != Changing {
+		c.blocked.ReplaceOrInsert(n)
+	} else {
+		c.blocked.Delete(n)
+	}
+	if s.sums[Selected] == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && len(s.waiting) == 0 {
 		delete(c.steps, n.step)
 	}
 }
@@ -100,45 +107,22 @@ func one(b bool) int {
 	return 0
 }
 
-func (t *totals) add(v *view, sign int) {
-	t.selected += sign * one(v.selected)
-	t.given += sign * one(v.given)
-	t.faults += sign * one(v.fault)
-	t.sick += sign * one(v.sick)
-	t.done += sign * one(v.done)
-	t.soaking += sign * one(v.soaking)
-	t.excused += sign * one(v.excused && !v.done)
-	t.busy += sign * one(v.busy)
-	t.pending += sign * one(v.change && !v.excused)
-	t.held += sign * one(v.change && v.excused)
-}
-
-func (s *step) add(v *view, sign int) {
-	s.nodes += sign * one(v.selected)
-	s.done += sign * one(v.done)
-	s.excused += sign * one((v.excused || v.passed) && !v.done)
-	s.soaking += sign * one(v.soaking)
-	s.failed += sign * one(v.failed)
-	s.down += sign * one(v.down)
-	s.busy += sign * one(v.busy)
-	s.left += sign * one(v.left)
-}
-
 // offer puts the node among those that may be changed, or takes it out.
 func (s *step) offer(n *node) {
-	if n.view.busy && n.view.verdict == Changing {
+	mayChange := n.view.has(Pending) || n.view.has(Held)
+	if n.view.has(Ours) && n.view.state.Verdict() == Changing {
 		s.changing.ReplaceOrInsert(n)
 	} else {
 		s.changing.Delete(n)
 	}
-	if n.view.change && n.view.free {
+	if mayChange && n.view.free {
 		s.free.ReplaceOrInsert(n)
 	} else {
 		s.free.Delete(n)
 	}
 	w := s.waiting[n.group]
 	switch {
-	case n.view.change && !n.view.free:
+	case mayChange && !n.view.free:
 		if w == nil {
 			w = btree.NewG(8, byName)
 			s.waiting[n.group] = w
@@ -229,7 +213,7 @@ func (c *Course) ungroup(n *node) {
 	if g == nil {
 		return
 	}
-	c.account(n, view{verdict: n.view.verdict})
+	c.account(n, n.view.nothing())
 	n.group = nil
 	if delete(g.members, n); len(g.members) > 0 {
 		return

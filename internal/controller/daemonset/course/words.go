@@ -5,6 +5,18 @@ import (
 	"strings"
 )
 
+// longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a
+// condition has room for 32 KiB.
+const longest = 1024
+
+// cut shortens words from elsewhere, at a letter.
+func cut(s string) string {
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longest], "") + "…"
+}
+
 // progress says how far the step is, and what it waits for: of one that stands still
 // somebody must see why.
 func (c *Course) progress() string {
@@ -12,7 +24,7 @@ func (c *Course) progress() string {
 	if c.isNew() || c.back() {
 		s = c.firstChanging()
 	} else if s != nil {
-		text = fmt.Sprintf(": %d of %s done", s.done, nodes(s.nodes))
+		text = fmt.Sprintf(": %d of %s done", s.sums[Done], nodes(s.sums[Selected]))
 	}
 	if s == nil {
 		return ""

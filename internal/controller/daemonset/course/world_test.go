@@ -34,6 +34,11 @@ type world struct {
 	// stored is the status that was written last.
 	stored v1alpha1.DaemonSetRolloutStatus
 	stuck  string // the node whose old pod does not end
+	// unreadable revisions are gone from the API.
+	unreadable map[string]bool
+	// taken are nodes whose available daemon a change took away, in the direction way.
+	taken map[string]bool
+	way   string
 }
 
 type machine struct {
@@ -51,7 +56,7 @@ func newWorld() *world {
 	w := &world{
 		now: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), nodes: map[string]*machine{},
 		bad: func(string, string) string { return "" }, starts: 2 * time.Second, given: map[string]map[string]int{},
-		rules: map[string]func(string) bool{},
+		rules: map[string]func(string) bool{}, unreadable: map[string]bool{}, taken: map[string]bool{},
 	}
 	w.course = New(w)
 	return w
@@ -61,6 +66,11 @@ func newWorld() *world {
 func (w *world) Selects(revision, node string) bool {
 	m, rule := w.nodes[node], w.rules[revision]
 	return m != nil && !m.out && (rule == nil || rule(node))
+}
+
+// Readable tells whether nobody has deleted the revision. The newest is the DaemonSet's own template.
+func (w *world) Readable(revision string) bool {
+	return revision == w.ds.Newest || !w.unreadable[revision]
 }
 
 // target is what a pod made now on the node is to have.
@@ -117,24 +127,16 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// take has changes begin, and stores meanwhile what the course wants stored first.
+// take has changes begin, and writes where the rollout stands.
 func (w *world) take(most int) []Permit {
 	out := w.course.Take(most)
-	for w.course.Owes() {
-		w.store()
-		more := w.course.Take(most - len(out))
-		if out = append(out, more...); len(more) == 0 {
-			break
-		}
-	}
+	w.store()
 	return out
 }
 
 // store writes where the rollout stands.
 func (w *world) store() {
 	w.stored = w.course.Status()
-	w.course.Store(w.stored.Replacing)
-	w.course.Kept(w.stored.Replacing)
 }
 
 // act does what the controller and the nodes do in a moment.
@@ -184,6 +186,7 @@ func (w *world) act(most int) {
 			w.course.SetDaemon(name, m.daemon)
 		}
 	}
+	w.noteTaken(nil)
 }
 
 func (w *world) create(name string) {

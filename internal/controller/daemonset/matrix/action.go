@@ -155,9 +155,6 @@ type Config struct {
 	// it changes. A new generation does not wait, nor the first status in it
 	// that says "all done". Default 200 ms.
 	StatusInterval time.Duration
-	// TurnInterval is the same for where a rollout stands while nodes wait for the API to
-	// hold it: before a daemon is taken away it is stored what it was like. Default 50 ms.
-	TurnInterval time.Duration
 	// StallAfter is how long, beyond minReadySeconds, a rollout may come no
 	// further before its status says that it does not progress. Default 1 minute.
 	StallAfter time.Duration
@@ -179,7 +176,6 @@ func (c Config) withDefaults() Config {
 	set(&c.RetryDelay, 5*time.Millisecond)
 	set(&c.MaxRetryDelay, 30*time.Second)
 	set(&c.StatusInterval, 200*time.Millisecond)
-	set(&c.TurnInterval, 50*time.Millisecond)
 	set(&c.StallAfter, time.Minute)
 	return c
 }

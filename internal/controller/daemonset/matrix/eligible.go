@@ -33,8 +33,8 @@ func (r *row) eligible(col *column) Eligibility {
 	return eligibility
 }
 
-// eligibleBy is what the rules of a revision say. Of one that cannot be read pods stay,
-// and none is made.
+// eligibleBy is what the rules of a revision say. Of one that cannot be read pods stay; where there
+// is none, the rules of the newest stand in: a daemon that is missing must show.
 func (r *row) eligibleBy(revision, node string) Eligibility {
 	p, col, c := r.placementOf(revision), r.columns[node], r.cells[node]
 	switch {
@@ -43,7 +43,7 @@ func (r *row) eligibleBy(revision, node string) Eligibility {
 	case p == nil && c != nil && len(c.pods) > 0:
 		return ShouldContinueRunning
 	case p == nil:
-		return ShouldNotRun
+		return r.eligible(col)
 	case c != nil && c.column == col && p.key == r.info.Placement.key:
 		return c.newest
 	}
@@ -63,6 +63,9 @@ func (r *row) Selects(revision, node string) bool {
 	}
 	return false
 }
+
+// Readable tells whether the template of a revision is known.
+func (r *row) Readable(revision string) bool { return r.placementOf(revision) != nil }
 
 // wanted is the revision by whose rules a node is judged: the one that it is to have.
 func (r *row) wanted(node string) string {

@@ -28,9 +28,11 @@ func (r *row) update(info DaemonSetInfo) {
 		r.tryAnew()
 		r.statusSetback = setback{}
 	}
-	if r.guide != nil {
-		if r.guide.course.SetDaemonSet(r.forCourse()); replaced || info.Earlier != old.Earlier {
-			r.guide.course.RulesChanged()
+	if g := r.guide; g != nil {
+		g.course.SetSpec(named(g.info.Spec, info.Digest))
+		g.course.SetDaemonSet(r.forCourse())
+		if replaced || info.Earlier != old.Earlier {
+			g.course.RulesChanged()
 		}
 		r.follow()
 	}

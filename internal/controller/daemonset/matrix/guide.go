@@ -30,6 +30,8 @@ type RolloutInfo struct {
 	// Status is what the API holds, nil if the rollout is not stored. It matters when
 	// the rollout is new to the matrix: after that the matrix knows what it wrote.
 	Status *v1alpha1.DaemonSetRolloutStatus
+	// Followed is the policy that is followed, or was last, for the rollout's status.
+	Followed *v1alpha1.FollowedPolicy `json:",omitempty"`
 	// PausedWhy says why Spec is paused if nobody asked for it, "" if somebody did. A
 	// rollout that is to be made is made paused then.
 	PausedWhy string `json:",omitempty"`
@@ -75,6 +77,9 @@ type guide struct {
 	looked  time.Time
 	stale   bool
 	setback setback // of writing it
+	// turn is how much of the pace had been spent when the row took from it last: who shares it
+	// takes in turn.
+	turn int
 }
 
 // updateRollout takes a policy or what people wrote into a rollout in.
@@ -104,7 +109,6 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 		}
 	} else if g.info.Status != nil && info.Status == nil {
 		g.written = v1alpha1.DaemonSetRolloutStatus{} // somebody deleted it
-		g.course.Kept(nil)
 	}
 	if was := g.info.Spec.Retry; r.guide != nil && info.Spec.Retry != nil && (was == nil || *was != *info.Spec.Retry) {
 		r.tryAnew()
@@ -114,7 +118,7 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 		g.pace.Set(info.Policy.NodesPerMinute, m.now)
 	}
 	g.course.SetPolicy(info.Policy, info.Following, info.Why)
-	g.course.SetSpec(info.Spec)
+	g.course.SetSpec(named(info.Spec, r.info.Digest))
 	g.course.PausedBecause(info.PausedWhy)
 	if r.guide != nil {
 		r.follow()
@@ -127,6 +131,21 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 	}
 	r.refreshAll()
 	r.follow()
+}
+
+// named leaves out what people wrote about another template than the one with the digest: a revision's
+// name has 32 bits, and a template can be made to have that of an approved one.
+func named(spec v1alpha1.DaemonSetRolloutSpec, digest string) v1alpha1.DaemonSetRolloutSpec {
+	if a := spec.Approved; a != nil && a.Digest != digest {
+		spec.Approved = nil
+	}
+	if r := spec.Retry; r != nil && r.Digest != digest {
+		spec.Retry = nil
+	}
+	if a := spec.Abort; a != nil && a.Digest != digest {
+		spec.Abort = nil
+	}
+	return spec
 }
 
 func (m *Matrix) pace(policy types.UID) *course.Pace {
@@ -210,18 +229,25 @@ func (r *row) takeTurns() {
 	if !g.course.Started() {
 		g.start(r)
 	}
-	if g.stored {
+	if g.holdsStage() {
 		room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
-		reserved, paced := g.course.Reserved(), !g.course.Returns()
+		paced := !g.course.Returns()
 		if paced {
-			room = min(room, g.pace.Allows(r.now)+reserved) // for these it was spent
+			room = min(room, g.pace.Allows(r.now))
 		}
-		begun := len(g.course.Take(room)) + g.course.Reserved() - reserved
-		if paced {
-			g.pace.Spend(begun)
+		begun := len(g.course.Take(room))
+		if paced && begun > 0 {
+			g.turn = g.pace.Spend(begun)
 		}
 	}
 	r.follow()
+}
+
+// holdsStage reports whether the API holds the target and the step that the course is at: nothing
+// is changed for a step that nobody else could know of.
+func (g *guide) holdsStage() bool {
+	target, step := g.course.Stage()
+	return g.stored && g.written.TargetRevision == target && g.written.Step == step
 }
 
 // start has the course decide from now on: all that is known has been told to it.
@@ -233,9 +259,6 @@ func (g *guide) start(r *row) {
 	case s == nil:
 		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
 	default:
-		if s.ObservedGeneration >= g.info.Generation {
-			g.course.SpecSeen()
-		}
 		g.course.Start(s)
 	}
 }
@@ -305,18 +328,13 @@ func (r *row) readyRollout(out []Action) []Action {
 	g.looked = r.now
 	want := g.course.Status()
 	want.ObservedGeneration, want.DaemonSetGeneration = g.info.Generation, r.info.Generation
+	want.TargetDigest, want.Policy = r.info.Digest, g.info.Followed
 	if g.stored && apiequality.Semantic.DeepEqual(&want, &g.written) {
 		return out
 	}
 	g.inFlight = true
-	g.course.Store(want.Replacing)
-	r.follow()
 	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(), PausedWhy: g.info.PausedWhy})
 }
-
-// noAccident is how many writes of a rollout's status in a row must have failed until people are told that nodes wait for
-// one: after a few seconds.
-const noAccident = 10
 
 // progressing is the condition of a row that follows a policy.
 func (g *guide) progressing(counts string) Condition {
@@ -332,19 +350,15 @@ func (g *guide) progressing(counts string) Condition {
 		return Condition{status, NotStored, counts + "; " + why}
 	case !g.stored:
 		return Condition{corev1.ConditionFalse, NotStored, counts + "; nothing begins before " + refused}
-	case g.setback.failures >= noAccident && g.course.Owes():
-		return Condition{corev1.ConditionFalse, FollowsPolicy + string(phase), counts + "; no daemon is taken away before " + refused}
 	}
 	return Condition{status, FollowsPolicy + string(phase), counts + "; " + why}
 }
 
 // due is the earliest moment to look whether the status is to be written.
 func (g *guide) due(cfg *Config) time.Time {
-	interval := cfg.StatusInterval
-	if g.course.Owes() {
-		interval = cfg.TurnInterval
-	}
-	if paced := g.looked.Add(interval); !g.looked.IsZero() && paced.After(g.setback.until) {
+	target, step := g.course.Stage()
+	asked := g.told.TargetRevision == target && g.told.Step == step // changes wait for a stage that was not
+	if paced := g.looked.Add(cfg.StatusInterval); !g.looked.IsZero() && paced.After(g.setback.until) && asked {
 		return paced
 	}
 	return g.setback.until
@@ -358,8 +372,6 @@ func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
 	g.inFlight, g.stale = false, true
 	if o == OK {
 		g.stored, g.written, g.setback = true, a.Status, setback{}
-		g.course.Kept(a.Status.Replacing)
-		r.follow()
 		return
 	}
 	g.written = v1alpha1.DaemonSetRolloutStatus{} // it may be this one, or that of before

@@ -33,7 +33,9 @@ type DaemonSetInfo struct {
 	// A new generation forgives failed pods.
 	Generation int64
 	// Revision is the hash of the current template.
-	Revision  string
+	Revision string
+	// Digest is that of the current template, for the status of a rollout.
+	Digest    string `json:",omitempty"`
 	Placement *Placement
 	// Earlier has the placement rules of earlier revisions. Without a policy they do not
 	// matter.

@@ -282,7 +282,6 @@ func (j *judgement) housekeeping() {
 			continue
 		}
 		switch {
-		case p.info.Phase != PodActive && j.guided && !j.order.Kept: // it says what was there before
 		case p.info.Phase == PodSucceeded:
 			j.remove(p, ReasonSucceeded)
 		case p.info.Phase == PodFailed && backoffUntil.After(j.now):

@@ -18,7 +18,7 @@ import (
 // what they were like as well: what is reserved has begun, and is not counted twice.
 func TestPaceOfReservations(t *testing.T) {
 	for _, stored := range []bool{true, false} {
-		w := newWorld(Config{TurnInterval: -1})
+		w := newWorld(Config{})
 		policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Pace: v1alpha1.Pace{NodesPerMinute: ptr.To[int32](6)}}, time.LoadLocation)
 		if err != nil {
 			t.Fatal(err)

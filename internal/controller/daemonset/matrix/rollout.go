@@ -20,7 +20,7 @@ func (m *Matrix) Ready() []Action {
 	rows := m.dirty
 	m.dirty = nil
 	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.info.Namespace, b.info.Namespace), cmp.Compare(a.info.Name, b.info.Name), cmp.Compare(a.info.UID, b.info.UID))
+		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.info.Namespace, b.info.Namespace), cmp.Compare(a.info.Name, b.info.Name), cmp.Compare(a.info.UID, b.info.UID))
 	})
 	var out []Action
 	for _, r := range rows {
@@ -36,6 +36,14 @@ func (m *Matrix) Ready() []Action {
 		}
 	}
 	return out
+}
+
+// turn orders rows that share a pace: who took longest ago goes first.
+func (r *row) turn() int {
+	if r.guide == nil {
+		return 0
+	}
+	return r.guide.turn
 }
 
 // ready returns what is to be done for the row.

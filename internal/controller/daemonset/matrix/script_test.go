@@ -46,7 +46,7 @@ import (
 //	health NODE [fault=WORDS] [silent]     whether a node is out of order
 //	policy NAME [lost|gone|none]           the policy that the DaemonSet's changes follow,
 //	                                       from the YAML of its spec; whether it is lost
-//	rollout NAME [paused] [approve=REVISION/STEP] [retry=REVISION/COUNT] [abort]
+//	rollout NAME [paused] [approve=REVISION/STEP] [retry=REVISION/COUNT] [abort=REVISION]
 //	where NAME                             prints the rollout's status and the verdicts
 //
 // Run with -rewrite to write the outputs; commit only what you understand.
@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 		if strings.Contains(path, "rapid") {
 			return // what a failed property left
 		}
-		s := &script{world: newWorld(Config{StatusInterval: time.Second, TurnInterval: -1, RetryDelay: time.Second})}
+		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
 			if findings := s.m.Audit(); len(findings) > 0 {
@@ -78,7 +78,7 @@ func TestScriptsWithAPolicyElsewhere(t *testing.T) {
 			return
 		}
 		played++
-		s := &script{world: newWorld(Config{StatusInterval: time.Second, TurnInterval: -1, RetryDelay: time.Second})}
+		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.noise()
 			out := s.run(t, d)
@@ -145,7 +145,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		if err != nil {
 			d.Fatalf(t, "burst: %v", err)
 		}
-		s.world = newWorld(Config{StatusInterval: time.Second, TurnInterval: -1, RetryDelay: time.Second, BurstReplicas: burst})
+		s.world = newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
 	case "daemonset":
 		s.daemonSet(t, d, a)
 	case "revision":
@@ -190,8 +190,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// decided takes the next actions in flight. What must be stored before a daemon is taken
-// away is stored.
+// decided takes the next actions in flight. What must be stored before anything is changed is
+// stored.
 func (s *script) decided(alone bool) []Action {
 	out := s.ready()
 	for i := 0; i < len(s.inFlight) && !alone; i++ {
@@ -199,7 +199,7 @@ func (s *script) decided(alone bool) []Action {
 		if !ok {
 			continue
 		}
-		if g := s.m.rows[a.UID].guide; g != nil && g.stored && g.course.Owes() {
+		if g := s.m.rows[a.UID].guide; g != nil && g.stored && !g.holdsStage() {
 			s.finish(i, OK, true)
 			out = append(out, s.ready()...)
 			i = -1
@@ -320,8 +320,8 @@ func (s *script) rollout(t *testing.T, d *datadriven.TestData, a words) {
 		}
 		info.Spec.Retry = &v1alpha1.Retry{Revision: revision, Count: int32(n)}
 	}
-	if a.has("abort") {
-		info.Spec.Target = v1alpha1.TargetStable
+	if revision := a.or("abort", ""); revision != "" {
+		info.Spec.Abort = &v1alpha1.Abort{Revision: revision}
 	}
 	s.setRollout(info)
 }

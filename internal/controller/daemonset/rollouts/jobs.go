@@ -197,7 +197,7 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 // ignored has a rollout say that nothing follows it. An abort is not counted as seen: it is heard when the change goes on.
 func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) *Job {
 	why, seen := "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template", r.Generation
-	if r.Spec.Target == v1alpha1.TargetStable && r.Status.ObservedGeneration < r.Generation {
+	if r.Spec.Abort != nil && r.Spec.Abort.Revision == r.Status.TargetRevision && r.Status.ObservedGeneration < r.Generation {
 		why, seen = why+"; with RollingUpdate it is aborted", r.Status.ObservedGeneration
 	}
 	if r.Status.Message == why && r.Status.ObservedGeneration == seen {

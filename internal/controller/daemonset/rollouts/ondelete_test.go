@@ -56,7 +56,7 @@ func TestAnAbortThatOnDeleteIgnoresIsNotForgotten(t *testing.T) {
 	w.daemonSet("logs", "u1", manual)
 	r := w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{
 		Phase: v1alpha1.PhaseProgressing, StableRevision: "a", TargetRevision: "b", ObservedGeneration: 1,
-	}, v1alpha1.DaemonSetRolloutSpec{Target: v1alpha1.TargetStable})
+	}, v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "b"}})
 	r = r.DeepCopy()
 	r.Generation, r.ResourceVersion = 2, "1"+r.ResourceVersion
 	w.Step(Rollout{Object: r})
@@ -76,7 +76,7 @@ func TestAnAbortThatOnDeleteIgnoresIsNotForgotten(t *testing.T) {
 		}
 		// Somebody takes the abort back.
 		r = next.DeepCopy()
-		r.Generation, r.ResourceVersion, r.Spec.Target = 3, "1"+r.ResourceVersion, v1alpha1.TargetNewest
+		r.Generation, r.ResourceVersion, r.Spec.Abort = 3, "1"+r.ResourceVersion, nil
 		if want == 1 {
 			w.Step(Rollout{Object: r})
 		}

@@ -1,0 +1,146 @@
+package course
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// weigh adds the node to the evidence against the target, or takes it off when it
+// has healed before the limit was passed.
+func (c *Course) weigh(n *node) {
+	if !n.chosen.target {
+		return // what is taken away cannot fail
+	}
+	d := &n.daemon
+	has := d.Revision == c.state.target
+	_, failed := c.state.failures[n.name]
+	if !has && d.Revision != "" {
+		return
+	}
+	available := has && !d.Since.IsZero()
+	soaked := available && n.fact.Fault == "" && !later(d.Since, n.change.up).Add(c.soak(n)).After(c.now)
+	switch {
+	case failed && soaked && !c.hasFailed(c.state.target):
+		c.acquit(n)
+	case failed:
+		c.recall(n, available)
+	case soaked:
+	case c.innocent(n, available):
+	default:
+		if f := c.failing(n, available); f.why != "" {
+			c.blame(n, f)
+		}
+	}
+}
+
+// recall finds out once more why the target fails on a node that a status named.
+func (c *Course) recall(n *node, available bool) {
+	if c.state.failures[n.name].why != "" || n.fact.Fault != "" {
+		return
+	}
+	if f := c.failing(n, available); f.why != "" {
+		c.blame(n, f)
+	}
+}
+
+// refusedBeside: the pod that was to start beside the old one was refused, by the try
+// that has just ended.
+func (c *Course) refusedBeside(n *node) {
+	d := &n.daemon
+	_, failed := c.state.failures[n.name]
+	begun := n.change.begun
+	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
+		!failed && c.changing() && c.target(n) == c.state.target {
+		c.blame(n, failure{BecauseRefused, d.Refused})
+	}
+}
+
+// innocent: whatever is wrong with the node's daemon is not the target's doing. The
+// node is out of order, its daemon was before, or it was never given the target.
+func (c *Course) innocent(n *node, available bool) bool {
+	return n.fact.Fault != "" || n.change.before == WasNotAvailable && !available ||
+		n.daemon.Revision == "" && n.change.before == "" && !c.isNew() && !c.joins(n)
+}
+
+// failing says why the target fails on the node; nothing if it does not.
+func (c *Course) failing(n *node, available bool) failure {
+	d := &n.daemon
+	ends := c.deadline(n)
+	switch {
+	case d.NoRoom != "":
+		if c.hasNoRoom(n) && n.change.before != "" && d.Revision == c.state.target {
+			return failure{BecauseNoRoom, "there is no room for it: " + d.NoRoom}
+		}
+	case c.tooManyRestarts(n):
+		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
+	case d.Refused != "":
+		return failure{BecauseRefused, d.Refused}
+	case available:
+	case c.hopeless(n):
+		return failure{cmp.Or(d.Cause, BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
+	case !ends.IsZero() && !ends.After(c.now):
+		return failure{BecauseLate, "not available in time" + colon(d.Trouble)}
+	}
+	return failure{}
+}
+
+// blame counts a node as failed by the target revision.
+func (c *Course) blame(n *node, f failure) {
+	c.state.failures[n.name], c.named = f, ""
+	if known := len(c.state.failures); known > keptNames {
+		c.state.most = max(c.state.most, known)
+	}
+}
+
+// acquit takes a failure off: the node has healed before the limit was passed.
+func (c *Course) acquit(n *node) {
+	delete(c.state.failures, n.name)
+	c.named = ""
+	c.recent.acquit(n)
+}
+
+// forgetFailures begins without evidence: the target is another one, or is tried anew.
+func (c *Course) forgetFailures() {
+	clear(c.state.failures)
+	c.state.most, c.state.since, c.named = 0, time.Time{}, ""
+	for n := range c.recent.changed {
+		c.recent.acquit(n)
+	}
+}
+
+func (c *Course) tooManyRestarts(n *node) bool {
+	return c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts
+}
+
+// deadline is until when the node's newest pod must be available. It counts from when it was seen
+// to be bound: the API's clock may be another.
+func (c *Course) deadline(n *node) time.Time {
+	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
+		return time.Time{}
+	}
+	from := n.change.bound
+	if from.IsZero() {
+		from = n.daemon.Bound
+	}
+	if c.old(n) && from.Before(c.state.since) {
+		from = c.state.since
+	}
+	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
+}
+
+func (c *Course) soak(n *node) time.Duration {
+	if c.policy == nil {
+		return 0
+	}
+	return c.policy.Waves[n.step.Wave].Soak
+}
+
+// patience is until when the node may soak. Its own word says since when its pod is ready,
+// and one that moves it on while the pod is ready must not hold up all others for ever.
+func (c *Course) patience(n *node) time.Time {
+	if c.policy == nil {
+		return n.change.up
+	}
+	return n.change.up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
+}

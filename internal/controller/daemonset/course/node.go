@@ -1,0 +1,370 @@
+package course
+
+import (
+	"cmp"
+	"maps"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// node is one node of the fleet: facts, what is remembered of its change, and what follows.
+type node struct {
+	name   string
+	fact   Node
+	daemon Daemon
+	step   rolloutpolicy.Step
+	chosen chosen
+	change change
+
+	view  standing
+	group *group
+	timer deadline.Timer[*node]
+	// lately is whether it fell out of order a short while ago, until quiet ends.
+	lately lately
+	quiet  deadline.Timer[*node]
+}
+
+// change is what is remembered of a node's change: facts alone do not tell it.
+type change struct {
+	// begun is the revision that the node had when its change was let begin, until that
+	// shows.
+	begun *string
+	// before is what its daemon was like when its change began, until the next one has soaked.
+	before Before
+	// taken: that daemon was available, and none has been since. A change of direction towards
+	// the stable revision begins without it.
+	taken bool
+	// overlooked is how often its pod had restarted when the target was tried again.
+	overlooked int32
+	// up is since when its pod was seen available without a break, whatever its node says of
+	// it since; bound when it was seen to be bound, and troubled since when it was seen in a
+	// trouble that waiting does not end; healed when its node was seen in order again. All are by
+	// this process' clock.
+	up, bound, troubled, healed time.Time
+}
+
+// standing is what follows from the facts about one node.
+type standing struct {
+	state State
+	since time.Time // when it came into the state
+	cause Cause
+	// counts is what it counts as.
+	counts effects
+	reason string
+	// free: taking it makes nothing unavailable.
+	free  bool
+	order Order
+	wake  time.Time
+}
+
+func (v *standing) has(e Effect) bool { return v.counts.has(e) }
+
+// SetNode tells of a node.
+func (c *Course) SetNode(name string, fact Node) {
+	fact.Fault = cut(fact.Fault)
+	_, known := c.nodes[name]
+	n := c.node(name)
+	labelsChanged := !maps.Equal(n.fact.Labels, fact.Labels)
+	if known && !labelsChanged && n.fact.Fault == fact.Fault && n.fact.Silent == fact.Silent && n.fact.Since.Equal(fact.Since) &&
+		n.chosen == c.choose(n) {
+		return
+	}
+	if n.fact.Fault != "" && fact.Fault == "" && c.started {
+		n.change.healed = c.now
+	}
+	n.fact = fact
+	if labelsChanged {
+		c.regroup(n)
+	}
+	c.resort(n, labelsChanged)
+	c.refresh(n)
+	c.settle()
+}
+
+// SetDaemon tells what became of the DaemonSet on a node.
+func (c *Course) SetDaemon(name string, d Daemon) {
+	n := c.node(name)
+	was := n.daemon
+	d.Trouble, d.NoRoom, d.Refused = cut(d.Trouble), cut(d.NoRoom), cut(d.Refused)
+	n.daemon = d
+	if was == d && n.chosen == c.choose(n) {
+		return
+	}
+	c.refusedBeside(n)
+	c.observe(n, &was)
+	c.resort(n, false)
+	c.leftAt(n, &was)
+	c.refresh(n)
+	c.settle()
+}
+
+// observe keeps what follows from how the daemon was until now.
+func (c *Course) observe(n *node, was *Daemon) {
+	d, ch := &n.daemon, &n.change
+	another := was.Revision == "" || !d.Made.Equal(was.Made)
+	if another && c.changing() && d.Revision == c.state.target && d.Before != "" {
+		ch.before = d.Before // it was begun before a restart
+	}
+	switch {
+	case d.Since.IsZero():
+		ch.up = time.Time{}
+	case was.Since.IsZero(), !d.Made.Equal(was.Made):
+		ch.up = d.Since
+		if c.started && c.now.After(d.Since) {
+			ch.up = c.now // the node's clock may be behind
+		}
+	}
+	switch {
+	case d.Bound.IsZero():
+		ch.bound = time.Time{}
+	case was.Bound.IsZero(), another:
+		ch.bound = c.now
+	}
+	switch {
+	case !d.Certain:
+		ch.troubled = time.Time{}
+	case !was.Certain, another:
+		ch.troubled = c.now
+	}
+	if ch.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
+		ch.overlooked = 0
+	}
+	if ch.begun != nil && (d.Revision != *ch.begun || d.Two || d.Held) {
+		ch.begun = nil
+	}
+	if d.Available && ch.begun == nil {
+		ch.taken = false
+	}
+}
+
+// DeleteNode forgets a node.
+func (c *Course) DeleteNode(name string) {
+	n := c.nodes[name]
+	if n == nil {
+		return
+	}
+	n.daemon, n.chosen = Daemon{}, chosen{}
+	c.sort(n)
+	c.refresh(n)
+	c.ungroup(n)
+	c.timers.Stop(&n.timer)
+	c.recent.drop(n)
+	delete(c.replacing, n)
+	c.blocked.Delete(n)
+	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
+	c.counts[n.view.state.Verdict()]--
+	c.settle()
+}
+
+func (c *Course) node(name string) *node {
+	n := c.nodes[name]
+	if n == nil {
+		n = &node{name: name}
+		n.timer.Owner, n.quiet.Owner = n, n
+		c.counts[NotSelected]++
+		c.nodes[name] = n
+		c.regroup(n)
+	}
+	return n
+}
+
+// resort asks again whether the node belongs to the fleet, and where in it.
+func (c *Course) resort(n *node, labelsChanged bool) {
+	was := n.chosen.any()
+	n.chosen = c.choose(n)
+	if n.chosen.any() != was || labelsChanged {
+		c.sort(n)
+	}
+}
+
+// sort brings a node's step in line with its labels, and those of nodes that make
+// room for it.
+func (c *Course) sort(n *node) {
+	if c.fleet == nil {
+		return
+	}
+	var moved []string
+	if n.chosen.any() {
+		moved = c.fleet.Set(n.name, n.fact.Labels)
+	} else {
+		moved = c.fleet.Delete(n.name)
+	}
+	for _, name := range moved {
+		if o := c.nodes[name]; o != nil {
+			c.restep(o)
+		}
+	}
+}
+
+// restep moves a node's contribution to the step that it belongs to now.
+func (c *Course) restep(n *node) {
+	c.account(n, n.view.nothing())
+	n.step, _ = c.fleet.Step(n.name)
+	c.refresh(n)
+}
+
+// nothing is a standing in the same state that counts as nothing.
+func (v *standing) nothing() standing { return standing{state: v.state, since: v.since} }
+
+// refresh judges a node again after anything about it changed.
+func (c *Course) refresh(n *node) {
+	if n.daemon.empty() && c.leaves(n, c.target(n)) {
+		n.change.begun = nil // it was to get a pod, and is not any more
+	}
+	if c.changing() && n.chosen.any() {
+		c.weigh(n)
+	}
+	v := c.judge(n)
+	if ch := &n.change; (v.state == Soaked || v.state == LeftOut) && (ch.before != "" || ch.taken) {
+		ch.before, ch.taken = "", false
+		v = c.judge(n)
+	}
+	if v.since = n.view.since; v.state != n.view.state {
+		v.since = c.now
+	}
+	c.timers.Set(&n.timer, v.wake)
+	c.account(n, v)
+	c.recent.note(c, n)
+	between := n.daemon.Revision == "" && n.change.before != "" && !c.leaves(n, c.target(n))
+	if n.chosen.any() && (between || n.change.taken) {
+		c.replacing[n] = true
+	} else {
+		delete(c.replacing, n)
+	}
+}
+
+// judge gives a node's standing. It changes nothing.
+func (c *Course) judge(n *node) standing {
+	if !n.chosen.any() {
+		target := cmp.Or(c.state.stable, c.state.target)
+		return standing{state: Outside, order: Order{Target: target, Changing: c.changing()}}
+	}
+	in := c.input(n)
+	v := standing{state: classify(&in), order: c.order(n, &in)}
+	v.cause, v.reason, v.wake = c.cause(n), c.reason(n, &in, v.state), in.wake(v.state)
+	if !v.wake.After(c.now) {
+		v.wake = time.Time{}
+	}
+	v.wake = deadline.Sooner(v.wake, c.overdue(n, &in))
+	v.wake = deadline.Sooner(deadline.Sooner(v.wake, c.sureFrom(n)), c.recovers(n))
+	c.count(n, &in, &v)
+	return v
+}
+
+// input collects what a node's state follows from.
+func (c *Course) input(n *node) input {
+	want := c.target(n)
+	in := input{
+		now: c.now, daemon: &n.daemon, fault: n.fact.Fault, want: want, leaves: c.leaves(n, want), target: c.state.target,
+		back: c.back(), changing: c.changing(), first: c.untouched(n), joins: c.joins(n), begun: n.change.begun != nil,
+		crowded: c.hasNoRoom(n), hopeless: c.hopeless(n) || c.tooManyRestarts(n), late: c.deadline(n), lingers: c.lingersFrom(n),
+		patience: c.patience(n), room: c.roomUntil(n),
+	}
+	if in.changing {
+		_, in.failed = c.state.failures[n.name]
+	}
+	if !n.daemon.Since.IsZero() {
+		in.soaked = later(n.daemon.Since, n.change.up).Add(c.soak(n))
+	}
+	return in
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// cause is by whose doing the node's daemon is unavailable. Of a node that nobody hears of it is
+// nobody's: whatever began there, it died.
+func (c *Course) cause(n *node) Cause {
+	d := &n.daemon
+	switch {
+	case n.change.begun != nil, d.Unsure, d.Two && n.fact.Fault == "" && !c.lingers(n):
+		return UnderWay
+	case n.change.taken && !n.fact.Silent:
+		return Us
+	}
+	return Nobody
+}
+
+// count adds what the node counts as.
+func (c *Course) count(n *node, in *input, v *standing) {
+	d := &n.daemon
+	down := !d.Available && !(in.leaves && d.empty()) || in.begun && (!c.ds.Surge || in.leaves)
+	if in.first && in.fault == "" {
+		down = false // nothing is taken away from a node that never had the daemon
+	}
+	e := v.state.counts(v.cause, in.back)
+	mayChange, free := c.candidate(n, in)
+	v.free = free
+	e = e.with(Given, in.failed || in.changing && d.Revision == c.state.target).
+		with(Failure, in.failed).with(Sick, in.fault != "").with(Down, down).
+		with(Removed, v.state == LeftOut && in.want == c.state.target && c.departs(n))
+	held := mayChange && !free && n.group.stuck()
+	if held {
+		e = e&^the(Passed) | the(Excused)
+	}
+	excused := e.has(Excused)
+	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
+		with(Stays, down && (e.has(Fault) || v.state == Failed && !in.back))
+}
+
+// revoke ends the changes that were let begin for another target and show nowhere.
+func (c *Course) revoke() {
+	for _, n := range c.nodes {
+		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && !c.ds.Surge {
+			n.change.begun, n.change.taken = nil, n.change.taken && !n.daemon.Available
+		}
+	}
+}
+
+// turnBack is a change of direction towards the stable revision: what the target has broken does
+// not use up the limit any more.
+func (c *Course) turnBack() {
+	for _, n := range c.nodes {
+		n.change.taken = false
+	}
+}
+
+// recallBefore finds out what daemons were like before their change: their next ones say it, and
+// of nodes that have none what is stored, or the pod that was there last: one of the target what
+// it replaced, another what it was like.
+func (c *Course) recallBefore(stored map[string]Before) {
+	f := c.failedRevision(c.state.target)
+	for _, n := range c.nodes {
+		d, ch := &n.daemon, &n.change
+		ch.before = stored[n.name]
+		ch.taken = ch.before == WasAvailable && !d.Available
+		switch {
+		case d.Revision == "" && c.changing() && ch.before == "":
+			ch.before = d.Was
+			if d.Ending == c.state.target {
+				ch.before = d.Before
+			}
+			ch.taken = ch.before == WasAvailable
+		case d.Revision != "" && c.changing() && d.Revision == c.state.target:
+			ch.before = d.Before
+		case d.Revision != "":
+			ch.before = ""
+		}
+		if d.Revision != "" && d.Before == WasAvailable && !d.Available && c.isOfThisChange(d, f) {
+			ch.taken = true // the status may not have said it yet
+		}
+	}
+}
+
+// isOfThisChange tells whether the pod was made in the present direction of the rollout.
+func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
+	if !c.changing() {
+		return false
+	}
+	if failed != nil && rollsBack(failed) {
+		return d.Revision == c.state.stable && !d.Made.Before(failed.Time.Time.Truncate(time.Second))
+	}
+	return d.Revision == c.state.target
+}
