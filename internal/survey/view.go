@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/podtemplate"
@@ -157,7 +158,7 @@ func (v *View) rollout() (matrix.RolloutInfo, error) {
 			break
 		}
 		info.Policy, info.PolicyUID = v.Rules, v.Policy.UID
-	case v.Rollout != nil && v.Rollout.Status.Phase == v1alpha1.PhasePaused:
+	case v.isHeld():
 		info.Following, info.Why = course.Gone, v.Rollout.Status.Message
 	default:
 		return info, nil
@@ -167,6 +168,17 @@ func (v *View) rollout() (matrix.RolloutInfo, error) {
 		info.Spec, info.Status, info.Generation = v.Rollout.Spec, &v.Rollout.Status, v.Rollout.Generation
 	}
 	return info, nil
+}
+
+// isHeld reports whether a rollout without a policy holds the change where it is: somebody paused it, or
+// the policy went in the middle. One that is left of another DaemonSet of the name holds nothing.
+func (v *View) isHeld() bool {
+	r := v.Rollout
+	if r == nil || r.Labels[rollouts.OwnerLabel] != "" && r.Labels[rollouts.OwnerLabel] != string(v.DaemonSet.UID) {
+		return false
+	}
+	s := &r.Status
+	return s.Phase == v1alpha1.PhasePaused || s.StableRevision != "" && s.TargetRevision != s.StableRevision
 }
 
 // because is why the matrix does not do more for a node.
