@@ -36,14 +36,14 @@ func runAgent(t *testing.T, env *testenv.Env, node string) {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	dir := t.TempDir()
-	id, err := join.Join(ctx, join.Config{Server: env.Config.Host, Token: token.Text(), NodeName: node, NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, DataDir: dir, TrustInterval: time.Second})
+	id, err := join.Join(ctx, join.Config{Server: env.Config.Host, Token: token.Text(), NodeName: node, NodeIPs: func() []net.IP { return []net.IP{net.IPv4(127, 0, 0, 1)} }, DataDir: dir, TrustInterval: time.Second})
 	must(t, err)
 	config := id.RESTConfig()
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	reporter, err := nodestatus.New(nodestatus.Config{
-		NodeName: node, NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Client: client, KubeletVersion: "v1.37.0", KubeletPort: 1, DataDir: dir, Restored: id.Restored, Making: id.Making, Settled: id.Settle,
+		NodeName: node, NodeIPs: func() []net.IP { return []net.IP{net.IPv4(127, 0, 0, 1)} }, Client: client, KubeletVersion: "v1.37.0", KubeletPort: 1, DataDir: dir, Restored: id.Restored, Making: id.Making, Settled: id.Settle,
 		Runtime: func(context.Context) (nodestatus.Runtime, error) {
 			return nodestatus.Runtime{Name: "none", Version: "1", Ready: nodestatus.Condition{OK: true}, NetworkReady: nodestatus.Condition{OK: true}}, nil
 		},
