@@ -123,7 +123,7 @@ func TestRotateOfARunningControlPlane(t *testing.T) {
 		t.Error("the new token names the old authority")
 	}
 	for node, token := range map[string]string{"n-old": oldToken, "n-new": newToken} {
-		_, err := join.Join(t.Context(), join.Config{Server: env.Config.Host, Token: strings.TrimSpace(token), NodeName: node, NodeIPs: []net.IP{{10, 0, 0, 7}}, DataDir: t.TempDir()})
+		_, err := join.Join(t.Context(), join.Config{Server: env.Config.Host, Token: strings.TrimSpace(token), NodeName: node, NodeIPs: func() []net.IP { return []net.IP{{10, 0, 0, 7}} }, DataDir: t.TempDir()})
 		if err != nil {
 			t.Errorf("%s joins: %v", node, err)
 		}
@@ -151,7 +151,7 @@ func TestRotateOfARunningControlPlane(t *testing.T) {
 	if !accepts(t, env, newPod) {
 		t.Error("a pod's token of the new key is refused")
 	}
-	_, err = join.Join(t.Context(), join.Config{Server: env.Config.Host, Token: strings.TrimSpace(oldToken), NodeName: "n-late", NodeIPs: []net.IP{{10, 0, 0, 7}}, DataDir: t.TempDir()})
+	_, err = join.Join(t.Context(), join.Config{Server: env.Config.Host, Token: strings.TrimSpace(oldToken), NodeName: "n-late", NodeIPs: func() []net.IP { return []net.IP{{10, 0, 0, 7}} }, DataDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "its CA is not the one that the join token names") {
 		t.Errorf("a join with the old authority's token after the end: %v", err)
 	}

@@ -371,7 +371,7 @@ func (u *user) letGoOn(ctx context.Context) error {
 			again(r)
 		case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approvedAll(r):
 			what = "approve"
-			r.Spec.Approved = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Step: v1alpha1.AllSteps}
+			r.Spec.Approved = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: v1alpha1.AllSteps}
 		}
 		if what == "" {
 			continue

@@ -100,7 +100,7 @@ func deleteInTheMiddle(t *testing.T, restart bool) {
 	}
 	a.mu.Unlock()
 	edit(t, a.fakeAPI, "default", "logs", func(r *v1alpha1.DaemonSetRollout) {
-		r.Spec.Approved, r.Generation = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Step: v1alpha1.AllSteps}, 3
+		r.Spec.Approved, r.Generation = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: v1alpha1.AllSteps}, 3
 	})
 	is(v1alpha1.PhaseComplete, "")
 }

@@ -165,7 +165,7 @@ func TestKindsThatMayNotBeListed(t *testing.T) {
 	phase(v1alpha1.PhaseWaitingForApproval)
 	edit(t, a.fakeAPI, "default", "careful", func(r *v1alpha1.DaemonSetRollout) {
 		r.Generation++
-		r.Spec.Approved = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Step: v1alpha1.AllSteps}
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: v1alpha1.AllSteps}
 	})
 	runs("careful", "demo:v2", 7)
 	phase(v1alpha1.PhaseComplete)
