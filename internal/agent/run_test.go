@@ -272,7 +272,8 @@ func (s stories) unhealthy(t *testing.T) {
 	s.create(pod)
 	got := s.await(t, pod.UID, "to be ready", isReady)
 	_, id, _ := strings.Cut(got.Status.ContainerStatuses[0].ContainerID, "://")
-	s.node.prober.set(pod.UID, podworker.Probe{Container: "main", ContainerID: id, Known: true, Started: true, Ready: true, LivenessFailed: true})
+	s.node.prober.set(pod.UID, podworker.Probe{Container: "main", ContainerID: id, Known: true, Started: true, Ready: true, LivenessFailed: true,
+		Message: "Container main failed liveness probe, will be restarted"})
 	s.node.pods.probeChanged(pod.UID)
 	got = s.await(t, pod.UID, "to be restarted", func(p *corev1.Pod) bool {
 		return p.Status.ContainerStatuses[0].RestartCount == 1 && isReady(p)
