@@ -7,10 +7,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
@@ -54,14 +54,14 @@ func New(o Objects) *Survey {
 		if p.Spec.NodeName != "" {
 			s.onNode[p.Spec.NodeName] = append(s.onNode[p.Spec.NodeName], p)
 		}
-		owner := metav1.GetControllerOfNoCopy(p)
-		if owner == nil || owner.Kind != "DaemonSet" {
+		owner := belongings.OwnerOf(p)
+		if owner == "" {
 			continue
 		}
-		byNode := s.byOwner[owner.UID]
+		byNode := s.byOwner[owner]
 		if byNode == nil {
 			byNode = map[string][]*corev1.Pod{}
-			s.byOwner[owner.UID] = byNode
+			s.byOwner[owner] = byNode
 		}
 		byNode[target] = append(byNode[target], p)
 	}
