@@ -17,7 +17,7 @@ func TestManual(t *testing.T) {
 		t.Fatalf("code %d: %s", code, &errOut)
 	}
 	for page, want := range map[string]string{
-		"everynode.1":                   `everynode \- One copy of a daemon on every machine you choose`,
+		"everynode.1":                   `everynode - One copy of a daemon on every machine you choose`,
 		"everynode-doctor.1":            `\fB-o\fP, \fB--output\fP`,
 		"everynode-certificates-list.1": `\fBeverynode-certificates(1)\fP`,
 		"everynode-controller.1":        "everynode controller --print-crds | kubectl apply -f -\n",
