@@ -209,7 +209,7 @@ func overviewOf(s *survey.Survey, name, hidden string) *overview {
 			Namespace: ds.Namespace, Name: ds.Name, Desired: ds.Status.DesiredNumberScheduled,
 			Updated: ds.Status.UpdatedNumberScheduled, Available: ds.Status.NumberAvailable,
 		}
-		if r := s.Rollout(ds); r != nil && s.Policy(ds) != nil {
+		if r := s.Rollout(ds); r != nil {
 			one.Phase = string(r.Status.Phase)
 		}
 		o.DaemonSets = append(o.DaemonSets, one)

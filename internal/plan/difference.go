@@ -65,7 +65,8 @@ func (d *differ) compare(path string, a, b any) {
 		}
 		return
 	}
-	d.out = append(d.out, Field{Path: shorten(path), From: text(a), To: text(b), ReplacesPods: strings.HasPrefix(path, inTemplate) && !d.onDelete})
+	replaces := strings.HasPrefix(path, inTemplate) && !d.onDelete
+	d.out = append(d.out, Field{Path: shorten(path), From: text(a), To: text(b), ReplacesPods: replaces})
 }
 
 // keysOf are the keys of x, and then those that only y has.

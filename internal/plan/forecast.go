@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -22,9 +23,14 @@ type Forecast struct {
 	Nodes  Nodes   `json:"nodes"`
 	Steps  []Step  `json:"steps,omitempty"`
 	Images []Image `json:"images,omitempty"`
+	// WaitsFor is what somebody must do before anything happens; "" where nobody needs to.
+	WaitsFor string `json:"waitsFor,omitempty"`
 	// Estimate is how long it takes; nil where nothing tells.
 	Estimate *Estimate `json:"estimate,omitempty"`
 	Warnings []string  `json:"warnings,omitempty"`
+
+	// acts tells that pods are made or deleted before somebody is asked for anything.
+	acts bool
 }
 
 // Field is one field that changes.
@@ -45,6 +51,8 @@ type Nodes struct {
 	New    int `json:"new"`
 	Leave  int `json:"leave"`
 	Stay   int `json:"stay"`
+	// Wait are to change, to get a pod or to lose theirs, and do not: something holds them for good.
+	Wait int `json:"wait,omitempty"`
 	// OutOfOrder are to change or to get a pod, and cannot now.
 	OutOfOrder int `json:"outOfOrder"`
 	// NoRoom are those of Change and New that have no room for the pod.
@@ -81,79 +89,82 @@ type Image struct {
 
 // Estimate is how long a change takes.
 type Estimate struct {
-	Changing  time.Duration `json:"changingNanoseconds"`
-	Soaking   time.Duration `json:"soakingNanoseconds"`
+	Changing time.Duration `json:"changingNanoseconds"`
+	Soaking  time.Duration `json:"soakingNanoseconds"`
+	// Waiting is how long no window is open.
+	Waiting   time.Duration `json:"waitingNanoseconds,omitempty"`
 	EachBatch time.Duration `json:"eachBatchNanoseconds"`
 }
 
-// Changes tells whether anything would be different.
-func (f *Forecast) Changes() bool {
-	return f.From == "" || len(f.Fields) > 0 || f.Nodes.Change+f.Nodes.New+f.Nodes.Leave > 0
-}
-
-// nodeOf is what becomes of one node.
-type nodeOf uint8
-
-const (
-	ignored nodeOf = iota
-	changes
-	joins
-	leaves
-	stays
-	outOfOrder
-)
+// Changes reports whether anything happens: the DaemonSet is stored with another field, or pods are made or deleted
+// before somebody approves, resumes or deletes anything.
+func (f *Forecast) Changes() bool { return f.From == "" || len(f.Fields) > 0 || f.acts }
 
 // planner is the work on one DaemonSet.
 type planner struct {
-	survey   *survey.Survey
-	old, new *appsv1.DaemonSet
-	view     *survey.View // of the new one
-	out      *Forecast
-	of       map[string]nodeOf
-	lacking  map[string][]string
-	// escapes is the policy that the new one leaves together with its template.
-	escapes string
+	*play
+	old *appsv1.DaemonSet
+	// oldRevision is the hash of the old template.
+	oldRevision string
+	out         *Forecast
+	fates       map[string]fate
+	selects     bool // the new template selects a node
 }
 
 // Make foretells what the DaemonSet, as it would be stored, would do. Old is what is stored now, nil if nothing is.
 func Make(s *survey.Survey, old, new *appsv1.DaemonSet) (*Forecast, error) {
-	p := &planner{
-		survey: s, old: old, new: new, of: map[string]nodeOf{}, lacking: map[string][]string{},
-		out: &Forecast{Namespace: new.Namespace, DaemonSet: new.Name, To: "new"},
+	out := &Forecast{Namespace: new.Namespace, DaemonSet: new.Name, To: "new"}
+	p := &planner{old: old, fates: map[string]fate{}, out: out}
+	if old != nil && !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) && new.Generation == old.Generation {
+		new = new.DeepCopy()
+		new.Generation++ // a server that is not asked has not counted
 	}
-	var err error
-	if p.view, err = s.View(new); err != nil {
+	set, err := s.Set(new)
+	if err != nil {
 		return nil, err
 	}
-	if p.view.Policy != nil {
-		p.out.Policy = p.view.Policy.Name
+	if set.Policy != nil {
+		p.out.Policy = set.Policy.Name
 	}
-	var before *survey.View
 	if old != nil {
-		if before, err = s.View(old); err != nil {
+		if err := p.compare(s, set); err != nil {
 			return nil, err
-		}
-		p.out.From = number(before, before.Revision)
-		if p.out.Fields, err = difference(old, new); err != nil {
-			return nil, err
-		}
-		if p.view.Known {
-			p.out.To = number(p.view, p.view.Revision)
-		}
-		if before.Policy != nil && p.view.Policy == nil && !p.onDelete() && before.Revision != p.view.Revision {
-			p.escapes = before.Policy.Name
 		}
 	}
-	p.sortNodes(before)
-	p.steps()
+	took := startTimes(s, set)
+	p.play = newPlay(s, set, middle(took))
+	if err := p.run(); err != nil {
+		return nil, err
+	}
+	p.sortNodes()
+	p.table()
 	p.images()
-	p.estimate()
+	p.estimate(len(took) > 0)
 	p.warn()
+	p.out.acts = p.acts
+	if !p.acts {
+		p.out.WaitsFor = p.asked
+	}
 	return p.out, nil
 }
 
-func number(v *survey.View, hash string) string {
-	if n := v.Numbers[hash]; n > 0 {
+// compare says which revision and fields change.
+func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
+	before, err := s.Set(p.old)
+	if err != nil {
+		return err
+	}
+	p.oldRevision = before.Revision
+	p.out.From = number(before, before.Revision)
+	if set.Stored || before.Revision == set.Revision {
+		p.out.To = number(set, set.Revision)
+	}
+	p.out.Fields, err = difference(p.old, set.DaemonSet)
+	return err
+}
+
+func number(s *survey.Set, hash string) string {
+	if n := s.Numbers[hash]; n > 0 {
 		return fmt.Sprint(n)
 	}
 	return hash

@@ -18,10 +18,12 @@ func (f *Forecast) Write(w io.Writer) {
 	switch {
 	case f.From == "":
 		fmt.Fprintf(w, "%s   is new\n", name)
-	case !f.Changes():
+	case !f.Changes() && f.WaitsFor == "":
 		fmt.Fprintf(w, "%s   revision %s: nothing changes\n", name, f.From)
 		f.tail(w)
 		return
+	case !f.Changes():
+		fmt.Fprintf(w, "%s   revision %s: nothing changes before %s\n", name, f.From, f.WaitsFor)
 	case f.To == f.From:
 		fmt.Fprintf(w, "%s   revision %s stays\n", name, f.From)
 	default:
@@ -61,6 +63,7 @@ func (n Nodes) String() string {
 	add(n.New, "new")
 	add(n.Leave, "leave")
 	add(n.Stay, "stay")
+	add(n.Wait, "wait")
 	add(n.OutOfOrder, "out of order")
 	add(n.NoRoom, "of these without room")
 	if len(parts) == 0 {
@@ -77,19 +80,19 @@ func (f *Forecast) table(w io.Writer) {
 	for _, s := range f.Steps {
 		width, leave = max(width, len(s.Name)), leave+s.Leave
 	}
-	leaves := func(text string) string {
-		if leave == 0 {
-			return ""
+	row := func(step, nodes, leaves, atOnce, noRoom, from string) {
+		if leave > 0 {
+			nodes = fmt.Sprintf("%7s  %7s", nodes, leaves)
 		}
-		return fmt.Sprintf("%7s  ", text)
+		fmt.Fprintf(w, "  %-*s  %7s  %7s  %7s  %s\n", width, step, nodes, atOnce, noRoom, from)
 	}
-	fmt.Fprintf(w, "  %-*s  %7s  %s%7s  %7s  %s\n", width, "step", "nodes", leaves("leave"), "at once", "no room", "from")
+	row("step", "nodes", "leave", "at once", "no room", "from")
 	for _, s := range f.Steps {
 		atOnce := survey.Number(s.AtOnce)
 		if s.AtOnce == 0 {
 			atOnce = "-"
 		}
-		fmt.Fprintf(w, "  %-*s  %7s  %s%7s  %7s  %s\n", width, s.Name, survey.Number(s.Nodes), leaves(survey.Number(s.Leave)), atOnce, survey.Number(len(s.NoRoom)), s.From)
+		row(s.Name, survey.Number(s.Nodes), survey.Number(s.Leave), atOnce, survey.Number(len(s.NoRoom)), s.From)
 	}
 	for _, s := range f.Steps {
 		for _, lack := range s.NoRoom[:min(shownLacks, len(s.NoRoom))] {
@@ -104,15 +107,23 @@ func (f *Forecast) table(w io.Writer) {
 // tail is what follows on the table.
 func (f *Forecast) tail(w io.Writer) {
 	for _, i := range f.Images {
-		fmt.Fprint(w, survey.Wrap(fmt.Sprintf("Image %s is on %s of %s.", i.Image, survey.Number(i.On), survey.Count(i.Of, "node")), ""))
+		line := fmt.Sprintf("Image %s is on %s of %s.", i.Image, survey.Number(i.On), survey.Count(i.Of, "node"))
+		fmt.Fprint(w, survey.Wrap(line, ""))
 	}
 	if e := f.Estimate; e != nil {
-		line := "About " + roughly(e.Changing) + " of changing"
-		if e.Soaking > 0 {
-			line += " and " + roughly(e.Soaking) + " of soaking"
+		var parts []string
+		for _, part := range []struct {
+			time time.Duration
+			what string
+		}{{e.Changing, "of changing"}, {e.Soaking, "of soaking"}, {e.Waiting, "outside of windows"}} {
+			if part.time >= time.Second {
+				parts = append(parts, roughly(part.time)+" "+part.what)
+			}
 		}
-		line += fmt.Sprintf(", by how long its pods took to start (%s for each batch).", roughly(e.EachBatch))
-		fmt.Fprint(w, survey.Wrap(line, ""))
+		if len(parts) > 0 {
+			line := "About " + strings.Join(parts, " and ") + ", by how long its pods took to start"
+			fmt.Fprint(w, survey.Wrap(fmt.Sprintf("%s (%s for each batch).", line, roughly(e.EachBatch)), ""))
+		}
 	}
 	for _, warning := range f.Warnings {
 		fmt.Fprint(w, survey.Wrap("Warning: "+warning, ""))
@@ -128,4 +139,16 @@ func roughly(d time.Duration) string {
 		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
 	}
 	return fmt.Sprintf("%d h", int(d.Round(time.Hour).Hours()))
+}
+
+// short writes a duration without parts that are nothing: "10m", not "10m0s".
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

@@ -52,7 +52,7 @@ func (c *Client) Get(ctx context.Context) (*v1alpha1.DaemonSetRollout, error) {
 	return nil, c.denied("look at its rollout", "get", err)
 }
 
-// isUnknownKind tells whether not the object is missing, but its kind.
+// isUnknownKind reports whether not the object is missing, but its kind.
 func isUnknownKind(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -16,8 +16,8 @@ type seenPod struct {
 	round int
 }
 
-// Renew makes the view one of the same DaemonSet in a later survey, at the cost of the nodes and pods that are other objects
-// there. False, and nothing is done, where more than these has changed: then a new view is needed.
+// Renew makes the view one of the same DaemonSet in a later survey, at the cost of the nodes and pods that are other
+// objects there. False, and nothing is done, where more than these has changed: then a new view is needed.
 //
 // A view that is renewed remembers, as the controller does, what a new one only knows as far as the rollout's status
 // says it: that is to be made from time to time.
@@ -26,20 +26,21 @@ func (v *View) Renew(s *Survey) bool {
 	if ds == nil || !v.same(s, ds) {
 		return false
 	}
-	v.matrix.Step(matrix.Now{Time: s.Now})
+	v.core.Step(matrix.Now{Time: s.Now})
 	v.renewNodes(s)
 	v.renewPods(s)
 	v.DaemonSet, v.survey, v.cells = ds, s, nil
 	v.Rollout = s.Rollout(ds)
-	v.matrix.Ready()
-	v.Status, _ = v.matrix.Rollout(ds.UID)
+	v.core.Ready()
+	v.Status, _ = v.core.Rollout(ds.UID)
 	return true
 }
 
-// same tells whether the DaemonSet is to be judged by the same rules.
+// same reports whether the DaemonSet is to be judged by the same rules.
 func (v *View) same(s *Survey, ds *appsv1.DaemonSet) bool {
 	was := v.DaemonSet
-	if ds.UID != was.UID || ds.Generation != was.Generation || !sameCount(ds.Status.CollisionCount, was.Status.CollisionCount) {
+	a, b := ds.Status.CollisionCount, was.Status.CollisionCount
+	if ds.UID != was.UID || ds.Generation != was.Generation || !sameCount(a, b) {
 		return false
 	}
 	known := make(map[*appsv1.ControllerRevision]bool, len(v.revisions))
@@ -65,20 +66,21 @@ func sameRollout(a, b *v1alpha1.DaemonSetRollout) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.UID == b.UID && a.Generation == b.Generation && a.Status.Phase == b.Status.Phase && a.Status.Step == b.Status.Step &&
-		a.Status.TargetRevision == b.Status.TargetRevision && a.Status.StableRevision == b.Status.StableRevision
+	was, is := &a.Status, &b.Status
+	return a.UID == b.UID && a.Generation == b.Generation && was.Phase == is.Phase && was.Step == is.Step &&
+		was.TargetRevision == is.TargetRevision && was.StableRevision == is.StableRevision
 }
 
 func (v *View) renewNodes(s *Survey) {
 	for _, n := range s.Nodes {
 		if v.survey.nodes[n.Name] != n {
-			v.matrix.Step(matrix.ProjectNode(n))
-			v.matrix.Step(matrix.ProjectHealth(n))
+			v.core.Step(matrix.ProjectNode(n))
+			v.core.Step(matrix.ProjectHealth(n))
 		}
 	}
 	for name := range v.survey.nodes {
 		if s.nodes[name] == nil {
-			v.matrix.Step(matrix.NodeGone(name))
+			v.core.Step(matrix.NodeGone(name))
 		}
 	}
 }
@@ -98,7 +100,7 @@ func (v *View) renewPods(s *Survey) {
 	for _, pods := range s.byOwner[uid] {
 		for _, p := range pods {
 			if v.seen[p.UID].pod != p {
-				v.matrix.Step(matrix.ProjectPod(p, uid))
+				v.core.Step(matrix.ProjectPod(p, uid))
 			}
 			v.seen[p.UID] = seenPod{p, v.round}
 			there++
@@ -109,7 +111,7 @@ func (v *View) renewPods(s *Survey) {
 	}
 	for uid, was := range v.seen {
 		if was.round != v.round {
-			v.matrix.Step(matrix.PodGone(uid))
+			v.core.Step(matrix.PodGone(uid))
 			delete(v.seen, uid)
 		}
 	}

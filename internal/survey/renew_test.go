@@ -121,10 +121,7 @@ func TestRenewedIsNew(t *testing.T) {
 		if seed%2 == 1 {
 			// It stops for no failure: when it stopped, and why, is what a new view only knows from the status.
 			c.Policy("patient", "failure: {max: 100%, min: 1000}\nnodeFaults: {max: 100%}\npace: {nodesPerMinute: 5}")
-			c.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
-				ObjectMeta: metav1.ObjectMeta{Namespace: c.ds.Namespace, Name: c.ds.Name, UID: "rollout", Generation: 1},
-				Status:     v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: c.hashes[0], TargetRevision: c.hashes[2]},
-			}}
+			c.Rollout(c.ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: c.hashes[0], TargetRevision: c.hashes[2]})
 		}
 		view, err := survey.New(c.Objects).View(c.ds)
 		if err != nil {
@@ -161,10 +158,7 @@ func TestRenewedIsNew(t *testing.T) {
 func TestOtherRulesMakeAnotherView(t *testing.T) {
 	w, ds, hashes := surveytest.Fleet(t)
 	w.Policy("careful", "pace: {nodesPerMinute: 5}")
-	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: ds.Name, UID: "rollout", Generation: 1},
-		Status:     v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, Step: "first", StableRevision: hashes[0], TargetRevision: hashes[1]},
-	}}
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, Step: "first", StableRevision: hashes[0], TargetRevision: hashes[1]})
 	rolled := func(edit func(r *v1alpha1.DaemonSetRollout)) func(o *survey.Objects) {
 		return func(o *survey.Objects) {
 			r := o.Rollouts[0].DeepCopy()

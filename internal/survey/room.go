@@ -35,8 +35,8 @@ func (s *Survey) Room(template *corev1.PodTemplateSpec, namespace string) *Room 
 	return &Room{s, s.Cluster().Ask(fit.NewPod(p))}
 }
 
-// Reasons says all that keeps a pod of the template from fitting on the node, once the given pods have left; nothing if it
-// fits.
+// Reasons says all that keeps a pod of the template from fitting on the node, once the given pods have left; nothing if
+// it fits.
 func (r *Room) Reasons(nodeName string, leaving []*corev1.Pod) []string {
 	return r.survey.reasons(r.question, nodeName, leaving)
 }
@@ -98,7 +98,8 @@ func short(r *fit.Reason) string {
 		}
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
-	return fmt.Sprintf("%s %s short (wants %s, %s free)", r.About, amount(r.Wanted-max(r.Free, 0)), amount(r.Wanted), amount(r.Free))
+	lacks := amount(r.Wanted - max(r.Free, 0))
+	return fmt.Sprintf("%s %s short (wants %s, %s free)", r.About, lacks, amount(r.Wanted), amount(r.Free))
 }
 
 // holder names the pod that has a host port.

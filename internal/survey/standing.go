@@ -33,22 +33,22 @@ type Standing struct {
 
 // Standing tells where the DaemonSet stands on a node that exists.
 func (v *View) Standing(name string) Standing {
-	verdict, why, _ := v.matrix.Verdict(v.DaemonSet.UID, name)
+	verdict, why, _ := v.core.Verdict(v.DaemonSet.UID, name)
 	st := Standing{Verdict: verdict, Step: v.Step(name)}
 	if pods := v.Pods(name); len(pods) > 0 {
 		st.Pod = pods[len(pods)-1]
 		st.Has = st.Pod.Labels["controller-revision-hash"]
 	}
 	st.Since = v.since(name, verdict, st.Pod)
-	order, _ := v.matrix.Order(v.DaemonSet.UID, name)
+	order, _ := v.core.Order(v.DaemonSet.UID, name)
 	if verdict == course.NotSelected {
-		st.Reasons = unselected(&v.template(order.Target).Spec, v.survey.nodes[name])
+		st.Reasons = unselected(&v.Template(order.Target).Spec, v.survey.nodes[name])
 		if strings.Contains(strings.Join(st.Reasons, " "), "taint node.kubernetes.io/") {
 			v.addFaults(&st, name) // the taint comes from one
 		}
 		return st
 	}
-	if v.matrix.Selects(v.DaemonSet.UID, order.Target, name) {
+	if v.core.Selects(v.DaemonSet.UID, order.Target, name) {
 		st.Wants = order.Target
 	}
 	if then, is := strings.CutPrefix(why, "its turn"); is || why == "" && verdict == course.Waiting {
@@ -168,8 +168,9 @@ func (st *Standing) addContainer(c *corev1.ContainerStatus) {
 		st.Container, st.Restarted = c.Name, c.RestartCount > 0 && c.State.Terminated == nil
 	}
 	if last != nil {
-		text := fmt.Sprintf("container %s: %s, last ended with exit code %d (%s) at %s", c.Name, Count(int(c.RestartCount), "restart"),
-			last.ExitCode, last.Reason, last.FinishedAt.UTC().Format("15:04:05 UTC"))
+		text := fmt.Sprintf("container %s: %s, last ended with exit code %d (%s) at %s",
+			c.Name, Count(int(c.RestartCount), "restart"), last.ExitCode, last.Reason,
+			last.FinishedAt.UTC().Format("15:04:05 UTC"))
 		if last.Message != "" {
 			text += fmt.Sprintf(", last words %q", lastLine(last.Message))
 		}
@@ -193,7 +194,8 @@ func (v *View) addDomains(st *Standing, name string) {
 			if n.Name == name || n.Labels[d.Key] != value {
 				continue
 			}
-			if verdict, why, _ := v.matrix.Verdict(v.DaemonSet.UID, n.Name); verdictIsBad(verdict) || verdict == course.NoRoom {
+			verdict, why, _ := v.core.Verdict(v.DaemonSet.UID, n.Name)
+			if verdictIsBad(verdict) || verdict == course.NoRoom {
 				down = append(down, n.Name+" ("+why+")")
 			}
 		}

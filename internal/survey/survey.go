@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
@@ -44,7 +45,8 @@ type Survey struct {
 // New puts objects in order.
 func New(o Objects) *Survey {
 	s := &Survey{
-		Objects: o, nodes: map[string]*corev1.Node{}, byOwner: map[types.UID]map[string][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{},
+		Objects: o, nodes: map[string]*corev1.Node{},
+		byOwner: map[types.UID]map[string][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{},
 	}
 	for _, n := range o.Nodes {
 		s.nodes[n.Name] = n
@@ -108,10 +110,11 @@ func (s *Survey) Policy(ds *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
 	return rolloutpolicy.Choose(s.Policies, ds.Namespace, ds.Labels)
 }
 
-// Rollout returns the DaemonSet's rollout, nil if there is none.
+// Rollout returns the DaemonSet's rollout, nil if there is none. One that another DaemonSet of the name has left is not
+// its own.
 func (s *Survey) Rollout(ds *appsv1.DaemonSet) *v1alpha1.DaemonSetRollout {
 	for _, r := range s.Rollouts {
-		if r.Namespace == ds.Namespace && r.Name == ds.Name {
+		if r.Namespace == ds.Namespace && r.Name == ds.Name && r.Labels[rollouts.OwnerLabel] == string(ds.UID) {
 			return r
 		}
 	}

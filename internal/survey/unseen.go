@@ -1,8 +1,6 @@
 package survey
 
 import (
-	"fmt"
-
 	appsv1 "k8s.io/api/apps/v1"
 )
 
@@ -15,7 +13,8 @@ func (s *Survey) Unseen(ds *appsv1.DaemonSet) []string {
 	}
 	// One without a UID is not stored: it comes with the manifests of a plan.
 	if p := s.Policy(ds); p != nil && p.UID != "" && p.Status.ObservedGeneration == 0 && s.Rollout(ds) == nil {
-		out = append(out, fmt.Sprintf("no controller has taken note of policy %s yet, so nobody follows it; is one running that knows policies, such as everynode controller?", p.Name))
+		out = append(out, "no controller has taken note of policy "+p.Name+" yet, so nobody follows it; "+
+			"is one running that knows policies, such as everynode controller?")
 	}
 	return out
 }

@@ -27,9 +27,7 @@ func TestWhatNoControllerHasSeen(t *testing.T) {
 		"the policy was seen before": {func(w *surveytest.World) { w.Objects.Policies[0].Generation++ }, nil},
 		"its rollout has begun": {func(w *surveytest.World) {
 			w.Objects.Policies[0].Status.ObservedGeneration = 0
-			r := &v1alpha1.DaemonSetRollout{}
-			r.Namespace, r.Name = w.Objects.DaemonSets[0].Namespace, w.Objects.DaemonSets[0].Name
-			w.Objects.Rollouts = append(w.Objects.Rollouts, r)
+			w.Rollout(w.Objects.DaemonSets[0], v1alpha1.DaemonSetRolloutStatus{})
 		}, nil},
 	} {
 		w := surveytest.New(t)

@@ -14,7 +14,7 @@ import (
 // keptEvents is how many events of a pod are shown.
 const keptEvents = 5
 
-// AsksForMore tells whether the events of the place's pod are worth showing, and the log of its container.
+// AsksForMore reports whether the events of the place's pod are worth showing, and the log of its container.
 func (p *Place) AsksForMore() (events, log bool) {
 	switch course.Verdict(p.Verdict) {
 	case course.Current, course.NotSelected, course.Waiting:

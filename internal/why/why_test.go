@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
@@ -70,10 +69,7 @@ func TestNodes(t *testing.T) {
 
 	out.Reset()
 	w.Policy("careful", careful)
-	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
-		Status:     v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseProgressing, Message: "step rest"},
-	}}
+	w.Rollout(w.Objects.DaemonSets[0], v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseProgressing, Message: "step rest"})
 	s = survey.New(w.Objects)
 	for _, n := range s.Nodes[:6] {
 		write(s, n.Name)
@@ -99,14 +95,11 @@ func TestDaemonSets(t *testing.T) {
 	set(course.NodeFault, Style{Now: surveytest.Now, Colours: true})
 	w.Policy("careful", careful)
 	set("", Style{Now: surveytest.Now})
-	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
-		Status: v1alpha1.DaemonSetRolloutStatus{
-			StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseRolledBack,
-			Message:         "revision " + revisions[1] + " failed on 3 of 3 nodes: node-crash: container agent ended with exit code 2",
-			FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Minute)}},
-		},
-	}}
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{
+		StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseRolledBack,
+		Message:         "revision " + revisions[1] + " failed on 3 of 3 nodes: node-crash: container agent ended with exit code 2",
+		FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Minute)}},
+	})
 	r := set("", Style{Now: surveytest.Now})
 	golden(t, "daemonset.txt", out.Bytes())
 	encoded, err := json.MarshalIndent(r, "", "  ")
@@ -135,10 +128,7 @@ func TestNodesThatAreLeftOutInTurn(t *testing.T) {
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	revisions = append(revisions, w.Revise(ds))
 	w.Policy("careful", "waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, approval: Manual}]")
-	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "log-agent"},
-		Status:     v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[1], TargetRevision: revisions[2], Step: "canary", Phase: v1alpha1.PhaseProgressing, Message: "step canary"},
-	}}
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[1], TargetRevision: revisions[2], Step: "canary", Phase: v1alpha1.PhaseProgressing, Message: "step canary"})
 	var out bytes.Buffer
 	for _, n := range w.Objects.Nodes {
 		r, err := Node(survey.New(w.Objects), n.Name, nil)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -128,6 +129,13 @@ func (w *World) Pod(ds *appsv1.DaemonSet, node, revision string, edits ...func(*
 	w.Objects.Pods = append(w.Objects.Pods, p)
 }
 
+// ReadyAfter makes a pod one that took so long to become ready.
+func ReadyAfter(d time.Duration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.Conditions[1].LastTransitionTime = metav1.NewTime(p.CreationTimestamp.Add(d))
+	}
+}
+
 // Crashing makes a pod's container end again and again.
 func Crashing(p *corev1.Pod) {
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
@@ -169,6 +177,19 @@ func (w *World) Policy(name, spec string) {
 		w.t.Fatal(err)
 	}
 	w.Objects.Policies = append(w.Objects.Policies, p)
+}
+
+// Rollout gives the DaemonSet a rollout with this status, in place of the one that it has.
+func (w *World) Rollout(ds *appsv1.DaemonSet, status v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRollout {
+	r := &v1alpha1.DaemonSetRollout{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: ds.Namespace, Name: ds.Name, UID: "rollout", Generation: 1,
+			Labels: map[string]string{rollouts.OwnerLabel: string(ds.UID)},
+		},
+		Status: status,
+	}
+	w.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{r}
+	return r
 }
 
 // Fleet is a DaemonSet of two revisions with a node for each verdict, and 12 nodes more that wait.

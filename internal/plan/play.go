@@ -1,0 +1,324 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// play is the controller's core at work on nodes that behave well. A pod that is made is bound at once if it has room,
+// and ready after a while; one that is deleted is gone at once. Where a node is not ready nothing moves. What people
+// are asked for they give: see help.
+type play struct {
+	survey *survey.Survey
+	set    *survey.Set
+	core   *survey.Core
+	now    time.Time
+	// starts is how long a pod takes to become ready.
+	starts time.Duration
+	// queue is the pods that start, in the order in which they do: those before ready are ready, those before up are
+	// available.
+	queue     []start
+	ready, up int
+	pods      map[types.UID]matrix.PodInfo
+	rooms     map[string]*survey.Room
+	rollout   *v1alpha1.DaemonSetRollout
+	made      int
+	record
+}
+
+// start is a pod that begins to run.
+type start struct {
+	pod  types.UID
+	from time.Time
+}
+
+func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
+	p := &play{
+		survey: s, set: set, core: set.Core(matrix.Config{}), now: s.Now, starts: starts,
+		pods: map[types.UID]matrix.PodInfo{}, rooms: map[string]*survey.Room{}, record: newRecord(),
+	}
+	p.rollout = p.core.Book.RolloutOf(set.DaemonSet)
+	for _, n := range s.Nodes {
+		for _, o := range set.Pods(n.Name) {
+			p.begin(matrix.ProjectPod(o, set.DaemonSet.UID))
+		}
+	}
+	return p
+}
+
+// begin takes a pod in that is there.
+func (p *play) begin(o matrix.PodInfo) {
+	p.pods[o.UID] = o
+	switch {
+	case !p.answers(o.Node):
+	case o.Terminating:
+		p.end(o.UID)
+	case !o.Bound:
+		p.place(o)
+	case !o.Ready && o.Phase == matrix.PodActive && o.Trouble == "":
+		p.queue = append(p.queue, start{o.UID, p.now})
+	}
+}
+
+// answers reports whether pods start and end on the node.
+func (p *play) answers(name string) bool {
+	n := p.survey.Node(name)
+	if n == nil {
+		return false
+	}
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// mostActions is how many actions a node may take before the play is given up: it would not come to rest.
+const mostActions = 100
+
+// run plays until nothing more happens, and nobody is asked for anything.
+func (p *play) run() error {
+	for {
+		if err := p.settle(); err != nil {
+			return err
+		}
+		if p.up == len(p.queue) && p.help() {
+			continue
+		}
+		at, ok := p.next()
+		if !ok {
+			return nil
+		}
+		p.wait(at)
+	}
+}
+
+// settle has the core do all that it does at this moment.
+func (p *play) settle() error {
+	for actions := p.core.Ready(); len(actions) > 0; actions = p.core.Ready() {
+		p.note(actions)
+		for _, a := range actions {
+			p.perform(a)
+		}
+		if p.actions > mostActions*(len(p.survey.Nodes)+mostActions) {
+			return errors.New("what would be done does not come to an end")
+		}
+	}
+	p.look()
+	return nil
+}
+
+// idle is how long nothing happens before nothing more will: windows open once a week.
+const idle = 15 * 24 * time.Hour
+
+// next is when something may happen next.
+func (p *play) next() (time.Time, bool) {
+	at, _ := p.core.NextTick()
+	if p.ready < len(p.queue) {
+		at = deadline.Sooner(at, p.queue[p.ready].from.Add(p.starts))
+	}
+	if p.up < len(p.queue) {
+		at = deadline.Sooner(at, p.queue[p.up].from.Add(p.batch()))
+	}
+	if !at.After(p.now) && !at.IsZero() {
+		at = p.now.Add(time.Millisecond)
+	}
+	return at, !at.IsZero() && at.Before(p.happened.Add(idle+p.longestSoak()))
+}
+
+// batch is how long a pod takes to become available.
+func (p *play) batch() time.Duration {
+	return p.starts + time.Duration(p.set.DaemonSet.Spec.MinReadySeconds)*time.Second
+}
+
+func (p *play) longestSoak() (longest time.Duration) {
+	if info := p.core.Follows; info != nil && info.Policy != nil {
+		for i := range info.Policy.Waves {
+			longest = max(longest, info.Policy.Waves[i].Soak)
+		}
+	}
+	return longest
+}
+
+// wait moves the clock.
+func (p *play) wait(to time.Time) {
+	p.passes(to.Sub(p.now))
+	p.now = to
+	p.core.Step(matrix.Now{Time: to})
+	p.core.Book.Step(rollouts.Now{Time: to})
+	for ; p.ready < len(p.queue) && !p.queue[p.ready].from.Add(p.starts).After(to); p.ready++ {
+		if o, there := p.pods[p.queue[p.ready].pod]; there {
+			o.Ready, o.ReadySince = true, to
+			p.tell(o)
+		}
+	}
+	for ; p.up < len(p.queue) && !p.queue[p.up].from.Add(p.batch()).After(to); p.up++ {
+		p.settled(p.pods[p.queue[p.up].pod].Node)
+		p.happens(p.now)
+	}
+}
+
+func (p *play) tell(o matrix.PodInfo) {
+	p.pods[o.UID] = o
+	p.core.Step(o)
+}
+
+// perform does an action, and answers it.
+func (p *play) perform(a matrix.Action) {
+	answer := matrix.Answer{Action: a}
+	switch a := a.(type) {
+	case *matrix.CreatePod:
+		answer.Pod = p.create(a)
+	case *matrix.DeletePod:
+		p.end(a.PodUID)
+	case *matrix.UpdateStatus:
+		p.progressing = a.Conditions.Progressing
+	case *matrix.UpdateRollout:
+		p.store(a)
+	default:
+		return // no outcome is expected
+	}
+	p.core.Step(answer)
+}
+
+func (p *play) create(a *matrix.CreatePod) types.UID {
+	p.made++
+	o := matrix.PodInfo{
+		UID: types.UID(fmt.Sprintf("play/%d", p.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
+		Revision: a.Revision, Before: a.Before, Created: p.now,
+	}
+	p.tell(o)
+	p.place(o)
+	return o.UID
+}
+
+// place has the scheduler look at a pod. One that is there already beside it takes its room.
+func (p *play) place(o matrix.PodInfo) {
+	room := p.rooms[o.Revision]
+	if room == nil {
+		room = p.survey.Room(p.set.Template(o.Revision), p.set.DaemonSet.Namespace)
+		p.rooms[o.Revision] = room
+	}
+	var gone []*corev1.Pod
+	for _, old := range p.set.Pods(o.Node) {
+		if _, there := p.pods[old.UID]; !there {
+			gone = append(gone, old)
+		}
+	}
+	if reasons := room.Reasons(o.Node, gone); len(reasons) > 0 {
+		o.Unplaceable = strings.Join(reasons, "; ")
+		p.lacks(o, reasons)
+		p.tell(o)
+		return
+	}
+	o.Bound, o.BoundAt, o.Unplaceable = true, p.now, ""
+	p.tell(o)
+	if p.answers(o.Node) {
+		p.queue = append(p.queue, start{o.UID, p.now})
+	} else {
+		p.settled(o.Node)
+	}
+}
+
+// end takes a pod away that is deleted.
+func (p *play) end(uid types.UID) {
+	o := p.pods[uid]
+	if o.Bound && !p.answers(o.Node) {
+		if !o.Terminating {
+			o.Terminating, o.EndsBy, o.WasReady = true, p.now.Add(30*time.Second), o.Ready
+			p.tell(o)
+		}
+		return
+	}
+	delete(p.pods, uid)
+	p.core.Step(matrix.PodGone(uid))
+	p.settled(o.Node)
+}
+
+// store keeps where the rollout stands, as the controller's shell does.
+func (p *play) store(a *matrix.UpdateRollout) {
+	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, Generation: 1}}
+	if p.rollout != nil {
+		r = p.rollout.DeepCopy()
+	} else if a.PausedWhy != "" {
+		r.Spec.Paused = true
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, rollouts.PausedBecause, a.PausedWhy)
+	}
+	metav1.SetMetaDataLabel(&r.ObjectMeta, rollouts.OwnerLabel, string(a.UID))
+	r.Status = a.Status
+	p.rollout = r
+	p.core.Book.Step(rollouts.Rollout{Object: r})
+}
+
+// help gives what people are asked for; false if that is nothing. A failed revision is not tried again: that is more
+// than a word.
+func (p *play) help() bool {
+	if p.set.DaemonSet.Spec.UpdateStrategy.Type == "OnDelete" {
+		return p.deleteOld()
+	}
+	r, st := p.rollout, &p.status
+	if r == nil || p.core.Follows == nil || r.Status.TargetRevision != st.TargetRevision || r.Status.TargetDigest == "" {
+		return false
+	}
+	next := r.DeepCopy()
+	approve := func(step string) {
+		next.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: r.Status.TargetDigest, Step: step}
+	}
+	switch held := st.Phase == v1alpha1.PhasePaused && st.TargetRevision != st.StableRevision; {
+	case st.Phase == v1alpha1.PhaseWaitingForApproval:
+		approve(st.Step)
+		p.approved(st)
+	case held && p.core.Follows.Following == course.Followed && r.Spec.Paused:
+		next.Spec.Paused = false
+		const paused = "the rollout is paused; nothing begins before \"everynode rollout resume\""
+		p.helped("resume", cmp.Or(p.core.Follows.PausedWhy, paused))
+	case held && p.core.Follows.Following == course.Gone:
+		approve(v1alpha1.AllSteps)
+		p.helped("approval of step All", st.Message)
+	default:
+		return false
+	}
+	if apiequality.Semantic.DeepEqual(next.Spec, r.Spec) {
+		return false // it was given, and does not help
+	}
+	next.Generation++
+	p.rollout = next
+	p.core.Book.Step(rollouts.Rollout{Object: next})
+	return true
+}
+
+// deleteOld deletes the pods that only somebody's deletion replaces.
+func (p *play) deleteOld() bool {
+	var old []matrix.Action
+	for uid, o := range p.pods {
+		outdated := o.Revision != p.set.Revision && o.Phase == matrix.PodActive && !o.Terminating
+		if outdated && p.core.Selects(o.Owner, p.set.Revision, o.Node) {
+			old = append(old, &matrix.DeletePod{Node: o.Node, PodUID: uid, Reason: matrix.ReasonOutdated})
+		}
+	}
+	if len(old) == 0 {
+		return false
+	}
+	p.helped(byHand, "")
+	p.note(old)
+	for _, a := range old {
+		p.end(a.(*matrix.DeletePod).PodUID)
+	}
+	return true
+}

@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// record is what happened in a play.
+type record struct {
+	steps []*step
+	of    map[string]*step // by node
+	// touched are the nodes on which a pod was made or deleted, lack says of nodes without room what is short.
+	touched map[string]bool
+	lack    map[string][]string
+	actions int
+	// acts tells that something happened before anybody was asked; asked is what people were asked for first.
+	acts  bool
+	asked string
+	// waits is what was asked for since the last step began.
+	waits []string
+	// status is where the rollout stands, first where it stood at first, progressing what the DaemonSet's own condition
+	// says.
+	status, first v1alpha1.DaemonSetRolloutStatus
+	// guided tells that a policy is followed, or was, backwards that nodes go to the stable revision from the beginning.
+	guided, backwards bool
+	progressing       matrix.Condition
+	happened          time.Time
+	// spent is how long was changed, soaked and waited for a window until something happened last; since is what has
+	// passed since.
+	spent, since spent
+	windows      bool // a window was waited for before the first step
+	warnings     []string
+}
+
+type spent struct{ changing, soaking, window time.Duration }
+
+// step is nodes that were changed together.
+type step struct {
+	name   string
+	nodes  []string
+	from   string
+	soak   time.Duration
+	asks   bool
+	byHand bool
+	// underWay are nodes whose next pod is not available yet; most is how many they were at most.
+	underWay map[string]bool
+	most     int
+}
+
+const (
+	all    = "all" // the name of the one step where no policy makes steps
+	byHand = "when somebody deletes the old pod"
+)
+
+func newRecord() record {
+	return record{of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{}}
+}
+
+// happens takes note of when something happened.
+func (r *record) happens(now time.Time) {
+	r.happened = now
+	r.spent.changing += r.since.changing
+	r.spent.soaking += r.since.soaking
+	r.spent.window += r.since.window
+	if n := len(r.steps); n > 0 {
+		r.steps[n-1].soak += r.since.soaking
+	}
+	r.since = spent{}
+}
+
+// passes takes note of time that passes.
+func (r *record) passes(d time.Duration) {
+	switch r.status.Phase {
+	case v1alpha1.PhaseSoaking:
+		r.since.soaking += d
+	case v1alpha1.PhaseOutsideWindow:
+		r.since.window += d
+	default:
+		r.since.changing += d
+	}
+}
+
+// look takes note of where the rollout stands.
+func (p *play) look() {
+	st, guided := p.core.Rollout(p.set.DaemonSet.UID)
+	begins, moves := p.happened.IsZero(), st.Phase != p.status.Phase || st.Step != p.status.Step
+	if begins || moves {
+		p.happens(p.now)
+	}
+	if p.status, p.guided = st, guided; begins {
+		p.first, p.backwards = st, p.returns()
+	}
+	p.windows = p.windows || st.Phase == v1alpha1.PhaseOutsideWindow
+}
+
+// returns reports whether nodes go to the stable revision.
+func (p *play) returns() bool {
+	return p.guided && (p.status.Phase == v1alpha1.PhaseRolledBack || p.status.StableRevision == p.status.TargetRevision)
+}
+
+// note takes note of actions that are about to be done.
+func (p *play) note(actions []matrix.Action) {
+	p.look()
+	for _, a := range actions {
+		p.actions++
+		node, moves := "", false
+		switch a := a.(type) {
+		case *matrix.CreatePod:
+			node, moves = a.Node, a.Revision == p.set.Revision
+		case *matrix.DeletePod:
+			node, moves = a.Node, p.replaces(a)
+		default:
+			continue
+		}
+		p.happens(p.now)
+		p.touched[node] = true
+		p.acts = p.acts || p.asked == ""
+		if p.returns() {
+			moves = p.backwards
+		}
+		if moves {
+			p.move(node)
+		}
+	}
+}
+
+// replaces reports whether a pod is deleted because its node is to have another revision, or none.
+func (p *play) replaces(a *matrix.DeletePod) bool {
+	switch a.Reason {
+	case matrix.ReasonTurn, matrix.ReasonOutdated, matrix.ReasonOutdatedUnavailable,
+		matrix.ReasonSurgeDone, matrix.ReasonSurgeOldNotReady, matrix.ReasonSunset:
+		order, guided := p.core.Order(p.set.DaemonSet.UID, a.Node)
+		return p.pods[a.PodUID].Revision != p.set.Revision && (!guided || order.Target == p.set.Revision)
+	}
+	return false
+}
+
+// move takes note of a node whose change begins.
+func (p *play) move(node string) {
+	s := p.of[node]
+	if s == nil {
+		s = p.stepOf(node)
+		s.nodes = append(s.nodes, node)
+		p.of[node] = s
+		if p.answers(node) {
+			s.underWay[node] = true
+			s.most = max(s.most, len(s.underWay))
+		}
+	}
+}
+
+// stepOf is the step that a node belongs to, from now on if none of it has changed yet.
+func (p *play) stepOf(node string) *step {
+	name := all
+	if p.guided && !p.returns() && p.status.StableRevision != "" {
+		if of := p.core.StepOf(p.set.DaemonSet.UID, node); of != "" {
+			name = of
+		}
+	}
+	i := slices.IndexFunc(p.steps, func(s *step) bool { return s.name == name })
+	if i >= 0 {
+		return p.steps[i]
+	}
+	s := &step{name: name, from: p.from(name), underWay: map[string]bool{}, byHand: slices.Contains(p.waits, byHand)}
+	p.steps, p.waits = append(p.steps, s), nil
+	return s
+}
+
+// from says what a step has waited for that begins now.
+func (p *play) from(name string) string {
+	before := p.first.Step
+	if n := len(p.steps); n > 0 {
+		before = p.steps[n-1].name
+	}
+	switch {
+	case slices.Contains(p.waits, byHand):
+		return byHand
+	case len(p.waits) > 0:
+		return "after " + strings.Join(p.waits, " and ")
+	case len(p.steps) == 0 && p.now.Equal(p.survey.Now):
+		return "now"
+	case before != "" && before != name:
+		return "after " + before
+	case p.windows:
+		return p.now.UTC().Format("from Mon 2006-01-02 15:04 UTC")
+	}
+	return "now"
+}
+
+// settled takes note of a node on which nothing is under way any more.
+func (r *record) settled(node string) {
+	if s := r.of[node]; s != nil {
+		delete(s.underWay, node)
+	}
+}
+
+// lacks takes note of a pod that has no room.
+func (p *play) lacks(o matrix.PodInfo, reasons []string) {
+	if p.touched[o.Node] && o.Revision == p.set.Revision {
+		p.lack[o.Node] = reasons
+	}
+	p.settled(o.Node)
+}
+
+// helped takes note of what somebody was asked for.
+func (p *play) helped(what, warning string) {
+	if p.asked == "" {
+		p.asked = what
+	}
+	p.waits = append(p.waits, what)
+	if warning != "" {
+		p.warnings = append(p.warnings, warning)
+	}
+}
+
+// approved takes note of a step that was approved.
+func (p *play) approved(st *v1alpha1.DaemonSetRolloutStatus) {
+	if n := len(p.steps); n > 0 && p.steps[n-1].name == st.Step {
+		p.steps[n-1].asks = true
+		if p.asked == "" {
+			p.asked = "approval of " + st.Step
+		}
+	} else {
+		p.helped("approval of "+st.Step, "")
+	}
+	rules := p.core.Follows.Policy
+	if at, known := rules.StepNamed(st.Step); known && !rules.Waves[at.Wave].Manual {
+		p.warnings = append(p.warnings, st.Message)
+	}
+}

@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// add adds a warning.
+func (p *planner) add(format string, args ...any) {
+	p.out.Warnings = append(p.out.Warnings, fmt.Sprintf(format, args...))
+}
+
+// warn says what somebody should think of before.
+func (p *planner) warn() {
+	if p.old != nil && p.out.Changes() {
+		p.out.Warnings = append(p.out.Warnings, p.survey.Unseen(p.old)...)
+	}
+	p.out.Warnings = append(p.out.Warnings, p.warnings...)
+	p.warnOfEnd()
+	n := p.out.Nodes
+	if n.Leave > 0 && !p.selects {
+		how := "at once"
+		if p.guided {
+			how = "step by step"
+		}
+		p.add("the template selects no node: the daemon is taken away from all, %s", how)
+	}
+	if n.Change+n.New > 0 {
+		p.warnOfChange()
+	}
+}
+
+// warnOfEnd says why nodes do not change.
+func (p *planner) warnOfEnd() {
+	st, waiting := &p.status, p.out.Nodes.Wait
+	switch {
+	case failed(&p.first):
+		p.add("nothing begins: %s; it is not tried without \"everynode rollout retry\"", st.Message)
+	case failed(st):
+		p.add("the rollout would be %s: %s", st.Phase, st.Message)
+	case p.guided && st.Phase != v1alpha1.PhaseComplete && len(p.steps) == 0:
+		p.add("nothing begins: %s", strings.TrimPrefix(st.Message, "nothing new begins: "))
+	case p.guided && st.Phase != v1alpha1.PhaseComplete:
+		p.add("nothing more begins: %s", st.Message)
+	case waiting == 0:
+	case p.guided:
+		p.add("%s", p.waitingOnes())
+	default:
+		_, why, _ := strings.Cut(p.progressing.Message, "; ")
+		p.add("%s would not change: %s", survey.Count(waiting, "node"), why)
+	}
+}
+
+func failed(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return s.Phase == v1alpha1.PhaseHalted || s.Phase == v1alpha1.PhaseRolledBack
+}
+
+// waitingOnes names nodes that wait though the change is complete, and what for.
+func (p *planner) waitingOnes() string {
+	var names []string
+	why := ""
+	for _, n := range p.survey.Nodes {
+		if p.fates[n.Name] != waits {
+			continue
+		}
+		if names = append(names, n.Name); why == "" {
+			_, why, _ = p.core.Verdict(p.set.DaemonSet.UID, n.Name)
+		}
+	}
+	return survey.Some(names) + " would not change: " + why
+}
+
+// warnOfChange says what is dangerous in the change itself.
+func (p *planner) warnOfChange() {
+	if p.old != nil && p.guided && p.first.StableRevision == "" {
+		p.add("no revision is stable yet, so there is none to go back to: all steps are open")
+	}
+	for _, c := range p.set.DaemonSet.Spec.Template.Spec.Containers {
+		if c.ReadinessProbe == nil && c.StartupProbe == nil {
+			p.add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)
+		}
+	}
+	if p.old != nil && p.asked != byHand && p.robs() {
+		p.add("nodes without room lose their old pod and get no new one")
+	}
+}
+
+// robs reports whether a node without room has lost its pod.
+func (p *planner) robs() bool {
+	bound := map[string]bool{}
+	for _, o := range p.pods {
+		bound[o.Node] = bound[o.Node] || o.Bound
+	}
+	for node := range p.lack {
+		if !bound[node] && len(p.set.Pods(node)) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,151 @@
+package survey
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/history"
+)
+
+// Set is one DaemonSet and what belongs to it.
+type Set struct {
+	DaemonSet *appsv1.DaemonSet
+	// Revision is the hash of its present template, Numbers those of all its revisions by hash. Stored tells that there
+	// is a ControllerRevision of the template.
+	Revision string
+	Numbers  map[string]int64
+	Stored   bool
+	// Policy is the one that counts, nil if none does, and Rollout the rollout's object, nil if there is none.
+	Policy  *v1alpha1.RolloutPolicy
+	Rollout *v1alpha1.DaemonSetRollout
+
+	survey *Survey
+	// revisions are those that are stored, present is that of the present template.
+	revisions []*appsv1.ControllerRevision
+	present   *appsv1.ControllerRevision
+}
+
+// Set finds what belongs to a DaemonSet.
+func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
+	set := &Set{DaemonSet: ds, Numbers: map[string]int64{}, survey: s, Rollout: s.Rollout(ds)}
+	for _, r := range s.Revisions {
+		if belongings.OwnerOf(r) == ds.UID {
+			set.revisions = append(set.revisions, r)
+			set.Numbers[history.HashOf(r)] = r.Revision
+		}
+	}
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: set.revisions})
+	if err != nil {
+		return nil, err
+	}
+	if set.present = plan.Current; plan.Current == nil {
+		set.present = plan.Create
+		set.Numbers[history.HashOf(plan.Create)] = plan.Create.Revision
+	}
+	set.Revision, set.Stored = history.HashOf(set.present), plan.Current != nil
+	if !belongings.StrategyOf(ds).OnDelete { // else it is not asked
+		set.Policy = s.Policy(ds)
+	}
+	return set, nil
+}
+
+// Template is the pod template of a revision, the present one if it cannot be read.
+func (s *Set) Template(hash string) *corev1.PodTemplateSpec {
+	for _, r := range s.revisions {
+		if history.HashOf(r) != hash || hash == s.Revision {
+			continue
+		}
+		if t, err := history.Template(r); err == nil {
+			return t
+		}
+	}
+	return &s.DaemonSet.Spec.Template
+}
+
+// Pods are the DaemonSet's pods on the node, the newest last.
+func (s *Set) Pods(name string) []*corev1.Pod {
+	return byAge(s.survey.byOwner[s.DaemonSet.UID][name])
+}
+
+// info is what the row is told of the DaemonSet.
+func (s *Set) info() matrix.DaemonSetInfo {
+	ds := s.DaemonSet
+	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
+	return matrix.DaemonSetInfo{
+		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: s.Revision, Digest: digest,
+		Placement: matrix.CompilePlacement(&ds.Spec.Template.Spec),
+		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
+		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
+		Reported: matrix.ProjectStatus(&ds.Status), Conditions: matrix.ProjectConditions(&ds.Status),
+	}
+}
+
+// Core is what decides in the controller, with one DaemonSet in it: its row, and the book of what the row follows.
+type Core struct {
+	*matrix.Matrix
+	Book *rollouts.Book
+	// Follows is what the book has told the row to follow, nil if its own strategy counts.
+	Follows *matrix.RolloutInfo
+}
+
+// Step takes in what the book says, and hands it on.
+func (c *Core) Step(e matrix.Event) {
+	switch e := e.(type) {
+	case matrix.RolloutInfo:
+		c.Follows = &e
+	case matrix.RolloutGone:
+		c.Follows = nil
+	}
+	c.Matrix.Step(e)
+}
+
+// Core returns a core that has been told all that was read, and has not decided anything yet.
+func (s *Set) Core(cfg matrix.Config) *Core {
+	c := s.surroundings(cfg)
+	s.begin(c, s.info())
+	return c
+}
+
+// surroundings is a core that knows what the DaemonSet follows, and neither its pods nor itself.
+func (s *Set) surroundings(cfg matrix.Config) *Core {
+	all, ds := s.survey, s.DaemonSet
+	c := &Core{Matrix: matrix.New(cfg)}
+	c.Book = rollouts.New(c, all.Locate)
+	c.Step(matrix.Now{Time: all.Now})
+	c.Book.Step(rollouts.Now{Time: all.Now})
+	for _, n := range all.Nodes {
+		c.Step(matrix.ProjectNode(n))
+		c.Step(matrix.ProjectHealth(n))
+	}
+	for _, p := range all.Policies {
+		if p.UID == "" { // not stored: it comes with the manifests of a plan
+			p = p.DeepCopy()
+			p.UID = types.UID("new/" + p.Name)
+		}
+		c.Book.Step(rollouts.Policy{Object: p})
+	}
+	for _, r := range all.Rollouts {
+		if r.Namespace == ds.Namespace && r.Name == ds.Name { // also one that another DaemonSet has left: what failed counts
+			c.Book.Step(rollouts.Rollout{Object: r})
+		}
+	}
+	c.Book.Step(rollouts.DaemonSet{Object: ds})
+	return c
+}
+
+// begin adds the row. Pods that are there before it are judged once, with it.
+func (s *Set) begin(c *Core, row matrix.DaemonSetInfo) {
+	for _, pods := range s.survey.byOwner[row.UID] {
+		for _, p := range pods {
+			c.Step(matrix.ProjectPod(p, row.UID))
+		}
+	}
+	c.Step(row)
+}
