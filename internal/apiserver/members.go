@@ -13,13 +13,15 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/mux"
 
+	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/members"
 )
 
 // Members is who changes and knows which servers belong to the cluster.
 type Members interface {
 	List(ctx context.Context) members.List
-	Admit(ctx context.Context, joining members.Joining) (members.Welcome, error)
+	// Admit lets a server join, with the join token of that ID; an empty one is an administrator's right.
+	Admit(ctx context.Context, joining members.Joining, token string) (members.Welcome, error)
 	Remove(ctx context.Context, name string) error
 	// Leave has the server that is asked leave, if it has that name; an empty one is anybody's.
 	Leave(ctx context.Context, name string) error
@@ -43,7 +45,8 @@ func membersHandler(m Members) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+members.Path, func(w http.ResponseWriter, r *http.Request) { answer(w, m.List(r.Context()), nil) })
 	mux.HandleFunc("POST "+members.Path, func(w http.ResponseWriter, r *http.Request) {
-		if !mayJoin(r.Context()) {
+		token, ok := mayJoin(r.Context())
+		if !ok {
 			http.Error(w, "only a token that \"everynode token create --server\" makes lets a server join", http.StatusForbidden)
 			return
 		}
@@ -52,7 +55,7 @@ func membersHandler(m Members) http.Handler {
 			http.Error(w, "read who wants to join: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		welcome, err := m.Admit(r.Context(), joining)
+		welcome, err := m.Admit(r.Context(), joining, token)
 		answer(w, welcome, err)
 	})
 	mux.HandleFunc("DELETE "+members.Path+"/{name}", func(w http.ResponseWriter, r *http.Request) {
@@ -64,9 +67,14 @@ func membersHandler(m Members) http.Handler {
 	return mux
 }
 
-func mayJoin(ctx context.Context) bool {
+// mayJoin reports whether the caller may have a server join, and the ID of the token by which he may.
+func mayJoin(ctx context.Context) (token string, ok bool) {
 	who, ok := request.UserFrom(ctx)
-	return ok && (slices.Contains(who.GetGroups(), members.Group) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup))
+	if !ok {
+		return "", false
+	}
+	ok = slices.Contains(who.GetGroups(), members.Group) || slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
+	return authn.TokenID(who.GetName()), ok
 }
 
 // answer sends a value, or why there is none. An error that passes says so, to those

@@ -95,10 +95,11 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 	if err != nil {
 		return fmt.Errorf("list the pods of node %s: %w; its certificates are refused", node, err)
 	}
-	_, err = client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	found, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		fmt.Fprintf(out, "* %d pods are bound to it; tokens of their accounts that it has are good until they are gone:\n      everynode kubectl delete node %s\n", len(pods.Items), node)
+		tellWhatHolds(found, pods.Items, out)
 	case apierrors.IsNotFound(err):
 		fmt.Fprintf(out, "* There is no Node of that name; nothing runs under it.\n")
 	default:
@@ -114,6 +115,22 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 	fmt.Fprintf(out, "* Secrets that its pods used are known to it: change what is in them.\n"+
 		"* To let the machine join again: everynode token create, then start its agent with that token.\n")
 	return nil
+}
+
+// tellWhatHolds names finalizers: what has one is not gone when it is deleted, and neither is
+// what the machine may do with it.
+func tellWhatHolds(node *corev1.Node, pods []corev1.Pod, out io.Writer) {
+	const free = `-p '{"metadata":{"finalizers":null}}' --type merge`
+	if len(node.Finalizers) > 0 {
+		fmt.Fprintf(out, "* Finalizers hold up its deletion (%s); when those who set them do not take them away:\n      everynode kubectl patch node %s %s\n",
+			strings.Join(node.Finalizers, ", "), node.Name, free)
+	}
+	for i := range pods {
+		if p := &pods[i]; len(p.Finalizers) > 0 {
+			fmt.Fprintf(out, "* Finalizers hold up the end of its pod %s (%s):\n      everynode kubectl -n %s patch pod %s %s\n",
+				p.Name, strings.Join(p.Finalizers, ", "), p.Namespace, p.Name, free)
+		}
+	}
 }
 
 func namesOfSecrets(secrets []corev1.Secret) (names []string) {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -36,8 +35,9 @@ func newTokenCreateCommand() *cobra.Command {
 also carries the fingerprint of the cluster's certificate authority, so that a
 machine that joins knows whom it talks to.
 
-With --server the token is for a machine that becomes one more server. Whoever has
-it can get the cluster's keys: let it be good for a short time only.`,
+With --server the token is for one machine that becomes one more server. Whoever has
+it can get the cluster's keys: let it be good for a short time only. It is stored as a
+hash, and removed when the server has joined.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
@@ -51,12 +51,13 @@ it can get the cluster's keys: let it be good for a short time only.`,
 			if forServer && !cmd.Flags().Changed("ttl") {
 				ttl = time.Hour
 			}
-			secret, token, err := authn.NewBootstrapToken(time.Now(), ttl, description)
+			newToken := authn.NewBootstrapToken
+			if forServer {
+				newToken = authn.NewServerToken
+			}
+			secret, token, err := newToken(time.Now(), ttl, description)
 			if err != nil {
 				return err
-			}
-			if forServer {
-				authn.AddGroup(secret, members.Group)
 			}
 			if _, err := client.CoreV1().Secrets(secret.Namespace).Create(cmd.Context(), secret, metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("store the join token: %w; does the control plane of %s run?", err, dataDir)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/members/jointoken"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -44,7 +46,7 @@ func mayPass(err error) error {
 }
 
 // Admit implements apiserver.Members. Everything is checked before anything changes.
-func (a admission) Admit(ctx context.Context, j members.Joining) (members.Welcome, error) {
+func (a admission) Admit(ctx context.Context, j members.Joining, token string) (members.Welcome, error) {
 	a.changing.Lock()
 	defer a.changing.Unlock()
 	if err := a.checkJoining(j); err != nil {
@@ -62,6 +64,9 @@ func (a admission) Admit(ctx context.Context, j members.Joining) (members.Welcom
 	// With keys that are not all there, or damaged, the new server would not start.
 	if _, err := exportKeys(a.options.DataDir); err != nil {
 		return members.Welcome{}, fmt.Errorf("the server that was asked has no keys to give: %w", err)
+	}
+	if err := a.useToken(ctx, token, j); err != nil {
+		return members.Welcome{}, err
 	}
 	added, err := a.etcd.AddLearner(ctx, j.Peer)
 	if err != nil {
@@ -193,6 +198,22 @@ func (s *Server) loopsOf(ctx context.Context) string {
 	}
 	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	return name
+}
+
+// useToken keeps the token for the server that joins with it. An administrator has none.
+func (s *Server) useToken(ctx context.Context, id string, j members.Joining) error {
+	if id == "" {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(s.api.LoopbackConfig())
+	if err != nil {
+		return fmt.Errorf("make the client for join tokens: %w", err)
+	}
+	err = jointoken.Use(ctx, client, id, j.Name+" at "+j.Peer)
+	if apierrors.IsConflict(err) {
+		return passing{err}
+	}
+	return err
 }
 
 // Remove implements apiserver.Members. The server has a name, or, if it has never

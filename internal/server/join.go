@@ -254,7 +254,9 @@ func (o *Options) port() int {
 // settle writes what the server was told. One that is stopped meanwhile joins again.
 func (j *joiner) settle(w members.Welcome) error {
 	dir := j.options.DataDir
-	m := &membership{Name: j.options.Name, URL: j.peer, Settings: w.Settings, Known: w.Known, Unfinished: true}
+	m := &membership{
+		Name: j.options.Name, URL: j.peer, Settings: w.Settings, Known: w.Known, Unfinished: true, Token: j.token.ID,
+	}
 	if err := m.write(dir); err != nil {
 		return err
 	}

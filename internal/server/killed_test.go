@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	about "github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv/freeport"
@@ -152,9 +151,8 @@ func TestServersAreKilled(t *testing.T) {
 		})
 	}
 	all[0].start(t)
-	token := serverToken(t, all[0])
 	for _, o := range all[1:] {
-		o.Join, o.Token = "https://"+all[0].Listen, token
+		o.Join, o.Token = "https://"+all[0].Listen, serverToken(t, all[0])
 		o.start(t)
 	}
 	written := 0
@@ -207,11 +205,10 @@ func TestServersAreKilled(t *testing.T) {
 
 func serverToken(t *testing.T, at *oneOf) string {
 	t.Helper()
-	secret, token, err := authn.NewBootstrapToken(time.Now(), time.Hour, "")
+	secret, token, err := authn.NewServerToken(time.Now(), time.Hour, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	authn.AddGroup(secret, about.Group)
 	at.eventually(t, "make a token", func(ctx context.Context, c kubernetes.Interface) error {
 		_, err := c.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 		return err

@@ -44,6 +44,8 @@ type membership struct {
 	Known []members.Known
 	// Left is set when the server has left, Unfinished while it joins.
 	Left, Unfinished bool
+	// Token is the ID of the join token with which the server has joined, until that is removed.
+	Token string `json:",omitempty"`
 	// Removed is set when the others have said that it is a server no more.
 	Removed bool `json:",omitempty"`
 

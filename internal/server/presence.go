@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/members/jointoken"
 )
 
 // Each of several servers renews a Lease, by which the others know that it lives and
@@ -86,7 +87,29 @@ func (s *Server) bePresent(ctx context.Context, client kubernetes.Interface, see
 	if err := s.publish(ctx, client, seen); err != nil {
 		return err
 	}
-	return s.remember()
+	if err := s.remember(); err != nil {
+		return err
+	}
+	return s.dropToken(ctx, client)
+}
+
+// dropToken removes the join token that this server has joined with, once.
+func (s *Server) dropToken(ctx context.Context, client kubernetes.Interface) error {
+	if s.membership == nil || s.membership.Token == "" {
+		return nil
+	}
+	if err := jointoken.Drop(ctx, client, s.membership.Token); err != nil {
+		return err
+	}
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	next := *s.membership
+	next.Token = ""
+	if err := next.write(s.options.DataDir); err != nil {
+		return err
+	}
+	s.membership.Token = ""
+	return nil
 }
 
 // publish writes where the servers are that live.

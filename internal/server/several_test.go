@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -159,12 +160,13 @@ func (m *machine) client() kubernetes.Interface {
 // token makes one with which machines join: servers, or nodes only.
 func (m *machine) token(forServers bool) string {
 	m.t.Helper()
-	secret, token, err := authn.NewBootstrapToken(time.Now(), time.Hour, "")
+	newToken := authn.NewBootstrapToken
+	if forServers {
+		newToken = authn.NewServerToken
+	}
+	secret, token, err := newToken(time.Now(), time.Hour, "")
 	if err != nil {
 		m.t.Fatal(err)
-	}
-	if forServers {
-		authn.AddGroup(secret, members.Group)
 	}
 	if _, err := m.client().CoreV1().Secrets(secret.Namespace).Create(m.t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		m.t.Fatal(err)
@@ -210,9 +212,8 @@ func threeServers(t *testing.T) []*machine {
 	}
 	all := []*machine{newMachine(t, 1, port), newMachine(t, 2, port), newMachine(t, 3, port)}
 	all[0].start()
-	token := all[0].token(true)
-	all[1].join(all[0], token)
-	all[2].join(all[1], token)
+	all[1].join(all[0], all[0].token(true))
+	all[2].join(all[1], all[0].token(true))
 	return all
 }
 
@@ -381,15 +382,16 @@ func TestRefusedToJoin(t *testing.T) {
 		}
 	}
 	portsTaken(t, first, good, newMachine(t, 6, port))
-	secretsAreNoWayIn(t, first)
+	secretsAreNoWayIn(t, first, good)
 	refusedByHandler(t, first, good)
 	if exists(filepath.Join(first.options.DataDir, membershipFile)) || exists(peersDir(first.options.DataDir)) {
 		t.Error("the first server has become one of several, and nobody has joined")
 	}
 }
 
-// secretsAreNoWayIn has somebody make a token for servers who may write Secrets only.
-func secretsAreNoWayIn(t *testing.T, first *machine) {
+// secretsAreNoWayIn has somebody make a token for servers, or read one, who may write and
+// read Secrets only.
+func secretsAreNoWayIn(t *testing.T, first *machine, token string) {
 	t.Helper()
 	roles := first.client().RbacV1()
 	writer := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "writer"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}}}}
@@ -416,10 +418,59 @@ func secretsAreNoWayIn(t *testing.T, first *machine) {
 		_, err := client.CoreV1().Secrets("kube-system").Create(ctx, secret, metav1.CreateOptions{})
 		return err
 	})
-	authn.AddGroup(secret, members.Group)
-	if _, err := client.CoreV1().Secrets("kube-system").Update(t.Context(), secret, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "gives all keys of the cluster") {
+	forServers, _, err := authn.NewServerToken(time.Now(), time.Hour, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := client.CoreV1().Secrets("kube-system")
+	_, err = secrets.Create(t.Context(), forServers, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "gives all keys of the cluster") {
 		t.Errorf("who may write Secrets makes a token for servers: %v", err)
 	}
+	ofType := metav1.ListOptions{FieldSelector: "type=" + string(authn.BootstrapSecretType)}
+	tokens, err := secrets.List(t.Context(), ofType)
+	if err != nil || len(tokens.Items) < 2 {
+		t.Fatalf("%d tokens can be read: %v", len(tokens.Items), err)
+	}
+	for _, s := range tokens.Items {
+		for key, value := range s.Data {
+			if authn.IsForServers(&s) && strings.Contains(string(value), token[7:23]) {
+				t.Errorf("who may read Secrets reads the token for servers in %s", key)
+			}
+		}
+	}
+}
+
+// A token for servers is good for the first that joins with it, however often that asks, and
+// is gone when that one serves.
+func TestServerTokenIsUsedOnce(t *testing.T) {
+	t.Parallel()
+	port, err := freeport.Take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second, third := newMachine(t, 1, port), newMachine(t, 2, port), newMachine(t, 3, port)
+	first.start()
+	token := first.token(true)
+	for range 2 { // The second time as after a crash before its database was there.
+		if err := Join(t.Context(), second.options, first.url(), token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = Join(t.Context(), third.options, first.url(), token)
+	if err == nil || !strings.Contains(err.Error(), "a token is good for one server, and server-2 at https://") {
+		t.Errorf("another server joins with the token: %v", err)
+	}
+	second.start()
+	second.eventually("the token is gone", func(ctx context.Context) error {
+		secrets := second.client().CoreV1().Secrets("kube-system")
+		_, err := secrets.Get(ctx, authn.BootstrapSecretPrefix+token[:6], metav1.GetOptions{})
+		m, unread := readMembership(second.options.DataDir)
+		if !apierrors.IsNotFound(err) || unread != nil || m.Token != "" {
+			return fmt.Errorf("%v, %+v, %v", err, m, unread)
+		}
+		return nil
+	})
 }
 
 // portsTaken has a server join when one of the two could not open its port for the other.

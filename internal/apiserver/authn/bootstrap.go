@@ -75,9 +75,8 @@ func checkBootstrapSecret(secret *corev1.Secret, sent JoinToken, now time.Time) 
 	if string(secret.Data[keyTokenID]) != sent.ID {
 		return nil, errors.New("the Secret holds another token-id")
 	}
-	stored := secret.Data[keyTokenSecret]
-	if len(stored) != tokenSecretLength || subtle.ConstantTimeCompare(stored, []byte(sent.Secret)) != 1 {
-		return nil, errors.New("the secret is wrong")
+	if err := checkSecret(secret, sent); err != nil {
+		return nil, err
 	}
 	if expired, err := bootstrapSecretExpired(secret, now); expired || err != nil {
 		return nil, errors.Join(errors.New("the token has expired"), err)
@@ -92,6 +91,22 @@ func checkBootstrapSecret(secret *corev1.Secret, sent JoinToken, now time.Time) 
 		}
 	}
 	return groups, nil
+}
+
+// checkSecret compares what was sent with what is stored: a hash of a token for servers,
+// of others the secret itself, as in Kubernetes.
+func checkSecret(secret *corev1.Secret, sent JoinToken) error {
+	stored, want := secret.Data[keyTokenSecret], sent.Secret
+	if IsForServers(secret) {
+		if IsReadable(secret) {
+			return errors.New("it is for servers, and whoever reads its Secret has it")
+		}
+		stored, want = secret.Data[keySecretHash], sent.hash()
+	}
+	if subtle.ConstantTimeCompare(stored, []byte(want)) != 1 {
+		return errors.New("the secret is wrong")
+	}
+	return nil
 }
 
 // ExtraGroups are the groups that a bootstrap token's Secret names.

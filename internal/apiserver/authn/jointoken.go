@@ -2,15 +2,19 @@ package authn
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/members"
 )
 
 // What a bootstrap token's Secret looks like.
@@ -24,6 +28,10 @@ const (
 	keyDescription = "description"
 	keyExtraGroups = "auth-extra-groups"
 	keyUsageAuth   = "usage-bootstrap-authentication"
+	// keySecretHash is in place of the secret in tokens for servers, keyUsedBy the server
+	// that has joined with one.
+	keySecretHash = "token-secret-sha256"
+	keyUsedBy     = "used-by"
 
 	tokenIDLength     = 6
 	tokenSecretLength = 16
@@ -104,8 +112,57 @@ func NewBootstrapToken(now time.Time, ttl time.Duration, description string) (*c
 	return object, JoinToken{ID: id, Secret: secret}, nil
 }
 
-// AddGroup has the token of a Secret stand for one more group.
-func AddGroup(secret *corev1.Secret, group string) { secret.Data[keyExtraGroups] = []byte(group) }
+// NewServerToken makes a token with which one server joins, and its Secret. That has only
+// a hash: whoever may read Secrets would otherwise get all keys of the cluster with it.
+func NewServerToken(now time.Time, ttl time.Duration, description string) (*corev1.Secret, JoinToken, error) {
+	object, token, err := NewBootstrapToken(now, ttl, description)
+	if err != nil {
+		return nil, JoinToken{}, err
+	}
+	delete(object.Data, keyTokenSecret)
+	object.Data[keySecretHash] = []byte(token.hash())
+	object.Data[keyExtraGroups] = []byte(members.Group)
+	return object, token, nil
+}
+
+// hash is what a Secret has of a token for servers. The token is random, so one round
+// of SHA-256 is enough.
+func (t JoinToken) hash() string {
+	sum := sha256.Sum256([]byte(t.Bootstrap()))
+	return hex.EncodeToString(sum[:])
+}
+
+// IsForServers reports whether a Secret is that of a token with which a server joins.
+func IsForServers(secret *corev1.Secret) bool {
+	return secret.Type == BootstrapSecretType && slices.Contains(ExtraGroups(secret), members.Group)
+}
+
+// IsReadable reports whether the token can be read in its Secret.
+func IsReadable(secret *corev1.Secret) bool { return len(secret.Data[keyTokenSecret]) > 0 }
+
+// UseBy writes into the Secret of a token for servers which one joins with it. It reports
+// whether that was new, and refuses any other server from then on.
+func UseBy(secret *corev1.Secret, server string) (changed bool, err error) {
+	switch by := string(secret.Data[keyUsedBy]); by {
+	case server:
+		return false, nil
+	case "":
+		secret.Data[keyUsedBy] = []byte(server)
+		return true, nil
+	default:
+		return false, fmt.Errorf("a token is good for one server, and %s has used it; "+
+			"make another one with \"everynode token create --server\"", by)
+	}
+}
+
+// TokenID is the ID of the join token that a user of the API is; empty for anybody else.
+func TokenID(user string) string {
+	id, _ := strings.CutPrefix(user, BootstrapUserPrefix)
+	if !isTokenPart(id, tokenIDLength) || id == user {
+		return ""
+	}
+	return id
+}
 
 func isTokenPart(text string, length int) bool {
 	if len(text) != length {

@@ -147,6 +147,49 @@ func TestBootstrapSecretChecks(t *testing.T) {
 	}
 }
 
+// What is stored of a token for servers is no token, and one whose Secret gives it away is refused.
+func TestServerTokens(t *testing.T) {
+	secret, token, err := NewServerToken(start, time.Hour, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range secret.Data {
+		if strings.Contains(string(value), token.Secret) {
+			t.Errorf("%s holds the token", key)
+		}
+	}
+	groups, err := checkBootstrapSecret(secret, token, start)
+	if err != nil || strings.Join(groups, ",") != "system:bootstrappers,system:bootstrappers:servers" {
+		t.Errorf("the token gives %v, %v", groups, err)
+	}
+	if _, err := checkBootstrapSecret(secret, JoinToken{ID: token.ID, Secret: "0123456789abcdef"}, start); err == nil {
+		t.Error("another secret is accepted")
+	}
+	sent := JoinToken{ID: token.ID, Secret: string(secret.Data["token-secret-sha256"])}
+	if _, err := checkBootstrapSecret(secret, sent, start); err == nil {
+		t.Error("the hash is accepted as the secret")
+	}
+	nodes := secret.DeepCopy()
+	nodes.Data["auth-extra-groups"] = nil
+	if _, err := checkBootstrapSecret(nodes, token, start); err == nil {
+		t.Error("a token for nodes is accepted by its hash")
+	}
+	secret.Data["token-secret"] = []byte(token.Secret)
+	if _, err := checkBootstrapSecret(secret, token, start); err == nil {
+		t.Error("one that can be read in its Secret is accepted")
+	}
+}
+
+func TestTokenID(t *testing.T) {
+	for name, want := range map[string]string{
+		"system:bootstrap:abcdef": "abcdef", "abcdef": "", "system:bootstrap:": "", "system:bootstrap:abcdefg": "", "jane": "", "": "",
+	} {
+		if got := TokenID(name); got != want {
+			t.Errorf("%q is token %q, want %q", name, got, want)
+		}
+	}
+}
+
 type brokenSecrets struct{}
 
 func (brokenSecrets) GetSecret(context.Context, string, string) (*corev1.Secret, error) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
 
@@ -339,6 +340,40 @@ func TestBuiltInKindsStay(t *testing.T) {
 	}
 	if got := c.raw("/apis", "application/json"); !strings.Contains(got, "rbac.authorization.k8s.io/v1") || !strings.Contains(got, "metrics.k8s.io/v1beta1") {
 		t.Errorf("the groups are %s", got)
+	}
+}
+
+// TestBuiltInVersionsComeFirst is a definition of another version of a group of the server: it
+// is there, and clients still go to the server's own.
+func TestBuiltInVersionsComeFirst(t *testing.T) {
+	c := start(t)
+	other := definition(t, named("rbac.authorization.k8s.io", "roles", "Role"))
+	other.Annotations = map[string]string{"api-approved.kubernetes.io": "https://example.com/approved"}
+	other.Spec.Versions[0].Name = "v2"
+	crds := c.crds.ApiextensionsV1().CustomResourceDefinitions()
+	if _, err := crds.Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const group = "rbac.authorization.k8s.io"
+	for _, client := range []discovery.DiscoveryInterface{c.Client.Discovery(), c.Client.Discovery().WithLegacy()} {
+		c.Eventually("the other version is found", func(context.Context) error {
+			groups, err := client.ServerGroups()
+			if err != nil {
+				return err
+			}
+			for _, g := range groups.Groups {
+				if g.Name != group {
+					continue
+				}
+				if g.PreferredVersion.Version != "v1" {
+					t.Fatalf("%T: the preferred version is %s", client, g.PreferredVersion.Version)
+				}
+				if len(g.Versions) == 2 && g.Versions[0].Version == "v1" {
+					return nil
+				}
+			}
+			return fmt.Errorf("the groups are %v", groups.Groups)
+		})
 	}
 }
 

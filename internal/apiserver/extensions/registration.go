@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -63,6 +64,7 @@ func (a *Aggregator) register(behind *genericapiserver.GenericAPIServer, custom 
 	for _, o := range offered {
 		r.builtin[o] = true
 	}
+	discovery := a.server.GenericAPIServer.AggregatedDiscoveryGroupManager.WithSource(aggregated.BuiltinSource)
 	for _, version := range served(behind.ListedPaths()) {
 		if r.builtin[version] {
 			continue
@@ -71,6 +73,8 @@ func (a *Aggregator) register(behind *genericapiserver.GenericAPIServer, custom 
 		service := builtinService(version)
 		r.own = append(r.own, service.Name)
 		keeper.AddAPIServiceToSync(service)
+		group, own := int(service.Spec.GroupPriorityMinimum), int(service.Spec.VersionPriority)
+		discovery.SetGroupVersionPriority(metav1.GroupVersion(version), group, own)
 	}
 	if err := definitions.Informer().AddIndexers(cache.Indexers{byGroup: groupOfDefinition}); err != nil {
 		return fmt.Errorf("follow CustomResourceDefinitions by group: %w", err)
@@ -123,7 +127,7 @@ func (r *registrar) follow(obj any) {
 		switch {
 		case r.builtin[version]:
 		case slices.ContainsFunc(all, func(d any) bool { return serves(d, version) }):
-			r.keeper.AddAPIServiceToSync(customService(version))
+			r.keeper.AddAPIServiceToSync(r.customService(version))
 		default:
 			r.keeper.RemoveAPIServiceToSync(serviceName(version))
 		}
@@ -160,10 +164,27 @@ func localService(v schema.GroupVersion, groupPriority, versionPriority int32) *
 	}
 }
 
-// customService comes after all that the process itself serves.
-func customService(v schema.GroupVersion) *apiregistrationv1.APIService {
+// customService comes after all that the process itself serves: after its groups, and in one
+// of its groups after its versions. Clients take the first version of a group for their
+// requests, and would be led away from the server's own kinds by a definition.
+func (r *registrar) customService(v schema.GroupVersion) *apiregistrationv1.APIService {
+	for own := range r.builtin {
+		if own.Group == v.Group {
+			service := builtinService(v)
+			service.Spec.VersionPriority = lastVersion
+			return service
+		}
+	}
 	return localService(v, 1000, 100)
 }
+
+const (
+	// ownVersion is the priority of the server's own versions: above 100, which the library gives
+	// those of definitions where it lists all groups at once.
+	ownVersion = 1000
+	// lastVersion is the lowest priority of a version.
+	lastVersion = 1
+)
 
 // order is that of built-in groups in lists, and of the words that kubectl looks up:
 // "events" is the core group's. The distances leave room for groups of others.
@@ -178,5 +199,5 @@ func builtinService(v schema.GroupVersion) *apiregistrationv1.APIService {
 	if place < 0 {
 		place = len(order)
 	}
-	return localService(v, int32(18000-100*place), 15)
+	return localService(v, int32(18000-100*place), ownVersion)
 }

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -62,11 +64,35 @@ func (r *Restriction) restrict(ctx context.Context, a admission.Attributes) erro
 		return admission.NewForbidden(a, fmt.Errorf("could not determine node from user %q", a.GetUserInfo().GetName()))
 	}
 	err := r.check(ctx, node, a)
+	if err == nil {
+		err = checkFinalizers(node, a)
+	}
 	var status apierrors.APIStatus
 	if err == nil || errors.As(err, &status) {
 		return err
 	}
 	return admission.NewForbidden(a, err)
+}
+
+// checkFinalizers keeps a node from holding up the end of what it writes: a Node that cannot
+// be deleted keeps its pods, whose tokens stay good, and its name. Agents need no finalizers.
+func checkFinalizers(node string, a admission.Attributes) error {
+	if a.GetOperation() == admission.Delete {
+		return nil
+	}
+	added := finalizersOf(a.GetObject()).Difference(finalizersOf(a.GetOldObject()))
+	if added.Len() > 0 {
+		return fmt.Errorf("node %q is not allowed to add finalizers: %s", node, strings.Join(sets.List(added), ", "))
+	}
+	return nil
+}
+
+func finalizersOf(obj runtime.Object) sets.Set[string] {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil // There is none.
+	}
+	return sets.New(m.GetFinalizers()...)
 }
 
 func (r *Restriction) check(ctx context.Context, node string, a admission.Attributes) error {

@@ -295,3 +295,39 @@ func TestRestrictionOfNodes(t *testing.T) {
 	expect(t, "owner", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", owned, node("n1", nil))), "ownerReferences")
 	expect(t, "delete another", r.restrict(t.Context(), write(n1, admission.Delete, "nodes", "", "", "n2", nil, node("n2", nil))), "is not allowed to modify node")
 }
+
+// A Node or pod with a finalizer of its node's could not be deleted when the node is revoked.
+func TestNodesAddNoFinalizers(t *testing.T) {
+	n1 := nodeUser("n1")
+	held := metav1.ObjectMeta{Name: "n1", Namespace: "ns", Finalizers: []string{"example.com/held"}}
+	free := metav1.ObjectMeta{Name: "n1", Namespace: "ns"}
+	pod := func(m metav1.ObjectMeta) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: m, Spec: corev1.PodSpec{NodeName: "n1"}}
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: held}
+	lease.Namespace = "kube-node-lease"
+	r := NewRestriction(&cluster{}, audiences(""))
+	const says = "is not allowed to add finalizers: example.com/held"
+	for _, c := range []struct {
+		name, resource, subresource string
+		now, old                    runtime.Object
+		says                        string
+	}{
+		{"a new Node", "nodes", "", &corev1.Node{ObjectMeta: held}, nil, says},
+		{"its Node", "nodes", "", &corev1.Node{ObjectMeta: held}, &corev1.Node{ObjectMeta: free}, says},
+		{"its Node, by the status", "nodes", "status", &corev1.Node{ObjectMeta: held}, &corev1.Node{ObjectMeta: free}, says},
+		{"a pod, by the status", "pods", "status", pod(held), pod(free), says},
+		{"its Lease", "leases", "", lease, nil, says},
+		{"one that there is", "nodes", "", &corev1.Node{ObjectMeta: held}, &corev1.Node{ObjectMeta: held}, ""},
+		{"one that goes", "nodes", "", &corev1.Node{ObjectMeta: free}, &corev1.Node{ObjectMeta: held}, ""},
+	} {
+		operation := admission.Create
+		if c.old != nil {
+			operation = admission.Update
+		}
+		expect(t, c.name, r.restrict(t.Context(), write(n1, operation, c.resource, c.subresource, "kube-node-lease", "n1", c.now, c.old)), c.says)
+	}
+	if err := r.restrict(t.Context(), write(nodeUser("n1"), admission.Delete, "nodes", "", "", "n1", nil, &corev1.Node{ObjectMeta: held})); err != nil {
+		t.Errorf("a node that goes: %v", err)
+	}
+}

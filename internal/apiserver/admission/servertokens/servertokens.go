@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -40,12 +39,16 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if !ok {
 		return apierrors.NewBadRequest(fmt.Sprintf("expected a Secret but got a %T", a.GetObject()))
 	}
-	if secret.Type != authn.BootstrapSecretType || !slices.Contains(authn.ExtraGroups(secret), members.Group) {
+	if !authn.IsForServers(secret) {
 		return nil
 	}
 	// Who puts another secret into a token that there is has made one.
 	if old, ok := a.GetOldObject().(*corev1.Secret); ok && old.Type == secret.Type && equality.Semantic.DeepEqual(old.Data, secret.Data) {
 		return nil
+	}
+	if authn.IsReadable(secret) {
+		return admission.NewForbidden(a, errors.New("the Secret of a token of the group "+members.Group+
+			" must not hold the token itself; make it with \"everynode token create --server\""))
 	}
 	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{User: a.GetUserInfo(), Verb: "post", Path: members.Path})
 	if decision == authorizer.DecisionAllow {

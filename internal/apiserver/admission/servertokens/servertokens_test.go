@@ -29,13 +29,13 @@ func (joiners) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 
 func token(t *testing.T, groups string, change ...func(*corev1.Secret)) *corev1.Secret {
 	t.Helper()
-	s, _, err := authn.NewBootstrapToken(time.Unix(0, 0), time.Hour, "")
+	s, _, err := authn.NewServerToken(time.Unix(0, 0), time.Hour, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Data["token-secret"] = []byte("0123456789abcdef")
+	s.Data["token-secret-sha256"] = []byte("0123456789abcdef")
 	s.Data["token-id"] = []byte("abcdef")
-	authn.AddGroup(s, groups)
+	s.Data["auth-extra-groups"] = []byte(groups)
 	for _, c := range change {
 		c(s)
 	}
@@ -45,7 +45,8 @@ func token(t *testing.T, groups string, change ...func(*corev1.Secret)) *corev1.
 // Who may write Secrets does not get the cluster's keys by that.
 func TestWhoMakesTokensForServers(t *testing.T) {
 	const servers, refusal = "system:bootstrappers:servers", "gives all keys of the cluster"
-	known := func(s *corev1.Secret) { s.Data["token-secret"] = []byte("fedcba9876543210") }
+	known := func(s *corev1.Secret) { s.Data["token-secret-sha256"] = []byte("fedcba9876543210") }
+	plain := func(s *corev1.Secret) { s.Data["token-secret"] = []byte("fedcba9876543210") }
 	longer := func(s *corev1.Secret) { delete(s.Data, "expiration") }
 	labelled := func(s *corev1.Secret) { s.Labels = map[string]string{"a": "b"} }
 	opaque := func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }
@@ -67,6 +68,7 @@ func TestWhoMakesTokensForServers(t *testing.T) {
 		{"another group", "writer", nil, token(t, servers+":not"), "kube-system", ""},
 		{"where no token counts", "writer", nil, token(t, servers), "default", ""},
 		{"what is no token", "writer", nil, token(t, servers, opaque), "kube-system", ""},
+		{"one that can be read, by who may have servers join", "admin", nil, token(t, servers, plain), "kube-system", "must not hold the token itself"},
 		{"who may have servers join", "admin", nil, token(t, servers), "kube-system", ""},
 	} {
 		var old runtime.Object
