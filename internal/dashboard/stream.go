@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/dashboard/attention"
 	"github.com/everynode/everynode/internal/dashboard/fleet"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/rollout"
@@ -43,7 +44,9 @@ type overview struct {
 	Nodes      int      `json:"nodes"`
 	DaemonSets []daemon `json:"daemonSets"`
 	Labels     []string `json:"labels"`
-	Hidden     string   `json:"hidden,omitempty"`
+	// Attention is what needs somebody.
+	Attention []attention.Item `json:"attention"`
+	Hidden    string           `json:"hidden,omitempty"`
 	// Trouble says why what is shown may be old.
 	Trouble string `json:"trouble,omitempty"`
 }
@@ -203,7 +206,10 @@ func isNew(last *string, value any) bool {
 }
 
 func overviewOf(s *survey.Survey, name, hidden string) *overview {
-	o := &overview{Cluster: name, Nodes: len(s.Nodes), DaemonSets: []daemon{}, Labels: fleet.Labels(s.Nodes, mostLabels), Hidden: hidden}
+	o := &overview{
+		Cluster: name, Nodes: len(s.Nodes), DaemonSets: []daemon{}, Labels: fleet.Labels(s.Nodes, mostLabels),
+		Attention: attention.Of(s), Hidden: hidden,
+	}
 	for _, ds := range s.DaemonSets {
 		one := daemon{
 			Namespace: ds.Namespace, Name: ds.Name, Desired: ds.Status.DesiredNumberScheduled,

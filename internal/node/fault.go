@@ -6,6 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// Cordoned is the fault of a node on which somebody wants nothing new.
+const Cordoned = "the node is cordoned"
+
 // Fault says why a node is out of order by itself, whatever runs on it; "" if it is
 // not. Silent tells that nobody hears of it, and since when that is so.
 func Fault(n *corev1.Node) (why string, silent bool, since time.Time) {
@@ -27,7 +30,7 @@ func Fault(n *corev1.Node) (why string, silent bool, since time.Time) {
 		}
 	}
 	if n.Spec.Unschedulable {
-		return "the node is cordoned", false, time.Time{}
+		return Cordoned, false, time.Time{}
 	}
 	return "", false, time.Time{}
 }

@@ -317,6 +317,7 @@ func TestPage(t *testing.T) {
 
 	s.do("put the key into the address", chromedp.Evaluate(fmt.Sprintf("void (location.href = %q)", url), nil))
 	s.shows("#legend", fmt.Sprintf("Ready %d", nodes))
+	s.shows("#attention", "Nothing needs you")
 	// As everynode dashboard starts a browser: by a file that leads there.
 	file := filepath.Join(t.TempDir(), "open.html")
 	if err := os.WriteFile(file, fmt.Appendf(nil, "<meta http-equiv=\"refresh\" content=\"0; url=%s\">", url), 0o600); err != nil {
@@ -348,6 +349,7 @@ func TestPage(t *testing.T) {
 	setImage(t, core, "example.com/agent:2")
 	s.shows("#rollout", "WaitingForApproval")
 	s.shows("#legend", fmt.Sprintf("Waiting %d", nodes-3))
+	s.shows("#attention .warn", "default/agent waits for approval")
 	s.picture("dashboard")
 	s.press("#rollout", "Approve")
 	s.shows("#panel-body", "Let the next step of default/agent begin?")
@@ -423,6 +425,7 @@ func TestPage(t *testing.T) {
 	s.shows("#panel-body [role=status]", "is aborted")
 	s.close()
 	s.shows("#rollout .phase", "RolledBack")
+	s.shows("#attention .bad", "default/agent rolled back")
 
 	s.do("dark, and on a phone", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}), chromedp.EmulateViewport(390, 844))
 	s.picture("dashboard-phone")

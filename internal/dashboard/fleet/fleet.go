@@ -4,8 +4,10 @@ package fleet
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/survey"
@@ -32,7 +34,13 @@ type Map struct {
 	States []string `json:"states"`
 	// Cells holds for each node the place of its state in States.
 	Cells []byte `json:"cells"`
+	// Versions says for each node which version it has: of the agent, or of the DaemonSet's pod. It is there for
+	// small fleets only, whose cells have room for words.
+	Versions []string `json:"versions,omitempty"`
 }
+
+// mostVersions is how many nodes a fleet may have whose versions are told.
+const mostVersions = 60
 
 // Group is nodes with one value of the label.
 type Group struct {
@@ -51,13 +59,14 @@ type Change struct {
 // unless v is nil; grouped by a label's values, or not at all if label is empty.
 func Of(s *survey.Survey, v *survey.View, label string) *Map {
 	m := &Map{States: []string{NotReady, Cordoned, Ready}, Nodes: make([]string, 0, len(s.Nodes)), Groups: []Group{}, Cells: make([]byte, 0, len(s.Nodes))}
-	stateOf := readiness
+	stateOf, versionOf := readiness, agentVersion
 	if v != nil {
 		m.States = nil
 		for _, verdict := range why.Verdicts {
 			m.States = append(m.States, string(verdict))
 		}
 		stateOf = func(n *corev1.Node) string { return string(v.Verdict(n.Name)) }
+		versionOf = func(n *corev1.Node) string { return podVersion(v, n.Name) }
 	}
 	ordered := slices.Clone(s.Nodes)
 	slices.SortStableFunc(ordered, func(a, b *corev1.Node) int {
@@ -71,8 +80,26 @@ func Of(s *survey.Survey, v *survey.View, label string) *Map {
 		m.Groups[len(m.Groups)-1].Count++
 		m.Nodes = append(m.Nodes, n.Name)
 		m.Cells = append(m.Cells, byte(max(slices.Index(m.States, stateOf(n)), 0)))
+		if len(s.Nodes) <= mostVersions {
+			m.Versions = append(m.Versions, versionOf(n))
+		}
 	}
 	return m
+}
+
+func agentVersion(n *corev1.Node) string { return n.Status.NodeInfo.KubeletVersion }
+
+// podVersion is the revision of the DaemonSet's newest pod on a node.
+func podVersion(v *survey.View, node string) string {
+	pods := v.Pods(node)
+	if len(pods) == 0 {
+		return "no pod"
+	}
+	hash := pods[len(pods)-1].Labels[appsv1.ControllerRevisionHashLabelKey]
+	if number := v.Numbers[hash]; number > 0 {
+		return fmt.Sprintf("revision %d", number)
+	}
+	return "revision " + hash
 }
 
 func readiness(n *corev1.Node) string {
@@ -151,7 +178,8 @@ func trimZeros(s string) string {
 // Since returns what changed from one map to the next; false if they are not of the same
 // nodes in the same places, and the next must be drawn anew.
 func (m *Map) Since(before *Map) ([]Change, bool) {
-	if before == nil || !slices.Equal(m.Nodes, before.Nodes) || !slices.Equal(m.Groups, before.Groups) || !slices.Equal(m.States, before.States) {
+	if before == nil || !slices.Equal(m.Nodes, before.Nodes) || !slices.Equal(m.Groups, before.Groups) ||
+		!slices.Equal(m.States, before.States) || !slices.Equal(m.Versions, before.Versions) {
 		return nil, false
 	}
 	var changes []Change

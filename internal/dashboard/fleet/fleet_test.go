@@ -95,3 +95,24 @@ func FuzzCompareNatural(f *testing.F) {
 		}
 	})
 }
+
+func TestVersionsOfASmallFleet(t *testing.T) {
+	nodes := make([]*corev1.Node, mostVersions)
+	for i := range nodes {
+		nodes[i] = node(fmt.Sprintf("n%d", i), "", corev1.ConditionTrue, false)
+		nodes[i].Status.NodeInfo.KubeletVersion = fmt.Sprintf("v1.%d", i)
+	}
+	small := mapOf(t, "", nodes...)
+	if len(small.Versions) != mostVersions || small.Versions[7] != "v1.7" {
+		t.Errorf("the versions of a small fleet are %v", small.Versions)
+	}
+	upgraded := nodes[7].DeepCopy()
+	upgraded.Status.NodeInfo.KubeletVersion = "v2"
+	nodes[7] = upgraded
+	if _, same := mapOf(t, "", nodes...).Since(small); same {
+		t.Error("another version is not told")
+	}
+	if large := mapOf(t, "", append(nodes, node("one-more", "", corev1.ConditionTrue, false))...); large.Versions != nil {
+		t.Errorf("a large fleet tells the versions %v", large.Versions)
+	}
+}

@@ -53,14 +53,38 @@ function take(message) {
   if (message.changes) { map.change(message.changes); showLegend(); say(map.selected); }
 }
 
+const tone = { Complete: 'ok', Halted: 'bad', RolledBack: 'bad', Paused: 'warn', WaitingForApproval: 'warn' };
+
+function look(daemonset) {
+  looking.daemonset = daemonset;
+  rights = {};
+  follow();
+  showOverview();
+}
+
+// showAttention lists what needs somebody, before everything else.
+function showAttention() {
+  const items = overview.attention;
+  $('attention').hidden = false;
+  $('attention').className = items.length ? '' : 'fine';
+  $('attention-title').textContent = items.length ? 'Needs attention' : 'Nothing needs you: no rollout has failed or waits, and no node is out of order.';
+  $('attention-list').replaceChildren(...items.map((i) => make('li', {}, make('button', {
+    class: i.tone, disabled: !i.daemonSet && !i.text,
+    onclick: () => { if (i.daemonSet) look(i.daemonSet); else if (looking.daemonset) look(''); $(i.daemonSet ? 'rollout' : 'fleet').scrollIntoView({ block: 'nearest' }); },
+  }, make('span', { class: 'phase ' + i.tone }, (i.daemonSet ? i.daemonSet + ' ' : '') + i.title), i.text ? ': ' + i.text : '',
+  i.since ? make('span', { class: 'quiet' }, ` for ${ago(i.since)}`) : ''))));
+}
+
 function showOverview() {
+  showAttention();
   $('cluster').textContent = `${overview.cluster} · ${number(overview.nodes)} nodes` + (overview.hidden ? ' · no policies' : '');
   $('cluster').title = overview.hidden || '';
-  const button = (value, title, ...rest) => make('li', {}, make('button', { 'aria-pressed': String(looking.daemonset === value), onclick: () => { looking.daemonset = value; rights = {}; follow(); showOverview(); } }, title, ...rest));
+  const button = (value, title, ...rest) => make('li', {}, make('button', { 'aria-pressed': String(looking.daemonset === value), onclick: () => look(value) }, title, ...rest));
   $('set-list').replaceChildren(
     button('', 'All nodes', make('span', { class: 'quiet' }, 'by readiness')),
     ...overview.daemonSets.map((d) => button(`${d.namespace}/${d.name}`, d.name,
-      make('span', { class: 'quiet' }, `${d.namespace} · ${number(d.available)} of ${number(d.desired)} available` + (d.phase ? ` · ${d.phase}` : '')))));
+      make('span', { class: 'quiet' }, `${d.namespace} · ${number(d.available)} of ${number(d.desired)} available`),
+      d.phase && make('span', { class: 'phase ' + (tone[d.phase] || '') }, d.phase))));
   const chosen = [...new Set([looking.group, ...overview.labels].filter(Boolean))];
   $('group').replaceChildren(make('option', { value: '' }, 'nothing'), ...chosen.map((l) => make('option', { value: l, selected: l === looking.group }, l)));
 }
@@ -77,8 +101,6 @@ function showLegend() {
       looking.daemonset && ' ', looking.daemonset && make('button', { title: `Why are nodes ${s}?`, 'aria-label': `Why ${s}?`, onclick: () => openVerdict(s) }, 'why'))).filter(Boolean));
   });
 }
-
-const tone = { Complete: 'ok', Halted: 'bad', RolledBack: 'bad', Paused: 'warn', WaitingForApproval: 'warn' };
 
 async function showSet() {
   $('rollout').hidden = !set;

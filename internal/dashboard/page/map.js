@@ -1,8 +1,10 @@
 // The map: one cell for each node, drawn on a canvas. Only what changed is drawn again, at
-// most once for each picture of the screen.
+// most once for each picture of the screen. The cells of a small fleet, whose versions are
+// told, are tiles with words.
 
 const fadeFor = 900; // milliseconds that a changed cell stands out
 const between = 18; // pixels between groups that stand side by side
+const tile = { wide: 170, high: 50, gap: 6, stripe: 5 }; // pixels
 
 export class FleetMap {
   constructor(canvas, { onPick, onPoint }) {
@@ -72,12 +74,14 @@ export class FleetMap {
     const { nodes, groups } = this.map;
     this.heading = groups.length > 1 || groups[0]?.name ? 20 : 0;
     const room = Math.max(innerHeight * 0.6, 260);
-    const { pitch, side } = this.measure(width, room);
+    const { pitch, side } = this.map.versions ? { pitch: tile.high, side: width + between } : this.measure(width, room);
     this.pitch = pitch;
-    this.size = pitch > 6 ? pitch - 2 : pitch - 1;
     // Groups stand side by side where that leaves more room for the cells.
     this.blocks = Math.floor((width + between) / side);
-    this.columns = Math.max(1, Math.floor((Math.floor(width / this.blocks) - (this.blocks > 1 ? between : 0)) / pitch));
+    const inner = Math.floor(width / this.blocks) - (this.blocks > 1 ? between : 0);
+    this.columns = Math.max(1, Math.floor(inner / (this.map.versions ? tile.wide : pitch)));
+    this.wide = this.map.versions ? Math.min(Math.floor(inner / this.columns), 2 * tile.wide) : pitch;
+    this.gap = this.map.versions ? tile.gap : pitch > 6 ? 2 : 1;
     this.places = new Float32Array(2 * nodes.length);
     this.corners = [];
     let y = 0, tallest = 0;
@@ -86,7 +90,7 @@ export class FleetMap {
       if (n % this.blocks === 0 && n > 0) { y += tallest; tallest = 0; }
       this.corners.push([x, y]);
       for (let i = 0; i < g.count; i++) {
-        this.places[2 * (g.first + i)] = x + (i % this.columns) * pitch;
+        this.places[2 * (g.first + i)] = x + (i % this.columns) * this.wide;
         this.places[2 * (g.first + i) + 1] = y + this.heading + Math.floor(i / this.columns) * pitch;
       }
       tallest = Math.max(tallest, this.blockHeight(g, pitch, this.columns));
@@ -132,6 +136,7 @@ export class FleetMap {
     this.back = value('--plane');
     this.text = value('--quiet');
     this.accent = value('--text');
+    this.line = value('--line');
     this.faint = value('--none');
     this.colours = this.map.states.map((s) => value(colourOf(s)));
   }
@@ -157,9 +162,8 @@ export class FleetMap {
       }
       // By colour, so that the context is told few colours for many cells.
       this.colours.forEach((colour, state) => {
-        c.fillStyle = this.only < 0 || this.only === state ? colour : this.faint;
         const cells = this.map.cells;
-        for (let i = 0; i < cells.length; i++) if (cells[i] === state) c.fillRect(this.places[2 * i], this.places[2 * i + 1], this.size, this.size);
+        for (let i = 0; i < cells.length; i++) if (cells[i] === state) this.paint(i);
       });
     } else {
       for (const cell of this.dirty) this.cell(cell, 0);
@@ -173,24 +177,56 @@ export class FleetMap {
     if (this.selected >= 0) {
       c.strokeStyle = this.accent;
       c.lineWidth = 2;
-      c.strokeRect(this.places[2 * this.selected] + 1, this.places[2 * this.selected + 1] + 1, this.size - 2, this.size - 2);
+      c.strokeRect(this.places[2 * this.selected] + 1, this.places[2 * this.selected + 1] + 1, this.wide - this.gap - 2, this.pitch - this.gap - 2);
     }
     if (this.fading.size) this.redraw();
   }
 
   cell(i, light) {
     if (i < 0 || i >= this.map.cells.length) return;
-    const c = this.context;
-    const state = this.map.cells[i];
-    const x = this.places[2 * i], y = this.places[2 * i + 1];
-    c.fillStyle = this.only < 0 || this.only === state ? this.colours[state] : this.faint;
-    c.fillRect(x, y, this.size, this.size);
+    this.paint(i);
     if (light > 0) {
-      c.globalAlpha = light * 0.7;
+      const c = this.context;
+      c.globalAlpha = light * (this.map.versions ? 0.2 : 0.7);
       c.fillStyle = this.accent;
-      c.fillRect(x, y, this.size, this.size);
+      c.fillRect(this.places[2 * i], this.places[2 * i + 1], this.wide - this.gap, this.pitch - this.gap);
       c.globalAlpha = 1;
     }
+  }
+
+  // paint draws a cell as it is now.
+  paint(i) {
+    const c = this.context;
+    const state = this.map.cells[i];
+    const shown = this.only < 0 || this.only === state;
+    const x = this.places[2 * i], y = this.places[2 * i + 1], wide = this.wide - this.gap, high = this.pitch - this.gap;
+    const colour = shown ? this.colours[state] : this.faint;
+    c.fillStyle = colour;
+    if (!this.map.versions) { c.fillRect(x, y, wide, high); return; }
+    c.fillStyle = this.back;
+    c.fillRect(x, y, wide, high);
+    c.fillStyle = colour;
+    c.globalAlpha = 0.15;
+    c.fillRect(x, y, wide, high);
+    c.globalAlpha = 1;
+    c.fillRect(x, y, tile.stripe, high);
+    c.strokeStyle = this.line;
+    c.lineWidth = 1;
+    c.strokeRect(x + 0.5, y + 0.5, wide - 1, high - 1);
+    const word = (text, colour, font, line) => {
+      c.fillStyle = shown ? colour : this.text;
+      c.font = font + ' system-ui, sans-serif';
+      c.fillText(this.fitting(text, wide - tile.stripe - 12), x + tile.stripe + 7, y + line);
+    };
+    word(this.map.nodes[i], this.accent, '600 13px', 18);
+    word([this.map.states[state], this.map.versions[i]].filter(Boolean).join(' · '), this.text, '12px', 35);
+  }
+
+  // fitting shortens a text to what is wide enough, in the font that is set.
+  fitting(text, wide) {
+    if (this.context.measureText(text).width <= wide) return text;
+    while (text && this.context.measureText(text + '…').width > wide) text = text.slice(0, -1);
+    return text + '…';
   }
 
   // at returns the cell under the pointer, or -1.
@@ -202,7 +238,7 @@ export class FleetMap {
     if (group < 0) return -1;
     const { first, count } = this.map.groups[group];
     const [left, top] = this.corners[group];
-    const row = Math.floor((y - top - this.heading) / this.pitch), column = Math.floor((x - left) / this.pitch);
+    const row = Math.floor((y - top - this.heading) / this.pitch), column = Math.floor((x - left) / this.wide);
     const i = row * this.columns + column;
     return row >= 0 && column < this.columns && i < count ? first + i : -1;
   }

@@ -1,0 +1,117 @@
+// Package attention finds what needs somebody: rollouts that failed, stopped or wait for a
+// person, and nodes out of order. It is pure.
+package attention
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+// Item is one thing that needs somebody.
+type Item struct {
+	// Tone is "bad" for what has failed, and "warn" for what waits.
+	Tone  string `json:"tone"`
+	Title string `json:"title"`
+	Text  string `json:"text"`
+	// DaemonSet is namespace/name, empty for what concerns nodes.
+	DaemonSet string `json:"daemonSet,omitempty"`
+	// Since is when it began, in RFC 3339, empty if that is not known.
+	Since string `json:"since,omitempty"`
+}
+
+const (
+	bad  = "bad"
+	warn = "warn"
+	// mostItems is how many rollouts are listed, and mostNodes how many nodes are named.
+	mostItems = 20
+	mostNodes = 3
+)
+
+// phases are those of a rollout that does not go on without a person.
+var phases = map[v1alpha1.Phase]Item{
+	v1alpha1.PhaseRolledBack:         {Tone: bad, Title: "rolled back"},
+	v1alpha1.PhaseHalted:             {Tone: bad, Title: "halted"},
+	v1alpha1.PhaseWaitingForApproval: {Tone: warn, Title: "waits for approval"},
+	v1alpha1.PhasePaused:             {Tone: warn, Title: "paused"},
+}
+
+// Of lists what needs somebody: what has failed first, then nodes, then what waits.
+func Of(s *survey.Survey) []Item {
+	items := rollouts(s)
+	if out, is := nodes(s); is {
+		items = append(items, out)
+	}
+	rank := func(i Item) int {
+		switch {
+		case i.Tone == warn:
+			return 2
+		case i.DaemonSet == "":
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(items, func(a, b Item) int { return cmp.Compare(rank(a), rank(b)) })
+	if more := len(items) - mostItems; more > 0 {
+		items = append(items[:mostItems:mostItems], Item{Tone: warn, Title: fmt.Sprintf("and %d more", more)})
+	}
+	return items
+}
+
+func rollouts(s *survey.Survey) []Item {
+	items := []Item{}
+	for _, ds := range s.DaemonSets {
+		r := s.Rollout(ds)
+		if r == nil {
+			continue
+		}
+		item, is := phases[r.Status.Phase]
+		if !is {
+			continue
+		}
+		item.DaemonSet = ds.Namespace + "/" + ds.Name
+		item.Text = r.Status.Message
+		items = append(items, item)
+	}
+	return items
+}
+
+// nodes says how many nodes are out of order. A cordoned node is as somebody wanted it.
+func nodes(s *survey.Survey) (Item, bool) {
+	var named []string
+	var first time.Time
+	count := 0
+	for _, n := range s.Nodes {
+		why, _, since := node.Fault(n)
+		if why == "" || why == node.Cordoned {
+			continue
+		}
+		count++
+		if len(named) < mostNodes {
+			named = append(named, n.Name+": "+why)
+		}
+		if !since.IsZero() && (first.IsZero() || since.Before(first)) {
+			first = since
+		}
+	}
+	if count == 0 {
+		return Item{}, false
+	}
+	item := Item{Tone: bad, Title: "1 node is out of order", Text: strings.Join(named, "; ")}
+	if count > 1 {
+		item.Title = fmt.Sprintf("%d nodes are out of order", count)
+	}
+	if more := count - len(named); more > 0 {
+		item.Text += fmt.Sprintf("; and %d more", more)
+	}
+	if !first.IsZero() {
+		item.Since = first.UTC().Format(time.RFC3339)
+	}
+	return item, true
+}

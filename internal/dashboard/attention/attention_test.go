@@ -1,0 +1,93 @@
+package attention
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/survey"
+)
+
+var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func aNode(name string, ready corev1.ConditionStatus, at time.Time) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(at),
+	}}
+	return n
+}
+
+func objects(phases ...v1alpha1.Phase) survey.Objects {
+	o := survey.Objects{Locate: time.LoadLocation}
+	for i, phase := range phases {
+		meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("ds-%02d", i)}
+		o.DaemonSets = append(o.DaemonSets, &appsv1.DaemonSet{ObjectMeta: meta})
+		if phase != "" {
+			status := v1alpha1.DaemonSetRolloutStatus{Phase: phase, Message: "because of " + meta.Name}
+			o.Rollouts = append(o.Rollouts, &v1alpha1.DaemonSetRollout{ObjectMeta: meta, Status: status})
+		}
+	}
+	return o
+}
+
+func text(items []Item) string {
+	var b strings.Builder
+	for _, i := range items {
+		fmt.Fprintf(&b, "%s|%s|%s|%s|%s\n", i.Tone, i.DaemonSet, i.Title, i.Text, i.Since)
+	}
+	return b.String()
+}
+
+func TestWhatNeedsSomebody(t *testing.T) {
+	o := objects(v1alpha1.PhaseWaitingForApproval, v1alpha1.PhaseComplete, v1alpha1.PhaseRolledBack, "",
+		v1alpha1.PhaseProgressing, v1alpha1.PhasePaused, v1alpha1.PhaseHalted, v1alpha1.PhaseSoaking, v1alpha1.PhaseOutsideWindow)
+	cordoned := aNode("n0", corev1.ConditionTrue, began)
+	cordoned.Spec.Unschedulable = true
+	o.Nodes = []*corev1.Node{cordoned, aNode("n1", corev1.ConditionTrue, began)}
+	for i := 2; i < 7; i++ {
+		o.Nodes = append(o.Nodes, aNode(fmt.Sprintf("n%d", i), corev1.ConditionUnknown, began.Add(time.Duration(9-i)*time.Hour)))
+	}
+	want := `bad|default/ds-02|rolled back|because of ds-02|
+bad|default/ds-06|halted|because of ds-06|
+bad||5 nodes are out of order|n2: the node does not answer; n3: the node does not answer; n4: the node does not answer; ` +
+		`and 2 more|2026-03-01T15:00:00Z
+warn|default/ds-00|waits for approval|because of ds-00|
+warn|default/ds-05|paused|because of ds-05|
+`
+	if got := text(Of(survey.New(o))); got != want {
+		t.Errorf("what needs somebody is\n%swant\n%s", got, want)
+	}
+}
+
+func TestNothingNeedsAnybody(t *testing.T) {
+	o := objects("", v1alpha1.PhaseComplete)
+	o.Nodes = []*corev1.Node{aNode("n1", corev1.ConditionTrue, began)}
+	if got := Of(survey.New(o)); got == nil || len(got) != 0 {
+		t.Errorf("%#v needs somebody", got)
+	}
+}
+
+func TestOneNode(t *testing.T) {
+	o := survey.Objects{Nodes: []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}, Locate: time.LoadLocation}
+	if got := text(Of(survey.New(o))); got != "bad||1 node is out of order|new: the node has not been ready yet|\n" {
+		t.Errorf("a node that was never ready is told as %q", got)
+	}
+}
+
+func TestNotMoreThanFitOnAPage(t *testing.T) {
+	many := make([]v1alpha1.Phase, 50)
+	for i := range many {
+		many[i] = v1alpha1.PhaseHalted
+	}
+	items := Of(survey.New(objects(many...)))
+	if last := items[len(items)-1]; len(items) != 21 || last.Title != "and 30 more" {
+		t.Errorf("%d items, the last is %q", len(items), last.Title)
+	}
+}
