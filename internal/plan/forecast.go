@@ -113,6 +113,14 @@ type planner struct {
 
 // Make foretells what the DaemonSet, as it would be stored, would do. Old is what is stored now, nil if nothing is.
 func Make(s *survey.Survey, old, new *appsv1.DaemonSet) (*Forecast, error) {
+	p, err := foretell(s, old, new)
+	if err != nil {
+		return nil, err
+	}
+	return p.out, nil
+}
+
+func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 	out := &Forecast{Namespace: new.Namespace, DaemonSet: new.Name, To: "new"}
 	p := &planner{old: old, fates: map[string]fate{}, out: out}
 	if old != nil && !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) && new.Generation == old.Generation {
@@ -142,10 +150,10 @@ func Make(s *survey.Survey, old, new *appsv1.DaemonSet) (*Forecast, error) {
 	p.estimate(len(took) > 0)
 	p.warn()
 	p.out.acts = p.acts
-	if !p.acts {
-		p.out.WaitsFor = p.asked
+	if !p.acts && len(p.asked) > 0 {
+		p.out.WaitsFor = p.asked[0]
 	}
-	return p.out, nil
+	return p, nil
 }
 
 // compare says which revision and fields change.

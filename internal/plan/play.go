@@ -35,9 +35,11 @@ type play struct {
 	queue     []start
 	ready, up int
 	pods      map[types.UID]matrix.PodInfo
-	rooms     map[string]*survey.Room
-	rollout   *v1alpha1.DaemonSetRollout
-	made      int
+	// unplaced are the pods that have no room, by node.
+	unplaced map[string]types.UID
+	rooms    map[string]*survey.Room
+	rollout  *v1alpha1.DaemonSetRollout
+	made     int
 	record
 }
 
@@ -50,7 +52,8 @@ type start struct {
 func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 	p := &play{
 		survey: s, set: set, core: set.Core(matrix.Config{}), now: s.Now, starts: starts,
-		pods: map[types.UID]matrix.PodInfo{}, rooms: map[string]*survey.Room{}, record: newRecord(),
+		pods: map[types.UID]matrix.PodInfo{}, unplaced: map[string]types.UID{}, rooms: map[string]*survey.Room{},
+		record: newRecord(),
 	}
 	p.rollout = p.core.Book.RolloutOf(set.DaemonSet)
 	for _, n := range s.Nodes {
@@ -65,12 +68,11 @@ func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 func (p *play) begin(o matrix.PodInfo) {
 	p.pods[o.UID] = o
 	switch {
-	case !p.answers(o.Node):
 	case o.Terminating:
 		p.end(o.UID)
 	case !o.Bound:
 		p.place(o)
-	case !o.Ready && o.Phase == matrix.PodActive && o.Trouble == "":
+	case p.answers(o.Node) && !o.Ready && o.Phase == matrix.PodActive && o.Trouble == "":
 		p.queue = append(p.queue, start{o.UID, p.now})
 	}
 }
@@ -222,11 +224,13 @@ func (p *play) place(o matrix.PodInfo) {
 		}
 	}
 	if reasons := room.Reasons(o.Node, gone); len(reasons) > 0 {
-		o.Unplaceable = strings.Join(reasons, "; ")
+		o.Unplaceable, p.unplaced[o.Node] = strings.Join(reasons, "; "), o.UID
 		p.lacks(o, reasons)
 		p.tell(o)
 		return
 	}
+	delete(p.unplaced, o.Node)
+	delete(p.lack, o.Node)
 	o.Bound, o.BoundAt, o.Unplaceable = true, p.now, ""
 	p.tell(o)
 	if p.answers(o.Node) {
@@ -249,6 +253,9 @@ func (p *play) end(uid types.UID) {
 	delete(p.pods, uid)
 	p.core.Step(matrix.PodGone(uid))
 	p.settled(o.Node)
+	if waiting, there := p.pods[p.unplaced[o.Node]]; there && o.Bound {
+		p.place(waiting) // what had no room may have some
+	}
 }
 
 // store keeps where the rollout stands, as the controller's shell does.

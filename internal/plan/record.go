@@ -17,11 +17,10 @@ type record struct {
 	touched map[string]bool
 	lack    map[string][]string
 	actions int
-	// acts tells that something happened before anybody was asked; asked is what people were asked for first.
-	acts  bool
-	asked string
-	// waits is what was asked for since the last step began.
-	waits []string
+	// acts tells that something happened before anybody was asked; asked is what people were asked for, waits what of it
+	// since the last step began.
+	acts         bool
+	asked, waits []string
 	// status is where the rollout stands, first where it stood at first, progressing what the DaemonSet's own condition
 	// says.
 	status, first v1alpha1.DaemonSetRolloutStatus
@@ -87,8 +86,10 @@ func (r *record) passes(d time.Duration) {
 // look takes note of where the rollout stands.
 func (p *play) look() {
 	st, guided := p.core.Rollout(p.set.DaemonSet.UID)
-	begins, moves := p.happened.IsZero(), st.Phase != p.status.Phase || st.Step != p.status.Step
-	if begins || moves {
+	begins, was := p.happened.IsZero(), p.status.Phase
+	// Other phases come and go with windows, and mean nothing by themselves.
+	turns := st.Phase != was && (was == v1alpha1.PhaseSoaking || st.Phase == v1alpha1.PhaseComplete || failed(&st))
+	if begins || turns || st.Step != p.status.Step {
 		p.happens(p.now)
 	}
 	if p.status, p.guided = st, guided; begins {
@@ -110,7 +111,7 @@ func (p *play) note(actions []matrix.Action) {
 		node, moves := "", false
 		switch a := a.(type) {
 		case *matrix.CreatePod:
-			node, moves = a.Node, a.Revision == p.set.Revision
+			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *matrix.DeletePod:
 			node, moves = a.Node, p.replaces(a)
 		default:
@@ -118,11 +119,8 @@ func (p *play) note(actions []matrix.Action) {
 		}
 		p.happens(p.now)
 		p.touched[node] = true
-		p.acts = p.acts || p.asked == ""
-		if p.returns() {
-			moves = p.backwards
-		}
-		if moves {
+		p.acts = p.acts || len(p.asked) == 0
+		if moves && (!p.guided || p.returns() == p.backwards) {
 			p.move(node)
 		}
 	}
@@ -131,10 +129,10 @@ func (p *play) note(actions []matrix.Action) {
 // replaces reports whether a pod is deleted because its node is to have another revision, or none.
 func (p *play) replaces(a *matrix.DeletePod) bool {
 	switch a.Reason {
-	case matrix.ReasonTurn, matrix.ReasonOutdated, matrix.ReasonOutdatedUnavailable,
-		matrix.ReasonSurgeDone, matrix.ReasonSurgeOldNotReady, matrix.ReasonSunset:
+	case matrix.ReasonTurn, matrix.ReasonOutdated, matrix.ReasonOutdatedUnavailable:
 		order, guided := p.core.Order(p.set.DaemonSet.UID, a.Node)
-		return p.pods[a.PodUID].Revision != p.set.Revision && (!guided || order.Target == p.set.Revision)
+		forward := p.pods[a.PodUID].Revision != p.set.Revision && (!guided || order.Target == p.set.Revision)
+		return forward || p.backwards
 	}
 	return false
 }
@@ -208,10 +206,7 @@ func (p *play) lacks(o matrix.PodInfo, reasons []string) {
 
 // helped takes note of what somebody was asked for.
 func (p *play) helped(what, warning string) {
-	if p.asked == "" {
-		p.asked = what
-	}
-	p.waits = append(p.waits, what)
+	p.asked, p.waits = append(p.asked, what), append(p.waits, what)
 	if warning != "" {
 		p.warnings = append(p.warnings, warning)
 	}
@@ -219,13 +214,9 @@ func (p *play) helped(what, warning string) {
 
 // approved takes note of a step that was approved.
 func (p *play) approved(st *v1alpha1.DaemonSetRolloutStatus) {
+	p.helped("approval of "+st.Step, "")
 	if n := len(p.steps); n > 0 && p.steps[n-1].name == st.Step {
-		p.steps[n-1].asks = true
-		if p.asked == "" {
-			p.asked = "approval of " + st.Step
-		}
-	} else {
-		p.helped("approval of "+st.Step, "")
+		p.steps[n-1].asks, p.waits = true, nil
 	}
 	rules := p.core.Follows.Policy
 	if at, known := rules.StepNamed(st.Step); known && !rules.Waves[at.Wave].Manual {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -83,7 +84,7 @@ func (p *planner) warnOfChange() {
 			p.add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)
 		}
 	}
-	if p.old != nil && p.asked != byHand && p.robs() {
+	if p.old != nil && !slices.Contains(p.asked, byHand) && p.robs() {
 		p.add("nodes without room lose their old pod and get no new one")
 	}
 }

@@ -137,12 +137,20 @@ func ReadyAfter(d time.Duration) func(*corev1.Pod) {
 }
 
 // Crashing makes a pod's container end again and again.
-func Crashing(p *corev1.Pod) {
+func Crashing(p *corev1.Pod) { CrashesAt(p, Now) }
+
+// CrashesAt makes a pod's container end again and again, the last time two minutes before the given time.
+func CrashesAt(p *corev1.Pod, now time.Time) {
 	p.Status.Conditions[1].Status = corev1.ConditionFalse
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "agent", RestartCount: 7,
-		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 5m0s restarting failed container=agent"}},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "starting\ncannot read /etc/agent.conf\n", FinishedAt: Ago(2 * time.Minute)}},
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+			Reason: "CrashLoopBackOff", Message: "back-off 5m0s restarting failed container=agent",
+		}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 2, Reason: "Error", Message: "starting\ncannot read /etc/agent.conf\n",
+			FinishedAt: metav1.NewTime(now.Add(-2 * time.Minute)),
+		}},
 	}}
 }
 

@@ -1,0 +1,314 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/survey/surveytest"
+)
+
+// TestPlanIsWhatHappens plans a change of a random DaemonSet at a random moment, has it applied, and compares: what was
+// foretold is what the controller then does, though it hears of everything late and nodes take other times.
+//
+// How many nodes are given a revision before it is known to have failed depends on time, so a change that cannot be
+// placed everywhere comes with a policy that no failure stops. Whether a daemon that has failed comes back before its node's
+// turn comes to have none depends on time too, so placement does not change where one fails.
+func TestPlanIsWhatHappens(t *testing.T) {
+	for _, kind := range []string{"another template", "other placement", "nothing"} {
+		t.Run(kind, func(outer *testing.T) {
+			rapid.Check(outer, func(t *rapid.T) {
+				changes := map[string][]string{
+					"another template": {"image", "the first image", "memory", "image and no policy"},
+					"other placement":  {"zone", "nowhere", "everywhere", "image and zone"},
+					"nothing":          {"nothing"},
+				}[kind]
+				change := rapid.SampledFrom(changes).Draw(t, "change")
+				l := drawLab(outer, t, change == "memory", kind != "other placement")
+				old, new := l.ds, l.ds.DeepCopy()
+				if edit(new, change); !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
+					new.Generation++
+				}
+				l.bad = nil // from now on nodes behave well
+				p, err := foretell(survey.New(l.Objects), old, new)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var text strings.Builder
+				p.out.Write(&text)
+				t.Logf("%s\n%s", change, text.String())
+				compare(t, l, p, new)
+			})
+		})
+	}
+}
+
+func edit(ds *appsv1.DaemonSet, change string) {
+	spec := &ds.Spec.Template.Spec
+	c := &spec.Containers[0]
+	switch change {
+	case "image":
+		c.Image = "example.com/agent:3"
+	case "the first image":
+		c.Image = "example.com/agent:1"
+	case "memory":
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("400Mi")}
+	case "image and no policy":
+		c.Image = "example.com/agent:3"
+		delete(ds.Labels, "tier")
+	case "image and zone":
+		c.Image = "example.com/agent:3"
+		spec.NodeSelector = map[string]string{"zone": "a"}
+	case "zone":
+		spec.NodeSelector = map[string]string{"zone": "a"}
+	case "nowhere":
+		spec.NodeSelector = map[string]string{"zone": "A"}
+	case "everywhere":
+		spec.NodeSelector = nil
+		spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	}
+}
+
+func drawPolicy(t *rapid.T, lenient bool) string {
+	one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, what) }
+	if one("policy", "yes", "yes", "yes", "no") == "no" {
+		return ""
+	}
+	text := "selector: {matchLabels: {tier: agent}}\n" + one("waves", "",
+		"waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, soak: 10m, approval: Manual}, {name: zones, each: zone}]\n",
+		"waves: [{name: canary, count: 1, soak: 1m}, {name: zones, each: zone, maxUnavailable: 50%, soak: 30s}]\n",
+		"waves: [{name: some, percent: 40, spreadBy: zone, approval: Manual}]\n",
+		"waves: [{name: racks, each: rack, maxUnavailable: 1}]\n") +
+		one("domains", "", "domains: [{key: rack, maxUnavailable: 1}]\n") +
+		one("pace", "", "", "pace: {nodesPerMinute: 6}\n") +
+		one("windows", "", "", "windows: [{from: \"22:00\", to: \"23:00\"}]\n", "windows: [{from: \"09:00\", to: \"16:00\"}]\n")
+	if lenient {
+		return text + "failure: {max: 100%, min: 1000}\nnodeFaults: {max: 100%}\n"
+	}
+	return text + one("failure", "", "failure: {then: Rollback}\n", "failure: {max: 100%, min: 1000}\n") +
+		one("node faults", "", "nodeFaults: {max: 100%}\n")
+}
+
+// drawLab makes a cluster, and lets things happen there.
+func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail bool) *lab {
+	l := newLab(outer, t)
+	chance := func(of int, what string) bool { return rapid.IntRange(1, of).Draw(t, what) == of }
+	for i := range rapid.IntRange(3, 9).Draw(t, "nodes") {
+		name := fmt.Sprintf("node-%d", i)
+		edits := []func(*corev1.Node){
+			surveytest.Label("zone", []string{"a", "b"}[i%2]), surveytest.Label("rack", fmt.Sprintf("r%d", i%3)),
+		}
+		if i == 1 || chance(8, "canary") {
+			edits = append(edits, surveytest.Label("canary", "yes"))
+		}
+		if chance(10, "silent") {
+			edits = append(edits, surveytest.Silent)
+		}
+		if chance(10, "tainted") {
+			edits = append(edits, surveytest.Tainted)
+		}
+		if l.Node(name, edits...); chance(5, "full") {
+			l.Other(name)
+		}
+	}
+	l.ds, _ = l.DaemonSet("log-agent", "example.com/agent:1")
+	strategy := &l.ds.Spec.UpdateStrategy
+	limit := intstr.Parse(rapid.SampledFrom([]string{"1", "2", "50%"}).Draw(t, "limit"))
+	switch rapid.IntRange(1, 12).Draw(t, "strategy") {
+	case 1:
+		*strategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+	case 2, 3:
+		none := intstr.FromInt32(0)
+		strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &limit}
+	default:
+		strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &limit}
+	}
+	l.ds.Spec.MinReadySeconds = int32(rapid.IntRange(0, 1).Draw(t, "min ready")) * 3
+	if policy := drawPolicy(t, lenient); policy != "" {
+		l.Policy("careful", policy)
+	}
+	l.restart()
+	l.finish()
+	if chance(5, "no second revision") {
+		return l
+	}
+	second := l.ds.DeepCopy()
+	second.Generation++
+	second.Spec.Template.Spec.Containers[0].Image = "example.com/agent:2"
+	if chance(4, "in one zone") {
+		second.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "b"}
+	}
+	l.apply(second)
+	bad := map[string]bool{}
+	if !lenient && mayFail && chance(3, "the second revision is bad") {
+		for _, n := range l.Objects.Nodes {
+			bad[n.Name] = chance(2, "it fails on "+n.Name)
+		}
+	}
+	l.bad[history.HashOf(l.revision())] = bad
+	for range rapid.IntRange(0, 4).Draw(t, "acts") {
+		l.run(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 700, 40000}).Draw(t, "seconds")) * time.Second)
+		l.somebodyActs()
+	}
+	l.hush()
+	// Which steps had begun under a policy that is gone only a controller knows that was there. A plan reads objects.
+	if chance(2, "the controller starts again") || len(l.Objects.Policies) == 0 {
+		l.restart()
+		l.hush()
+	}
+	return l
+}
+
+// somebodyActs does what people do to a rollout.
+func (l *lab) somebodyActs() {
+	act := rapid.SampledFrom([]string{"approve", "approve", "approve", "pause", "resume", "abort", "no policy"}).Draw(l.t, "somebody")
+	if act == "no policy" {
+		for _, p := range l.Objects.Policies {
+			l.Objects.Policies = nil
+			l.book.Step(rollouts.Policy{Object: p, Gone: true})
+		}
+		return
+	}
+	r := l.rollout()
+	if r == nil || r.Status.TargetDigest == "" {
+		return
+	}
+	next := r.DeepCopy()
+	next.Generation++
+	switch st := &r.Status; act {
+	case "approve":
+		if st.Step == "" {
+			return
+		}
+		next.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: st.TargetDigest, Step: st.Step}
+	case "pause":
+		next.Spec.Paused = true
+	case "resume":
+		next.Spec.Paused = false
+	case "abort":
+		next.Spec.Abort = &v1alpha1.Abort{Revision: st.TargetRevision, Digest: st.TargetDigest}
+	}
+	l.write(next)
+}
+
+// compare has the DaemonSet applied, and compares what happens with what was foretold.
+func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet) {
+	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels)
+	new.Status = l.ds.Status
+	l.done, l.asked = nil, nil
+	clear(l.soaked)
+	began := l.Objects.Now
+	if l.apply(new); new.Labels["tier"] == "" {
+		l.restart() // see drawLab
+	}
+	newest := history.HashOf(l.revision())
+	l.decide()
+	st, guided := l.matrix.Rollout(l.ds.UID)
+	backwards := guided && isBack(&st)
+	if len(l.done) > 0 {
+		backwards = l.done[0].back
+	}
+	l.finish()
+	moved, order, first := l.moves(newest, backwards)
+
+	touched, acts := map[string]bool{}, false
+	for _, d := range l.done {
+		t.Logf("%+v", d)
+		touched[d.node] = true
+		acts = acts || !d.asked
+	}
+	if !maps.Equal(touched, p.touched) {
+		t.Errorf("pods were made or deleted on %v, foretold on %v", names(touched), names(p.touched))
+	}
+	if changes := acts || !same; p.out.Changes() != changes {
+		t.Errorf("that something changes was %v, foretold %v", changes, p.out.Changes())
+	}
+	if !slices.Equal(l.asked, p.asked) {
+		t.Errorf("people were asked for %q, foretold %q", l.asked, p.asked)
+	}
+	foretold := map[string]string{}
+	var steps []string
+	for node, s := range p.of {
+		foretold[node] = s.name
+	}
+	for _, s := range p.steps {
+		steps = append(steps, s.name)
+	}
+	if !maps.Equal(moved, foretold) {
+		t.Errorf("nodes changed in steps %v, foretold %v", moved, foretold)
+	}
+	if !slices.Equal(order, steps) {
+		t.Errorf("the steps were %q, foretold %q", order, steps)
+	}
+	for i, s := range p.steps {
+		if s.name != all && l.soaked[s.name] != (s.soak > 0) {
+			t.Errorf("that step %s soaked was %v, foretold %s", s.name, l.soaked[s.name], s.soak)
+		}
+		switch window, waits := strings.CutPrefix(s.from, "from "); {
+		case i > 0:
+		case waits && first.UTC().Format("Mon 2006-01-02 15:04 UTC") != window:
+			t.Errorf("the first step began at %s, foretold from %s", first, window)
+		case s.from == "now" && first.Sub(began) > time.Minute:
+			t.Errorf("the first step began at %s, which was not now, %s", first, began)
+		}
+	}
+	has := map[string]matrix.PodInfo{}
+	for _, o := range p.pods {
+		if was, there := has[o.Node]; !o.Terminating && (!there || was.Created.Before(o.Created)) {
+			has[o.Node] = o
+		}
+	}
+	for _, n := range l.Objects.Nodes {
+		is, room := "", true
+		if o := l.newestPod(n.Name); o != nil {
+			is, room = hashOf(o), o.Spec.NodeName != ""
+		}
+		if o, there := has[n.Name]; o.Revision != is || there && room != o.Bound {
+			t.Errorf("%s has revision %q, room %v; foretold %q, %v", n.Name, is, room, o.Revision, o.Bound)
+		}
+	}
+	if t.Failed() {
+		t.Logf("the rollout: %+v", l.rollout())
+	}
+}
+
+// moves gives the step of each node that was given the newest revision, or lost its daemon for it, and the steps in the
+// order in which they began.
+func (l *lab) moves(newest string, backwards bool) (moved map[string]string, order []string, first time.Time) {
+	moved = map[string]string{}
+	turns := []matrix.Reason{"", matrix.ReasonTurn, matrix.ReasonOutdated, matrix.ReasonOutdatedUnavailable}
+	for _, d := range l.done {
+		replaces := d.deleted && slices.Contains(turns, d.reason)
+		forward := d.revision == newest && !d.deleted || replaces && d.revision != newest && d.wanted
+		if d.back {
+			forward = backwards && (!d.deleted || replaces)
+		}
+		if _, already := moved[d.node]; already || !forward {
+			continue
+		}
+		if moved[d.node] = d.step; first.IsZero() {
+			first = d.at
+		}
+		if !slices.Contains(order, d.step) {
+			order = append(order, d.step)
+		}
+	}
+	return moved, order, first
+}
+
+func names(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
