@@ -8,6 +8,7 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/fairness"
@@ -47,22 +48,17 @@ func TestFairnessIsThereFromTheStart(t *testing.T) {
 	}
 	// What the user has made his own stays his, all else comes back.
 	schemas := client.FlowcontrolV1().FlowSchemas()
-	mine, err := schemas.Get(ctx, "service-accounts", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	patch := func(name, change string) *flowcontrolv1.FlowSchema {
+		t.Helper()
+		changed, err := schemas.Patch(ctx, name, types.MergePatchType, []byte(change), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changed
 	}
-	mine.Spec.MatchingPrecedence, mine.Annotations[flowcontrolv1.AutoUpdateAnnotationKey] = 8999, "false"
-	if _, err := schemas.Update(ctx, mine, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := schemas.Get(ctx, "system-nodes", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs.Spec.MatchingPrecedence = 9999
-	if _, err := schemas.Update(ctx, theirs, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	patch("service-accounts", fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}},"spec":{"matchingPrecedence":8999}}`,
+		flowcontrolv1.AutoUpdateAnnotationKey))
+	theirs := patch("system-nodes", `{"spec":{"matchingPrecedence":9999}}`)
 	if err := schemas.Delete(ctx, "system-node-high", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/retry"
 )
 
 var (
@@ -150,12 +151,18 @@ func TestVersionsOfAnOwner(t *testing.T) {
 	api := c.crds.ApiextensionsV1().CustomResourceDefinitions()
 	serve := func(v1, v2 bool) {
 		t.Helper()
-		now, err := api.Get(t.Context(), d.Name, metav1.GetOptions{})
+		// The definition's own controllers write its status meanwhile.
+		var now *apiextensionsv1.CustomResourceDefinition
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+			now, err = api.Get(t.Context(), d.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			now.Spec.Versions[0].Served, now.Spec.Versions[1].Served = v1, v2
+			_, err = api.Update(t.Context(), now, metav1.UpdateOptions{})
+			return err
+		})
 		if err != nil {
-			t.Fatal(err)
-		}
-		now.Spec.Versions[0].Served, now.Spec.Versions[1].Served = v1, v2
-		if _, err := api.Update(t.Context(), now, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		for i, served := range []bool{v1, v2} {
