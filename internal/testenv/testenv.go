@@ -35,9 +35,12 @@ type Env struct {
 	Config *restclient.Config
 }
 
-// Start runs a control plane until the test ends. change may adjust its options.
+// Start runs a control plane until the test ends. change may adjust its options. With -short the test is skipped.
 func Start(t testing.TB, change ...func(*server.Options)) *Env {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs a control plane")
+	}
 	o := server.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
 	for _, c := range change {
@@ -101,6 +104,14 @@ func (e *Env) run() {
 		}
 		return err
 	})
+}
+
+// For returns the same control plane for a part of the test, which waits and fails by itself. Only the whole test may
+// stop or restart it.
+func (e *Env) For(t testing.TB) *Env {
+	part := *e
+	part.t = t
+	return &part
 }
 
 // Stop ends the control plane and keeps its data.

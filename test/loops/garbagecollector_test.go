@@ -1,4 +1,4 @@
-package garbagecollector_test
+package loops
 
 import (
 	"context"
@@ -13,10 +13,9 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// TestCascades deletes small families of config maps through a real API server.
+// cascades deletes small families of config maps through a real API server.
 // grandparent owns parent owns child; all references block their owner's deletion.
-func TestCascades(t *testing.T) {
-	e := testenv.Start(t)
+func cascades(t *testing.T, e *testenv.Env) {
 	background, foreground, orphan := metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan
 	for _, tc := range []struct {
 		name   string
@@ -52,10 +51,9 @@ func TestCascades(t *testing.T) {
 	}
 }
 
-// TestForegroundWaits holds a child with a finalizer of its own: its parent must
+// foregroundWaits holds a child with a finalizer of its own: its parent must
 // stay until the child is really gone.
-func TestForegroundWaits(t *testing.T) {
-	e := testenv.Start(t)
+func foregroundWaits(t *testing.T, e *testenv.Env) {
 	f := newFamily(t, e, "default")
 	parent := f.create("parent")
 	f.create("child", parent)
@@ -82,9 +80,8 @@ func TestForegroundWaits(t *testing.T) {
 	f.expectGone("parent")
 }
 
-// TestOwnerInAnotherNamespace tells the user of a reference that cannot hold, and collects.
-func TestOwnerInAnotherNamespace(t *testing.T) {
-	e := testenv.Start(t)
+// ownerInAnotherNamespace tells the user of a reference that cannot hold, and collects.
+func ownerInAnotherNamespace(t *testing.T, e *testenv.Env) {
 	there := newFamily(t, e, "there")
 	here := newFamily(t, e, "here")
 	here.create("child", there.create("owner"))
@@ -106,6 +103,7 @@ func TestOwnerInAnotherNamespace(t *testing.T) {
 
 // TestNodeOwnsLease collects a namespaced object whose cluster-scoped owner goes.
 func TestNodeOwnsNamespacedObject(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
 	f := newFamily(t, e, "default")
 	node, err := e.Client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{})
@@ -137,7 +135,7 @@ func newFamily(t *testing.T, e *testenv.Env, namespace string) *family {
 	if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	return &family{t: t, env: e, namespace: namespace}
+	return &family{t: t, env: e.For(t), namespace: namespace}
 }
 
 func (f *family) create(name string, owners ...*corev1.ConfigMap) *corev1.ConfigMap {

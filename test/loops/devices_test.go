@@ -1,4 +1,4 @@
-package scheduler_test
+package loops
 
 import (
 	"context"
@@ -30,6 +30,7 @@ func wanting(name string) *appsv1.DaemonSet {
 
 // Each daemon gets a device of its node. Where there is none its pod says so, and gets one when it is free.
 func TestDaemonsGetDevicesOfTheirNodes(t *testing.T) {
+	t.Parallel()
 	const nodes = 3
 	env := testenv.Start(t, testenv.SimulatedNodes(nodes))
 	ctx, api := t.Context(), env.Client.ResourceV1()

@@ -1,4 +1,4 @@
-package claims_test
+package loops
 
 import (
 	"context"
@@ -75,6 +75,7 @@ func (l *lamps) count() int {
 // A driver made with Kubernetes' own library registers, publishes its devices, and prepares the one that a daemon claims, for as long as the
 // daemon is there.
 func TestADriverOfKubernetesLibrary(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.SimulatedNodes(1))
 	ctx, cancel := context.WithCancel(t.Context())
 	must := func(err error) {

@@ -1,4 +1,4 @@
-package policystatus_test
+package loops
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-func policy(name, expression string) *admissionv1.ValidatingAdmissionPolicy {
+func admissionPolicy(name, expression string) *admissionv1.ValidatingAdmissionPolicy {
 	rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{admissionv1.Create},
 		Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"}},
@@ -24,8 +24,7 @@ func policy(name, expression string) *admissionv1.ValidatingAdmissionPolicy {
 }
 
 // The status says which expression asks for what there is not, for each generation anew.
-func TestStatusSaysWhatIsWrongWithExpressions(t *testing.T) {
-	env := testenv.Start(t)
+func statusSaysWhatIsWrongWithExpressions(t *testing.T, env *testenv.Env) {
 	policies := env.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	observed := func(name string, generation int64) *admissionv1.TypeChecking {
 		t.Helper()
@@ -43,7 +42,7 @@ func TestStatusSaysWhatIsWrongWithExpressions(t *testing.T) {
 		}
 	}
 	for _, p := range []*admissionv1.ValidatingAdmissionPolicy{
-		policy("good", "object.spec.minReadySeconds < 60"), policy("wrong", "object.spec.minReadySeconds < '60' || object.spec.replicas > 1"),
+		admissionPolicy("good", "object.spec.minReadySeconds < 60"), admissionPolicy("wrong", "object.spec.minReadySeconds < '60' || object.spec.replicas > 1"),
 	} {
 		if _, err := policies.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package daemonset_test
+package loops
 
 import (
 	"context"
@@ -30,8 +30,8 @@ type fleet struct {
 // spec, and waits until it is complete.
 func startFleet(t *testing.T, nodes int, policy string) *fleet {
 	f := &fleet{testenv.Start(t, testenv.SimulatedNodes(nodes)), t, int32(nodes)}
-	create(t, f.Env, "logs")
-	settles(t, f.Env, f.nodes)
+	createDaemonSet(t, f.Env, "logs")
+	daemonSetSettles(t, f.Env, f.nodes)
 	f.makePolicy("careful", policy)
 	f.phase(v1alpha1.PhaseComplete)
 	return f
@@ -84,7 +84,7 @@ func (f *fleet) phase(want v1alpha1.Phase, words ...string) (r *v1alpha1.DaemonS
 
 func (f *fleet) setImage(image string) {
 	f.t.Helper()
-	patch(f.t, f.Env, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image))
+	patchDaemonSet(f.t, f.Env, fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image))
 }
 
 // spec changes what people write into the rollout.
@@ -141,6 +141,7 @@ func (f *fleet) events(reason string) (out []string) {
 }
 
 func TestABadImageStopsAtTheCanaryAndGoesBack(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 20, "waves: [{name: canary, count: 2, soak: 1h}]\nfailure: {then: Rollback}")
 	most := 0
 	f.setImage("demo:fail")
@@ -178,6 +179,7 @@ func TestABadImageStopsAtTheCanaryAndGoesBack(t *testing.T) {
 }
 
 func TestNextStepWaitsForApproval(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 10, "waves: [{name: canary, count: 2, approval: Manual}]")
 	f.setImage("demo:v2")
 	r := f.phase(v1alpha1.PhaseWaitingForApproval)
@@ -223,6 +225,7 @@ func TestNextStepWaitsForApproval(t *testing.T) {
 }
 
 func TestAPolicyThatGoesInTheMiddle(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 10, "waves: [{name: canary, count: 2, soak: 1h}]")
 	f.setImage("demo:v2")
 	r := f.phase(v1alpha1.PhaseSoaking)
@@ -246,8 +249,9 @@ func TestAPolicyThatGoesInTheMiddle(t *testing.T) {
 // One write takes the DaemonSet's label and changes its template: it is held, also by a
 // controller that starts after it, until somebody who may approves.
 func TestAWriteThatLeavesThePolicyWaits(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 5, "selector: {matchExpressions: [{key: loose, operator: DoesNotExist}]}\nwaves: [{name: canary, count: 1, soak: 1h}]")
-	patch(t, f.Env, `{"metadata":{"labels":{"loose":"yes"}},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"demo:v2"}]}}}}`)
+	patchDaemonSet(t, f.Env, `{"metadata":{"labels":{"loose":"yes"}},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"demo:v2"}]}}}}`)
 	f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
 	f.Restart()
 	r := f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
@@ -257,6 +261,7 @@ func TestAWriteThatLeavesThePolicyWaits(t *testing.T) {
 }
 
 func TestATemplateThatIsEditedInTheMiddle(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 10, "waves: [{name: canary, count: 2, soak: 1h}]")
 	f.setImage("demo:v2")
 	first := f.phase(v1alpha1.PhaseSoaking).Status
@@ -272,6 +277,7 @@ func TestATemplateThatIsEditedInTheMiddle(t *testing.T) {
 
 // What failed is remembered when the DaemonSet is deleted and made again.
 func TestReplaceByForceKeepsWhatFailed(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 10, "waves: [{name: canary, count: 2, soak: 1h}]")
 	f.setImage("demo:fail")
 	failed := f.phase(v1alpha1.PhaseHalted).Status.TargetRevision

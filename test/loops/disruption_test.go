@@ -1,4 +1,4 @@
-package disruption_test
+package loops
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 // other. A finalizer holds the first one back, so that its place stays empty for as
 // long as the test wants.
 func TestSecondEvictionWaitsForTheReplacement(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(3))
 	pods, budgets := e.Client.CoreV1().Pods("default"), e.Client.PolicyV1().PodDisruptionBudgets("default")
 	labels := map[string]string{"app": "agent"}

@@ -1,4 +1,4 @@
-package job_test
+package loops
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// cluster is a control plane with what the tests ask about it, in a namespace. Nothing
+// jobCluster is a control plane with what the tests ask about it, in a namespace. Nothing
 // runs the pods: the tests say how they end.
-type cluster struct {
+type jobCluster struct {
 	*testenv.Env
 	t         *testing.T
 	namespace string
@@ -43,7 +43,7 @@ func indexed(completions, parallelism int32) func(*batchv1.Job) {
 	}
 }
 
-func (c cluster) create(j *batchv1.Job) *batchv1.Job {
+func (c jobCluster) create(j *batchv1.Job) *batchv1.Job {
 	c.t.Helper()
 	out, err := c.Client.BatchV1().Jobs(c.namespace).Create(c.t.Context(), j, metav1.CreateOptions{})
 	if err != nil {
@@ -52,7 +52,7 @@ func (c cluster) create(j *batchv1.Job) *batchv1.Job {
 	return out
 }
 
-func (c cluster) patch(format string, args ...any) {
+func (c jobCluster) patch(format string, args ...any) {
 	c.t.Helper()
 	patch := fmt.Sprintf(format, args...)
 	if _, err := c.Client.BatchV1().Jobs(c.namespace).Patch(c.t.Context(), "work", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -61,7 +61,7 @@ func (c cluster) patch(format string, args ...any) {
 }
 
 // job waits until the Job is as wanted.
-func (c cluster) job(what string, check func(*batchv1.Job) error) (j *batchv1.Job) {
+func (c jobCluster) job(what string, check func(*batchv1.Job) error) (j *batchv1.Job) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) (err error) {
 		if j, err = c.Client.BatchV1().Jobs(c.namespace).Get(ctx, "work", metav1.GetOptions{}); err != nil {
@@ -77,7 +77,7 @@ func (c cluster) job(what string, check func(*batchv1.Job) error) (j *batchv1.Jo
 
 // ended waits until the Job is over and compares how: the types and reasons of its
 // conditions, and its numbers.
-func (c cluster) ended(want string) *batchv1.Job {
+func (c jobCluster) ended(want string) *batchv1.Job {
 	c.t.Helper()
 	j := c.job("the Job ends", func(j *batchv1.Job) error {
 		if jobfacts.Finished(j) == nil {
@@ -97,7 +97,7 @@ func (c cluster) ended(want string) *batchv1.Job {
 }
 
 // pods lists the Job's pods that run, by index if they have one.
-func (c cluster) pods(ctx context.Context) (out []*corev1.Pod) {
+func (c jobCluster) pods(ctx context.Context) (out []*corev1.Pod) {
 	list, err := c.Client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=work"})
 	if err != nil {
 		return nil
@@ -111,7 +111,7 @@ func (c cluster) pods(ctx context.Context) (out []*corev1.Pod) {
 }
 
 // active waits until that many pods are active.
-func (c cluster) active(n int) (out []*corev1.Pod) {
+func (c jobCluster) active(n int) (out []*corev1.Pod) {
 	c.t.Helper()
 	c.Eventually(fmt.Sprintf("%d pods are active", n), func(ctx context.Context) error {
 		if out = c.pods(ctx); len(out) != n {
@@ -123,7 +123,7 @@ func (c cluster) active(n int) (out []*corev1.Pod) {
 }
 
 // end lets a pod end, with an exit code and conditions.
-func (c cluster) end(p *corev1.Pod, code int32, conditions ...corev1.PodCondition) {
+func (c jobCluster) end(p *corev1.Pod, code int32, conditions ...corev1.PodCondition) {
 	c.t.Helper()
 	p = p.DeepCopy()
 	now := metav1.Now()
@@ -143,7 +143,7 @@ func (c cluster) end(p *corev1.Pod, code int32, conditions ...corev1.PodConditio
 }
 
 // bind gives a pod a node of its own, on which nothing runs.
-func (c cluster) bind(p *corev1.Pod) {
+func (c jobCluster) bind(p *corev1.Pod) {
 	c.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}, Spec: corev1.NodeSpec{Unschedulable: true}}
 	if _, err := c.Client.CoreV1().Nodes().Create(c.t.Context(), node, metav1.CreateOptions{}); err != nil {
@@ -156,7 +156,7 @@ func (c cluster) bind(p *corev1.Pod) {
 }
 
 // run ends each pod that comes up as code says, until the Job is over.
-func (c cluster) run(code func(p *corev1.Pod) (int32, []corev1.PodCondition)) {
+func (c jobCluster) run(code func(p *corev1.Pod) (int32, []corev1.PodCondition)) {
 	c.t.Helper()
 	c.Eventually("the Job ends", func(ctx context.Context) error {
 		j, err := c.Client.BatchV1().Jobs(c.namespace).Get(ctx, "work", metav1.GetOptions{})
@@ -180,9 +180,10 @@ func index(p *corev1.Pod) string { return p.Annotations[batchv1.JobCompletionInd
 
 // TestJobs has one control plane for all: each test has a namespace.
 func TestJobs(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
-	for name, test := range map[string]func(cluster){
-		"completions": completions, "work-queue": workQueue, "indexes": indexes, "suspended": suspended, "backoff": backoff, "deadline": deadline,
+	for name, test := range map[string]func(jobCluster){
+		"completions": completions, "work-queue": workQueue, "indexes": indexes, "suspended": jobSuspended, "backoff": backoff, "deadline": deadline,
 		"exit-code": exitCode, "ignored": ignored, "index-limit": indexLimit, "fail-index": failIndex, "most-failed": mostFailed,
 		"success-all": successAll, "success-some": successSome, "success-count": successCount,
 		"adoption": adoption, "deletion": deletion, "ttl": ttl, "managed": managed, "status": status, "elastic": elastic, "replacement": replacement,
@@ -197,7 +198,7 @@ func TestJobs(t *testing.T) {
 				_, err := e.Client.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 				return err
 			})
-			test(cluster{e, t, name})
+			test(jobCluster{e.For(t), t, name})
 		})
 	}
 }
@@ -206,7 +207,7 @@ func succeed(*corev1.Pod) (int32, []corev1.PodCondition) { return 0, nil }
 
 const complete = "SuccessCriteriaMet=True/CompletionsReached Complete=True/CompletionsReached "
 
-func completions(c cluster) {
+func completions(c jobCluster) {
 	j := c.create(work(func(j *batchv1.Job) { j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](5), ptr.To[int32](2) }))
 	if got := fmt.Sprint(j.Spec.Selector.MatchLabels); got != fmt.Sprintf("map[batch.kubernetes.io/controller-uid:%s]", j.UID) {
 		c.t.Errorf("the selector is %s", got)
@@ -238,7 +239,7 @@ func completions(c cluster) {
 	}
 }
 
-func workQueue(c cluster) {
+func workQueue(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](3) }))
 	pods := c.active(3)
 	c.end(pods[0], 0)
@@ -253,7 +254,7 @@ func workQueue(c cluster) {
 	c.ended(complete + "3 succeeded 0 failed")
 }
 
-func indexes(c cluster) {
+func indexes(c jobCluster) {
 	c.create(work(indexed(4, 2)))
 	seen := map[string]bool{}
 	c.run(func(p *corev1.Pod) (int32, []corev1.PodCondition) {
@@ -271,7 +272,7 @@ func indexes(c cluster) {
 	}
 }
 
-func suspended(c cluster) {
+func jobSuspended(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.Suspend, j.Spec.ActiveDeadlineSeconds = ptr.To(true), ptr.To[int64](3600) }))
 	is := func(status corev1.ConditionStatus) func(*batchv1.Job) error {
 		return func(j *batchv1.Job) error {
@@ -308,13 +309,13 @@ func suspended(c cluster) {
 	c.ended("Suspended=False/JobResumed " + complete + "1 succeeded 0 failed")
 }
 
-func backoff(c cluster) {
+func backoff(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.BackoffLimit = ptr.To[int32](2) }))
 	c.run(func(*corev1.Pod) (int32, []corev1.PodCondition) { return 1, nil })
 	c.ended("FailureTarget=True/BackoffLimitExceeded Failed=True/BackoffLimitExceeded 0 succeeded 3 failed")
 }
 
-func deadline(c cluster) {
+func deadline(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }))
 	c.ended("FailureTarget=True/DeadlineExceeded Failed=True/DeadlineExceeded 0 succeeded 1 failed")
 	c.active(0)
@@ -328,7 +329,7 @@ func onCode(action batchv1.PodFailurePolicyAction, code int32) batchv1.PodFailur
 	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{code}}}
 }
 
-func exitCode(c cluster) {
+func exitCode(c jobCluster) {
 	c.create(work(policy(onCode(batchv1.PodFailurePolicyActionFailJob, 42)), func(j *batchv1.Job) { j.Spec.Completions, j.Spec.Parallelism = ptr.To[int32](3), ptr.To[int32](2) }))
 	pods := c.active(2)
 	c.end(pods[0], 42)
@@ -339,7 +340,7 @@ func exitCode(c cluster) {
 	}
 }
 
-func ignored(c cluster) {
+func ignored(c jobCluster) {
 	disrupted := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}
 	c.create(work(policy(batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore,
 		OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget}}}), func(j *batchv1.Job) { j.Spec.BackoffLimit = new(int32) }))
@@ -358,7 +359,7 @@ func perIndex(limit int32) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = &limit }
 }
 
-func indexLimit(c cluster) {
+func indexLimit(c jobCluster) {
 	c.create(work(indexed(4, 2), perIndex(1)))
 	c.run(func(p *corev1.Pod) (int32, []corev1.PodCondition) {
 		if i := index(p); i == "1" || i == "2" && p.Annotations[batchv1.JobIndexFailureCountAnnotation] == "0" {
@@ -372,7 +373,7 @@ func indexLimit(c cluster) {
 	}
 }
 
-func failIndex(c cluster) {
+func failIndex(c jobCluster) {
 	c.create(work(indexed(3, 3), perIndex(5), policy(onCode(batchv1.PodFailurePolicyActionFailIndex, 7))))
 	c.run(func(p *corev1.Pod) (int32, []corev1.PodCondition) {
 		if index(p) == "0" {
@@ -385,7 +386,7 @@ func failIndex(c cluster) {
 	}
 }
 
-func mostFailed(c cluster) {
+func mostFailed(c jobCluster) {
 	c.create(work(indexed(10, 2), perIndex(0), func(j *batchv1.Job) { j.Spec.MaxFailedIndexes = ptr.To[int32](1) }))
 	c.run(func(*corev1.Pod) (int32, []corev1.PodCondition) { return 1, nil })
 	j := c.job("it ended", func(*batchv1.Job) error { return nil })
@@ -412,13 +413,13 @@ func only(indexes string) func(p *corev1.Pod) (int32, []corev1.PodCondition) {
 	}
 }
 
-func successAll(c cluster) {
+func successAll(c jobCluster) {
 	c.create(work(indexed(2, 2), success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1")})))
 	c.run(succeed)
 	c.ended(metPolicy + "2 succeeded 0 failed")
 }
 
-func successSome(c cluster) {
+func successSome(c jobCluster) {
 	c.create(work(indexed(5, 5), success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1")})))
 	c.run(only("01"))
 	if j := c.ended(metPolicy + "2 succeeded 3 failed"); j.Status.CompletedIndexes != "0,1" {
@@ -427,7 +428,7 @@ func successSome(c cluster) {
 	c.active(0)
 }
 
-func successCount(c cluster) {
+func successCount(c jobCluster) {
 	c.create(work(indexed(5, 5), success(batchv1.SuccessPolicyRule{SucceededCount: ptr.To[int32](2), SucceededIndexes: ptr.To("1-3")})))
 	c.run(only("013"))
 	if j := c.ended(metPolicy + "3 succeeded 2 failed"); j.Status.CompletedIndexes != "0,1,3" {
@@ -435,7 +436,7 @@ func successCount(c cluster) {
 	}
 }
 
-func adoption(c cluster) {
+func adoption(c jobCluster) {
 	j := c.create(work(func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = ptr.To[int32](2), ptr.To[int32](4) }))
 	p := c.active(2)[0]
 	c.patchPod(p, `{"metadata":{"ownerReferences":null,"finalizers":null}}`)
@@ -459,14 +460,14 @@ func adoption(c cluster) {
 	c.ended(complete + "4 succeeded 0 failed")
 }
 
-func (c cluster) patchPod(p *corev1.Pod, patch string) {
+func (c jobCluster) patchPod(p *corev1.Pod, patch string) {
 	c.t.Helper()
 	if _, err := c.Client.CoreV1().Pods(c.namespace).Patch(c.t.Context(), p.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func deletion(c cluster) {
+func deletion(c jobCluster) {
 	for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
 		c.create(work())
 		p := c.active(1)[0]
@@ -490,7 +491,7 @@ func deletion(c cluster) {
 	}
 }
 
-func ttl(c cluster) {
+func ttl(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.TTLSecondsAfterFinished = new(int32) }))
 	p := c.active(1)[0]
 	c.end(p, 0)
@@ -504,7 +505,7 @@ func ttl(c cluster) {
 	})
 }
 
-func managed(c cluster) {
+func managed(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Name, j.Spec.ManagedBy = "foreign", ptr.To("example.com/queue") }))
 	c.create(work())
 	c.run(succeed) // by then the other one would have been seen to
@@ -514,7 +515,7 @@ func managed(c cluster) {
 	}
 }
 
-func status(c cluster) {
+func status(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }))
 	at := metav1.Now().Rfc3339Copy()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"patched":"yes"}},"status":{"startTime":%q}}`, at.UTC().Format(time.RFC3339))
@@ -538,7 +539,7 @@ func status(c cluster) {
 	}
 }
 
-func elastic(c cluster) {
+func elastic(c jobCluster) {
 	c.create(work(indexed(3, 3)))
 	c.active(3)
 	c.run(func(p *corev1.Pod) (int32, []corev1.PodCondition) {
@@ -553,7 +554,7 @@ func elastic(c cluster) {
 	}
 }
 
-func replacement(c cluster) {
+func replacement(c jobCluster) {
 	c.create(work(func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }))
 	p := c.active(1)[0]
 	c.bind(p) // one without a node ends as soon as it is deleted
@@ -579,10 +580,11 @@ func replacement(c cluster) {
 	c.ended(complete + "1 succeeded 1 failed")
 }
 
-// TestRestart stops the server in the middle of the counting.
-func TestRestart(t *testing.T) {
+// TestJobRestart stops the server in the middle of the counting.
+func TestJobRestart(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
-	c := cluster{e, t, metav1.NamespaceDefault}
+	c := jobCluster{e, t, metav1.NamespaceDefault}
 	c.create(work(func(j *batchv1.Job) {
 		j.Spec.Completions, j.Spec.Parallelism, j.Spec.BackoffLimit = ptr.To[int32](12), ptr.To[int32](6), ptr.To[int32](100)
 	}))

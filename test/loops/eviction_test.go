@@ -1,4 +1,4 @@
-package pod_test
+package loops
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 // TestEvictionIsWrittenDown evicts pods of every state; finalizers hold them, so
 // that their last status can be read.
 func TestEvictionIsWrittenDown(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.SimulatedNodes(1))
 	pods := env.Client.CoreV1().Pods("default")
 	for name, edit := range map[string]func(*corev1.Pod){

@@ -1,4 +1,4 @@
-package rootca_test
+package loops
 
 import (
 	"context"
@@ -12,12 +12,11 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-const name = "kube-root-ca.crt"
+const rootCAName = "kube-root-ca.crt"
 
-// TestPublished: every namespace has the certificate, whatever is done to it.
-func TestPublished(t *testing.T) {
-	e := testenv.Start(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+// rootCAIsPublished: every namespace has the certificate, whatever is done to it.
+func rootCAIsPublished(t *testing.T, e *testenv.Env) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rootca"}}
 	if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +24,7 @@ func TestPublished(t *testing.T) {
 		t.Helper()
 		var found *corev1.ConfigMap
 		e.Eventually(what, func(ctx context.Context) error {
-			m, err := e.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+			m, err := e.Client.CoreV1().ConfigMaps(namespace).Get(ctx, rootCAName, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -38,16 +37,16 @@ func TestPublished(t *testing.T) {
 		return found
 	}
 	expect("an old namespace has it", "kube-system", "")
-	m := expect("a new namespace has it", "team", "").DeepCopy()
+	m := expect("a new namespace has it", "rootca", "").DeepCopy()
 
 	m.Data = map[string]string{"ca.crt": "mine", "other": "x"}
-	if _, err := e.Client.CoreV1().ConfigMaps("team").Update(t.Context(), m, metav1.UpdateOptions{}); err != nil {
+	if _, err := e.Client.CoreV1().ConfigMaps("rootca").Update(t.Context(), m, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect("it is mended after an edit", "team", "")
+	expect("it is mended after an edit", "rootca", "")
 
-	if err := e.Client.CoreV1().ConfigMaps("team").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := e.Client.CoreV1().ConfigMaps("rootca").Delete(t.Context(), rootCAName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect("it is made again", "team", string(m.UID))
+	expect("it is made again", "rootca", string(m.UID))
 }

@@ -1,4 +1,4 @@
-package pod_test
+package loops
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 // TestPartsOfARunningPod resizes a pod that runs and adds a container to it, within its namespace's quota, limits and standard.
 func TestPartsOfARunningPod(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.SimulatedNodes(1))
 	const namespace = "tight"
 	if _, err := env.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace,

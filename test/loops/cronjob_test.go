@@ -1,4 +1,4 @@
-package cronjob_test
+package loops
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// cluster is a control plane with what the tests ask about it, in a namespace.
-type cluster struct {
+// cronCluster is a control plane with what the tests ask about it, in a namespace.
+type cronCluster struct {
 	*testenv.Env
 	t         *testing.T
 	namespace string
 }
 
 // hourly is due an hour after it was last; the tests say when that was.
-func (c cluster) hourly(edits ...func(*batchv1.CronJob)) {
+func (c cronCluster) hourly(edits ...func(*batchv1.CronJob)) {
 	c.t.Helper()
 	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "cron", Labels: map[string]string{"test": "yes"}}, Spec: batchv1.CronJobSpec{Schedule: "@every 1h"}}
 	cron.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64),
@@ -38,7 +38,7 @@ func (c cluster) hourly(edits ...func(*batchv1.CronJob)) {
 }
 
 // due makes the CronJob due for a time some minutes ago.
-func (c cluster) due(minutes int) {
+func (c cronCluster) due(minutes int) {
 	c.t.Helper()
 	last := time.Now().Add(-time.Hour - time.Duration(minutes)*time.Minute).UTC().Format(time.RFC3339)
 	patch := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, last)
@@ -48,7 +48,7 @@ func (c cluster) due(minutes int) {
 }
 
 // eventually waits until the CronJob and its Jobs are as wanted.
-func (c cluster) eventually(what string, check func(*batchv1.CronJob, []batchv1.Job) bool) (jobs []batchv1.Job) {
+func (c cronCluster) eventually(what string, check func(*batchv1.CronJob, []batchv1.Job) bool) (jobs []batchv1.Job) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) error {
 		cron, err := c.Client.BatchV1().CronJobs(c.namespace).Get(ctx, "cron", metav1.GetOptions{})
@@ -74,7 +74,7 @@ func running(n int) func(*batchv1.CronJob, []batchv1.Job) bool {
 }
 
 // told waits for an event of the CronJob.
-func (c cluster) told(reason string) {
+func (c cronCluster) told(reason string) {
 	c.t.Helper()
 	c.Eventually("the event "+reason, func(ctx context.Context) error {
 		list, err := c.Client.CoreV1().Events(c.namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob,reason=" + reason})
@@ -87,14 +87,15 @@ func (c cluster) told(reason string) {
 
 // TestCronJobs has one control plane for all: each test has a namespace.
 func TestCronJobs(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
-	for name, test := range map[string]func(cluster){"allow": allow, "forbid": forbid, "replace": replace, "suspended": suspended, "history": history, "operations": operations} {
+	for name, test := range map[string]func(cronCluster){"allow": allow, "forbid": forbid, "replace": replace, "suspended": cronSuspended, "history": history, "operations": cronOperations} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			test(cluster{e, t, name})
+			test(cronCluster{e.For(t), t, name})
 		})
 	}
 }
@@ -103,7 +104,7 @@ func concurrency(p batchv1.ConcurrencyPolicy) func(*batchv1.CronJob) {
 	return func(c *batchv1.CronJob) { c.Spec.ConcurrencyPolicy = p }
 }
 
-func allow(c cluster) {
+func allow(c cronCluster) {
 	c.hourly()
 	c.due(20)
 	c.eventually("the first runs", running(1))
@@ -115,7 +116,7 @@ func allow(c cluster) {
 	}
 }
 
-func forbid(c cluster) {
+func forbid(c cronCluster) {
 	c.hourly(concurrency(batchv1.ForbidConcurrent))
 	c.due(20)
 	c.eventually("the first runs", running(1))
@@ -124,7 +125,7 @@ func forbid(c cluster) {
 	c.eventually("it runs alone", running(1))
 }
 
-func replace(c cluster) {
+func replace(c cronCluster) {
 	c.hourly(concurrency(batchv1.ReplaceConcurrent))
 	c.due(20)
 	first := c.eventually("the first runs", running(1))[0]
@@ -134,7 +135,7 @@ func replace(c cluster) {
 	})
 }
 
-func suspended(c cluster) {
+func cronSuspended(c cronCluster) {
 	c.hourly(func(c *batchv1.CronJob) { c.Spec.Suspend = ptr.To(true) })
 	c.due(20)
 	if _, err := c.Client.BatchV1().CronJobs(c.namespace).Patch(c.t.Context(), "cron", types.MergePatchType, []byte(`{"spec":{"schedule":"*/0 * * * *"}}`), metav1.PatchOptions{}); err == nil {
@@ -147,7 +148,7 @@ func suspended(c cluster) {
 	c.eventually("it runs", running(1))
 }
 
-func history(c cluster) {
+func history(c cronCluster) {
 	c.hourly(func(c *batchv1.CronJob) {
 		c.Spec.SuccessfulJobsHistoryLimit = ptr.To[int32](1)
 		c.Spec.JobTemplate.Spec.Completions, c.Spec.JobTemplate.Spec.Parallelism = new(int32), ptr.To[int32](1) // over at once
@@ -164,7 +165,7 @@ func history(c cluster) {
 	})
 }
 
-func operations(c cluster) {
+func cronOperations(c cronCluster) {
 	c.hourly(func(c *batchv1.CronJob) { c.Spec.TimeZone = ptr.To("Europe/Rome") })
 	crons := c.Client.BatchV1().CronJobs(c.namespace)
 	got, err := crons.Patch(c.t.Context(), "cron", types.MergePatchType, []byte(`{"metadata":{"annotations":{"patched":"yes"}},"spec":{"schedule":"0 0 1 1 *"}}`), metav1.PatchOptions{})

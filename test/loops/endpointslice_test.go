@@ -1,4 +1,4 @@
-package endpointslice_test
+package loops
 
 import (
 	"context"
@@ -102,6 +102,7 @@ func must[T any](t *testing.T) func(T, error) T {
 
 // TestFollowsPods: a Service leads to the daemons that are ready and match.
 func TestFollowsPods(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(2))
 	service := must[*corev1.Service](t)
 	service(e.Client.CoreV1().Services("default").Create(t.Context(), aService("web", app), metav1.CreateOptions{}))
@@ -152,6 +153,7 @@ func TestFollowsPods(t *testing.T) {
 // TestMirrorsWhatAPersonWrote: endpoints without a selector stay as they are, and the
 // slices say the same.
 func TestMirrorsWhatAPersonWrote(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
 	written := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: "db"}, Subsets: []corev1.EndpointSubset{{
 		Addresses: []corev1.EndpointAddress{{IP: "192.0.2.1"}}, Ports: []corev1.EndpointPort{{Port: 5432}}}}}

@@ -1,4 +1,4 @@
-package daemonset_test
+package loops
 
 import (
 	"context"
@@ -18,22 +18,23 @@ import (
 // TestInAControlPlane goes through a DaemonSet's life in a whole control plane
 // with simulated nodes, with a restart of everything in the middle.
 func TestInAControlPlane(t *testing.T) {
+	t.Parallel()
 	const nodes = 20
 	env := testenv.Start(t, testenv.SimulatedNodes(nodes))
 	ctx := t.Context()
-	create(t, env, "logs")
-	settles(t, env, nodes)
+	createDaemonSet(t, env, "logs")
+	daemonSetSettles(t, env, nodes)
 	first := daemonPods(t, env)
 
 	env.Restart()
-	patch(t, env, `{"metadata":{"labels":{"restarted":"yes"}}}`)
-	settles(t, env, nodes)
+	patchDaemonSet(t, env, `{"metadata":{"labels":{"restarted":"yes"}}}`)
+	daemonSetSettles(t, env, nodes)
 	if after := daemonPods(t, env); !maps.Equal(after, first) {
 		t.Errorf("a restart and a new label changed the pods from\n%v to\n%v", first, after)
 	}
 
-	patch(t, env, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"demo:v2"}]}}}}`)
-	settles(t, env, nodes)
+	patchDaemonSet(t, env, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"demo:v2"}]}}}}`)
+	daemonSetSettles(t, env, nodes)
 	for uid, node := range daemonPods(t, env) {
 		if first[uid] != "" {
 			t.Errorf("the pod on %s was not replaced", node)
@@ -59,16 +60,17 @@ func TestInAControlPlane(t *testing.T) {
 // `kubectl replace --force` does: each time it ends with pods and a revision of its
 // own, whatever the garbage collector is at.
 func TestReplaceByForce(t *testing.T) {
+	t.Parallel()
 	const nodes = 20
 	env := testenv.Start(t, testenv.SimulatedNodes(nodes))
-	create(t, env, "logs")
-	settles(t, env, nodes)
+	createDaemonSet(t, env, "logs")
+	daemonSetSettles(t, env, nodes)
 	for range 5 {
 		if err := env.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "logs", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		create(t, env, "logs")
-		settles(t, env, nodes)
+		createDaemonSet(t, env, "logs")
+		daemonSetSettles(t, env, nodes)
 		env.Eventually("the DaemonSet has a revision and all pods", func(ctx context.Context) error {
 			ds, err := env.Client.AppsV1().DaemonSets("default").Get(ctx, "logs", metav1.GetOptions{})
 			if err != nil {
@@ -89,7 +91,7 @@ func TestReplaceByForce(t *testing.T) {
 	}
 }
 
-func create(t *testing.T, env *testenv.Env, name string) {
+func createDaemonSet(t *testing.T, env *testenv.Env, name string) {
 	t.Helper()
 	labels := map[string]string{"app": name}
 	tenth := intstr.FromString("10%")
@@ -110,7 +112,7 @@ func create(t *testing.T, env *testenv.Env, name string) {
 	}
 }
 
-func patch(t *testing.T, env *testenv.Env, body string) {
+func patchDaemonSet(t *testing.T, env *testenv.Env, body string) {
 	t.Helper()
 	_, err := env.Client.AppsV1().DaemonSets("default").Patch(t.Context(), "logs", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
 	if err != nil {
@@ -118,7 +120,7 @@ func patch(t *testing.T, env *testenv.Env, body string) {
 	}
 }
 
-func settles(t *testing.T, env *testenv.Env, nodes int32) {
+func daemonSetSettles(t *testing.T, env *testenv.Env, nodes int32) {
 	t.Helper()
 	env.Eventually("every node runs an available pod of the newest template", func(ctx context.Context) error {
 		ds, err := env.Client.AppsV1().DaemonSets("default").Get(ctx, "logs", metav1.GetOptions{})

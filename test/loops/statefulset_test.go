@@ -1,4 +1,4 @@
-package statefulset_test
+package loops
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// cluster is a control plane with what the tests ask about it, in a namespace.
-type cluster struct {
+// statefulSetCluster is a control plane with what the tests ask about it, in a namespace.
+type statefulSetCluster struct {
 	*testenv.Env
 	t         *testing.T
 	namespace string
 }
 
-func (c cluster) create(replicas int32, edits ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+func (c statefulSetCluster) create(replicas int32, edits ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	c.t.Helper()
 	labels := map[string]string{"app": "db"}
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: labels}, Spec: appsv1.StatefulSetSpec{
@@ -40,7 +40,7 @@ func (c cluster) create(replicas int32, edits ...func(*appsv1.StatefulSet)) *app
 	return out
 }
 
-func (c cluster) patch(format string, args ...any) {
+func (c statefulSetCluster) patch(format string, args ...any) {
 	c.t.Helper()
 	patch := fmt.Sprintf(format, args...)
 	if _, err := c.Client.AppsV1().StatefulSets(c.namespace).Patch(c.t.Context(), "db", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -48,14 +48,14 @@ func (c cluster) patch(format string, args ...any) {
 	}
 }
 
-func (c cluster) setImage(version string) {
+func (c statefulSetCluster) setImage(version string) {
 	c.t.Helper()
 	c.patch(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:%s"}]}}}}`, version)
 }
 
 // is waits until the pods, with the versions of their images, are these, and the
 // status says so.
-func (c cluster) is(what, want string) (set *appsv1.StatefulSet) {
+func (c statefulSetCluster) is(what, want string) (set *appsv1.StatefulSet) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) (err error) {
 		if set, err = c.Client.AppsV1().StatefulSets(c.namespace).Get(ctx, "db", metav1.GetOptions{}); err != nil {
@@ -73,7 +73,7 @@ func (c cluster) is(what, want string) (set *appsv1.StatefulSet) {
 	return set
 }
 
-func (c cluster) pods(ctx context.Context) (out string, _ error) {
+func (c statefulSetCluster) pods(ctx context.Context) (out string, _ error) {
 	list, err := c.Client.CoreV1().Pods(c.namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=db"})
 	if err != nil {
 		return "", err
@@ -87,20 +87,21 @@ func (c cluster) pods(ctx context.Context) (out string, _ error) {
 
 // TestStatefulSets has one control plane for all: each test has a namespace.
 func TestStatefulSets(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(2))
-	for name, test := range map[string]func(cluster){"rolling": rolling, "partition": partition, "parallel": parallel, "evicted": evicted, "scaled": scaled, "adopted": adopted, "operations": operations, "claims": claims, "halted": halted, "burst": burst} {
+	for name, test := range map[string]func(statefulSetCluster){"rolling": rolling, "partition": partition, "parallel": parallel, "evicted": evicted, "scaled": scaled, "adopted": adopted, "operations": setOperations, "claims": setClaims, "halted": halted, "burst": burst} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			test(cluster{e, t, name})
+			test(statefulSetCluster{e.For(t), t, name})
 		})
 	}
 }
 
-// claims is about the claims of pods, which stay when pods go, unless the policy says otherwise.
-func claims(c cluster) {
+// setClaims is about the claims of pods, which stay when pods go, unless the policy says otherwise.
+func setClaims(c statefulSetCluster) {
 	for i := range 4 {
 		v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("claims-", i)}}
 		v.Spec.StorageClassName, v.Spec.AccessModes = "claims", []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
@@ -142,7 +143,7 @@ func claims(c cluster) {
 }
 
 // claimed waits until the claims are these, each bound, and returns their volumes.
-func (c cluster) claimed(what, want string) (volumes map[string]string) {
+func (c statefulSetCluster) claimed(what, want string) (volumes map[string]string) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) error {
 		list, err := c.Client.CoreV1().PersistentVolumeClaims(c.namespace).List(ctx, metav1.ListOptions{})
@@ -163,7 +164,7 @@ func (c cluster) claimed(what, want string) (volumes map[string]string) {
 	return volumes
 }
 
-func rolling(c cluster) {
+func rolling(c statefulSetCluster) {
 	c.create(3)
 	first := c.is("all are there", "db-0/v1 db-1/v1 db-2/v1 ")
 	c.setImage("v2")
@@ -181,7 +182,7 @@ func rolling(c cluster) {
 	}
 }
 
-func partition(c cluster) {
+func partition(c statefulSetCluster) {
 	c.create(3)
 	c.is("all are there", "db-0/v1 db-1/v1 db-2/v1 ")
 	c.patch(`{"spec":{"updateStrategy":{"rollingUpdate":{"partition":2}}}}`)
@@ -198,7 +199,7 @@ func partition(c cluster) {
 	c.is("the others follow", "db-0/v2 db-1/v2 db-2/v2 ")
 }
 
-func parallel(c cluster) {
+func parallel(c statefulSetCluster) {
 	c.create(4, func(s *appsv1.StatefulSet) {
 		s.Spec.PodManagementPolicy, s.Spec.Ordinals = appsv1.ParallelPodManagement, &appsv1.StatefulSetOrdinals{Start: 3}
 	})
@@ -207,7 +208,7 @@ func parallel(c cluster) {
 	c.is("one is left", "db-3/v1 ")
 }
 
-func evicted(c cluster) {
+func evicted(c statefulSetCluster) {
 	c.create(1)
 	c.is("it is there", "db-0/v1 ")
 	p, err := c.Client.CoreV1().Pods(c.namespace).Get(c.t.Context(), "db-0", metav1.GetOptions{})
@@ -229,7 +230,7 @@ func evicted(c cluster) {
 	c.is("it is well", "db-0/v1 ")
 }
 
-func scaled(c cluster) {
+func scaled(c statefulSetCluster) {
 	c.create(1)
 	c.is("one", "db-0/v1 ")
 	scale, err := c.Client.AppsV1().StatefulSets(c.namespace).GetScale(c.t.Context(), "db", metav1.GetOptions{})
@@ -245,7 +246,7 @@ func scaled(c cluster) {
 	c.is("none", "")
 }
 
-func adopted(c cluster) {
+func adopted(c statefulSetCluster) {
 	set := c.create(1)
 	c.is("it is there", "db-0/v1 ")
 	patch := `{"metadata":{"ownerReferences":null,"labels":{"apps.kubernetes.io/pod-index":null}}}`
@@ -261,7 +262,7 @@ func adopted(c cluster) {
 	})
 }
 
-func operations(c cluster) {
+func setOperations(c statefulSetCluster) {
 	c.create(1, func(s *appsv1.StatefulSet) {
 		s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	})

@@ -1,4 +1,4 @@
-package daemonset_test
+package loops
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (f *fleet) template(image string, selector map[string]any) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	patch(f.t, f.Env, string(body))
+	patchDaemonSet(f.t, f.Env, string(body))
 }
 
 // label gives nodes a label.
@@ -50,6 +50,7 @@ func (f *fleet) approve() {
 
 // A typo in a node selector takes the daemon from the canary and from nobody else.
 func TestPlacementChangesStepByStep(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, 10, "waves: [{name: canary, count: 2, approval: Manual}]")
 	f.label("ssd", 4)
 	f.template("demo:v1", map[string]any{"disk": "sdd"})

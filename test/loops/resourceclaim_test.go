@@ -1,4 +1,4 @@
-package resourceclaim_test
+package loops
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-func gated(name string, claims ...corev1.PodResourceClaim) *corev1.Pod {
+func claimGated(name string, claims ...corev1.PodResourceClaim) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "everynode.io/demo:v1"}}
 	p.Spec.ResourceClaims = claims
@@ -37,6 +37,7 @@ func wishes() resourcev1.ResourceClaimSpec {
 // A pod gets the claim of its template, also of one that is made after the pod, and after a restart of the controller; the claim goes
 // with the pod. A claim that pods use gives back its devices after the last one.
 func TestClaimsOfPods(t *testing.T) {
+	t.Parallel()
 	env := testenv.Start(t, testenv.SimulatedNodes(1))
 	ctx := t.Context()
 	pods, api := env.Client.CoreV1().Pods("default"), env.Client.ResourceV1()
@@ -52,7 +53,7 @@ func TestClaimsOfPods(t *testing.T) {
 		return err
 	})
 	withoutPods(ctx, t, env)
-	_, err := pods.Create(ctx, gated("p", corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("t")}), metav1.CreateOptions{})
+	_, err := pods.Create(ctx, claimGated("p", corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("t")}), metav1.CreateOptions{})
 	must(err)
 	env.Eventually("an event that the template is missing", func(ctx context.Context) error {
 		events, err := env.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedResourceClaimCreation"})
@@ -101,7 +102,7 @@ func TestClaimsOfPods(t *testing.T) {
 	shared := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "shared"}, Spec: wishes()}
 	_, err = claims.Create(ctx, shared, metav1.CreateOptions{})
 	must(err)
-	_, err = pods.Create(ctx, gated("user", corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: new("shared")}), metav1.CreateOptions{})
+	_, err = pods.Create(ctx, claimGated("user", corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: new("shared")}), metav1.CreateOptions{})
 	must(err)
 	bindTo(ctx, t, env, "shared", "user")
 	must(claims.Delete(ctx, "shared", metav1.DeleteOptions{}))
@@ -168,7 +169,7 @@ func anotherHangs(ctx context.Context, t *testing.T, env *testenv.Env) {
 	n := 0
 	env.Eventually("the webhook is asked", func(context.Context) error {
 		n++ // A server may not know of the webhook yet.
-		if _, err := env.Client.CoreV1().Pods("default").Create(ctx, gated(fmt.Sprintf("slow-%d", n), corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("slow")}), metav1.CreateOptions{}); err != nil {
+		if _, err := env.Client.CoreV1().Pods("default").Create(ctx, claimGated(fmt.Sprintf("slow-%d", n), corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("slow")}), metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		select {
@@ -178,7 +179,7 @@ func anotherHangs(ctx context.Context, t *testing.T, env *testenv.Env) {
 			return errors.New("it is not")
 		}
 	})
-	if _, err := env.Client.CoreV1().Pods("default").Create(ctx, gated("quick", corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("t")}), metav1.CreateOptions{}); err != nil {
+	if _, err := env.Client.CoreV1().Pods("default").Create(ctx, claimGated("quick", corev1.PodResourceClaim{Name: "gpu", ResourceClaimTemplateName: new("t")}), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually("a pod has its claim while another's hangs", func(ctx context.Context) error {

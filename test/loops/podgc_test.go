@@ -1,4 +1,4 @@
-package podgc_test
+package loops
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 // TestDeletedNodeTakesItsPods deletes a node whose agent cannot end its pods any more.
 func TestDeletedNodeTakesItsPods(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
 	for _, name := range []string{"lost", "kept"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}

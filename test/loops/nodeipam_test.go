@@ -1,4 +1,4 @@
-package nodeipam_test
+package loops
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 // TestPodCIDRs: every node has its own pod network, also across a restart.
 func TestPodCIDRs(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t)
 	add := func(names ...string) {
 		t.Helper()

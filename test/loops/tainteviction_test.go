@@ -1,4 +1,4 @@
-package tainteviction_test
+package loops
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 // TestNoExecute taints the node of three pods: one does not tolerate it, one does for a
 // moment, one for an hour. Taking the taint away saves the last.
 func TestNoExecute(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(1))
 	nodes, err := e.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {

@@ -1,4 +1,4 @@
-package deployment_test
+package loops
 
 import (
 	"context"
@@ -33,31 +33,31 @@ func web(edits ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	return d
 }
 
-// cluster is a control plane with what the tests ask about it, in a namespace.
-type cluster struct {
+// deploymentCluster is a control plane with what the tests ask about it, in a namespace.
+type deploymentCluster struct {
 	*testenv.Env
 	t         *testing.T
 	namespace string
 }
 
 // in makes a namespace for one test.
-func in(t *testing.T, e *testenv.Env, namespace string, labels map[string]string) cluster {
+func in(t *testing.T, e *testenv.Env, namespace string, labels map[string]string) deploymentCluster {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: labels}}
 	if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return cluster{e, t, namespace}
+	return deploymentCluster{e, t, namespace}
 }
 
-func (c cluster) create(d *appsv1.Deployment) {
+func (c deploymentCluster) create(d *appsv1.Deployment) {
 	c.t.Helper()
 	if _, err := c.Client.AppsV1().Deployments(c.namespace).Create(c.t.Context(), d, metav1.CreateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c cluster) patch(format string, args ...any) {
+func (c deploymentCluster) patch(format string, args ...any) {
 	c.t.Helper()
 	patch := fmt.Sprintf(format, args...)
 	if _, err := c.Client.AppsV1().Deployments(c.namespace).Patch(c.t.Context(), "web", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
@@ -65,14 +65,14 @@ func (c cluster) patch(format string, args ...any) {
 	}
 }
 
-func (c cluster) setImage(version string) {
+func (c deploymentCluster) setImage(version string) {
 	c.t.Helper()
 	c.patch(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:%s"}]}}}}`, version)
 }
 
 // done waits until the Deployment has rolled out its present generation with the
 // number of the template, and returns it.
-func (c cluster) done(what, revision string) (d *appsv1.Deployment) {
+func (c deploymentCluster) done(what, revision string) (d *appsv1.Deployment) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) (err error) {
 		if d, err = c.Client.AppsV1().Deployments(c.namespace).Get(ctx, "web", metav1.GetOptions{}); err != nil {
@@ -96,7 +96,7 @@ func (c cluster) done(what, revision string) (d *appsv1.Deployment) {
 }
 
 // sets lists the Deployment's ReplicaSets: by revision, how many pods they have.
-func (c cluster) sets() map[string]int32 {
+func (c deploymentCluster) sets() map[string]int32 {
 	c.t.Helper()
 	list, err := c.Client.AppsV1().ReplicaSets(c.namespace).List(c.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil {
@@ -112,7 +112,7 @@ func (c cluster) sets() map[string]int32 {
 	return out
 }
 
-func (c cluster) expectSets(want string) {
+func (c deploymentCluster) expectSets(want string) {
 	c.t.Helper()
 	if got := fmt.Sprint(c.sets()); got != want {
 		c.t.Errorf("the pods by revision are %s, want %s", got, want)
@@ -121,7 +121,7 @@ func (c cluster) expectSets(want string) {
 
 // watchPods returns what happens to pods from a version on. It ends with the test,
 // or when that takes far too long.
-func (c cluster) watchPods(version string) <-chan watch.Event {
+func (c deploymentCluster) watchPods(version string) <-chan watch.Event {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	c.t.Cleanup(cancel)
@@ -135,11 +135,12 @@ func (c cluster) watchPods(version string) <-chan watch.Event {
 
 // TestDeployments has one control plane for all: each test has a namespace.
 func TestDeployments(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(3))
 	for name, test := range map[string]func(t *testing.T, e *testenv.Env){
 		"out and back": rollOutAndBack, "recreate": recreate, "refused pods": refusedPods, "budget": budget, "many": many,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, e) })
+		t.Run(name, func(t *testing.T) { test(t, e.For(t)) })
 	}
 }
 
@@ -337,7 +338,7 @@ func many(t *testing.T, e *testenv.Env) {
 
 // asked is how many pods the sets are to have together. Pods themselves can be more for
 // a moment: a set that shrinks has not removed its own yet when another one grows.
-func (c cluster) asked() (n int32) {
+func (c deploymentCluster) asked() (n int32) {
 	c.t.Helper()
 	sets, err := c.Client.AppsV1().ReplicaSets(c.namespace).List(c.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -349,8 +350,9 @@ func (c cluster) asked() (n int32) {
 	return n
 }
 
-// TestRestart stops the control plane in the middle of a rollout.
-func TestRestart(t *testing.T) {
+// TestDeploymentRestart stops the control plane in the middle of a rollout.
+func TestDeploymentRestart(t *testing.T) {
+	t.Parallel()
 	e := testenv.Start(t, testenv.SimulatedNodes(3))
 	c := in(t, e, "restart", nil)
 	c.create(web(func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](20) }))

@@ -1,4 +1,4 @@
-package namespace_test
+package loops
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-func expectGone(t *testing.T, e *testenv.Env, name string) {
+func expectNamespaceGone(t *testing.T, e *testenv.Env, name string) {
 	t.Helper()
 	e.Eventually("namespace "+name+" is gone", func(ctx context.Context) error {
 		ns, err := e.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -29,7 +29,7 @@ func expectGone(t *testing.T, e *testenv.Env, name string) {
 	})
 }
 
-func create(t *testing.T, e *testenv.Env, name string) {
+func createNamespace(t *testing.T, e *testenv.Env, name string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
@@ -37,10 +37,9 @@ func create(t *testing.T, e *testenv.Env, name string) {
 	}
 }
 
-// TestDeletion deletes a namespace with a running DaemonSet and some configuration.
-func TestDeletion(t *testing.T) {
-	e := testenv.Start(t, testenv.SimulatedNodes(2))
-	create(t, e, "team")
+// namespaceIsDeleted deletes a namespace with a running DaemonSet and some configuration.
+func namespaceIsDeleted(t *testing.T, e *testenv.Env) {
+	createNamespace(t, e, "team")
 	labels := map[string]string{"app": "logs"}
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "logs"},
@@ -72,9 +71,9 @@ func TestDeletion(t *testing.T) {
 	if err := e.Client.CoreV1().Namespaces().Delete(t.Context(), "team", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expectGone(t, e, "team")
+	expectNamespaceGone(t, e, "team")
 	// A namespace of the same name starts empty.
-	create(t, e, "team")
+	createNamespace(t, e, "team")
 	pods, err := e.Client.CoreV1().Pods("team").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) != 0 {
 		t.Errorf("%d pods in the new namespace (%v)", len(pods.Items), err)
@@ -84,10 +83,9 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// TestFinalizerHoldsNamespace tells what a namespace waits for, and goes on when that is gone.
-func TestFinalizerHoldsNamespace(t *testing.T) {
-	e := testenv.Start(t)
-	create(t, e, "held")
+// finalizerHoldsNamespace tells what a namespace waits for, and goes on when that is gone.
+func finalizerHoldsNamespace(t *testing.T, e *testenv.Env) {
+	createNamespace(t, e, "held")
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m", Finalizers: []string{"example.com/hold"}}}
 	if _, err := e.Client.CoreV1().ConfigMaps("held").Create(t.Context(), held, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -116,5 +114,5 @@ func TestFinalizerHoldsNamespace(t *testing.T) {
 	if _, err := e.Client.CoreV1().ConfigMaps("held").Patch(t.Context(), "m", types.MergePatchType, release, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expectGone(t, e, "held")
+	expectNamespaceGone(t, e, "held")
 }

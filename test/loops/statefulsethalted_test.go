@@ -1,4 +1,4 @@
-package statefulset_test
+package loops
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// gated pods are ready when the test says that they are well.
-func gated(s *appsv1.StatefulSet) {
+// setGated pods are ready when the test says that they are well.
+func setGated(s *appsv1.StatefulSet) {
 	s.Spec.Template.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/well"}}
 }
 
 // say tells of a pod whether it is well.
-func (c cluster) say(ctx context.Context, pod string, well corev1.ConditionStatus) (*corev1.Pod, error) {
+func (c statefulSetCluster) say(ctx context.Context, pod string, well corev1.ConditionStatus) (*corev1.Pod, error) {
 	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"example.com/well","status":%q}]}}`, well)
 	return c.Client.CoreV1().Pods(c.namespace).Patch(ctx, pod, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
 }
 
 // well says of a pod whether it is, as soon as it is there, and waits until its readiness follows.
-func (c cluster) well(pod string, is corev1.ConditionStatus) {
+func (c statefulSetCluster) well(pod string, is corev1.ConditionStatus) {
 	c.t.Helper()
 	c.Eventually(fmt.Sprintf("%s is ready: %s", pod, is), func(ctx context.Context) error {
 		p, err := c.say(ctx, pod, is)
@@ -42,7 +42,7 @@ func (c cluster) well(pod string, is corev1.ConditionStatus) {
 // shows waits until the status has counted that many ready, and checks that the pods are these then, whatever state
 // they are in. The controller writes a status after it has done about pods what it wants, so what it should not do
 // would be seen.
-func (c cluster) shows(what, want string, ready int32) {
+func (c statefulSetCluster) shows(what, want string, ready int32) {
 	c.t.Helper()
 	c.Eventually(what, func(ctx context.Context) error {
 		set, err := c.Client.AppsV1().StatefulSets(c.namespace).Get(ctx, "db", metav1.GetOptions{})
@@ -61,7 +61,7 @@ func (c cluster) shows(what, want string, ready int32) {
 }
 
 // follow notes in which order pods come and go. What it returns waits until that many did, and says in which order.
-func (c cluster) follow() func(many int) string {
+func (c statefulSetCluster) follow() func(many int) string {
 	c.t.Helper()
 	w, err := c.Client.CoreV1().Pods(c.namespace).Watch(c.t.Context(), metav1.ListOptions{LabelSelector: "app=db"})
 	if err != nil {
@@ -90,9 +90,9 @@ func (c cluster) follow() func(many int) string {
 }
 
 // halted: one after the other, and nothing goes on, up or down, while another pod is unwell.
-func halted(c cluster) {
+func halted(c statefulSetCluster) {
 	order := c.follow()
-	c.create(3, gated)
+	c.create(3, setGated)
 	c.shows("only the first is made", "db-0/v1 ", 0)
 	c.well("db-0", corev1.ConditionTrue)
 	c.shows("then the second", "db-0/v1 db-1/v1 ", 1)
@@ -120,8 +120,8 @@ func halted(c cluster) {
 }
 
 // burst: pods that come and go together wait for nobody's health.
-func burst(c cluster) {
-	c.create(2, gated, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
+func burst(c statefulSetCluster) {
+	c.create(2, setGated, func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
 	c.shows("both are made at once", "db-0/v1 db-1/v1 ", 0)
 	c.patch(`{"spec":{"replicas":4}}`)
 	c.shows("more come though none is well", "db-0/v1 db-1/v1 db-2/v1 db-3/v1 ", 0)

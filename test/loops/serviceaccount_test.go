@@ -1,4 +1,4 @@
-package serviceaccount_test
+package loops
 
 import (
 	"context"
@@ -12,10 +12,9 @@ import (
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// TestDefaultAccount: every namespace has one, also after somebody deleted it.
-func TestDefaultAccount(t *testing.T) {
-	e := testenv.Start(t)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+// defaultServiceAccount: every namespace has one, also after somebody deleted it.
+func defaultServiceAccount(t *testing.T, e *testenv.Env) {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "account"}}
 	if _, err := e.Client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +22,7 @@ func TestDefaultAccount(t *testing.T) {
 		t.Helper()
 		var uid types.UID
 		e.Eventually(what, func(ctx context.Context) error {
-			account, err := e.Client.CoreV1().ServiceAccounts("team").Get(ctx, "default", metav1.GetOptions{})
+			account, err := e.Client.CoreV1().ServiceAccounts("account").Get(ctx, "default", metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -36,7 +35,7 @@ func TestDefaultAccount(t *testing.T) {
 		return uid
 	}
 	uid := expect("a new namespace has its account", "")
-	if err := e.Client.CoreV1().ServiceAccounts("team").Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
+	if err := e.Client.CoreV1().ServiceAccounts("account").Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	expect("it is made again", uid)
