@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 const (
@@ -63,9 +64,7 @@ const cniConfig = `{"cniVersion": "0.4.0", "name": "test", "plugins": [
 // newMachine starts a containerd with the test images, and takes everything away at the end of the test.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to run containers")
-	}
+	needs.Root(t, "needs root, to run containers")
 	for _, tool := range []string{"containerd", "runc", "ctr", "unshare"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("needs %s: %v", tool, err)

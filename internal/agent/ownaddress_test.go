@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 func TestNodeIsNamedAfterItsMachine(t *testing.T) {
@@ -89,9 +91,7 @@ func mustWrite(t *testing.T, path, content string) {
 // inNewNetwork runs a test in a network namespace in which nothing is connected.
 func inNewNetwork(t *testing.T, test func()) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace needs root")
-	}
+	needs.Root(t, "a network namespace needs root")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

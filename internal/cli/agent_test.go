@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // The file is read where the command is, flags win over it, and what is wrong is one line.
 func TestAgentTakesAFile(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("an agent needs root")
-	}
+	needs.Root(t, "an agent needs root")
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		text  string

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 func keysOf(t *testing.T, names ...string) (out Keys) {
@@ -175,9 +177,7 @@ func TestKeysOnAnotherDisk(t *testing.T) {
 
 // TestKeysOfAnotherUser are such that the server could not read what root writes.
 func TestKeysOfAnotherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
-	}
+	needs.Root(t, "only root can give files away")
 	dir := t.TempDir()
 	if _, err := Write(File(dir), keysOf(t, "key-1")); err != nil {
 		t.Fatal(err)

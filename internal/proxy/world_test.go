@@ -15,6 +15,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // place is a network namespace.
@@ -111,9 +113,7 @@ type world struct{ node, a, b, c, outside *place }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces need root")
-	}
+	needs.Root(t, "network namespaces need root")
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("nft is not installed")
 	}

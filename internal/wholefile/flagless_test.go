@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // serveFolder and serveLinks tell this program, when it is run once more, what file system to be.
@@ -28,9 +30,7 @@ func TestMain(m *testing.M) {
 // mountFlagless mounts a file system in memory that knows no flags of renameat2, as NFS, CephFS and 9p do not.
 func mountFlagless(t *testing.T, links string) (dir string) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root mounts file systems")
-	}
+	needs.Root(t, "only root mounts file systems")
 	if _, err := os.Stat("/dev/fuse"); err != nil {
 		t.Skip(err)
 	}

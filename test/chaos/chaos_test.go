@@ -2,21 +2,15 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // TestShortSeries plays a few rounds, one of them on the real program.
 func TestShortSeries(t *testing.T) {
-	binary := os.Getenv("EVERYNODE_BINARY")
-	if binary == "" {
-		binary = filepath.Join("..", "..", "bin", "everynode")
-	}
-	if _, err := os.Stat(binary); err != nil {
-		t.Fatalf("the program under test is missing: %v; run make build, or set EVERYNODE_BINARY", err)
-	}
+	binary := needs.Everynode(t, "../..")
 	quiet()
 	var out bytes.Buffer
 	o := options{binary: binary, length: 1500 * time.Millisecond, keep: t.TempDir()}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/testenv/eventually"
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // cluster is a control plane with simulated nodes, as the program that is built: charts ask
@@ -33,13 +34,7 @@ const allow = 2 * time.Minute
 // start runs a control plane until the test ends.
 func start(t *testing.T, flags ...string) *cluster {
 	t.Helper()
-	program := os.Getenv("EVERYNODE_BINARY")
-	if program == "" {
-		program = "../../bin/everynode"
-	}
-	if _, err := os.Stat(program); err != nil {
-		t.Skip("bin/everynode is not built; run: make build")
-	}
+	program := needs.Everynode(t, "../..")
 	dir := filepath.Join(t.TempDir(), "data")
 	var said bytes.Buffer
 	cmd := exec.Command(program, append([]string{"server", "--data-dir", dir, "--listen", "127.0.0.1:0", "--simulated-nodes", "3"}, flags...)...)

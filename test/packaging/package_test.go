@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // life walks the package through its life, in a copy of the machine's files.
@@ -78,9 +80,7 @@ func TestThePackageIsAllThatIsNamed(t *testing.T) {
 }
 
 func TestLifeOfThePackage(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("installing needs root")
-	}
+	needs.Root(t, "installing needs root")
 	if _, err := exec.LookPath("dpkg"); err != nil {
 		t.Skip("no dpkg here")
 	}

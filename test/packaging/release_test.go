@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // TestRelease makes a release for this architecture, and looks at what is in it.
@@ -107,9 +109,7 @@ ls -d /var/lib/everynode/*
 `
 
 func livesAsRPM(t *testing.T, file string) {
-	if os.Geteuid() != 0 {
-		t.Skip("installing needs root")
-	}
+	needs.Root(t, "installing needs root")
 	if _, err := exec.LookPath("rpm"); err != nil {
 		t.Skip("no rpm here; apt-get install rpm")
 	}

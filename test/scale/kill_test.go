@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // nodesToKillOver is how many pods are on their way when the server is killed.
@@ -18,11 +18,8 @@ const nodesToKillOver = 1000
 // it creates a thousand pods, and again after the restart. In the end every node
 // must have exactly one.
 func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a thousand nodes")
-	}
 	ctx := context.Background()
-	b := &bench{options: options{binary: binary(t), nodes: nodesToKillOver, sets: 1, unavailable: "10%", patience: 15 * time.Minute}, dir: t.TempDir()}
+	b := &bench{options: options{binary: needs.Everynode(t, "../.."), nodes: nodesToKillOver, sets: 1, unavailable: "10%", patience: 15 * time.Minute}, dir: t.TempDir()}
 	must(t, b.start(ctx))
 	t.Cleanup(func() { b.stop() })
 	must(t, b.nodesReady(ctx))
@@ -62,18 +59,6 @@ func (b *bench) pods(ctx context.Context, version string) ([]corev1.Pod, error) 
 		return nil, err
 	}
 	return list.Items, nil
-}
-
-func binary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("EVERYNODE_BINARY")
-	if path == "" {
-		path = filepath.Join("..", "..", "bin", "everynode")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("the program under test is missing: %v; run make build, or set EVERYNODE_BINARY", err)
-	}
-	return path
 }
 
 func must(t *testing.T, err error) {

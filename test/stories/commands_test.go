@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // refused runs a command that must fail: with one line that holds every one of
@@ -73,7 +75,7 @@ func unchanged(t *testing.T, dir string) {
 }
 
 func TestUnknownWords(t *testing.T) {
-	binary := program(t)
+	binary := needs.Everynode(t, "../..")
 	for _, c := range []struct {
 		args string
 		want []string
@@ -120,7 +122,7 @@ func TestUnknownWords(t *testing.T) {
 }
 
 func TestDataDirThatCannotBeWritten(t *testing.T) {
-	binary, base := program(t), t.TempDir()
+	binary, base := needs.Everynode(t, "../.."), t.TempDir()
 	file := filepath.Join(base, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -147,7 +149,7 @@ func TestDataDirThatCannotBeWritten(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
-	binary, base := program(t), t.TempDir()
+	binary, base := needs.Everynode(t, "../.."), t.TempDir()
 	unchanged(t, base)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,7 +175,7 @@ func public(t *testing.T) (binary, home string) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
 	binary = filepath.Join(home, "everynode")
-	from, err := os.Open(program(t))
+	from, err := os.Open(needs.Everynode(t, "../.."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +192,7 @@ func public(t *testing.T) (binary, home string) {
 }
 
 func TestWithoutRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
+	needs.Root(t, "only root can become somebody else")
 	binary, home := public(t)
 	unchanged(t, home)
 	asNobody := func(args ...string) *exec.Cmd {
@@ -214,10 +214,8 @@ func TestWithoutRoot(t *testing.T) {
 // TestMissingPrograms hides the folders with containerd, runc and the CNI
 // plugins in a mount namespace of its own.
 func TestMissingPrograms(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("hiding folders needs root")
-	}
-	binary, base := program(t), t.TempDir()
+	needs.Root(t, "hiding folders needs root")
+	binary, base := needs.Everynode(t, "../.."), t.TempDir()
 	unchanged(t, base)
 	for hidden, want := range map[string]string{"containerd": "containerd", "runc": "runc", "bridge": "CNI plugins bridge, host-local"} {
 		// The mount namespace ends with the shell, and the mounts with it.
@@ -233,7 +231,7 @@ shift; exec "$@"`
 }
 
 func TestBrokenKubeconfig(t *testing.T) {
-	binary, dir := program(t), t.TempDir()
+	binary, dir := needs.Everynode(t, "../.."), t.TempDir()
 	path := filepath.Join(dir, "kubeconfig")
 	for _, text := range []string{"", "hello", "clusters: [", "apiVersion: v1\nkind: Config\n", "apiVersion: v1\nkind: Config\ncurrent-context: x\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -251,7 +249,7 @@ func startServer(t *testing.T, dir string) (url string, cmd *exec.Cmd) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd = exec.Command(program(t), "server", "--data-dir", dir, "--listen", "127.0.0.1:"+port)
+	cmd = exec.Command(needs.Everynode(t, "../.."), "server", "--data-dir", dir, "--listen", "127.0.0.1:"+port)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
@@ -260,7 +258,7 @@ func startServer(t *testing.T, dir string) (url string, cmd *exec.Cmd) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for exec.CommandContext(ctx, program(t), "kubectl", "--data-dir", dir, "get", "--raw", "/readyz").Run() != nil {
+	for exec.CommandContext(ctx, needs.Everynode(t, "../.."), "kubectl", "--data-dir", dir, "get", "--raw", "/readyz").Run() != nil {
 		if ctx.Err() != nil {
 			t.Fatalf("the server did not become ready:\n%s", &log)
 		}
@@ -281,10 +279,8 @@ func stopServer(t *testing.T, cmd *exec.Cmd) {
 }
 
 func TestAgentThatCannotJoin(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("an agent needs root")
-	}
-	binary, dir := program(t), t.TempDir()
+	needs.Root(t, "an agent needs root")
+	binary, dir := needs.Everynode(t, "../.."), t.TempDir()
 	url, server := startServer(t, filepath.Join(dir, "server"))
 	out, err := exec.Command(binary, "token", "create", "--data-dir", filepath.Join(dir, "server")).Output()
 	if err != nil {
@@ -308,7 +304,7 @@ func TestAgentThatCannotJoin(t *testing.T) {
 }
 
 func TestDamagedFilesOfAControlPlane(t *testing.T) {
-	binary, good := program(t), t.TempDir()
+	binary, good := needs.Everynode(t, "../.."), t.TempDir()
 	_, server := startServer(t, good)
 	stopServer(t, server)
 	const junk = "this is not what it was"

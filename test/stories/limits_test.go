@@ -9,14 +9,14 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // smallDisk is a folder with a disk of its own, of so many MiB.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a small disk needs root")
-	}
+	needs.Root(t, "a small disk needs root")
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+"m"); err != nil {
 		t.Fatal(err)
@@ -30,12 +30,12 @@ func TestDiskWithoutRoom(t *testing.T) {
 	t.Parallel()
 	const room, hint = "no space left on device", "free some space"
 	dir := smallDisk(t, "2")
-	refused(t, exec.Command(program(t), "server", "--data-dir", dir, "--listen", "127.0.0.1:0"), dir, room, hint)
+	refused(t, exec.Command(needs.Everynode(t, "../.."), "server", "--data-dir", dir, "--listen", "127.0.0.1:0"), dir, room, hint)
 
 	dir = smallDisk(t, "200")
 	_, server := startServer(t, dir)
 	kubectl := func(args ...string) (string, error) {
-		out, err := exec.Command(program(t), append([]string{"kubectl", "--data-dir", dir}, args...)...).CombinedOutput()
+		out, err := exec.Command(needs.Everynode(t, "../.."), append([]string{"kubectl", "--data-dir", dir}, args...)...).CombinedOutput()
 		return string(out), err
 	}
 	if out, err := kubectl("create", "configmap", "note", "--from-literal=a=b"); err != nil {
@@ -47,7 +47,7 @@ func TestDiskWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	var complaint strings.Builder
-	again := exec.Command(program(t), "server", "--data-dir", dir, "--listen", "127.0.0.1:0")
+	again := exec.Command(needs.Everynode(t, "../.."), "server", "--data-dir", dir, "--listen", "127.0.0.1:0")
 	again.Stderr = &complaint
 	err := runWithin(again)
 	lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")
@@ -101,7 +101,7 @@ func TestUpTwiceAtOnce(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "cluster")
 	t.Cleanup(func() {
-		if out, err := exec.Command(program(t), "down", "--purge", "--data-dir", dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command(needs.Everynode(t, "../.."), "down", "--purge", "--data-dir", dir).CombinedOutput(); err != nil {
 			t.Errorf("down: %v: %s", err, out)
 		}
 	})
@@ -111,7 +111,7 @@ func TestUpTwiceAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range tries {
 		all.Go(func() {
-			out, err := exec.Command(program(t), "up", "--detach", "--data-dir", dir, "--api-port", port, "--runtime", "simulated", "--nodes", "1").CombinedOutput()
+			out, err := exec.Command(needs.Everynode(t, "../.."), "up", "--detach", "--data-dir", dir, "--api-port", port, "--runtime", "simulated", "--nodes", "1").CombinedOutput()
 			said[i], failed[i] = string(out), err
 		})
 	}
@@ -130,7 +130,7 @@ func TestUpTwiceAtOnce(t *testing.T) {
 	if made != 1 {
 		t.Errorf("the cluster was made %d times:\n%s", made, strings.Join(said[:], "\n"))
 	}
-	out, err := exec.Command(program(t), "kubectl", "--data-dir", dir, "get", "nodes", "-o", "name").CombinedOutput()
+	out, err := exec.Command(needs.Everynode(t, "../.."), "kubectl", "--data-dir", dir, "get", "nodes", "-o", "name").CombinedOutput()
 	if err != nil || string(out) != "node/sim-0001\n" {
 		t.Errorf("the nodes are %q (%v), want one", out, err)
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // localCluster is a cluster of real nodes that a test starts, hurts and stops.
@@ -24,14 +26,12 @@ type localCluster struct {
 
 func newLocal(t *testing.T) *localCluster {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("real nodes need root")
-	}
+	needs.Root(t, "real nodes need root")
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &localCluster{t: t, binary: program(t), dir: filepath.Join(t.TempDir(), "cluster"), port: port}
+	c := &localCluster{t: t, binary: needs.Everynode(t, "../.."), dir: filepath.Join(t.TempDir(), "cluster"), port: port}
 	t.Cleanup(func() {
 		if out, err := c.command("down", "--purge").CombinedOutput(); err != nil {
 			t.Errorf("down --purge: %v\n%s", err, out)

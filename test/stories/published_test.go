@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 var (
@@ -30,9 +32,7 @@ func TestPublished(t *testing.T) {
 	if !*published {
 		t.Skip("needs packages of others; run: make published")
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("real nodes need root")
-	}
+	needs.Root(t, "real nodes need root")
 	files, err := filepath.Glob("testdata/published/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts are found: %v", err)

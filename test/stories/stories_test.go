@@ -25,6 +25,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/everynode/everynode/internal/testenv/freeport"
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // patience is how long `eventually` waits. Only a failure takes that long.
@@ -38,9 +39,7 @@ var keep = flag.Bool("keep", false, "keep the clusters of failed stories running
 
 func TestOnContainers(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("real nodes need root")
-	}
+	needs.Root(t, "real nodes need root")
 	runStories(t, "containerd", scripts(t, func(text string) bool { return !strings.HasPrefix(text, "# nodes: simulated\n") }))
 }
 
@@ -77,7 +76,7 @@ func (p parallel) Run(name string, f func(testscript.T)) {
 func (p parallel) Verbose() bool { return testing.Verbose() }
 
 func runStories(t *testing.T, runtime string, files []string) {
-	binary := program(t)
+	binary := needs.Everynode(t, "../..")
 	testscript.RunT(parallel{t}, testscript.Params{
 		Files:    files,
 		TestWork: *keep, // clusters live in the folders of their scripts
@@ -97,23 +96,6 @@ func runStories(t *testing.T, runtime string, files []string) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 	})
-}
-
-// program finds the everynode binary that is tested.
-func program(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("EVERYNODE_BINARY")
-	if path == "" {
-		path = "../../bin/everynode"
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("the program under test is missing: %v; run make build, or set EVERYNODE_BINARY", err)
-	}
-	return path
 }
 
 // startCluster starts three nodes and points the script's kubectl at them.

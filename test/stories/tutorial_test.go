@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // block is a piece of a page between fences, with its language.
@@ -22,7 +24,7 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, binary := t.TempDir(), program(t)
+	dir, binary := t.TempDir(), needs.Everynode(t, "../..")
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)

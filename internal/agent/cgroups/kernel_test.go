@@ -12,6 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // realMount is where the kernel's cgroups are.
@@ -21,9 +23,7 @@ const realMount = "/sys/fs/cgroup"
 // part: which units there are is its word; the library makes the folders of controllers that systemd does not know.
 func realGroups(t *testing.T, driver Driver) (*Cgroups, *bus) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to make cgroups")
-	}
+	needs.Root(t, "needs root, to make cgroups")
 	c := newGroups(t, Config{Driver: driver, Root: fmt.Sprintf("/everynodetest%d%s", os.Getpid(), driver), Mount: realMount})
 	if c.Unified() {
 		t.Skip("needs cgroups of version 1; with version 2 systemd itself is in the way")

@@ -11,6 +11,8 @@ import (
 	library "github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // ownMounts runs the rest of a test in a process of its own, in which nobody minds what is mounted where. It says whether this is that
@@ -24,9 +26,7 @@ func ownMounts(t *testing.T) bool {
 		}
 		return true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
+	needs.Root(t, "needs root, to mount")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), variable+"="+t.Name())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}

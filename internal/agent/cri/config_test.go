@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/everynode/everynode/internal/agent/cgroups"
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -200,9 +201,7 @@ func TestHostsFile(t *testing.T) {
 
 // On a disk that is full the running containers of the pod keep what they had.
 func TestHostsFileOnAFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	needs.Root(t, "mounting needs root")
 	r, pod := testRuntime(t), testPod()
 	if err := os.MkdirAll(r.cfg.PodsRoot, 0o755); err != nil {
 		t.Fatal(err)

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // A volume that is mounted stays good, whatever becomes of the API and of the driver's object there.
 func TestAMountedVolumeOutlivesTheAPI(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	needs.Root(t, "mounting needs root")
 	d := newDrivers(t, object(storagev1.VolumeLifecycleEphemeral))
 	pod := podWith("one")
 	volume, path := &pod.Spec.Volumes[0], d.Path(pod.UID, "v")

@@ -7,14 +7,14 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // TestShare: mounts below the folder are shared afterwards, whatever it was before; what was mounted stays, and a second time changes
 // nothing.
 func TestShare(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount")
-	}
+	needs.Root(t, "needs root, to mount")
 	for name, before := range map[string]func(t *testing.T, dir string){
 		"a folder that is not there": func(*testing.T, string) {},
 		"a folder of a private mount": func(t *testing.T, dir string) {

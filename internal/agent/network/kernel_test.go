@@ -3,7 +3,6 @@ package network
 import (
 	"errors"
 	"net/netip"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -12,14 +11,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // inNewNamespace runs a test in a network namespace of its own.
 func inNewNamespace(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace needs root")
-	}
+	needs.Root(t, "a network namespace needs root")
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("nft is not installed")
 	}

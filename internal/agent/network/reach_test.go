@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/node/peer"
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // box is a network namespace: do runs functions in it, one after the other. It
@@ -144,9 +145,7 @@ type machineBox struct {
 // cluster is links 10.0.1.0/24 and 10.0.2.0/24 with a router between them.
 func cluster(t *testing.T, mode Mode, addresses ...string) []*machineBox {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace needs root")
-	}
+	needs.Root(t, "a network namespace needs root")
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("nft is not installed")
 	}
@@ -355,9 +354,7 @@ func TestPathsSurviveAndHeal(t *testing.T) {
 
 // Without a look at the clock: what the machine tells is enough to notice.
 func TestMachineTellsOfItsRoutes(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a network namespace needs root")
-	}
+	needs.Root(t, "a network namespace needs root")
 	b := newBox(t, "alone")
 	b.bridge("link1", "10.0.1.1/24")
 	changed := make(chan struct{}, 100)

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // fakeClaims has one claim with one volume.
@@ -154,9 +156,7 @@ func TestClaimOfAnEphemeralVolume(t *testing.T) {
 
 // The group of a pod's volumes gets all that is in a local volume, and nothing that links there lead to.
 func TestLocalVolumeOfAGroup(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root gives files to groups")
-	}
+	needs.Root(t, "only root gives files to groups")
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	for _, file := range []string{outside, filepath.Join(dir, "a")} {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -192,9 +192,7 @@ func TestLocalVolumeOfAGroup(t *testing.T) {
 
 // A pod may say that files are looked at only if the folder is not the group's. Others look each time.
 func TestLocalVolumeThatIsTheGroupsAlready(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root gives files to groups")
-	}
+	needs.Root(t, "only root gives files to groups")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	pod := podWith(claimVolume(false))

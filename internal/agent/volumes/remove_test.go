@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // A tree that is deeper than files may be open, with names longer than a path, many files, and names that are ours.
@@ -55,9 +57,7 @@ func TestRemoveTreeOfAnyShape(t *testing.T) {
 }
 
 func TestRemoveTreeStopsAtAMount(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	needs.Root(t, "mounting needs root")
 	base := t.TempDir()
 	root, other := filepath.Join(base, "root"), filepath.Join(base, "other")
 	if err := errors.Join(os.MkdirAll(root+"/a/b/mount", 0o755), os.Mkdir(other, 0o755), os.WriteFile(other+"/precious", nil, 0o600)); err != nil {

@@ -22,6 +22,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 // fakeObjects is a changeable set of API objects that issues numbered tokens.
@@ -81,9 +82,7 @@ func (o *fakeObjects) setConfigMap(name string, data map[string]string) {
 // newTest returns a Manager in a directory of its own, whose mounts are gone when the test ends.
 func newTest(t *testing.T) (*Manager, *fakeObjects) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("mounting needs root")
-	}
+	needs.Root(t, "mounting needs root")
 	objects := &fakeObjects{
 		clock:      testingclock.NewFakeClock(time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)),
 		configMaps: map[string]*corev1.ConfigMap{}, secrets: map[string]*corev1.Secret{},
