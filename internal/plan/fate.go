@@ -1,13 +1,13 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/pod"
@@ -100,7 +100,7 @@ func (p *planner) table() {
 				out.NoRoom = append(out.NoRoom, Lack{Node: node, Reasons: reasons})
 			}
 		}
-		if s.byHand {
+		if s.from == byHand {
 			out.AtOnce = 0
 		}
 		if soak := s.soak.Round(time.Second); soak > 0 {
@@ -159,8 +159,9 @@ func hasImage(n *corev1.Node, image string) bool {
 	})
 }
 
-// startTimes are how long the pods that are there took to become ready, the shortest first.
-func startTimes(s *survey.Survey, set *survey.Set) (took []time.Duration) {
+// startTime is how long the pods that are there took to become ready, in the middle; false where nothing tells.
+func startTime(s *survey.Survey, set *survey.Set) (time.Duration, bool) {
+	took := []time.Duration{}
 	for _, n := range s.Nodes {
 		for _, o := range set.Pods(n.Name) {
 			if ready, ok := pod.ReadySince(o); ok {
@@ -168,22 +169,21 @@ func startTimes(s *survey.Survey, set *survey.Set) (took []time.Duration) {
 			}
 		}
 	}
-	slices.SortFunc(took, func(a, b time.Duration) int { return cmp.Compare(a, b) })
-	return took
-}
-
-// middle is the one in the middle, or what is assumed where there is none.
-func middle(took []time.Duration) time.Duration {
 	if len(took) == 0 {
-		return 10 * time.Second
+		return 10 * time.Second, false
 	}
-	return took[len(took)/2]
+	slices.Sort(took)
+	return took[len(took)/2], true
 }
 
-// estimate says how long it took in the play, if that is known of pods that are there.
-func (p *planner) estimate(known bool) {
-	if p.old != nil && known && len(p.steps) > 0 && !p.steps[0].byHand {
-		t := p.spent
-		p.out.Estimate = &Estimate{Changing: t.changing, Soaking: t.soaking, Waiting: t.window, EachBatch: p.batch()}
+// estimate says how long it took in the play.
+func (p *planner) estimate() {
+	e := &Estimate{
+		Soaking: p.spent[v1alpha1.PhaseSoaking], Waiting: p.spent[v1alpha1.PhaseOutsideWindow], EachBatch: p.batch(),
 	}
+	for _, d := range p.spent {
+		e.Changing += d
+	}
+	e.Changing -= e.Soaking + e.Waiting
+	p.out.Estimate = e
 }

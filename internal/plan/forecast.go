@@ -139,15 +139,17 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 			return nil, err
 		}
 	}
-	took := startTimes(s, set)
-	p.play = newPlay(s, set, middle(took))
+	starts, known := startTime(s, set)
+	p.play = newPlay(s, set, starts)
 	if err := p.run(); err != nil {
 		return nil, err
 	}
 	p.sortNodes()
 	p.table()
 	p.images()
-	p.estimate(len(took) > 0)
+	if known && old != nil && len(p.steps) > 0 && p.steps[0].from != byHand {
+		p.estimate()
+	}
 	p.warn()
 	p.out.acts = p.acts
 	if !p.acts && len(p.asked) > 0 {

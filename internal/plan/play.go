@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -83,12 +84,8 @@ func (p *play) answers(name string) bool {
 	if n == nil {
 		return false
 	}
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	ready := node.Condition(n, corev1.NodeReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 // mostActions is how many actions a node may take before the play is given up: it would not come to rest.
@@ -141,7 +138,7 @@ func (p *play) next() (time.Time, bool) {
 	if !at.After(p.now) && !at.IsZero() {
 		at = p.now.Add(time.Millisecond)
 	}
-	return at, !at.IsZero() && at.Before(p.happened.Add(idle+p.longestSoak()))
+	return at, !at.IsZero() && (p.status.Phase == v1alpha1.PhaseSoaking || at.Before(p.happened.Add(idle)))
 }
 
 // batch is how long a pod takes to become available.
@@ -149,18 +146,9 @@ func (p *play) batch() time.Duration {
 	return p.starts + time.Duration(p.set.DaemonSet.Spec.MinReadySeconds)*time.Second
 }
 
-func (p *play) longestSoak() (longest time.Duration) {
-	if info := p.core.Follows; info != nil && info.Policy != nil {
-		for i := range info.Policy.Waves {
-			longest = max(longest, info.Policy.Waves[i].Soak)
-		}
-	}
-	return longest
-}
-
 // wait moves the clock.
 func (p *play) wait(to time.Time) {
-	p.passes(to.Sub(p.now))
+	p.since[p.status.Phase] += to.Sub(p.now)
 	p.now = to
 	p.core.Step(matrix.Now{Time: to})
 	p.core.Book.Step(rollouts.Now{Time: to})

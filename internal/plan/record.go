@@ -28,23 +28,18 @@ type record struct {
 	guided, backwards bool
 	progressing       matrix.Condition
 	happened          time.Time
-	// spent is how long was changed, soaked and waited for a window until something happened last; since is what has
-	// passed since.
-	spent, since spent
-	windows      bool // a window was waited for before the first step
+	// spent is how long the rollout was in each phase until something happened last, since for how long since then.
+	spent, since map[v1alpha1.Phase]time.Duration
 	warnings     []string
 }
 
-type spent struct{ changing, soaking, window time.Duration }
-
 // step is nodes that were changed together.
 type step struct {
-	name   string
-	nodes  []string
-	from   string
-	soak   time.Duration
-	asks   bool
-	byHand bool
+	name  string
+	nodes []string
+	from  string
+	soak  time.Duration
+	asks  bool
 	// underWay are nodes whose next pod is not available yet; most is how many they were at most.
 	underWay map[string]bool
 	most     int
@@ -56,31 +51,22 @@ const (
 )
 
 func newRecord() record {
-	return record{of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{}}
+	return record{
+		of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{},
+		spent: map[v1alpha1.Phase]time.Duration{}, since: map[v1alpha1.Phase]time.Duration{},
+	}
 }
 
 // happens takes note of when something happened.
 func (r *record) happens(now time.Time) {
 	r.happened = now
-	r.spent.changing += r.since.changing
-	r.spent.soaking += r.since.soaking
-	r.spent.window += r.since.window
+	for phase, d := range r.since {
+		r.spent[phase] += d
+	}
 	if n := len(r.steps); n > 0 {
-		r.steps[n-1].soak += r.since.soaking
+		r.steps[n-1].soak += r.since[v1alpha1.PhaseSoaking]
 	}
-	r.since = spent{}
-}
-
-// passes takes note of time that passes.
-func (r *record) passes(d time.Duration) {
-	switch r.status.Phase {
-	case v1alpha1.PhaseSoaking:
-		r.since.soaking += d
-	case v1alpha1.PhaseOutsideWindow:
-		r.since.window += d
-	default:
-		r.since.changing += d
-	}
+	clear(r.since)
 }
 
 // look takes note of where the rollout stands.
@@ -95,7 +81,6 @@ func (p *play) look() {
 	if p.status, p.guided = st, guided; begins {
 		p.first, p.backwards = st, p.returns()
 	}
-	p.windows = p.windows || st.Phase == v1alpha1.PhaseOutsideWindow
 }
 
 // returns reports whether nodes go to the stable revision.
@@ -163,7 +148,7 @@ func (p *play) stepOf(node string) *step {
 	if i >= 0 {
 		return p.steps[i]
 	}
-	s := &step{name: name, from: p.from(name), underWay: map[string]bool{}, byHand: slices.Contains(p.waits, byHand)}
+	s := &step{name: name, from: p.from(name), underWay: map[string]bool{}}
 	p.steps, p.waits = append(p.steps, s), nil
 	return s
 }
@@ -183,7 +168,7 @@ func (p *play) from(name string) string {
 		return "now"
 	case before != "" && before != name:
 		return "after " + before
-	case p.windows:
+	case p.spent[v1alpha1.PhaseOutsideWindow] > 0:
 		return p.now.UTC().Format("from Mon 2006-01-02 15:04 UTC")
 	}
 	return "now"

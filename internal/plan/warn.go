@@ -36,20 +36,20 @@ func (p *planner) warn() {
 
 // warnOfEnd says why nodes do not change.
 func (p *planner) warnOfEnd() {
-	st, waiting := &p.status, p.out.Nodes.Wait
-	switch {
+	st, begins := &p.status, "nothing more begins"
+	if len(p.steps) == 0 {
+		begins = "nothing begins"
+	}
+	switch waiting := p.out.Nodes.Wait; {
 	case failed(&p.first):
-		p.add("nothing begins: %s; it is not tried without \"everynode rollout retry\"", st.Message)
+		p.add("%s: %s; it is not tried without \"everynode rollout retry\"", begins, st.Message)
 	case failed(st):
 		p.add("the rollout would be %s: %s", st.Phase, st.Message)
-	case p.guided && st.Phase != v1alpha1.PhaseComplete && len(p.steps) == 0:
-		p.add("nothing begins: %s", strings.TrimPrefix(st.Message, "nothing new begins: "))
-	case p.guided && st.Phase != v1alpha1.PhaseComplete:
-		p.add("nothing more begins: %s", st.Message)
-	case waiting == 0:
-	case p.guided:
-		p.add("%s", p.waitingOnes())
-	default:
+	case p.guided && st.Phase != v1alpha1.PhaseComplete && st.Phase != v1alpha1.PhaseProgressing:
+		p.add("%s: %s", begins, strings.TrimPrefix(st.Message, "nothing new begins: "))
+	case waiting > 0 && p.guided:
+		p.add("%s would not change, such as %s", survey.Count(waiting, "node"), p.oneThatWaits())
+	case waiting > 0:
 		_, why, _ := strings.Cut(p.progressing.Message, "; ")
 		p.add("%s would not change: %s", survey.Count(waiting, "node"), why)
 	}
@@ -59,19 +59,15 @@ func failed(s *v1alpha1.DaemonSetRolloutStatus) bool {
 	return s.Phase == v1alpha1.PhaseHalted || s.Phase == v1alpha1.PhaseRolledBack
 }
 
-// waitingOnes names nodes that wait though the change is complete, and what for.
-func (p *planner) waitingOnes() string {
-	var names []string
-	why := ""
+// oneThatWaits is the first node that waits for good, and what for.
+func (p *planner) oneThatWaits() string {
 	for _, n := range p.survey.Nodes {
-		if p.fates[n.Name] != waits {
-			continue
-		}
-		if names = append(names, n.Name); why == "" {
-			_, why, _ = p.core.Verdict(p.set.DaemonSet.UID, n.Name)
+		if p.fates[n.Name] == waits {
+			_, why, _ := p.core.Verdict(p.set.DaemonSet.UID, n.Name)
+			return n.Name + ": " + why
 		}
 	}
-	return survey.Some(names) + " would not change: " + why
+	return ""
 }
 
 // warnOfChange says what is dangerous in the change itself.

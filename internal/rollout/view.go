@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/plaintext"
@@ -26,7 +25,7 @@ const maxSteps = 12
 // Show writes all that people want to know, the most important line first.
 func (v View) Show(out io.Writer, s State) error {
 	var b strings.Builder
-	for i, line := range v.wrap(fmt.Sprintf("%s: %s", orUnknown(s.Phase), s.Message), 4) {
+	for i, line := range v.wrap(fmt.Sprintf("%s: %s", orUnknown(s.Phase), s.Message)) {
 		if i == 0 {
 			line = v.colour(s.Phase, line)
 		}
@@ -39,7 +38,7 @@ func (v View) Show(out io.Writer, s State) error {
 	v.steps(&b, s)
 	if i := len(s.FailedRevisions) - 1; i >= 0 {
 		f := s.FailedRevisions[i]
-		for _, line := range v.wrap(fmt.Sprintf("last failure: revision %s %s (%s)", f.Revision, f.Why, f.Action), 4) {
+		for _, line := range v.wrap(fmt.Sprintf("last failure: revision %s %s (%s)", f.Revision, f.Why, f.Action)) {
 			b.WriteString(line + "\n")
 		}
 	}
@@ -151,23 +150,8 @@ func (v View) colour(phase v1alpha1.Phase, line string) string {
 	return "\x1b[" + code + "m" + line + "\x1b[0m"
 }
 
-// wrap breaks a text between words so that it fits; lines after the first are
-// indented.
-func (v View) wrap(text string, indent int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(plaintext.Escape(text)) {
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > v.Width:
-			lines = append(lines, line)
-			line = strings.Repeat(" ", indent) + word
-		default:
-			line += " " + word
-		}
-	}
-	return append(lines, line)
-}
+// wrap breaks a text between words so that it fits; lines after the first are indented.
+func (v View) wrap(text string) []string { return plaintext.Wrap(text, v.Width, "", "    ") }
 
 // cut shortens a line so that it fits.
 func (v View) cut(text string) string {

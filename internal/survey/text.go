@@ -13,21 +13,7 @@ const Width = 80
 // Wrap breaks text between words into lines, the later ones further in. What would do
 // something in a terminal is spelled out: some of the text is from logs and events.
 func Wrap(text, indent string) string {
-	var out strings.Builder
-	line := indent
-	for _, word := range strings.Fields(plaintext.Escape(text)) {
-		switch {
-		case line == indent || line == indent+"    ":
-			line += word
-		case len(line)+1+len(word) > Width:
-			out.WriteString(line + "\n")
-			line = indent + "    " + word
-		default:
-			line += " " + word
-		}
-	}
-	out.WriteString(line + "\n")
-	return out.String()
+	return strings.Join(plaintext.Wrap(text, Width, indent, indent+"    "), "\n") + "\n"
 }
 
 // Count writes how many there are of something: "1 node", "1,000 nodes".
