@@ -197,14 +197,19 @@ func TestForecasts(t *testing.T) {
 	}
 	show("a new DaemonSet with a policy", forecast(t, w, nil, fresh))
 	*status = v1alpha1.DaemonSetRolloutStatus{StableRevision: was, TargetRevision: was}
-	for _, add := range []struct{ title, policy string }{
-		{"a policy that cannot be followed", "windows: [{from: \"09:00\", to: \"16:00\", timeZone: Mars/North}]"},
-		{"outside a window", "windows: [{from: \"22:00\", to: \"23:00\"}]\npace: {nodesPerMinute: 1}"},
-		{"more nodes out of order than may be", "nodeFaults: {max: 5%}"},
+	for _, add := range []struct {
+		title, policy string
+		edit          func(*appsv1.DaemonSet)
+	}{
+		{"a rack with a node without room", "waves: [{name: first, nodes: {matchLabels: {zone: b}}}]\ndomains: [{key: rack, maxUnavailable: 1}]\nfailure: {max: 100%, min: 100}", bigger},
+		{"pods take longer than they may", "failure: {startDeadline: 10s, then: Rollback}", newer},
+		{"a policy that cannot be followed", "windows: [{from: \"09:00\", to: \"16:00\", timeZone: Mars/North}]", newer},
+		{"outside a window", "windows: [{from: \"22:00\", to: \"23:00\"}]\npace: {nodesPerMinute: 1}", newer},
+		{"more nodes out of order than may be", "nodeFaults: {max: 5%}", newer},
 	} {
 		w.Objects.Policies = nil
 		w.Policy("careful", add.policy)
-		show(add.title, forecast(t, w, ds, edited(ds, newer)))
+		show(add.title, forecast(t, w, ds, edited(ds, add.edit)))
 	}
 	golden(t, "policy.txt", out.Bytes())
 	golden(t, "policy.json", append(encoded, '\n'))

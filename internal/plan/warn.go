@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,6 +65,9 @@ func (p *planner) oneThatWaits() string {
 	for _, n := range p.survey.Nodes {
 		if p.fates[n.Name] == waits {
 			_, why, _ := p.core.Verdict(p.set.DaemonSet.UID, n.Name)
+			if why == "its turn" {
+				why = cmp.Or(p.survey.Busy(p.core, p.set.DaemonSet.UID, n.Name), why)
+			}
 			return n.Name + ": " + why
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
@@ -75,19 +76,29 @@ func (v *View) turn(name string) string {
 	if v.Rules == nil && v.DaemonSet.Spec.UpdateStrategy.Type == "OnDelete" {
 		return string(matrix.WaitsForUser)
 	}
-	var busy []string
-	for _, n := range v.survey.Nodes {
-		if verdict := v.Verdict(n.Name); n.Name != name && (verdict == course.Changing || verdict == course.FailedRevision) {
-			busy = append(busy, n.Name)
-		}
-	}
+	busy := v.survey.Busy(v.core, v.DaemonSet.UID, name)
 	switch {
-	case len(busy) > 0:
-		return "its turn: the limit is used up by " + Some(busy)
+	case busy != "":
+		return "its turn: " + busy
 	case because != matrix.AsWanted && v.Rules == nil:
 		return "its turn: " + string(because)
 	}
 	return "its turn"
+}
+
+// Busy says which nodes use up what may change at a time, beside one that waits for it; "" if none does.
+func (s *Survey) Busy(c *Core, uid types.UID, but string) string {
+	var busy []string
+	for _, n := range s.Nodes {
+		verdict, _, _ := c.Verdict(uid, n.Name)
+		if n.Name != but && (verdict == course.Changing || verdict == course.FailedRevision) {
+			busy = append(busy, n.Name)
+		}
+	}
+	if len(busy) == 0 {
+		return ""
+	}
+	return "the limit is used up by " + Some(busy)
 }
 
 // addFaults adds all that is wrong with the node itself.
