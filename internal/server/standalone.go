@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	everynode "github.com/everynode/everynode/api/client"
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 )
@@ -42,23 +40,6 @@ type ControllerOptions struct {
 	// Listen is the host:port where metrics and health are served, without TLS; empty for
 	// nowhere.
 	Listen string
-}
-
-// rolloutsOf returns what writes Everynode's own kinds; nil where the API does not
-// serve them: there no policy is followed.
-func rolloutsOf(client kubernetes.Interface, config *restclient.Config) (daemonset.RolloutWriter, error) {
-	_, err := client.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask the API for %s: %w", v1alpha1.GroupVersion, err)
-	}
-	own, err := everynode.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return daemonset.NewRolloutWriter(own), nil
 }
 
 // RunDaemonSetController runs the DaemonSet controller and nothing else until
@@ -89,9 +70,9 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	events := newBroadcaster(ctx)
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	rollouts, err := rolloutsOf(client, o.Config)
+	own, err := everynode.NewForConfig(o.Config)
 	if err != nil {
-		return err
+		return fmt.Errorf("make the controller's client of its own kinds: %w", err)
 	}
 	shown, err := listenForProbes(o.Listen, func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
@@ -102,7 +83,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	defer shown.close()
 	run, err := daemonSets(daemonset.Config{
 		Registerer: shown.registry,
-		Rollouts:   rollouts, Watches: watches,
+		Rollouts:   daemonset.NewRolloutWriter(own), Watches: watches,
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,

@@ -24,6 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
@@ -63,8 +64,9 @@ type Config struct {
 	// NormalizeTemplate fills a pod template's defaults in, so that a revision
 	// written before a default existed still counts as the same. Optional.
 	NormalizeTemplate func(*corev1.PodTemplateSpec)
-	// Rollouts writes Everynode's own kinds. Nil where the API does not serve them:
-	// then no policy is read, and none followed.
+	// Rollouts writes Everynode's own kinds. With nil no policy is read, and none followed.
+	// Where the API does not serve the kinds, they are awaited: a DaemonSet that says that it
+	// follows a policy stands still until then, and all others change as without one.
 	Rollouts RolloutWriter
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
@@ -134,21 +136,30 @@ func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName("daemonset")
 	ctx = klog.NewContext(ctx, logger)
 	remove, synced, err := c.listen(ctx)
+	defer remove()
 	if err != nil {
 		return err
 	}
-	defer remove()
 	if !toolscache.WaitFor(ctx, "", synced...) || !c.own.wait(ctx, c.cfg.Clock) {
 		return nil
 	}
 	pods, rows, claims := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers), startLane(ctx, rowWorkers)
 	o := newOwner(c, pods, rows, claims)
 	logger.Info("DaemonSet controller works", "workers", c.cfg.Workers)
+	waiting := c.await(ctx)
 	o.run(ctx)
+	waiting.Wait()
 	pods.done.Wait()
 	rows.done.Wait()
 	claims.done.Wait()
 	return nil
+}
+
+// source is a kind that the controller listens to.
+type source struct {
+	kind   string
+	obj    client.Object
+	ignore func(old, obj metav1.Object) bool
 }
 
 // listen registers the handlers. The function it returns takes them off again.
@@ -159,11 +170,6 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 			f()
 		}
 	}
-	type source struct {
-		kind   string
-		obj    client.Object
-		ignore func(old, obj metav1.Object) bool
-	}
 	sources := []source{
 		{kindDaemonSet, &appsv1.DaemonSet{}, sameVersion},
 		{kindRevision, &appsv1.ControllerRevision{}, sameVersion},
@@ -172,31 +178,48 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 	}
 	if c.cfg.Rollouts != nil {
 		sources[2].ignore = ignoreNodeInOrder
-		sources = append(sources, source{kindPolicy, &v1alpha1.RolloutPolicy{}, sameVersion}, source{kindRollout, &v1alpha1.DaemonSetRollout{}, sameVersion})
+		sources = append(sources, ownSources...)
 	}
 	for _, s := range sources {
-		informer, err := c.cfg.Informers.GetInformer(ctx, s.obj, cache.BlockUntilSynced(false))
-		if err != nil {
-			remove()
-			return nil, nil, fmt.Errorf("get informer for %s: %w", s.kind, err)
-		}
-		registration, err := informer.AddEventHandler(c.buffer.handler(s.kind, s.ignore))
-		if err != nil {
-			remove()
-			return nil, nil, fmt.Errorf("listen to %s: %w", s.kind, err)
-		}
-		if checker := registration.HasSyncedChecker(); s.kind == kindPolicy || s.kind == kindRollout {
-			c.own.kinds = append(c.own.kinds, ownKind{s.kind, s.obj, checker})
-		} else {
+		own := s.kind == kindPolicy || s.kind == kindRollout
+		checker, off, err := c.listenTo(ctx, s)
+		switch {
+		case own && meta.IsNoMatchError(err):
+			c.own.kinds = append(c.own.kinds, ownKind{name: s.kind, obj: s.obj})
+			continue
+		case err != nil:
+			return remove, nil, err
+		case own:
+			c.own.kinds = append(c.own.kinds, ownKind{name: s.kind, obj: s.obj, synced: checker})
+		default:
 			synced = append(synced, checker)
 		}
-		undo = append(undo, func() {
-			if err := informer.RemoveEventHandler(registration); err != nil {
-				klog.FromContext(ctx).Error(err, "Cannot stop listening", "kind", s.kind)
-			}
-		})
+		undo = append(undo, off)
 	}
 	return remove, synced, nil
+}
+
+// ownSources are Everynode's own kinds.
+var ownSources = []source{
+	{kindPolicy, &v1alpha1.RolloutPolicy{}, sameVersion}, {kindRollout, &v1alpha1.DaemonSetRollout{}, sameVersion},
+}
+
+// listenTo registers the handler of one kind, and returns what tells when the kind has been read and what
+// takes the handler off. The error is a NoMatchError if the API does not serve the kind.
+func (c *Controller) listenTo(ctx context.Context, s source) (toolscache.DoneChecker, func(), error) {
+	informer, err := c.cfg.Informers.GetInformer(ctx, s.obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, nil, fmt.Errorf("get informer for %s: %w", s.kind, err)
+	}
+	registration, err := informer.AddEventHandler(c.buffer.handler(s.kind, s.ignore))
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen to %s: %w", s.kind, err)
+	}
+	return registration.HasSyncedChecker(), func() {
+		if err := informer.RemoveEventHandler(registration); err != nil {
+			klog.FromContext(ctx).Error(err, "Cannot stop listening", "kind", s.kind)
+		}
+	}, nil
 }
 
 // Dump returns what the controller knows and intends, as one consistent picture.

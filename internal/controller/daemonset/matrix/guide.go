@@ -346,6 +346,7 @@ func (g *guide) progressing(counts string) Condition {
 	}
 	const refused = "the API takes the status of its DaemonSetRollout; the controller's log says why it does not"
 	switch {
+	case g.info.Unread: // what follows must be seen to have been in the middle of something
 	case !g.stored && g.setback.failures == 0:
 		return Condition{status, NotStored, counts + "; " + why}
 	case !g.stored:

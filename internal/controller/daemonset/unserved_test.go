@@ -1,0 +1,141 @@
+package daemonset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// withoutDefinitions is an API whose own kinds are defined only when somebody says so.
+type withoutDefinitions struct {
+	policyAPI
+	defined *atomic.Bool
+}
+
+func (a withoutDefinitions) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	if kind := kindOf(obj); (kind == kindPolicy || kind == kindRollout) && !a.defined.Load() {
+		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}}
+	}
+	return a.policyAPI.GetInformer(ctx, obj, opts...)
+}
+
+// images counts the pods of each image.
+func (a policyAPI) images() string {
+	out := map[string]int{}
+	for _, p := range list[*corev1.Pod](a.fakeAPI, kindPod) {
+		out[p.Spec.Containers[0].Image]++
+	}
+	return fmt.Sprint(out)
+}
+
+func (a policyAPI) shows(t *testing.T, want string) {
+	t.Helper()
+	eventually(t, func() string {
+		if got := a.images(); got != want {
+			return "the images are " + got + ", want " + want
+		}
+		return ""
+	})
+}
+
+func (a policyAPI) says(t *testing.T, reason string) {
+	t.Helper()
+	eventually(t, func() string {
+		ds, err := a.GetDaemonSet(t.Context(), "default", "logs")
+		if err != nil {
+			return err.Error()
+		}
+		is := func(c appsv1.DaemonSetCondition) bool { return c.Reason == reason }
+		if !slices.ContainsFunc(ds.Status.Conditions, is) {
+			return fmt.Sprintf("the conditions are %v", ds.Status.Conditions)
+		}
+		return ""
+	})
+}
+
+func waitsForApproval(name string) *v1alpha1.RolloutPolicy {
+	canary := &metav1.LabelSelector{MatchLabels: map[string]string{"fleet": "canary"}}
+	return &v1alpha1.RolloutPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Generation: 1},
+		Spec: v1alpha1.RolloutPolicySpec{
+			Waves: []v1alpha1.Wave{{Name: "canary", Nodes: canary, Approval: v1alpha1.ApprovalManual}},
+		},
+	}
+}
+
+// TestAStartWithoutDefinitions has a controller start while the definitions are missing and a change waits for
+// approval: the change stands still, daemons come back as they were, and it goes on when the definitions are back.
+func TestAStartWithoutDefinitions(t *testing.T) {
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	for i := range 6 {
+		a.add(policyNode(i))
+	}
+	a.add(waitsForApproval("careful"))
+	a.add(testDaemonSet("logs"))
+	stop := startWithPolicies(t, a)
+	settled(t, a.fakeAPI, "logs", 6)
+	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseComplete))
+	setImage(t, a.fakeAPI, "logs", "demo:v2")
+	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
+	stop()
+	a.shows(t, "map[demo:v1:4 demo:v2:2]")
+
+	gone := withoutDefinitions{a, &atomic.Bool{}}
+	stop = startWatched(t, a, gone, nil)
+	defer func() { stop() }()
+	// A node that joins gets the stable revision: the controller works, and the change stands.
+	a.add(policyNode(6))
+	a.shows(t, "map[demo:v1:5 demo:v2:2]")
+	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhasePaused))
+	// An edit is no way around it.
+	setImage(t, a.fakeAPI, "logs", "demo:v3")
+	a.add(policyNode(7))
+	a.shows(t, "map[demo:v1:6 demo:v2:2]")
+
+	gone.defined.Store(true)
+	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
+	a.shows(t, "map[demo:v1:6 demo:v3:2]")
+	edit(t, a.fakeAPI, "default", "logs", func(r *v1alpha1.DaemonSetRollout) {
+		r.Generation = 2
+		r.Spec.Approved = &v1alpha1.StepApproval{
+			Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: v1alpha1.AllSteps,
+		}
+	})
+	a.shows(t, "map[demo:v3:8]")
+}
+
+// TestWithoutDefinitionsAsInKubernetes proves that a cluster that never had the definitions needs none, and that
+// those applied later are noticed.
+func TestWithoutDefinitionsAsInKubernetes(t *testing.T) {
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	for i := range 4 {
+		a.add(policyNode(i))
+	}
+	a.add(testDaemonSet("logs"))
+	plain := withoutDefinitions{a, &atomic.Bool{}}
+	stop := startWatched(t, a, plain, nil)
+	defer func() { stop() }()
+	settled(t, a.fakeAPI, "logs", 4)
+	setImage(t, a.fakeAPI, "logs", "demo:v2")
+	a.shows(t, "map[demo:v2:4]")
+
+	a.add(waitsForApproval("careful"))
+	plain.defined.Store(true)
+	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseComplete))
+	setImage(t, a.fakeAPI, "logs", "demo:v3")
+	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
+	a.shows(t, "map[demo:v2:2 demo:v3:2]")
+}
