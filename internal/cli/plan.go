@@ -35,8 +35,9 @@ func newPlanCommand(plugin bool) *cobra.Command {
 nodes change, in which steps, what has no room, and how long it takes. Nothing is
 written: the server is only asked to try (dry run) what it would store.
 
-The exit code is 0 if nothing would change, 2 if something would, 1 after an error.
-It works on any Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
+The exit code is 0 if nothing would happen before somebody approves, resumes or
+deletes something, 2 if something would, 1 after an error. It works on any
+Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
