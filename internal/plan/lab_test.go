@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/survey"
@@ -138,7 +139,7 @@ func (l *lab) hearDaemonSet() {
 	ds := l.ds
 	l.matrix.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: history.HashOf(r), Digest: digest,
-		Placement: matrix.CompilePlacement(&ds.Spec.Template.Spec), Earlier: belongings.PlacementsOf(slices.Values(l.Objects.Revisions)),
+		Placement: placement.Compile(&ds.Spec.Template.Spec), Earlier: belongings.PlacementsOf(slices.Values(l.Objects.Revisions)),
 		Strategy: belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
 		Reported: matrix.ProjectStatus(&ds.Status), Conditions: matrix.ProjectConditions(&ds.Status),
 	})

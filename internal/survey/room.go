@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -16,8 +16,8 @@ import (
 func Candidate(template *corev1.PodTemplateSpec, namespace, node string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	p.Namespace, p.Name, p.UID = namespace, "new", "new"
-	p.Spec.Tolerations = matrix.Tolerations(&template.Spec)
-	p.Spec.Affinity = matrix.PinToNode(template.Spec.Affinity, node)
+	p.Spec.Tolerations = placement.Tolerations(&template.Spec)
+	p.Spec.Affinity = placement.PinToNode(template.Spec.Affinity, node)
 	return p
 }
 
@@ -153,7 +153,7 @@ func unselected(spec *corev1.PodSpec, n *corev1.Node) (out []string) {
 	if terms := requiredTerms(spec); len(terms) > 0 && !affinityMatches(spec, n) {
 		out = append(out, "required node affinity: the node meets none of: "+strings.Join(terms, "; or "))
 	}
-	tolerations := matrix.Tolerations(spec)
+	tolerations := placement.Tolerations(spec)
 	for i := range n.Spec.Taints {
 		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !fit.Tolerated(t, tolerations) {
 			out = append(out, "taint "+t.ToString()+" is not tolerated")

@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 )
@@ -80,7 +81,7 @@ func (s *Set) info() matrix.DaemonSetInfo {
 	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
 	return matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: s.Revision, Digest: digest,
-		Placement: matrix.CompilePlacement(&ds.Spec.Template.Spec),
+		Placement: placement.Compile(&ds.Spec.Template.Spec),
 		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
 		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
 		Reported: matrix.ProjectStatus(&ds.Status), Conditions: matrix.ProjectConditions(&ds.Status),

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -83,7 +84,7 @@ func recordStory(wrong bool) []byte {
 	if wrong {
 		spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 	}
-	m.Step(matrix.DaemonSetInfo{UID: "u", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Placement: matrix.CompilePlacement(&spec)})
+	m.Step(matrix.DaemonSetInfo{UID: "u", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Placement: placement.Compile(&spec)})
 	for _, a := range m.Ready() {
 		create, ok := a.(*matrix.CreatePod)
 		if !ok {
@@ -127,7 +128,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 func TestARecordingThatBreaks(t *testing.T) {
 	m := newRecorder(matrix.Config{}, brokenWriter{})
 	m.Step(matrix.NodeInfo{Name: "n1"})
-	m.Step(matrix.DaemonSetInfo{UID: "u", Name: "logs", Placement: matrix.CompilePlacement(&corev1.PodSpec{})})
+	m.Step(matrix.DaemonSetInfo{UID: "u", Name: "logs", Placement: placement.Compile(&corev1.PodSpec{})})
 	if actions := m.Ready(); len(actions) != 2 {
 		t.Errorf("actions are %v, want a creation and a status", actions)
 	}

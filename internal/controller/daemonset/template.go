@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/podtemplate"
 )
 
@@ -49,7 +50,7 @@ func moldFrom(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *podMold {
 	if m.meta.Labels == nil {
 		m.meta.Labels = map[string]string{}
 	}
-	m.spec.Tolerations = matrix.Tolerations(&m.spec)
+	m.spec.Tolerations = placement.Tolerations(&m.spec)
 	return m
 }
 
@@ -64,6 +65,6 @@ func (m *podMold) pod(a *matrix.CreatePod) *corev1.Pod {
 		p.Annotations = maps.Clone(m.meta.Annotations)
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, matrix.Replaced, matrix.ReplacedText(a.Before, a.PodName))
 	}
-	p.Spec.Affinity = matrix.PinToNode(m.spec.Affinity, a.Node)
+	p.Spec.Affinity = placement.PinToNode(m.spec.Affinity, a.Node)
 	return p
 }

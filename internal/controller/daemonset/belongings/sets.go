@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -24,9 +25,9 @@ type daemonSet struct {
 	latest, acted *appsv1.DaemonSet
 	selector      labels.Selector
 	selectsAll    bool
-	placement     *matrix.Placement
+	placement     *placement.Rules
 	// earlier are the placement rules of all revisions, nil until they are asked for.
-	earlier *matrix.Placements
+	earlier *placement.Revisions
 	// revision is the current hash, worked out for planned's generation.
 	revision string
 	planned  int64
@@ -117,7 +118,7 @@ func (b *Book) accept(s *daemonSet) {
 // act has the matrix act on a version's spec from the next push on.
 func (b *Book) act(s *daemonSet, ds *appsv1.DaemonSet) {
 	if s.acted == nil || s.acted.Generation != ds.Generation {
-		s.placement = matrix.CompilePlacement(&ds.Spec.Template.Spec)
+		s.placement = placement.Compile(&ds.Spec.Template.Spec)
 	}
 	s.acted = ds
 }
@@ -141,7 +142,7 @@ func (b *Book) push(s *daemonSet) {
 }
 
 // placements are the placement rules of the DaemonSet's revisions.
-func (b *Book) placements(s *daemonSet) *matrix.Placements {
+func (b *Book) placements(s *daemonSet) *placement.Revisions {
 	if s.earlier == nil {
 		s.earlier = PlacementsOf(maps.Values(b.revisions.byOwner[s.latest.UID]))
 	}
@@ -149,11 +150,11 @@ func (b *Book) placements(s *daemonSet) *matrix.Placements {
 }
 
 // PlacementsOf reads the placement rules of revisions. What cannot be read is left out.
-func PlacementsOf(revisions iter.Seq[*appsv1.ControllerRevision]) *matrix.Placements {
-	out := &matrix.Placements{ByRevision: map[string]*matrix.Placement{}}
+func PlacementsOf(revisions iter.Seq[*appsv1.ControllerRevision]) *placement.Revisions {
+	out := &placement.Revisions{ByRevision: map[string]*placement.Rules{}}
 	for r := range revisions {
 		if template, err := history.Template(r); err == nil {
-			out.ByRevision[history.HashOf(r)] = matrix.CompilePlacement(&template.Spec)
+			out.ByRevision[history.HashOf(r)] = placement.Compile(&template.Spec)
 		}
 	}
 	return out

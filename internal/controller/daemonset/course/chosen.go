@@ -19,7 +19,9 @@ func (c *Course) choose(n *node) (h chosen) {
 	if !c.started {
 		target = c.ds.Newest
 	}
-	selects := func(revision string) bool { return revision != "" && c.rules.Selects(revision, n.name) }
+	selects := func(revision string) bool {
+		return revision != "" && c.ds.Selects(revision, n.fact.Object, n.daemon.occupied())
+	}
 	h.target = selects(target)
 	h.stable = stable == target && h.target || stable != target && selects(stable)
 	switch has := cmp.Or(n.daemon.Revision, n.daemon.Ending); has {
@@ -65,6 +67,9 @@ func (c *Course) gone(n *node) bool {
 
 // empty: nothing is left of a pod.
 func (d *Daemon) empty() bool { return d.Revision == "" && d.Ending == "" && !d.Ended }
+
+// occupied: there is some pod, of whatever revision.
+func (d *Daemon) occupied() bool { return !d.empty() || !d.Made.IsZero() }
 
 // leftAt takes note of when the daemon left a node of the present step. There is no pod
 // whose age could be looked at, so the step soaks from then on.

@@ -14,7 +14,6 @@ import (
 
 // Course is the rollout of one DaemonSet. One owner at a time.
 type Course struct {
-	rules  Places
 	now    time.Time
 	ds     DaemonSet
 	policy *rolloutpolicy.Policy
@@ -74,9 +73,8 @@ type failure struct {
 }
 
 // New returns a course that has been told nothing.
-func New(places Places) *Course {
+func New() *Course {
 	c := &Course{
-		rules: places,
 		nodes: map[string]*node{}, replacing: map[*node]bool{}, blocked: btree.NewG(8, byName), groups: map[string]*group{},
 		places: map[place]*domain{}, steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
@@ -113,7 +111,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 		c.fleet = rolloutpolicy.NewFleet(p)
 		for _, n := range c.nodes {
 			if n.chosen.any() {
-				c.fleet.Set(n.name, n.fact.Labels)
+				c.fleet.Set(n.name, n.fact.labels())
 			}
 		}
 		for _, n := range c.nodes {
@@ -190,12 +188,6 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	if status.LastDeparture != nil {
 		c.state.left = status.LastDeparture.Time
 	}
-}
-
-// RulesChanged tells that places say otherwise about revisions that were known before.
-func (c *Course) RulesChanged() {
-	c.refreshAll()
-	c.settle()
 }
 
 // mostRun is the revision that most nodes have; "" if there is none.

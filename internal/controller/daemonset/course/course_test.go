@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -38,7 +39,7 @@ failure: {max: 5%, min: 2, startDeadline: 2m, restarts: 3, then: Rollback}
 `
 
 func daemonSet(newest string) DaemonSet {
-	return DaemonSet{Newest: newest, MaxUnavailable: rolloutpolicy.LimitOf(intstr.FromString("10%"))}
+	return DaemonSet{Set: placement.Set{Newest: newest}, MaxUnavailable: rolloutpolicy.LimitOf(intstr.FromString("10%"))}
 }
 
 func (w *world) expect(t *testing.T, phase v1alpha1.Phase, words string) {

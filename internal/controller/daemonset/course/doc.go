@@ -5,7 +5,8 @@
 //
 // A Course is told facts: the DaemonSet's newest revision, the policy, what people
 // wrote into the rollout, nodes, what became of the daemon on each of them, and the
-// time. Asked, it says each node's target (Target), takes nodes that may be changed
+// time. Placement rules are among these facts, as values that never change: a course asks nobody
+// back. Asked, it says each node's target (Target), takes nodes that may be changed
 // now (Take), and tells where the rollout is (Status, Verdict). It is pure: no
 // clock, no lock, no goroutine, no log, no client.
 //

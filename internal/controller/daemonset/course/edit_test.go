@@ -221,7 +221,8 @@ func TestFailedFirstDaemonIsDown(t *testing.T) {
 		w.tell(name)
 	}
 	w.course.SetPolicy(policy(t, "domains: [{key: rack, maxUnavailable: 1}]"), Followed, "")
-	w.course.SetDaemonSet(daemonSet("v2"))
+	w.ds = daemonSet("v2")
+	w.tellRules()
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "v2"})
 	w.course.SetDaemon(second, Daemon{Ended: true, Held: true})
 	for _, p := range w.take(2) {

@@ -3,13 +3,16 @@ package course
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // DaemonSet is what a course reads of one. It is comparable.
 type DaemonSet struct {
-	// Newest is the revision of the present template.
-	Newest string
+	// Set are the placement rules of its revisions, and which one is the newest.
+	placement.Set
 	// MaxUnavailable is the DaemonSet's own limit; with Surge it is maxSurge.
 	MaxUnavailable rolloutpolicy.Limit
 	// Surge tells that a new pod starts beside the old one.
@@ -20,7 +23,8 @@ type DaemonSet struct {
 
 // Node is what a course reads of a node.
 type Node struct {
-	Labels map[string]string
+	// Object is what placement rules and policies read of it, and does not change.
+	Object *corev1.Node
 	// Fault says why the node is out of order by itself; "" if it is not.
 	Fault string
 	// Silent tells that the fault is that nobody hears of the node, and Since when
@@ -29,13 +33,16 @@ type Node struct {
 	Since  time.Time
 }
 
-// Places knows the placement rules of revisions. A course asks again whenever it is told
-// of the DaemonSet, or of the node.
-type Places interface {
-	// Selects tells whether a node is to have a daemon, by the rules of a revision.
-	Selects(revision, node string) bool
-	// Readable tells whether the revision's template is known.
-	Readable(revision string) bool
+// labels of a node that is not known yet are none.
+func (n *Node) labels() map[string]string {
+	if n.Object == nil {
+		return nil
+	}
+	return n.Object.Labels
+}
+
+func (n *Node) equal(o *Node) bool {
+	return n.Object == o.Object && n.Fault == o.Fault && n.Silent == o.Silent && n.Since.Equal(o.Since)
 }
 
 // Daemon is what became of the DaemonSet on a node. It is comparable.

@@ -237,7 +237,7 @@ func TestWhatWasTakenBackHaltsANewDaemonSet(t *testing.T) {
 	w.ds = daemonSet("v2")
 	w.course.Tick(w.now)
 	w.course.SetPolicy(policy(t, "failure: {then: Rollback}"), Followed, "")
-	w.course.SetDaemonSet(w.ds)
+	w.tellRules()
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v2", Why: "somebody aborted it", Action: v1alpha1.FailureRollback}}})
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseHalted, "revision v2 somebody aborted it")

@@ -67,11 +67,10 @@ func (c *Course) SetNode(name string, fact Node) {
 	fact.Fault = cut(fact.Fault)
 	_, known := c.nodes[name]
 	n := c.node(name)
-	labelsChanged := !maps.Equal(n.fact.Labels, fact.Labels)
-	if known && !labelsChanged && n.fact.Fault == fact.Fault && n.fact.Silent == fact.Silent && n.fact.Since.Equal(fact.Since) &&
-		n.chosen == c.choose(n) {
+	if known && n.fact.equal(&fact) {
 		return
 	}
+	labelsChanged := !maps.Equal(n.fact.labels(), fact.labels())
 	if n.fact.Fault != "" && fact.Fault == "" && c.started {
 		n.change.healed = c.now
 	}
@@ -90,7 +89,7 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 	was := n.daemon
 	d.Trouble, d.NoRoom, d.Refused = cut(d.Trouble), cut(d.NoRoom), cut(d.Refused)
 	n.daemon = d
-	if was == d && n.chosen == c.choose(n) {
+	if was == d {
 		return
 	}
 	c.refusedBeside(n)
@@ -188,7 +187,7 @@ func (c *Course) sort(n *node) {
 	}
 	var moved []string
 	if n.chosen.any() {
-		moved = c.fleet.Set(n.name, n.fact.Labels)
+		moved = c.fleet.Set(n.name, n.fact.labels())
 	} else {
 		moved = c.fleet.Delete(n.name)
 	}

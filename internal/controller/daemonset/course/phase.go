@@ -271,7 +271,7 @@ func (c *Course) notBack() string {
 
 // wayBackIsLost tells whether nodes are to return to a revision that cannot be read.
 func (c *Course) wayBackIsLost() bool {
-	return c.back() && c.state.stable != "" && !c.rules.Readable(c.state.stable) && c.totals[Done] < c.totals[Selected]
+	return c.back() && c.state.stable != "" && c.ds.Of(c.state.stable) == nil && c.totals[Done] < c.totals[Selected]
 }
 
 // blockedBy says which nodes use up the limit and do not come up; "" if there is room.

@@ -32,7 +32,7 @@ func recount(t *rapid.T, c *Course) {
 		}
 		steps[n.step].add(now.counts, 1)
 		for i, d := range c.policy.Domains {
-			value, has := n.fact.Labels[d.Key]
+			value, has := n.fact.labels()[d.Key]
 			if !has {
 				continue
 			}
@@ -317,14 +317,14 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 		}
 	case 13:
 		w.unreadable[c.state.stable] = c.state.stable != w.ds.Newest && rapid.Bool().Draw(t, "unreadable")
-		c.RulesChanged()
+		w.tellRules()
 	case 7:
 		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: c.state.target, Count: int32(*revision)}})
 	case 8:
 		m := w.nodes[name]
 		m.daemon, m.out = Daemon{}, rapid.Bool().Draw(t, "out")
 		m.ready = time.Time{}
-		c.SetDaemon(name, m.daemon)
+		w.tell(name)
 	case 9:
 		c.SetPolicy(nil, rapid.SampledFrom([]Following{Followed, Lost, Gone}).Draw(t, "following"), "for a test")
 	case 10:
@@ -348,11 +348,11 @@ func (w *world) crash() { w.againFrom(w.stored, w.course.policy, w.course.follow
 
 func (w *world) againFrom(status v1alpha1.DaemonSetRolloutStatus, p *rolloutpolicy.Policy, f Following, why string) {
 	old := w.course
-	w.course = New(w)
+	w.course = New()
 	w.course.Tick(w.now)
 	w.course.SetPolicy(p, f, why)
 	w.course.SetSpec(old.spec)
-	w.course.SetDaemonSet(w.ds)
+	w.tellRules()
 	for _, name := range w.names() {
 		w.tell(name)
 	}
@@ -365,7 +365,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 	c := w.course
 	w.bad = func(string, string) string { return "" }
 	clear(w.unreadable)
-	c.RulesChanged()
+	w.tellRules()
 	dead := map[string]bool{} // these never come back, and hold up nobody but their rack
 	if names := w.names(); len(names) >= 6 && rapid.Bool().Draw(t, "dead") {
 		dead[rapid.SampledFrom(names).Draw(t, "which")] = true

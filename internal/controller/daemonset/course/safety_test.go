@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -22,7 +23,7 @@ func (w *world) downNodes() (n int) {
 
 // dsWith is a DaemonSet with a limit of nodes.
 func dsWith(newest string, max int) DaemonSet {
-	return DaemonSet{Newest: newest, MaxUnavailable: rolloutpolicy.LimitOf(intstr.FromInt(max))}
+	return DaemonSet{Set: placement.Set{Newest: newest}, MaxUnavailable: rolloutpolicy.LimitOf(intstr.FromInt(max))}
 }
 
 // The image of the stable revision is gone. A rollback takes no more working daemons away than may
@@ -151,7 +152,7 @@ func TestNothingGoesBackToWhatCannotBeRead(t *testing.T) {
 	w.update("v2")
 	w.pass(time.Minute)
 	w.unreadable["v1"] = true
-	w.course.RulesChanged()
+	w.tellRules()
 	fails := w.names()[0]
 	for _, n := range w.names() {
 		if w.nodes[n].daemon.Revision == "v2" {
@@ -167,7 +168,7 @@ func TestNothingGoesBackToWhatCannotBeRead(t *testing.T) {
 		t.Errorf("%d nodes have v2", n)
 	}
 	delete(w.unreadable, "v1")
-	w.course.RulesChanged()
+	w.tellRules()
 	w.pass(time.Minute)
 	if n := w.on("v1"); n != 10 {
 		t.Errorf("%d nodes have v1 when it can be read again", n)

@@ -44,7 +44,7 @@ func (c *Course) candidate(n *node, in *input) (change, free bool) {
 	d := &n.daemon
 	free = !d.Available && c.recovers(n).IsZero()
 	switch {
-	case !c.started || in.want == "" || in.has() || in.begun || d.Held || in.fault != "" || !c.rules.Readable(in.want):
+	case !c.started || in.want == "" || in.has() || in.begun || d.Held || in.fault != "" || c.ds.Of(in.want) == nil:
 		return false, false
 	case d.Revision == "":
 		return (c.isNew() || in.joins) && !in.leaves, c.isNew() || n.change.taken

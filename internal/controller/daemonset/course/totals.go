@@ -175,7 +175,7 @@ func (c *Course) regroup(n *node) {
 	var key strings.Builder
 	var places []place
 	for i := range c.domains() {
-		value, has := n.fact.Labels[c.policy.Domains[i].Key]
+		value, has := n.fact.labels()[c.policy.Domains[i].Key]
 		if has {
 			places = append(places, place{i, value})
 			key.WriteString(value)

@@ -6,7 +6,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -26,8 +30,10 @@ type world struct {
 	// given counts the pods made by revision and node.
 	given map[string]map[string]int
 	check func(p Permit)
-	// rules says which nodes a revision selects; all, if it is not in there.
-	rules map[string]func(node string) bool
+	// rules says which nodes a revision selects; all, if it is not in there. revisions are all
+	// that there were.
+	rules     map[string]func(node string) bool
+	revisions map[string]bool
 	// stops is how long a daemon takes to go.
 	stops  time.Duration
 	sorted []string // names of the nodes; nil if these have changed
@@ -50,27 +56,82 @@ type machine struct {
 	ready  time.Time // when the pod on its way is available; zero if there is none
 	ends   time.Time // when the pod that goes is gone
 	out    bool      // the node changed so that no revision selects it
+	object *corev1.Node
+}
+
+// The labels by which placement rules of tests go.
+const (
+	hostLabel = "test/host"
+	outLabel  = "test/out"
+)
+
+// node is what placement rules read of the machine.
+func (m *machine) node(name string) *corev1.Node {
+	if m.object != nil && len(m.object.Labels) == len(m.labels)+1+one(m.out) {
+		return m.object
+	}
+	labels := maps.Clone(m.labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if labels[hostLabel] = name; m.out {
+		labels[outLabel] = "out"
+	}
+	m.object = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	return m.object
 }
 
 func newWorld() *world {
 	w := &world{
 		now: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), nodes: map[string]*machine{},
 		bad: func(string, string) string { return "" }, starts: 2 * time.Second, given: map[string]map[string]int{},
-		rules: map[string]func(string) bool{}, unreadable: map[string]bool{}, taken: map[string]bool{},
+		rules: map[string]func(string) bool{}, revisions: map[string]bool{}, unreadable: map[string]bool{}, taken: map[string]bool{},
 	}
-	w.course = New(w)
+	w.course = New()
 	return w
 }
 
 // Selects is what the placement rules of revisions say.
 func (w *world) Selects(revision, node string) bool {
-	m, rule := w.nodes[node], w.rules[revision]
-	return m != nil && !m.out && (rule == nil || rule(node))
+	m := w.nodes[node]
+	if m != nil && !m.out && len(w.rules)+len(w.unreadable) == 0 {
+		return true // without asking, which is quick
+	}
+	return m != nil && w.ds.Selects(revision, m.node(node), m.daemon.occupied())
 }
 
 // Readable tells whether nobody has deleted the revision. The newest is the DaemonSet's own template.
 func (w *world) Readable(revision string) bool {
 	return revision == w.ds.Newest || !w.unreadable[revision]
+}
+
+// compile makes the placement rules of a revision.
+func (w *world) compile(revision string) *placement.Rules {
+	terms := []corev1.NodeSelectorRequirement{{Key: outLabel, Operator: corev1.NodeSelectorOpDoesNotExist}}
+	if rule := w.rules[revision]; rule != nil {
+		names := []string{"none"}
+		for _, name := range w.names() {
+			if rule(name) {
+				names = append(names, name)
+			}
+		}
+		terms = append(terms, corev1.NodeSelectorRequirement{Key: hostLabel, Operator: corev1.NodeSelectorOpIn, Values: names})
+	}
+	return placement.Compile(&corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: terms}}}}}})
+}
+
+// tellRules tells the course of the DaemonSet and the rules of all its revisions.
+func (w *world) tellRules() {
+	w.revisions[w.ds.Newest] = true
+	w.ds.Rules, w.ds.Earlier = w.compile(w.ds.Newest), &placement.Revisions{ByRevision: map[string]*placement.Rules{}}
+	for revision := range w.revisions {
+		if revision != w.ds.Newest && w.Readable(revision) {
+			w.ds.Earlier.ByRevision[revision] = w.compile(revision)
+		}
+	}
+	w.course.SetDaemonSet(w.ds)
 }
 
 // target is what a pod made now on the node is to have.
@@ -90,8 +151,10 @@ func (w *world) addNode(name string, labels map[string]string, revision string) 
 		m.daemon = Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Made: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
 	}
 	w.nodes[name], w.sorted = m, nil
-	w.course.SetNode(name, Node{Labels: labels})
-	w.course.SetDaemon(name, m.daemon)
+	if w.revisions[revision] = true; len(w.rules) > 0 && w.ds.Rules != nil {
+		w.tellRules()
+	}
+	w.tell(name)
 }
 
 func (w *world) removeNode(name string) {
@@ -114,7 +177,7 @@ func (w *world) fault(name, why string, silent bool) {
 
 func (w *world) tell(name string) {
 	m := w.nodes[name]
-	w.course.SetNode(name, Node{Labels: m.labels, Fault: m.fault, Silent: m.silent, Since: m.since})
+	w.course.SetNode(name, Node{Object: m.node(name), Fault: m.fault, Silent: m.silent, Since: m.since})
 	w.course.SetDaemon(name, m.daemon)
 }
 
@@ -228,7 +291,7 @@ func (w *world) start(p *rolloutpolicy.Policy, ds DaemonSet) {
 	w.policy, w.ds = p, ds
 	w.course.Tick(w.now)
 	w.course.SetPolicy(p, Followed, "")
-	w.course.SetDaemonSet(ds)
+	w.tellRules()
 	status := w.course.Status()
 	status.TargetRevision, status.StableRevision = "", ""
 	w.course.Start(&status)
@@ -237,5 +300,5 @@ func (w *world) start(p *rolloutpolicy.Policy, ds DaemonSet) {
 // update gives the DaemonSet another template.
 func (w *world) update(revision string) {
 	w.ds.Newest = revision
-	w.course.SetDaemonSet(w.ds)
+	w.tellRules()
 }

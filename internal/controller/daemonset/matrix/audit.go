@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // AuditSlice judges the next few cells anew, and mends what differs from the running
@@ -124,10 +128,20 @@ func (a *audit) look(name string) {
 	if c == nil {
 		return
 	}
-	if j := judge(c, r.now); j.verdict != c.verdict || !j.wake.Equal(c.wake()) {
-		a.report("cell %s was %+v until %s, is %+v until %s", name, c.verdict, c.wake(), j.verdict, j.wake)
+	if is, until := r.judged(c); is != c.verdict || !until.Equal(c.wake()) {
+		a.report("cell %s was %+v until %s, is %+v until %s", name, c.verdict, c.wake(), is, until)
 		r.refresh(c)
 	}
+}
+
+// judged is what would follow for a cell, and until when.
+func (r *row) judged(c *cell) (verdict, time.Time) {
+	j := judge(c, r.order(c.node), r.now)
+	if r.guide == nil {
+		return j.verdict, j.wake
+	}
+	_, until := c.facts(r.now)
+	return j.verdict, deadline.Sooner(j.wake, until)
 }
 
 func (a *audit) node(name string, col *column) {
@@ -136,15 +150,11 @@ func (a *audit) node(name string, col *column) {
 	case col == nil && (c == nil || c.column == nil):
 	case col == nil:
 		a.report("node %s is gone and was not known to be", name)
-		r.judgeNode(name, nil, ShouldNotRun)
-	default:
-		newest := r.eligible(col)
-		if c == nil && r.eligibleBy(r.wanted(name), name) != ShouldRun ||
-			c != nil && c.column == col && c.newest == newest && c.eligibility == r.eligibility(c) {
-			return
-		}
+		r.judgeNode(name, nil)
+	case c == nil && r.rules.Eligible(r.wanted(name), col.node, false) == placement.ShouldRun ||
+		c != nil && (c.column != col || c.newest != r.newest(col) || c.eligibility != r.eligibility(c, r.order(name))):
 		a.report("node %s was judged wrongly", name)
-		r.judgeNode(name, col, newest)
+		r.judgeNode(name, col)
 	}
 }
 

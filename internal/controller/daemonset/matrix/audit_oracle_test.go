@@ -1,6 +1,10 @@
 package matrix
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+)
 
 // wholeAudit judges every cell anew and adds the totals up from nothing, in one go.
 func (m *Matrix) wholeAudit() []string {
@@ -31,18 +35,18 @@ func (a *whole) report(format string, args ...any) {
 // nodes checks that every cell has its node and what placement says about it.
 func (a *whole) nodes() {
 	for name, col := range a.matrix.columns {
-		newest, c := a.row.eligible(col), a.row.cells[name]
-		if c == nil && a.row.eligibleBy(a.row.wanted(name), name) != ShouldRun ||
-			c != nil && c.column == col && c.newest == newest && c.eligibility == a.row.eligibility(c) {
+		newest, c := a.row.newest(col), a.row.cells[name]
+		if c == nil && a.row.rules.Eligible(a.row.wanted(name), col.node, false) != placement.ShouldRun ||
+			c != nil && c.column == col && c.newest == newest && c.eligibility == a.row.eligibility(c, a.row.order(name)) {
 			continue
 		}
 		a.report("node %s was judged wrongly", name)
-		a.row.judgeNode(name, col, newest)
+		a.row.judgeNode(name, col)
 	}
 	for name, c := range a.row.cells {
 		if c.column != a.matrix.columns[name] {
 			a.report("node %s is gone and was not known to be", name)
-			a.row.judgeNode(name, nil, ShouldNotRun)
+			a.row.judgeNode(name, nil)
 		}
 	}
 }
@@ -50,8 +54,8 @@ func (a *whole) nodes() {
 // cells checks every verdict.
 func (a *whole) cells() {
 	for name, c := range a.row.cells {
-		if j := judge(c, a.matrix.now); j.verdict != c.verdict || !j.wake.Equal(c.wake()) {
-			a.report("cell %s was %+v until %s, is %+v until %s", name, c.verdict, c.wake(), j.verdict, j.wake)
+		if is, until := a.row.judged(c); is != c.verdict || !until.Equal(c.wake()) {
+			a.report("cell %s was %+v until %s, is %+v until %s", name, c.verdict, c.wake(), is, until)
 			a.row.refresh(c)
 		}
 	}

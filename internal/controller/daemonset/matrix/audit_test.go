@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 var breakages = map[string]func(*row){
@@ -15,7 +17,7 @@ var breakages = map[string]func(*row){
 	"a group":       func(r *row) { r.groups[lacking].ReplaceOrInsert(r.cells["node-00003"]) },
 	"a verdict":     func(r *row) { r.place(r.cells["node-00003"], verdict{work: workSurge}) },
 	"a timer":       func(r *row) { r.timers.Set(&r.cells["node-00003"].timer, r.now.Add(time.Hour)) },
-	"a judgement":   func(r *row) { r.cells["node-00003"].eligibility = ShouldNotRun },
+	"a judgement":   func(r *row) { r.cells["node-00003"].eligibility = placement.ShouldNotRun },
 	"a lost cell":   func(r *row) { delete(r.cells, "node-00003") },
 	"a lost column": func(r *row) { r.cells["node-00003"].column = nil },
 }

@@ -1,5 +1,7 @@
 package matrix
 
+import "github.com/everynode/everynode/internal/controller/daemonset/placement"
+
 // Because says why nothing is done at the moment for a cell that is not as it
 // should be.
 type Because string
@@ -39,7 +41,7 @@ const (
 
 // because explains one cell, after Ready has taken what could be done.
 func (r *row) because(c *cell) Because {
-	j := judge(c, r.now)
+	j := judge(c, r.order(c.node), r.now)
 	switch {
 	case j.asWanted():
 		return AsWanted
@@ -68,7 +70,7 @@ func (r *row) because(c *cell) Because {
 
 // asWanted: one pod, available and up to date, or none where none should be.
 func (j *judgement) asWanted() bool {
-	if j.cell.column == nil || j.cell.eligibility != ShouldRun {
+	if j.cell.column == nil || j.cell.eligibility != placement.ShouldRun {
 		return j.mapped == 0 && j.cell.creating.name == ""
 	}
 	return j.mapped == 1 && j.newLive == 1 && j.finished == 0 && !j.adopting && j.cell.creating.name == "" && j.isUp(j.oldestNew)
@@ -104,9 +106,9 @@ func (j *judgement) occupied() Because {
 		return LeftToCollector
 	case j.finished > 0:
 		return FailedAgain
-	case c.eligibility != ShouldRun && c.row.eligibleBy(c.order().Target, c.node) == ShouldNotRun:
+	case c.eligibility != placement.ShouldRun && c.row.eligibleBy(j.order.Target, c) == placement.ShouldNotRun:
 		return WaitsForTurn
-	case c.eligibility != ShouldRun:
+	case c.eligibility != placement.ShouldRun:
 		return MayStay
 	case j.oldLive > 0 && j.newLive > 0:
 		return SuccessorNotReady

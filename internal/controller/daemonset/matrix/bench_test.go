@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // fleet is a settled DaemonSet on n nodes.
@@ -17,7 +19,7 @@ func fleet(n int) (*Matrix, []PodInfo) {
 		m.Step(fleetNode(i))
 	}
 	m.Step(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
-		Placement: CompilePlacement(&corev1.PodSpec{NodeSelector: map[string]string{"os": "linux"}}), Strategy: rollingUpdate("10%", "0")})
+		Placement: placement.Compile(&corev1.PodSpec{NodeSelector: map[string]string{"os": "linux"}}), Strategy: rollingUpdate("10%", "0")})
 	pods := make([]PodInfo, n)
 	for i := range pods {
 		pods[i] = PodInfo{UID: types.UID(fmt.Sprintf("pod-%d", i)), Name: fmt.Sprintf("logs-%d", i), Owner: "logs",

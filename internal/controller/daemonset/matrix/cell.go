@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -22,62 +23,6 @@ const (
 	workSurge        // create a second pod when maxSurge allows
 	workCount
 )
-
-// trackedPod is a pod the matrix knows.
-type trackedPod struct {
-	info PodInfo
-	cell *cell // nil while it has no node or no row
-	// doomedUntil is set from the moment its deletion leaves Ready; until then
-	// the pod counts as terminating whatever its last event said.
-	doomedUntil time.Time
-	// unsureUntil is set while a deletion got no answer: it may be done. The pod
-	// counts as live, so that it is deleted again, and as not up.
-	unsureUntil time.Time
-	// readyFrom is when it became ready, but not after we first saw it, and not before
-	// it was made: the node's clock may be ahead of ours, or behind.
-	readyFrom time.Time
-}
-
-// update takes a new state of the pod in.
-func (p *trackedPod) update(info PodInfo, now time.Time) {
-	if !p.info.Ready || p.info.ReadySince != info.ReadySince {
-		p.readyFrom = info.ReadySince
-		if !p.readyFrom.IsZero() && p.readyFrom.Before(info.Created) {
-			p.readyFrom = info.Created
-		}
-		if p.readyFrom.After(now) {
-			p.readyFrom = now
-		}
-	}
-	if p.info.UID == info.UID {
-		info.Before = p.info.Before // it was written when the pod was made, and not since
-	}
-	p.info = info
-	if info.Terminating {
-		p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}
-	}
-}
-
-// availableAt returns from when on the pod counts as available; false if it is
-// not on its way there.
-func (p *trackedPod) availableAt(minReadySeconds int32) (time.Time, bool) {
-	switch {
-	case !p.info.Ready:
-		return time.Time{}, false
-	case minReadySeconds <= 0:
-		return time.Time{}, true
-	case p.readyFrom.IsZero():
-		return time.Time{}, false
-	}
-	return p.readyFrom.Add(time.Duration(minReadySeconds) * time.Second), true
-}
-
-// live tells whether the pod is not on its way out.
-func (p *trackedPod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
-
-// mapped tells whether the pod occupies its cell: a finished pod whose deletion
-// hangs on a finalizer does not.
-func (p *trackedPod) mapped() bool { return p.info.Phase == PodActive || !p.info.Terminating }
 
 // failureBackoff spaces the deletions of failed pods on one node.
 type failureBackoff struct {
@@ -147,12 +92,13 @@ type cell struct {
 
 	// newest is what the placement rules of the newest revision say, eligibility what those
 	// that count for the node do.
-	newest, eligibility Eligibility
+	newest, eligibility placement.Eligibility
 	untold              bool          // whether the row has it on its list
 	audited             uint8         // the audit that has counted it last
 	pods                []*trackedPod // in the order of older
 
 	verdict verdict
+	todo    *todo // if the verdict says that there is work
 	timer   deadline.Timer[*cell]
 
 	// Most cells have nothing under way and nothing to remember: they share nothing, and
@@ -261,9 +207,6 @@ func (c *cell) expectation() time.Time {
 	}
 	return at
 }
-
-// target is the revision that the cell's pod should have.
-func (c *cell) target() string { return c.order().Target }
 
 // forgettable tells whether nothing would be lost with the cell.
 func (c *cell) forgettable() bool {

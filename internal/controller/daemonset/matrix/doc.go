@@ -7,7 +7,9 @@
 // itself: it has no clock, no lock, no goroutine, no log and no client. One
 // goroutine owns a Matrix.
 //
-// A row knows nothing of other rows: the Matrix takes events to it.
+// A row knows nothing of other rows: the Matrix takes events to it. Within a row an event goes one
+// way: what is known of its cell, told to the row's course if it follows a policy, then the cell is judged,
+// once, and with it the cells whose order the course has changed.
 //
 // # Work per event
 //
@@ -20,7 +22,7 @@
 //
 // # What a cell wants
 //
-// A cell is judged anew after anything about it changed, and sorted by one thing: what it
+// A cell is judged again after anything about it changed, and sorted by one thing: what it
 // wants done. A row keeps the cells that want the same in order.
 //
 //	remove    delete pods now

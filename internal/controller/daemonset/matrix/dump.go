@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // Snapshot is a readable copy of a matrix: what is known and what follows from
@@ -32,7 +34,7 @@ type RowSnapshot struct {
 // CellSnapshot is one DaemonSet on one node.
 type CellSnapshot struct {
 	Node        string
-	Eligibility Eligibility
+	Eligibility placement.Eligibility
 	// Because says why nothing is done if the cell is not as it should be.
 	Because Because
 	Pods    []string
@@ -98,7 +100,7 @@ func (s Snapshot) String() string {
 		fmt.Fprintf(&b, "%s/%s rev=%s %s\n", r.Namespace, r.Name, r.Revision, r.Status)
 		for _, c := range r.Cells {
 			fmt.Fprintf(&b, "  %s", c.Node)
-			if c.Eligibility != ShouldRun {
+			if c.Eligibility != placement.ShouldRun {
 				fmt.Fprintf(&b, " (%s)", c.Eligibility)
 			}
 			if len(c.Pods) > 0 {

@@ -1,14 +1,19 @@
 package matrix
 
-import "time"
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/deadline"
+)
 
 // changes tells whether the row does not know the information yet. An equal
 // placement is replaced by the one that is there.
 func (r *row) changes(info *DaemonSetInfo) bool {
-	if info.Earlier.same(r.info.Earlier) {
+	if info.Earlier.Same(r.info.Earlier) {
 		info.Earlier = r.info.Earlier
 	}
-	if info.Placement != nil && r.info.Placement != nil && info.Placement.key == r.info.Placement.key {
+	if info.Placement.Same(r.info.Placement) {
 		info.Placement = r.info.Placement
 	}
 	return r.info != *info
@@ -16,11 +21,11 @@ func (r *row) changes(info *DaemonSetInfo) bool {
 
 func (r *row) update(info DaemonSetInfo) {
 	old := r.info
-	r.info, r.surge = info, allowsSurge(info.Strategy)
+	r.info, r.surge, r.rules = info, allowsSurge(info.Strategy), info.rules()
 	replaced := info.Placement != old.Placement
 	if replaced {
 		for _, c := range r.cells {
-			c.newest = r.eligible(c.column)
+			c.newest = r.newest(c.column)
 		}
 	}
 	if info.Generation != old.Generation {
@@ -31,10 +36,7 @@ func (r *row) update(info DaemonSetInfo) {
 	if g := r.guide; g != nil {
 		g.course.SetSpec(named(g.info.Spec, info.Digest))
 		g.course.SetDaemonSet(r.forCourse())
-		if replaced || info.Earlier != old.Earlier {
-			g.course.RulesChanged()
-		}
-		r.follow()
+		r.follow(nil)
 	}
 	switch {
 	case replaced, info.Earlier != old.Earlier && r.guide != nil:
@@ -53,7 +55,7 @@ func (r *row) tryAnew() {
 			continue
 		}
 		c.setback, c.refused, c.failures = setback{}, "", failureBackoff{}
-		r.rejudge(c)
+		r.refresh(c)
 	}
 }
 
@@ -63,28 +65,28 @@ func (r *row) refreshAll() {
 	}
 }
 
-// judgeNodes judges every node anew.
+// judgeNodes judges every node again.
 func (r *row) judgeNodes() {
 	for name, col := range r.columns {
-		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
-			r.judgeNode(name, col, e)
-		}
+		r.judgeNode(name, col)
 	}
 }
 
-// judgeNode brings one cell in line with its node, which may be nil; e is what the rules
-// of the newest revision say.
-func (r *row) judgeNode(name string, col *column, e Eligibility) {
-	c := r.cells[name]
-	if c == nil {
+// judgeNode brings what the row has of a node in line with it; col is nil for one that is gone.
+func (r *row) judgeNode(name string, col *column) {
+	e, c := r.newest(col), r.cells[name]
+	if c == nil && e == placement.ShouldRun {
 		c = r.addCell(name)
 	}
-	c.column, c.newest = col, e
-	r.refresh(c)
+	if c != nil {
+		c.column, c.newest = col, e
+		r.refresh(c)
+	}
 }
 
 func (r *row) addCell(name string) *cell {
-	c := &cell{row: r, node: name, tries: nothing}
+	c := &cell{row: r, node: name, tries: nothing, column: r.columns[name]}
+	c.newest = r.newest(c.column)
 	c.timer.Owner = c
 	if r.sums != nil {
 		c.audited = r.sums.run
@@ -103,8 +105,6 @@ func (r *row) attach(p *trackedPod) {
 	c := r.cells[p.info.Node]
 	if c == nil {
 		c = r.addCell(p.info.Node)
-		c.column = r.columns[c.node]
-		c.newest = r.eligible(c.column)
 	}
 	c.insert(p)
 	r.refresh(c)
@@ -150,23 +150,44 @@ func (r *row) tick() {
 	}
 }
 
-// refresh judges a cell anew after anything about it changed, and the cells for
-// which that means something by the rollout.
+// refresh judges a cell after anything about it changed: its row's course hears of it first, then it is
+// judged, and so are the cells for which it means something by the rollout.
 func (r *row) refresh(c *cell) {
-	if r.rejudge(c); r.guide != nil {
-		r.follow()
+	if r.guide == nil {
+		r.settle(c, time.Time{})
+		return
+	}
+	daemon, until := c.facts(r.now)
+	if c.column != nil {
+		r.guide.course.SetDaemon(c.node, daemon)
+	}
+	r.settle(c, until)
+	r.follow(c)
+}
+
+// follow judges the cells whose order has changed, but for one that was judged since.
+func (r *row) follow(judged *cell) {
+	for _, node := range r.guide.course.Moved() {
+		if c := r.cellOf(node); c != nil && c != judged {
+			_, until := c.facts(r.now)
+			r.settle(c, until)
+		}
 	}
 }
 
-func (r *row) rejudge(c *cell) {
-	c.eligibility = r.eligibility(c)
-	j := judge(c, r.now)
-	if j.guided && c.column != nil {
-		r.guide.course.SetDaemon(c.node, j.fact)
-	}
+// settle judges one cell. What is known of it holds until then.
+func (r *row) settle(c *cell, until time.Time) {
+	order := r.order(c.node)
+	c.eligibility = r.eligibility(c, order)
+	j := judge(c, order, r.now)
 	r.place(c, j.verdict)
-	r.timers.Set(&c.timer, j.wake)
-	if r.noteUnplaceable(c); *c.tries == *nothing {
+	c.todo = nil
+	if j.verdict.work != workNone {
+		c.todo = &j.todo
+	}
+	r.timers.Set(&c.timer, deadline.Sooner(j.wake, until))
+	r.noteUnplaceable(c)
+	if *c.tries == *nothing {
 		c.tries = nothing
 	}
 	if c.forgettable() {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -42,7 +43,7 @@ func flap(t *testing.T, answer func(i int) Outcome) {
 			f.m.Step(RolloutInfo{UID: uid, PolicyUID: "p", Policy: policy})
 		}
 		f.m.Step(DaemonSetInfo{UID: uid, Namespace: "default", Name: string(uid), Generation: 1, Revision: "a",
-			Placement: CompilePlacement(&corev1.PodSpec{}), Strategy: rollingUpdate("10%", "0")})
+			Placement: placement.Compile(&corev1.PodSpec{}), Strategy: rollingUpdate("10%", "0")})
 		for i := range nodes {
 			p := PodInfo{UID: types.UID(fmt.Sprint(uid, i)), Name: fmt.Sprint(uid, "-", i), Owner: uid, Node: fleetNode(i).Name,
 				Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon}

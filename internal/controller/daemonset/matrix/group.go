@@ -46,8 +46,9 @@ func (r *row) describe(c *cell, g count) string {
 // decisive is the pod that puts the cell into the group: the successor where
 // the group is about surging, else the one that counts in the status.
 func (c *cell) decisive(g count) *trackedPod {
+	target := c.row.order(c.node).Target
 	for _, p := range c.pods {
-		if g == surging && p.live() && p.info.Revision == c.target() || g != surging && p.mapped() {
+		if g == surging && p.live() && p.info.Revision == target || g != surging && p.mapped() {
 			return p
 		}
 	}

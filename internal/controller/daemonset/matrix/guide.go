@@ -94,6 +94,7 @@ func (m *Matrix) deleteRollout(uid types.UID) {
 	delete(m.rollouts, uid)
 	if r := m.rows[uid]; r != nil && r.guide != nil {
 		m.enter(r).guide = nil
+		r.refreshAll()
 		r.judgeNodes()
 	}
 }
@@ -102,7 +103,7 @@ func (m *Matrix) deleteRollout(uid types.UID) {
 func (m *Matrix) guide(r *row, info RolloutInfo) {
 	g := r.guide
 	if g == nil {
-		g = &guide{course: course.New(r)}
+		g = &guide{course: course.New()}
 		g.course.Tick(m.now)
 		if info.Status != nil {
 			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
@@ -113,7 +114,7 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 	if was := g.info.Spec.Retry; r.guide != nil && info.Spec.Retry != nil && (was == nil || *was != *info.Spec.Retry) {
 		r.tryAnew()
 	}
-	g.info, g.pace = info, m.pace(info.PolicyUID)
+	g.info, g.pace = info, m.paceOf(info.PolicyUID)
 	if info.Policy != nil {
 		g.pace.Set(info.Policy.NodesPerMinute, m.now)
 	}
@@ -121,16 +122,16 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 	g.course.SetSpec(named(info.Spec, r.info.Digest))
 	g.course.PausedBecause(info.PausedWhy)
 	if r.guide != nil {
-		r.follow()
+		r.follow(nil)
 		return
 	}
 	r.guide = g
 	g.course.SetDaemonSet(r.forCourse())
-	for name, col := range m.columns {
-		r.sawNode(name, col, m.health[name])
+	for name, col := range r.columns {
+		r.sawNode(name, col)
 	}
 	r.refreshAll()
-	r.follow()
+	r.follow(nil)
 }
 
 // named leaves out what people wrote about another template than the one with the digest: a revision's
@@ -148,7 +149,17 @@ func named(spec v1alpha1.DaemonSetRolloutSpec, digest string) v1alpha1.DaemonSet
 	return spec
 }
 
-func (m *Matrix) pace(policy types.UID) *course.Pace {
+// sawNode tells the row's course of a node; one without a column is gone.
+func (r *row) sawNode(name string, col *column) {
+	if col == nil {
+		r.guide.course.DeleteNode(name)
+		return
+	}
+	h := &col.health
+	r.guide.course.SetNode(name, course.Node{Object: col.node, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
+}
+
+func (m *Matrix) paceOf(policy types.UID) *course.Pace {
 	p := m.paces[policy]
 	if p == nil {
 		p = &course.Pace{}
@@ -161,24 +172,13 @@ func (m *Matrix) updateHealth(h NodeHealth) {
 	if m.health[h.Name] == h {
 		return
 	}
-	if m.health[h.Name] = h; h.Fault == "" {
+	m.health[h.Name] = h
+	if h.Fault == "" {
 		delete(m.health, h.Name)
 	}
-	for _, r := range m.rows {
-		if col := m.columns[h.Name]; r.guide != nil && col != nil {
-			m.enter(r).sawNode(h.Name, col, h)
-			r.follow()
-		}
+	if col := m.columns[h.Name]; col != nil {
+		m.setColumn(h.Name, &column{info: col.info, node: col.node, health: h})
 	}
-}
-
-// sawNode tells the row's course of a node; one without a column is gone.
-func (r *row) sawNode(name string, col *column, h NodeHealth) {
-	if col == nil {
-		r.guide.course.DeleteNode(name)
-		return
-	}
-	r.guide.course.SetNode(name, course.Node{Labels: col.info.Labels, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
 }
 
 // forCourse is what the row's course reads of the DaemonSet.
@@ -188,39 +188,8 @@ func (r *row) forCourse() course.DaemonSet {
 		limit = r.info.Strategy.MaxSurge
 	}
 	return course.DaemonSet{
-		Newest: r.info.Revision, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
+		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
 	}
-}
-
-// follow judges the cells anew whose order has changed.
-func (r *row) follow() {
-	for moved := r.guide.course.Moved(); len(moved) > 0; moved = r.guide.course.Moved() {
-		for _, name := range moved {
-			if c := r.cellOf(name); c != nil {
-				r.rejudge(c)
-			}
-		}
-	}
-}
-
-// order is what the rollout says about the cell. Without one, every cell is to have
-// the newest revision, and the row's budget says when.
-func (c *cell) order() course.Order {
-	if g := c.row.guide; g != nil {
-		return g.course.Order(c.node)
-	}
-	return course.Order{Target: c.row.info.Revision, Change: true, Create: true}
-}
-
-// waitsForTurn: the rollout has not let the cell's change begin. What got no answer
-// has begun.
-func (j *judgement) waitsForTurn() bool {
-	return j.guided && !j.order.Change && j.cell.unanswered == ""
-}
-
-// mayCreate tells whether a pod may be made where there is none.
-func (j *judgement) mayCreate() bool {
-	return j.order.Create || j.guided && j.cell.unanswered != "" && j.order.Target != ""
 }
 
 // takeTurns has the course say which cells may be changed now.
@@ -240,7 +209,7 @@ func (r *row) takeTurns() {
 			g.turn = g.pace.Spend(begun)
 		}
 	}
-	r.follow()
+	r.follow(nil)
 }
 
 // holdsStage reports whether the API holds the target and the step that the course is at: nothing

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -36,10 +37,10 @@ type DaemonSetInfo struct {
 	Revision string
 	// Digest is that of the current template, for the status of a rollout.
 	Digest    string `json:",omitempty"`
-	Placement *Placement
+	Placement *placement.Rules
 	// Earlier has the placement rules of earlier revisions. Without a policy they do not
 	// matter.
-	Earlier         *Placements `json:",omitempty"`
+	Earlier         *placement.Revisions `json:",omitempty"`
 	Strategy        Strategy
 	MinReadySeconds int32
 	// Held stops creations and deletions, not counting: the row's next revision
@@ -53,6 +54,11 @@ type DaemonSetInfo struct {
 	// added: after that the matrix knows what it wrote, and does not fight
 	// somebody who writes them otherwise.
 	Conditions Conditions
+}
+
+// rules are the placement rules of all revisions that are known.
+func (d *DaemonSetInfo) rules() placement.Set {
+	return placement.Set{Newest: d.Revision, Rules: d.Placement, Earlier: d.Earlier}
 }
 
 // NodeInfo is all that the matrix reads of a Node.

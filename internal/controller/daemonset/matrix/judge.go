@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -58,100 +59,43 @@ type removal struct {
 	reason Reason
 }
 
+// todo is how the work of a cell is done: the pods to delete, within the budget if the work has one,
+// or why one is to be made.
+type todo struct {
+	removals []removal
+	why      Reason
+}
+
 // judgement computes the verdict of one cell. It changes nothing.
 type judgement struct {
 	cell  *cell
 	spec  *DaemonSetInfo
 	surge bool
 	now   time.Time
-	// guided tells that the row follows a policy; order is what it says of the cell,
-	// fact what it is told of it.
+	// guided: the row follows a policy. order is what its rollout says of the cell.
 	guided bool
 	order  course.Order
-	fact   course.Daemon
 	census
 
 	verdict verdict
-	// removals are the pods to delete, within the budget if the work has one, and why the
-	// reason to make one.
-	removals []removal
-	why      Reason
+	todo
 	// postponed is work that failed and waits for its next try, wake when the judgement may
 	// change by time alone; zero means never.
 	postponed work
 	wake      time.Time
 }
 
-// census sorts the pods of a cell.
-type census struct {
-	mapped, live, finished            int
-	oldLive, newLive                  int
-	first                             *trackedPod // of the mapped
-	oldestOld, oldestNew              *trackedPod // of the live
-	activeFirst, activeOld, activeNew *trackedPod // of the active
-	adopting                          bool
-	// leaving are pods whose deletion is in flight: for all we know they run.
-	leaving int
-}
-
-func takeCensus(pods []*trackedPod, revision string) census {
-	var c census
-	for _, p := range pods {
-		if p.mapped() {
-			c.mapped++
-			c.first = firstOf(c.first, p)
-		}
-		if !p.live() {
-			if !p.info.Terminating {
-				c.leaving++
-			}
-			continue
-		}
-		c.live++
-		c.adopting = c.adopting || p.info.Adopting
-		updated, active := p.info.Revision == revision, p.info.Phase == PodActive
-		if updated {
-			c.newLive++
-			c.oldestNew = firstOf(c.oldestNew, p)
-		} else {
-			c.oldLive++
-			c.oldestOld = firstOf(c.oldestOld, p)
-		}
-		switch {
-		case !active:
-			c.finished++
-			continue
-		case updated:
-			c.activeNew = firstOf(c.activeNew, p)
-		default:
-			c.activeOld = firstOf(c.activeOld, p)
-		}
-		c.activeFirst = firstOf(c.activeFirst, p)
-	}
-	return c
-}
-
-func firstOf(have, p *trackedPod) *trackedPod {
-	if have != nil {
-		return have
-	}
-	return p
-}
-
-// judge computes what follows for one cell.
-func judge(c *cell, now time.Time) *judgement {
-	order := c.order()
-	j := &judgement{cell: c, spec: &c.row.info, surge: c.row.surge, now: now,
-		guided: c.row.guide != nil, order: order, census: takeCensus(c.pods, order.Target)}
-	if j.guided {
-		j.fact = j.daemon()
-	}
+// judge computes what follows for one cell that is to be as the order says.
+func judge(c *cell, order course.Order, now time.Time) *judgement {
+	r := c.row
+	j := &judgement{cell: c, spec: &r.info, surge: r.surge, now: now, guided: r.guide != nil, order: order,
+		census: takeCensus(c.pods, order.Target)}
 	j.countStatus()
 	j.wakeAt(c.expectation())
 	switch {
 	case c.column == nil:
 		j.stranded()
-	case c.eligibility == ShouldNotRun:
+	case c.eligibility == placement.ShouldNotRun:
 		j.countRollout()
 		j.unfit()
 	case j.live == 0:
@@ -192,7 +136,7 @@ func (j *judgement) countStatus() {
 	switch {
 	case j.cell.column == nil:
 		return
-	case j.cell.eligibility != ShouldRun:
+	case j.cell.eligibility != placement.ShouldRun:
 		j.count(misscheduled, here)
 		return
 	}
@@ -210,7 +154,7 @@ func (j *judgement) countStatus() {
 // countRollout counts the cell for the budget. A cell with a pod too many or
 // with none counts as unavailable; while surging it counts as surging.
 func (j *judgement) countRollout() {
-	if j.cell.eligibility != ShouldRun && (j.mapped == 0 || j.mapped == 1 && j.lost()) {
+	if j.cell.eligibility != placement.ShouldRun && (j.mapped == 0 || j.mapped == 1 && j.lost()) {
 		return
 	}
 	muddled, oldest := j.oldLive > 1 || j.newLive > 1, firstOf(j.oldestOld, j.oldestNew)
@@ -237,7 +181,7 @@ func (j *judgement) surging() bool {
 // lost tells whether the new pod waits for a node that takes it no longer: nobody
 // binds it while the node's taint stays, and the other nodes shall not wait.
 func (j *judgement) lost() bool {
-	return j.cell.eligibility != ShouldRun && j.newLive == 1 && !j.oldestNew.info.Bound
+	return j.cell.eligibility != placement.ShouldRun && j.newLive == 1 && !j.oldestNew.info.Bound
 }
 
 // stranded: the Node object is gone. A bound pod is for the pod garbage
@@ -267,7 +211,7 @@ func (j *judgement) unfit() {
 // going keeps its place; with surge the next one waits only until the deletion
 // is known to be done, so that it never meets two.
 func (j *judgement) empty() {
-	wanted, free := j.cell.eligibility == ShouldRun, j.mapped == 0 || j.surge && j.leaving == 0
+	wanted, free := j.cell.eligibility == placement.ShouldRun, j.mapped == 0 || j.surge && j.leaving == 0
 	if wanted && free && j.cell.creating.name == "" && j.mayCreate() {
 		j.create(workCreate, ReasonMissing)
 	}
@@ -350,7 +294,7 @@ func (j *judgement) succession() {
 // surgeRollout: the only live pod has an older revision. Where the daemon is
 // wanted it gets company; where it is not, it goes.
 func (j *judgement) surgeRollout() {
-	wanted := j.cell.eligibility == ShouldRun
+	wanted := j.cell.eligibility == placement.ShouldRun
 	switch {
 	case j.cell.creating.name != "":
 	case wanted && j.leaving > 0:
@@ -421,4 +365,15 @@ func (j *judgement) settleWork() {
 		j.wakeAt(failed.until)
 		j.postponed, j.verdict.work, j.removals = j.verdict.work, workNone, nil
 	}
+}
+
+// waitsForTurn: the rollout has not let the cell's change begin. What got no answer
+// has begun.
+func (j *judgement) waitsForTurn() bool {
+	return j.guided && !j.order.Change && j.cell.unanswered == ""
+}
+
+// mayCreate tells whether a pod may be made where there is none.
+func (j *judgement) mayCreate() bool {
+	return j.order.Create || j.guided && j.cell.unanswered != "" && j.order.Target != ""
 }

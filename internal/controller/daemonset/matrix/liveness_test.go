@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // illness is what keeps going wrong on a node.
@@ -188,7 +190,7 @@ func (tr trial) times(t *rapid.T, cured bool) (out []time.Duration) {
 	}
 	spec := corev1.PodSpec{}
 	info := DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
-		Placement: CompilePlacement(&spec), Strategy: tr.strategy(len(c.ill))}
+		Placement: placement.Compile(&spec), Strategy: tr.strategy(len(c.ill))}
 	upToDate := func(here []PodInfo) bool {
 		return len(here) == 1 && here[0].Ready && here[0].Revision == info.Revision && !here[0].Terminating
 	}
@@ -205,7 +207,7 @@ func (tr trial) times(t *rapid.T, cured bool) (out []time.Duration) {
 	out = append(out, c.until(t, well, upToDate))
 
 	spec.NodeSelector = map[string]string{"no": "where"}
-	info.Generation, info.Placement = 3, CompilePlacement(&spec)
+	info.Generation, info.Placement = 3, placement.Compile(&spec)
 	c.m.Step(info)
 	return append(out, c.until(t, well, func(here []PodInfo) bool { return len(here) == 0 }))
 }

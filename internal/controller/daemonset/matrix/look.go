@@ -18,7 +18,11 @@ func (m *Matrix) StepOf(uid types.UID, node string) string {
 // Selects tells whether the placement rules of a DaemonSet's revision want a daemon on a node.
 func (m *Matrix) Selects(uid types.UID, revision, node string) bool {
 	r := m.rows[uid]
-	return r != nil && r.Selects(revision, node)
+	if r == nil || r.columns[node] == nil {
+		return false
+	}
+	c := r.cells[node]
+	return r.rules.Selects(revision, r.columns[node].node, c != nil && len(c.pods) > 0)
 }
 
 // Order is what is to be on a node, as the rollout of a DaemonSet has it; false if its

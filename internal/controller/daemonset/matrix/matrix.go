@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -37,8 +38,9 @@ type Matrix struct {
 
 // column is one Node. It never changes: a Node that changes gets another.
 type column struct {
-	info NodeInfo
-	node *corev1.Node // just what placement rules read
+	info   NodeInfo
+	node   *corev1.Node // just what placement rules read
+	health NodeHealth
 }
 
 // New returns an empty matrix.
@@ -90,7 +92,7 @@ func (m *Matrix) Step(e Event) {
 func (m *Matrix) enter(r *row) *row {
 	if r.now = m.now; r.guide != nil {
 		r.guide.course.Tick(m.now)
-		r.follow()
+		r.follow(nil)
 	}
 	if !r.dirty {
 		r.dirty = true
@@ -152,7 +154,7 @@ func (m *Matrix) updateNode(info NodeInfo) {
 	if col := m.columns[info.Name]; col != nil && col.info.Equal(info) {
 		return
 	}
-	m.setColumn(info.Name, &column{info: info, node: &corev1.Node{
+	m.setColumn(info.Name, &column{info: info, health: m.health[info.Name], node: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: info.Name, Labels: info.Labels},
 		Spec:       corev1.NodeSpec{Taints: info.Taints},
 	}})
@@ -166,17 +168,29 @@ func (m *Matrix) deleteNode(name string) {
 }
 
 func (m *Matrix) setColumn(name string, col *column) {
-	if m.columns[name] = col; col == nil {
+	was := m.columns[name]
+	m.columns[name] = col
+	if col == nil {
 		delete(m.columns, name)
 	}
 	for _, r := range m.rows {
-		if e := r.eligible(col); r.cells[name] != nil || e == ShouldRun {
-			m.enter(r).judgeNode(name, col, e)
-		}
-		if r.guide != nil {
-			m.enter(r).sawNode(name, col, m.health[name])
-			r.follow()
-		}
+		m.tellOf(r, name, was, col)
+	}
+}
+
+// tellOf tells a row of a node. Where nothing that it goes by has changed, there is no work.
+func (m *Matrix) tellOf(r *row, name string, was, col *column) {
+	if r.guide != nil {
+		m.enter(r).sawNode(name, col)
+		r.follow(nil)
+	}
+	same := was != nil && col != nil && was.node == col.node
+	switch c := r.cells[name]; {
+	case same && c != nil:
+		c.column = col
+	case same:
+	case c != nil || r.newest(col) == placement.ShouldRun:
+		m.enter(r).judgeNode(name, col)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // totalsOf is the oracle: the totals of one DaemonSet, counted from nothing by
@@ -184,7 +186,7 @@ func (w *world) fitsBy(uid types.UID, revision, node string) (shouldRun, shouldC
 	}
 	untolerated := func(effect corev1.TaintEffect) bool {
 		return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool {
-			return t.Effect == effect && !slices.ContainsFunc(Tolerations(&spec), func(o corev1.Toleration) bool {
+			return t.Effect == effect && !slices.ContainsFunc(placement.Tolerations(&spec), func(o corev1.Toleration) bool {
 				return (o.Key == "" || o.Key == t.Key) && (o.Effect == "" || o.Effect == effect) &&
 					(o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
 			})

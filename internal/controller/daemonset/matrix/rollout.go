@@ -82,7 +82,7 @@ func (r *row) deletions(out []Action, w work, may func() bool) []Action {
 		if !ok {
 			break
 		}
-		for _, rm := range judge(c, r.now).removals {
+		for _, rm := range c.todo.removals {
 			out = append(out, r.doom(c, rm))
 		}
 		r.refresh(c)
@@ -97,7 +97,7 @@ func (r *row) creations(out []Action, w work, may func() bool) []Action {
 		if c == nil {
 			break
 		}
-		out = append(out, r.create(c, judge(c, r.now).why))
+		out = append(out, r.create(c, c.todo.why))
 	}
 	return out
 }
@@ -142,7 +142,7 @@ func (r *row) doom(c *cell, rm removal) Action {
 }
 
 func (r *row) create(c *cell, why Reason) Action {
-	a := &CreatePod{Target: r.target(), Node: c.node, Revision: c.target(), Reason: why, again: c.setback.failures > 0}
+	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why, again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
 		a.PodName = c.freeName()
 	}

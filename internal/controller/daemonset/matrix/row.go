@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -20,6 +21,7 @@ type row struct {
 	now   time.Time
 	info  DaemonSetInfo
 	surge bool // whether the strategy allows a second pod on a node
+	rules placement.Set
 	cells map[string]*cell
 	// columns are all nodes, as the matrix knows them.
 	columns map[string]*column
@@ -65,7 +67,7 @@ func newRow(info DaemonSetInfo, cfg *Config, now time.Time, columns map[string]*
 	r.newSets()
 	r.written, r.progress = info.Conditions, progressOf(&info, now)
 	r.timer.Owner = r
-	r.surge = allowsSurge(info.Strategy)
+	r.surge, r.rules = allowsSurge(info.Strategy), info.rules()
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -62,7 +63,7 @@ func TestAbortWhenTheStableRevisionIsGone(t *testing.T) {
 	t.Logf("a on %d, b on %d", on("a"), on("b"))
 	// somebody deletes the ControllerRevision of a
 	ds := w.sets["logs"]
-	ds.Earlier = &Placements{ByRevision: map[string]*Placement{"b": ds.Placement}}
+	ds.Earlier = &placement.Revisions{ByRevision: map[string]*placement.Rules{"b": ds.Placement}}
 	w.sets["logs"] = ds
 	w.m.Step(ds)
 	info = w.rolloutOf("logs")

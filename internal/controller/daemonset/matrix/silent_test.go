@@ -9,6 +9,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -31,8 +32,8 @@ func TestSilentNodeIsOutOfOrder(t *testing.T) {
 		}
 	}
 	m.Step(RolloutInfo{UID: "ds", Policy: policy, Following: course.Followed, Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: "old", TargetRevision: "new"}})
-	m.Step(DaemonSetInfo{UID: "ds", Name: "ds", Revision: "new", Placement: CompilePlacement(&corev1.PodSpec{}),
-		Earlier: &Placements{ByRevision: map[string]*Placement{"old": CompilePlacement(&corev1.PodSpec{})}}})
+	m.Step(DaemonSetInfo{UID: "ds", Name: "ds", Revision: "new", Placement: placement.Compile(&corev1.PodSpec{}),
+		Earlier: &placement.Revisions{ByRevision: map[string]*placement.Rules{"old": placement.Compile(&corev1.PodSpec{})}}})
 	for _, name := range []string{"well", "silent", "other"} {
 		m.Step(PodInfo{UID: types.UID("pod-" + name), Name: name, Owner: "ds", Node: name, Bound: true, Revision: "old", Ready: true, ReadySince: now.Add(-time.Hour), Created: now.Add(-time.Hour)})
 	}

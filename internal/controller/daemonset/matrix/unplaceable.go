@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -42,7 +43,7 @@ func (r *row) noteUnplaceable(c *cell) {
 
 // unplaceable returns the live pod that the scheduler found no room for.
 func (c *cell) unplaceable() *trackedPod {
-	if c.column == nil || c.eligibility != ShouldRun {
+	if c.column == nil || c.eligibility != placement.ShouldRun {
 		return nil
 	}
 	for _, p := range c.pods {

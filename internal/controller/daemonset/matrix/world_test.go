@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -83,7 +84,7 @@ func newWorld(cfg Config) *world {
 func cellKey(owner types.UID, node string) string { return string(owner) + "/" + node }
 
 func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
-	info.Placement = CompilePlacement(&spec)
+	info.Placement = placement.Compile(&spec)
 	w.revision(info.UID, info.Revision, spec)
 	info.Earlier = w.earlier(info.UID, info.Revision)
 	if _, known := w.sets[info.UID]; !known {
@@ -110,11 +111,11 @@ func (w *world) revision(uid types.UID, hash string, spec corev1.PodSpec) {
 	}
 }
 
-func (w *world) earlier(uid types.UID, newest string) *Placements {
-	out := &Placements{ByRevision: map[string]*Placement{}}
+func (w *world) earlier(uid types.UID, newest string) *placement.Revisions {
+	out := &placement.Revisions{ByRevision: map[string]*placement.Rules{}}
 	for revision, spec := range w.templates[uid] {
 		if revision != newest {
-			out.ByRevision[revision] = CompilePlacement(&spec)
+			out.ByRevision[revision] = placement.Compile(&spec)
 		}
 	}
 	return out

@@ -1,4 +1,9 @@
-package matrix
+// Package placement says which nodes a DaemonSet's revisions want their daemon on.
+//
+// Rules are the compiled placement rules of one pod template, a Set those of all known
+// revisions of a DaemonSet. Both are values that never change: who has to decide about a node
+// gets them as it gets other facts.
+package placement
 
 import (
 	"encoding/json"
@@ -25,19 +30,22 @@ func (e Eligibility) String() string {
 	return [...]string{"should not run", "should continue running", "should run"}[e]
 }
 
-// Placement is the compiled form of a pod template's placement rules.
-type Placement struct {
+// Rules are the compiled placement rules of a pod template.
+type Rules struct {
 	nodeName    string
 	required    nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
-	// key stands for the inputs: equal keys, equal placement.
+	// key stands for the inputs: equal keys, equal rules.
 	key string
 }
 
-// CompilePlacement reads the placement rules of a pod template once, so that
+// Same reports whether both say the same of every node.
+func (p *Rules) Same(o *Rules) bool { return p == o || p != nil && o != nil && p.key == o.key }
+
+// Compile reads the placement rules of a pod template once, so that
 // judging a node parses nothing.
-func CompilePlacement(spec *corev1.PodSpec) *Placement {
-	p := &Placement{
+func Compile(spec *corev1.PodSpec) *Rules {
+	p := &Rules{
 		nodeName:    spec.NodeName,
 		required:    nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity),
 		tolerations: Tolerations(spec),
@@ -48,32 +56,33 @@ func CompilePlacement(spec *corev1.PodSpec) *Placement {
 	}
 	key, err := json.Marshal([]any{spec.NodeName, spec.NodeSelector, affinity, p.tolerations})
 	if err != nil {
-		panic("matrix: plain API types do not marshal: " + err.Error())
+		panic("placement: plain API types do not marshal: " + err.Error())
 	}
 	p.key = string(key)
 	return p
 }
 
 // MarshalJSON implements json.Marshaler.
-func (p *Placement) MarshalJSON() ([]byte, error) { return []byte(p.key), nil }
+func (p *Rules) MarshalJSON() ([]byte, error) { return []byte(p.key), nil }
 
 // UnmarshalJSON implements json.Unmarshaler. Tolerations that every daemon gets
 // are in the JSON already; adding them again changes nothing.
-func (p *Placement) UnmarshalJSON(raw []byte) error {
+func (p *Rules) UnmarshalJSON(raw []byte) error {
 	var spec corev1.PodSpec
 	var affinity *corev1.NodeSelector
 	if err := json.Unmarshal(raw, &[]any{&spec.NodeName, &spec.NodeSelector, &affinity, &spec.Tolerations}); err != nil {
-		return fmt.Errorf("read placement: %w", err)
+		return fmt.Errorf("read placement rules: %w", err)
 	}
 	if affinity != nil {
-		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity}}
+		required := corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity}
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &required}
 	}
-	*p = *CompilePlacement(&spec)
+	*p = *Compile(&spec)
 	return nil
 }
 
-// judge tells whether the node fits. The reason is empty when it does.
-func (p *Placement) judge(n *corev1.Node) (Eligibility, string) {
+// Judge reports whether the node fits. The reason is empty when it does.
+func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	if p.nodeName != "" && p.nodeName != n.Name {
 		return ShouldNotRun, "the template names another node"
 	}
@@ -96,7 +105,7 @@ func (p *Placement) judge(n *corev1.Node) (Eligibility, string) {
 	return verdict, why
 }
 
-func (p *Placement) tolerates(taint *corev1.Taint) bool {
+func (p *Rules) tolerates(taint *corev1.Taint) bool {
 	return slices.ContainsFunc(p.tolerations, func(t corev1.Toleration) bool {
 		switch {
 		case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:

@@ -1,4 +1,4 @@
-package matrix
+package placement
 
 import (
 	"encoding/json"
@@ -88,7 +88,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			got, why := CompilePlacement(&tc.spec).judge(tc.node)
+			got, why := Compile(&tc.spec).Judge(tc.node)
 			if got != tc.want {
 				t.Errorf("node %s (%s), want it %s", got, why, tc.want)
 			}
@@ -140,16 +140,16 @@ func TestPinToNodeKeepsTheRest(t *testing.T) {
 	}
 }
 
-func TestPlacementAsJSON(t *testing.T) {
+func TestRulesAsJSON(t *testing.T) {
 	spec := corev1.PodSpec{NodeName: "n", NodeSelector: map[string]string{"a": "b"}, HostNetwork: true,
 		Affinity:    required(corev1.NodeSelectorTerm{MatchExpressions: requirement("disk", corev1.NodeSelectorOpExists)}),
 		Tolerations: []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}}
-	want := CompilePlacement(&spec)
+	want := Compile(&spec)
 	raw, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got Placement
+	var got Rules
 	if err := json.Unmarshal(raw, &got); err != nil || got.key != want.key {
 		t.Errorf("got %s, %v, want %s", got.key, err, want.key)
 	}
