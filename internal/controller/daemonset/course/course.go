@@ -59,7 +59,8 @@ type state struct {
 	unread *v1alpha1.DaemonSetRolloutStatus
 	memory
 	failures map[string]failure // nodes on which the target fails, and why
-	// since is when the target was last tried again; zero if it was not.
+	// since is when the target was last tried again, or became it while nodes still had it from before;
+	// zero if neither. What is older is no evidence.
 	since time.Time
 	// most is how many failures were known when they were more than names are kept
 	// of; 0 before that. It only grows.
@@ -263,6 +264,9 @@ func (c *Course) retarget() {
 	}
 	c.revoke()
 	c.beginAnew()
+	if c.runsAlready() {
+		c.disregardEarlier()
+	}
 	c.refuse()
 	c.recent.baseline(c)
 }
@@ -271,6 +275,16 @@ func (c *Course) retarget() {
 func (c *Course) beginAnew() {
 	c.state.open, c.state.openSince, c.state.left, c.state.unread = rolloutpolicy.Step{}, c.now, time.Time{}, nil
 	c.forgetFailures()
+}
+
+// runsAlready reports whether nodes have the target from before it became the target.
+func (c *Course) runsAlready() bool {
+	for _, n := range c.nodes {
+		if c.changing() && n.daemon.Revision == c.state.target {
+			return true
+		}
+	}
+	return false
 }
 
 // mostHave tells whether the revision has not failed, and works on more than half of

@@ -97,11 +97,16 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 	}
 	c.state.drop(r.Revision)
 	c.beginAnew()
-	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
+	c.disregardEarlier()
 	c.recallBefore(nil)
-	c.overlook()
 	c.refreshAll()
 	return true
+}
+
+// disregardEarlier has what nodes and pods of the target did until now be no evidence.
+func (c *Course) disregardEarlier() {
+	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
+	c.overlook()
 }
 
 // overlook has the restarts of pods that are older than the evidence not count.
