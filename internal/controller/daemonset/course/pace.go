@@ -22,6 +22,9 @@ func (p *Pace) Set(perMinute int, now time.Time) {
 	}
 }
 
+// Limited reports whether there is a limit.
+func (p *Pace) Limited() bool { return p.perMinute > 0 }
+
 // Allows says how many may begin now.
 func (p *Pace) Allows(now time.Time) int {
 	if p.perMinute == 0 {

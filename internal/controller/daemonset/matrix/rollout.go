@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
 
 // Ready returns what is to be done now, each action once: it is in flight from
@@ -17,6 +19,7 @@ func (m *Matrix) Ready() []Action {
 	if len(m.dirty) == 0 {
 		return nil
 	}
+	m.wakeSharers()
 	rows := m.dirty
 	m.dirty = nil
 	slices.SortFunc(rows, func(a, b *row) int {
@@ -36,6 +39,25 @@ func (m *Matrix) Ready() []Action {
 		}
 	}
 	return out
+}
+
+// wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
+// who is woken a moment before the others would take it all.
+func (m *Matrix) wakeSharers() {
+	paces := map[*course.Pace]bool{}
+	for _, r := range m.dirty {
+		if g := r.guide; g != nil && g.pace.Limited() && g.course.Wants() && g.pace.Allows(m.now) > 0 {
+			paces[g.pace] = true
+		}
+	}
+	if len(paces) == 0 {
+		return
+	}
+	for _, r := range m.rows {
+		if g := r.guide; g != nil && paces[g.pace] && !r.dirty && g.course.Wants() {
+			m.enter(r)
+		}
+	}
 }
 
 // turn orders rows that share a pace: who took longest ago goes first.
