@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Runs every test. Called by `make test`, which has built bin/everynode before.
-# What failed stands at the end; bin/test-*.log have everything.
+# Runs the tests of `make test`, or with "all" those of `make test-all`; make has built bin/everynode before. Each test
+# runs once: code with goroutines under the race detector, all else without. What failed stands at the end;
+# bin/test-*.log have everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+all=${1:-}
 
 # The same settings as the build, so that nothing is compiled twice.
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath" EVERYNODE_BINARY="$PWD/bin/everynode"
@@ -11,37 +13,51 @@ results=$(mktemp -d)
 stories=
 trap '[ -z "$stories" ] || kill "$stories" 2>/dev/null || true; rm -rf "$results"' EXIT
 go build -o "$results/report" ./test/report
+failed=0
 report() { # NAME: shows a line per package, and keeps what failed
-  "$results/report" -failures "$results/$1.failures" -log "bin/test-$1.log"
+  "$results/report" -failures "$results/$1.failures" -log "bin/test-$1.log" || failed=1
 }
 
-# Charts are installed with the real Helm.
-hack/helm.sh v4
+# Control loops, the scheduler, the simulator, the agent, and control planes that run all loops.
+concurrent='^(internal/(controller|scheduler|simulator|agent)(/|$)|internal/apiserver/resource$|test/loops$)'
+# What takes long and seldom breaks alone. CONTRIBUTING.md says what only these prove.
+nightly='^test/(browser|chaos|conformance|helm|hostile|scale|upgrade)(/|$)'
+# One story for each thing that a DaemonSet is for.
+core='^TestOnContainers$/^(01-chosen-nodes|02-log-collector|03-taints|04-nodes-come-and-go|09-rolling-update|09-surge'
+core+='|10-deleting|14-talking-service|17-control-plane-dies|18-canary-that-fails|21-why|volumes)$'
+
+hack/lint.sh || { failed=1; echo "--- FAIL: style" >"$results/lint.failures"; }
 
 # Stories mostly wait for containers, so they run beside the other tests.
-echo "== stories on real containers start in the background"
-go test -json -timeout 30m ./test/stories >"$results/stories.json" 2>&1 &
+if [ "$all" = all ]; then
+  hack/helm.sh v4 # Charts are installed with the real Helm.
+  nightly='^$'
+  go test -json -timeout 30m ./test/stories >"$results/stories.json" 2>&1 &
+else
+  go test -json -timeout 15m -run "$core" ./test/stories >"$results/stories.json" 2>&1 &
+fi
 stories=$!
 
-failed=0
-echo "== unit and component tests"
-# shellcheck disable=SC2046 # One word per package.
-go test -json -timeout 20m $(go list ./... | grep -v '/test/stories') 2>&1 | report unit || failed=1
+packages=$(hack/test-packages.sh | awk '{ sub("^github.com/everynode/everynode/", "", $2); print $2 }' | grep -v '^test/stories$')
+choose() { grep -E "$1" <<<"$packages" | sed 's,^,./,'; }
+omit() { grep -Ev "$1|$nightly" <<<"$packages" | sed 's,^,./,'; }
 
 # The race detector needs a C compiler, which the rest of Everynode does not.
 if command -v gcc >/dev/null; then
   echo "== concurrent code under the race detector"
-  CGO_ENABLED=1 go test -json -race -short -timeout 20m \
-    ./internal/controller/... ./internal/scheduler/... ./internal/simulator/... ./internal/apiserver/resource/... ./internal/agent/... 2>&1 |
-    report race || failed=1
+  choose "$concurrent" | CGO_ENABLED=1 xargs go test -json -race -timeout 20m 2>&1 | report race
 else
-  echo "== no C compiler: the race detector is not run (apt-get install gcc)"
+  echo "== no C compiler: concurrent code runs without the race detector (apt-get install gcc)"
+  choose "$concurrent" | xargs go test -json -timeout 20m 2>&1 | report concurrent
 fi
+
+echo "== all other code"
+omit "$concurrent" | xargs go test -json -timeout 20m 2>&1 | report unit
 
 echo "== stories on real containers"
 wait "$stories" || failed=1
 stories=
-report stories <"$results/stories.json" || failed=1
+report stories <"$results/stories.json"
 
 if [ "$failed" = 0 ]; then
   echo "== every test passed"

@@ -51,9 +51,16 @@ func TestDiskWithoutRoom(t *testing.T) {
 	again.Stderr = &complaint
 	err := runWithin(again)
 	lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")
+	// Libraries that are stopping may still log after the last word.
+	last := ""
+	for _, line := range lines {
+		if strings.HasPrefix(line, "everynode: ") {
+			last = line
+		}
+	}
 	var exit *exec.ExitError
-	if last := lines[len(lines)-1]; !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(last, "everynode: ") || !strings.Contains(last, room) {
-		t.Errorf("on a full disk the server ended with %v, and its last line was %q", err, last)
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(last, room) {
+		t.Errorf("on a full disk the server ended with %v, and its last word was %q", err, last)
 	}
 	// So the library says of a request that was cut off that it did not crash.
 	harmless := strings.NewReplacer("panicked: false", "", "panic-reason: <nil>", "")

@@ -62,8 +62,10 @@ func TestLongPaths(t *testing.T) {
 func TestNestedTooDeep(t *testing.T) {
 	dir := t.TempDir()
 	nested(t, dir, 500, "d")
-	m := NewMeter(clock.RealClock{})
-	m.known[dir] = &folderUse{walk: newWalk(dir), asked: time.Now()}
+	now := time.Unix(1e9, 0)
+	m := NewMeter(testingclock.NewFakePassiveClock(now))
+	// The walk took a second, so that none begins at once after it.
+	m.known[dir] = &folderUse{walk: newWalk(dir), asked: now, spent: time.Second}
 	m.known[dir].walk.depth = 400
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
