@@ -42,9 +42,17 @@ up: build ## Start a cluster of three nodes on this machine and run a daemon on 
 down: ## Stop the cluster and remove it from this machine.
 	@bin/everynode down --purge
 
+.PHONY: quick
+quick: ## Check the format, and run every test that needs neither a server nor root.
+	@hack/quick.sh
+
 .PHONY: test
-test: deps build ## Run every test.
+test: deps build ## Check style and run the tests that every change must pass; takes minutes, needs root for real nodes.
 	@hack/test.sh
+
+.PHONY: test-all
+test-all: deps build ## Run every test: all stories, charts, the dashboard in a browser, attacks, faults, a thousand nodes.
+	@hack/test.sh all
 
 # Programs that others publish as Go modules. They are kept, for all clones.
 PUBLISHED ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/published
@@ -174,7 +182,7 @@ bench-node: build ## Measure one real node with 100 pods; needs root and contain
 	@$(GO) run ./test/density
 
 .PHONY: lint
-lint: ## Check style.
+lint: ## Check style, also what needs types; make test checks the rest.
 	@CGO_ENABLED=0 GOFLAGS="$(GOFLAGS) -trimpath" go tool -modfile=tools/go.mod golangci-lint run
 
 .PHONY: generate
@@ -183,5 +191,5 @@ generate: ## Regenerate the OpenAPI definitions, and the copying functions of ou
 	@go tool -modfile=tools/deepcopy.mod deepcopy-gen --output-file zz_generated.deepcopy.go --go-header-file /dev/null ./api/v1alpha1
 
 .PHONY: presubmit
-presubmit: generate lint test ## Everything that a change must pass.
+presubmit: generate lint test-all ## Everything that a change must pass.
 	@git diff --exit-code -- '*zz_generated*'

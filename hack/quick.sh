@@ -12,6 +12,7 @@ if [ -n "$unformatted" ]; then
   echo "$unformatted"
   exit 1
 fi
+mkdir -p bin
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 go build -o "$results/report" ./test/report

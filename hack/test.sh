@@ -24,7 +24,7 @@ concurrent='^(internal/(controller|scheduler|simulator|agent)(/|$)|internal/apis
 nightly='^test/(browser|chaos|conformance|helm|hostile|scale|upgrade)(/|$)'
 # One story for each thing that a DaemonSet is for.
 core='^TestOnContainers$/^(01-chosen-nodes|02-log-collector|03-taints|04-nodes-come-and-go|09-rolling-update|09-surge'
-core+='|10-deleting|14-talking-service|17-control-plane-dies|18-canary-that-fails|21-why|volumes)$'
+core+='|10-deleting|13-service|14-talking-service|17-control-plane-dies|restarts|volumes)$'
 
 hack/lint.sh || { failed=1; echo "--- FAIL: style" >"$results/lint.failures"; }
 
