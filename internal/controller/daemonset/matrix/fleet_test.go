@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // Times of a fleet.
@@ -347,7 +348,7 @@ func (f *fleet) addSet(name, revision string, most intstr.IntOrString, surge boo
 	s := &daemons{
 		info: matrix.DaemonSetInfo{
 			UID: types.UID(name), Namespace: "default", Name: name, Generation: 1, Revision: revision,
-			Strategy: matrix.Strategy{MaxUnavailable: most}, Placement: matrix.CompilePlacement(&corev1.PodSpec{}),
+			Strategy: matrix.Strategy{MaxUnavailable: most}, Placement: placement.Compile(&corev1.PodSpec{}),
 		},
 		known: map[string]bool{revision: true}, hidden: map[string]bool{}, bad: map[string]map[string]ailment{},
 	}
@@ -369,7 +370,7 @@ func (f *fleet) update(s *daemons, revision string) {
 
 // tell has the controller see a DaemonSet and the revisions that can be read.
 func (f *fleet) tell(s *daemons) {
-	s.info.Earlier = &matrix.Placements{ByRevision: map[string]*matrix.Placement{}}
+	s.info.Earlier = &placement.Revisions{ByRevision: map[string]*placement.Rules{}}
 	for revision := range s.known {
 		if !s.hidden[revision] {
 			s.info.Earlier.ByRevision[revision] = s.info.Placement
