@@ -261,6 +261,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known,
 		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable, nodeName: a.cfg.NodeName, node: n.sources.ownNode}
+	objs.file = func(pod *corev1.Pod, volume, path string) ([]byte, error) { return n.volumes.File(pod, volume, path) }
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {

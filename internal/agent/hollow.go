@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +95,7 @@ func hollowStatus(cfg Config, n *node, recorder record.EventRecorder) nodestatus
 
 func hollowParts(cfg Config, n *node, runtime *hollowRuntime, ev events) parts {
 	objs := objects{Cache: n.references, client: n.client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced,
-		noSecrets: true, allocatable: n.reporter.NodeAllocatable, nodeName: cfg.NodeName, node: n.sources.ownNode}
+		noSecrets: true, allocatable: n.reporter.NodeAllocatable, nodeName: cfg.NodeName, node: n.sources.ownNode, file: noFile}
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
 		if !objs.servicesKnown() {
 			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")
@@ -136,4 +137,9 @@ func (n *node) runHollow(ctx context.Context, runtime *hollowRuntime, peers *cac
 		return cause
 	}
 	return nil
+}
+
+// noFile says that containers that do not run write no files.
+func noFile(_ *corev1.Pod, volume, path string) ([]byte, error) {
+	return nil, &fs.PathError{Op: "open", Path: volume + "/" + path, Err: fs.ErrNotExist}
 }

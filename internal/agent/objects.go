@@ -26,6 +26,8 @@ type objects struct {
 	servicesRead func() bool
 	known        *remember.Known
 	allocatable  func() corev1.ResourceList
+	// file reads a file of a pod's volume.
+	file func(pod *corev1.Pod, volume, path string) ([]byte, error)
 	// nodeName is the node's; node is its object, nil if that was not read yet.
 	nodeName string
 	node     func() *corev1.Node
@@ -75,6 +77,11 @@ func (o objects) knownServices(namespace string) []*corev1.Service {
 		}
 	}
 	return list
+}
+
+// File reads a file of a volume of the pod.
+func (o objects) File(pod *corev1.Pod, volume, path string) ([]byte, error) {
+	return o.file(pod, volume, path)
 }
 
 // NodeAllocatable is what pods on this node can use in all.

@@ -27,6 +27,8 @@ type Objects interface {
 	Services(ctx context.Context, namespace string) ([]*corev1.Service, error)
 	// NodeAllocatable is what pods on this node can use in all; it stands in for limits that a container doesn't set.
 	NodeAllocatable() corev1.ResourceList
+	// File reads a file of a volume of the pod, MaxFile bytes at most. One that is missing is fs.ErrNotExist.
+	File(pod *corev1.Pod, volume, path string) ([]byte, error)
 }
 
 // Build computes the environment of container, sorted by name.
@@ -166,6 +168,8 @@ func (b *builder) valueFrom(ctx context.Context, source *corev1.EnvVarSource) (v
 		return b.configMapKey(ctx, source.ConfigMapKeyRef)
 	case source.SecretKeyRef != nil:
 		return b.secretKey(ctx, source.SecretKeyRef)
+	case source.FileKeyRef != nil:
+		return b.fileKey(source.FileKeyRef)
 	}
 	return "", false, fmt.Errorf("environment variable has a source that this node does not support")
 }

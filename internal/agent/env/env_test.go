@@ -17,6 +17,7 @@ type objects struct {
 	configMaps map[string]map[string]string
 	secrets    map[string]map[string][]byte
 	services   []*corev1.Service
+	files      map[string]string
 }
 
 func (o objects) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {

@@ -147,8 +147,7 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 }
 
 func validateRestartRule(rule *corev1.ContainerRestartRule, path *field.Path) field.ErrorList {
-	errs := supported(path.Child("action"), rule.Action,
-		corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleActionRestartAllContainers)
+	errs := supported(path.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart)
 	codes := rule.ExitCodes
 	if codes == nil {
 		return append(errs, field.Required(path.Child("exitCodes"), "must be specified"))

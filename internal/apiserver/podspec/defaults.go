@@ -22,6 +22,7 @@ func SetDefaults(spec *corev1.PodSpec) {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
 	linkServiceAccount(spec)
+	dropGated(spec)
 	for i := range spec.Volumes {
 		setVolumeDefaults(&spec.Volumes[i])
 	}
