@@ -188,7 +188,7 @@ func TestPodKeeper(t *testing.T) {
 	}
 	step := func(d time.Duration) func() bool {
 		return func() bool {
-			clock.Step(d)
+			pass(clock, d)
 			return true
 		}
 	}
