@@ -74,6 +74,12 @@ test-members: deps build ## Lose servers of three in many ways, with real nodes;
 # Empty is the release before, or, as long as there is none, a commit of a while ago.
 FROM ?=
 
+ENTRIES ?= 100000
+
+.PHONY: test-cost
+test-cost: ## Measure what objects with very long lists cost, each list of each kind in turn (ENTRIES=100000); takes an hour.
+	@$(GO) test -trimpath -count 1 -timeout 4h -v -run '^TestCostOfAnObject$$' ./internal/apiserver/resource -entries $(ENTRIES)
+
 .PHONY: test-upgrade
 test-upgrade: deps build ## Upgrade a small cluster from the release before, of one server and of three, and back (FROM=v0.1.0).
 	@hack/test-upgrade.sh $(FROM)

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -49,8 +50,12 @@ type plugin struct {
 // admit sets up admission: ours first, then policies and webhooks, so that
 // those see objects as they will be stored.
 func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
+	chain := c.BuildHandlerChainFunc
+	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return chain(nodeauth.WithClient(api), c)
+	}
 	generic := genericoptions.NewAdmissionOptions()
-	own, err := plugins(client, factory, s, cfg.Options.Objects)
+	own, err := plugins(client, factory, s, &cfg.Options.Options)
 	if err != nil {
 		return err
 	}
@@ -111,10 +116,14 @@ func configured(factory informers.SharedInformerFactory) func() bool {
 	}
 }
 
-func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, defaults *options.Objects) ([]plugin, error) {
+func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, o *options.Options) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
 	ingresses := factory.Networking().V1().IngressClasses()
 	storage, limits := factory.Storage().V1().StorageClasses(), factory.Core().V1().LimitRanges()
+	networks, err := o.NodePrefixes()
+	if err != nil {
+		return nil, err
+	}
 	podSecurity, err := podsecurity.New(factory.Core().V1().Namespaces().Lister(), client)
 	if err != nil {
 		return nil, fmt.Errorf("set up pod security: %w", err)
@@ -123,10 +132,10 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"FieldManagers", fieldmanagers.New()},
 		{"LimitRanger", limitrange.New(limits.Lister(), limits.Informer().HasSynced)},
 		{"ServiceAccount", serviceaccount.New(s.getters)},
-		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer)},
+		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer, networks...)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
-		{"DefaultTolerationSeconds", defaulttolerationseconds.New(defaults.NotReadySeconds, defaults.UnreachableSeconds)},
+		{"DefaultTolerationSeconds", defaulttolerationseconds.New(o.Objects.NotReadySeconds, o.Objects.UnreachableSeconds)},
 		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},
 		{"DefaultIngressClass", ingressclass.New(ingresses.Lister(), ingresses.Informer().HasSynced)},
 		{"DefaultStorageClass", storageclass.New(storage.Lister(), storage.Informer().HasSynced)},

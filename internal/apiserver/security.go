@@ -59,7 +59,7 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 		return nil, err
 	}
 	authenticators, err := authn.New(authn.Config{
-		ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer, BootstrapSecrets: getters, ExtraTokens: others, Anonymous: &known.Anonymous,
+		ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer, BootstrapSecrets: getters.JoinTokens(), ExtraTokens: others, Anonymous: &known.Anonymous,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)

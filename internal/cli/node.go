@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
@@ -37,9 +36,6 @@ called no more, and its name is free for a machine that joins with a new token.
 Run this where the control plane runs.`,
 		Args: oneArg("the name of a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if problems := validation.IsDNS1123Subdomain(args[0]); len(problems) > 0 {
-				return fmt.Errorf("%q cannot be the name of a node: %s", args[0], problems[0])
-			}
 			if err := identity.CheckName(args[0]); err != nil {
 				return err
 			}

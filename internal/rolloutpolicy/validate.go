@@ -42,16 +42,17 @@ func Validate(spec *v1alpha1.RolloutPolicySpec, at *field.Path) field.ErrorList 
 	errs = append(errs, numberOrPercent(spec.NodeFaults.Max, 0, at.Child("nodeFaults", "max"))...)
 	if len(spec.Windows) > MaxWindows {
 		errs = append(errs, field.TooMany(at.Child("windows"), len(spec.Windows), MaxWindows))
-	}
-	for i := range spec.Windows {
-		errs = append(errs, validateWindow(&spec.Windows[i], at.Child("windows").Index(i))...)
+	} else {
+		for i := range spec.Windows {
+			errs = append(errs, validateWindow(&spec.Windows[i], at.Child("windows").Index(i))...)
+		}
 	}
 	return append(errs, positive(spec.Pace.NodesPerMinute, at.Child("pace", "nodesPerMinute"))...)
 }
 
 func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 	if len(waves) > MaxWaves {
-		errs = append(errs, field.TooMany(at, len(waves), MaxWaves))
+		return field.ErrorList{field.TooMany(at, len(waves), MaxWaves)} // Each is compared with those before.
 	}
 	names := sets.New[string]()
 	for i := range waves {
@@ -126,7 +127,7 @@ func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 
 func validateDomains(domains []v1alpha1.Domain, at *field.Path) (errs field.ErrorList) {
 	if len(domains) > MaxDomains {
-		errs = append(errs, field.TooMany(at, len(domains), MaxDomains))
+		return field.ErrorList{field.TooMany(at, len(domains), MaxDomains)}
 	}
 	keys := sets.New[string]()
 	for i := range domains {
@@ -196,8 +197,14 @@ var digestForm = regexp.MustCompile(DigestPattern)
 // weekDays are the names that a window may use, by time.Weekday.
 var weekDays = []string{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"}
 
+// maxDays is more than a week has, so that one that is named twice is told.
+const maxDays = 14
+
 func validateWindow(w *v1alpha1.Window, at *field.Path) (errs field.ErrorList) {
 	days := sets.New[string]()
+	if len(w.Days) > maxDays {
+		return field.ErrorList{field.TooMany(at.Child("days"), len(w.Days), maxDays)}
+	}
 	for i, d := range w.Days {
 		if !slices.Contains(weekDays, d) {
 			errs = append(errs, field.NotSupported(at.Child("days").Index(i), d, weekDays))
@@ -228,16 +235,20 @@ func timeOfDay(s string) (int, error) {
 }
 
 func selector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 	if s == nil {
-		return errs
+		return nil
 	}
+	var errs field.ErrorList
 	if n := len(s.MatchLabels); n > MaxTerms {
 		errs = append(errs, field.TooMany(at.Child("matchLabels"), n, MaxTerms))
 	}
 	if n := len(s.MatchExpressions); n > MaxTerms {
 		errs = append(errs, field.TooMany(at.Child("matchExpressions"), n, MaxTerms))
 	}
+	if len(errs) > 0 {
+		return errs
+	}
+	errs = metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 	for i := range s.MatchExpressions {
 		if n := len(s.MatchExpressions[i].Values); n > MaxValues {
 			errs = append(errs, field.TooMany(at.Child("matchExpressions").Index(i).Child("values"), n, MaxValues))

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/everynode/everynode/internal/apiserver/stored"
 )
@@ -35,6 +36,29 @@ var _ Getters = &Stored{}
 // GetSecret implements Getters.
 func (s *Stored) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	return fresh[*corev1.Secret](ctx, s.Secrets, "secrets", namespace, name)
+}
+
+// JoinTokens reads the Secrets of join tokens, which anybody may name: from memory. One that is
+// not there may be too new, and is looked for in the database some times in a second at most.
+func (s *Stored) JoinTokens() SecretGetter {
+	return &joinTokens{stored: s, fresh: flowcontrol.NewTokenBucketRateLimiter(freshTokens, 2*freshTokens)}
+}
+
+// freshTokens is how many join tokens are looked for in the database in a second.
+const freshTokens = 5
+
+type joinTokens struct {
+	stored *Stored
+	fresh  flowcontrol.PassiveRateLimiter
+}
+
+// GetSecret implements SecretGetter.
+func (j *joinTokens) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := stored.Cached[*corev1.Secret](ctx, j.stored.Secrets, namespace, name)
+	if apierrors.IsNotFound(err) && j.fresh.TryAccept() {
+		return j.stored.GetSecret(ctx, namespace, name)
+	}
+	return secret, err
 }
 
 // GetServiceAccount implements Getters. Every new pod needs its account, and accounts

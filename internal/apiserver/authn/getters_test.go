@@ -3,6 +3,7 @@ package authn
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,36 @@ func (s *storage) Get(ctx context.Context, name string, o *metav1.GetOptions) (r
 		return obj, nil
 	}
 	return nil, apierrors.NewNotFound(corev1.Resource("things"), name)
+}
+
+// Whoever invents join tokens has the database asked a few times, and no more.
+func TestJoinTokensAreReadFromMemory(t *testing.T) {
+	known := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "known"}}
+	s := &storage{
+		now:    map[string]runtime.Object{"kube-system/new": &corev1.Secret{}},
+		cached: map[string]runtime.Object{"kube-system/known": known},
+	}
+	tokens := (&Stored{Secrets: s}).JoinTokens()
+	if got, err := tokens.GetSecret(t.Context(), "kube-system", "new"); err != nil || got == nil {
+		t.Errorf("one that is not in memory yet: %v, %v", got, err)
+	}
+	for range 1000 {
+		if got, err := tokens.GetSecret(t.Context(), "kube-system", "invented"); !apierrors.IsNotFound(err) {
+			t.Fatalf("one that there is not: %v, %v", got, err)
+		}
+	}
+	fresh := 0
+	for _, asked := range s.asked {
+		if strings.HasSuffix(asked, "@") {
+			fresh++
+		}
+	}
+	if fresh > 100 {
+		t.Errorf("the database was asked %d times", fresh)
+	}
+	if got, err := tokens.GetSecret(t.Context(), "kube-system", "known"); err != nil || got != known {
+		t.Errorf("one that there is, afterwards: %v, %v", got, err)
+	}
 }
 
 func TestWhatCannotBeANameIsNotFound(t *testing.T) {

@@ -3,6 +3,7 @@ package authn
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -24,9 +25,27 @@ func OtherIssuers(ctx context.Context, issuers []apiserver.JWTAuthenticator, alg
 		if err != nil {
 			return nil, fmt.Errorf("accept tokens of %s: %w", issuer.Issuer.URL, err)
 		}
-		out = append(out, accepts)
+		out = append(out, strangers{accepts})
 	}
 	return out, nil
+}
+
+// strangers refuses tokens that name a user or group of the cluster's own: without a prefix an
+// issuer could make somebody a node, a control loop or an administrator.
+type strangers struct{ authenticator.Token }
+
+// AuthenticateToken implements authenticator.Token.
+func (s strangers) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+	response, ok, err := s.Token.AuthenticateToken(ctx, token)
+	if !ok || err != nil {
+		return response, ok, err
+	}
+	for _, name := range append([]string{response.User.GetName()}, response.User.GetGroups()...) {
+		if strings.HasPrefix(name, "system:") {
+			return nil, false, fmt.Errorf("the token of another issuer names %q, which is the cluster's own", name)
+		}
+	}
+	return response, true, nil
 }
 
 // authority is a certificate authority that does not change.

@@ -64,7 +64,6 @@ func clusterControllers() []controller {
 			may("approve", "sign").signers("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"),
 			may("sign").signers("kubernetes.io/kube-apiserver-client"),
 			may("create").on(groupAuthorization, "subjectaccessreviews"),
-			may("get", "list", "create", "update", "delete").on(groupCore, "secrets"), // records of nodes' identities
 			may("get", "list", "watch").on(groupCore, "nodes"),
 			recordEvents(),
 		}},

@@ -251,6 +251,10 @@ func Roles() []rbacv1.Role {
 		ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+"token-cleaner"),
 		Rules:      []rbacv1.PolicyRule{may("get", "watch", "list", "delete").on(groupCore, "secrets"), recordEvents()},
 	}, {
+		// The records of nodes' identities.
+		ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+"certificate-controller"),
+		Rules:      []rbacv1.PolicyRule{may("get", "list", "create", "update", "delete").on(groupCore, "secrets")},
+	}, {
 		// For API servers of others: how they recognize clients of this cluster.
 		ObjectMeta: bootstrapMeta("kube-system", "extension-apiserver-authentication-reader"),
 		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{groupCore}, Resources: []string{"configmaps"},
@@ -260,9 +264,13 @@ func Roles() []rbacv1.Role {
 
 // RoleBindings lists the bindings of Roles.
 func RoleBindings() []rbacv1.RoleBinding {
-	return []rbacv1.RoleBinding{{
-		ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+"token-cleaner"),
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: controllerPrefix + "token-cleaner"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: "token-cleaner"}},
-	}}
+	var bindings []rbacv1.RoleBinding
+	for _, name := range []string{"token-cleaner", "certificate-controller"} {
+		bindings = append(bindings, rbacv1.RoleBinding{
+			ObjectMeta: bootstrapMeta("kube-system", controllerPrefix+name),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: controllerPrefix + name},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kube-system", Name: name}},
+		})
+	}
+	return bindings
 }

@@ -1,6 +1,7 @@
 package nodeauth
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ const (
 // checkNode lets a node change itself, but not what steers pods to it or away
 // from it: its taints, and labels that are promised to be out of its reach. Nor its
 // pod networks, of which other nodes make routes.
-func checkNode(node string, a admission.Attributes) error {
+func (r *Restriction) checkNode(ctx context.Context, node string, a admission.Attributes) error {
 	if name := nameIn(a); name != node {
 		return fmt.Errorf("node %q is not allowed to modify node %q", node, name)
 	}
@@ -39,13 +40,19 @@ func checkNode(node string, a admission.Attributes) error {
 		return unexpected(a.GetObject())
 	}
 	if a.GetOperation() == admission.Create {
-		return checkNewNode(node, now)
+		if err := checkNewNode(node, now); err != nil {
+			return err
+		}
+		return r.checkNodeReport(ctx, node, now, &corev1.Node{})
 	}
 	before, ok := a.GetOldObject().(*corev1.Node)
 	if !ok {
 		return unexpected(a.GetOldObject())
 	}
-	return checkChangedNode(node, now, before, a.GetSubresource())
+	if err := checkChangedNode(node, now, before, a.GetSubresource()); err != nil {
+		return err
+	}
+	return r.checkNodeReport(ctx, node, now, before)
 }
 
 func checkNewNode(node string, now *corev1.Node) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,8 @@ type Restriction struct {
 	*admission.Handler
 	objects    Objects
 	authorizer authorizer.UnconditionalAuthorizer
+	// networks are those that the addresses of nodes are of, if the operator has said so.
+	networks []netip.Prefix
 }
 
 var (
@@ -33,9 +36,15 @@ var (
 )
 
 // NewRestriction makes the admission plugin. The authorizer answers which tokens
-// nodes may have beyond those that pods ask for.
-func NewRestriction(objects Objects, decider authorizer.UnconditionalAuthorizer) *Restriction {
-	return &Restriction{Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete), objects: objects, authorizer: decider}
+// nodes may have beyond those that pods ask for. networks are those that the addresses of
+// nodes are of; with none, they are private or those that nodes speak from.
+func NewRestriction(
+	objects Objects, decider authorizer.UnconditionalAuthorizer, networks ...netip.Prefix,
+) *Restriction {
+	return &Restriction{
+		Handler: admission.NewHandler(admission.Create, admission.Update, admission.Delete),
+		objects: objects, authorizer: decider, networks: networks,
+	}
 }
 
 // Admit implements admission.MutationInterface. It changes nothing.
@@ -100,7 +109,7 @@ func (r *Restriction) check(ctx context.Context, node string, a admission.Attrib
 	case podResource:
 		return r.checkPods(ctx, node, a)
 	case nodeResource:
-		return checkNode(node, a)
+		return r.checkNode(ctx, node, a)
 	case serviceAccountResource:
 		if a.GetSubresource() == "token" && a.GetOperation() == admission.Create {
 			return r.checkToken(ctx, node, a)
@@ -112,10 +121,12 @@ func (r *Restriction) check(ctx context.Context, node string, a admission.Attrib
 		if nameIn(a) != node {
 			return errors.New("can only access node lease with the same name as the requesting node")
 		}
+		return checkSmall(node, a)
 	case csiNodeResource:
 		if nameIn(a) != node {
 			return errors.New("can only access CSINode with the same name as the requesting node")
 		}
+		return checkSmall(node, a)
 	case claimResource:
 		if a.GetSubresource() == "status" {
 			return checkClaimStatus(node, a)
@@ -166,7 +177,7 @@ func checkPodStatus(node string, a admission.Attributes) error {
 	case !equality.Semantic.DeepEqual(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus):
 		return fmt.Errorf("node %q cannot update extended resource claim status", node)
 	}
-	return nil
+	return checkPodReport(node, pod, old)
 }
 
 // checkClaimStatus lets a node say how large a volume is that it has let grow, and nothing else.

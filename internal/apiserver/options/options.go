@@ -6,6 +6,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -54,6 +55,9 @@ type Options struct {
 	// NodesReadAllNodes lets nodes list and watch all Nodes, as agents did that knew no
 	// other way to learn of each other's networks.
 	NodesReadAllNodes bool
+	// NodeNetworks are those that the addresses of nodes are of, as CIDRs. With none, nodes
+	// report private addresses and those that they speak from.
+	NodeNetworks []string
 	// Authentication is who else is let in than the cluster itself knows.
 	Authentication *Authentication
 	// ServiceAccounts is how their tokens are made.
@@ -140,10 +144,40 @@ func (o *Options) validate() (errs []error) {
 	}
 	errs = append(errs, etcd.Validate()...)
 	errs = append(errs, o.validateKeys()...)
+	errs = append(errs, o.validatePlugins()...)
+	if _, err := o.NodePrefixes(); err != nil {
+		errs = append(errs, err)
+	}
 	errs = append(errs, o.validateGates()...)
 	errs = append(errs, o.ServiceAccounts.validate()...)
 	errs = append(errs, o.Objects.validate()...)
 	return append(errs, o.validateAudit()...)
+}
+
+// NodePrefixes reads NodeNetworks.
+func (o *Options) NodePrefixes() (out []netip.Prefix, err error) {
+	for _, text := range o.NodeNetworks {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--node-cidr %q: give a network such as 10.0.0.0/8: %w", text, err)
+		}
+		out = append(out, network.Masked())
+	}
+	return out, nil
+}
+
+// indispensable are the plugins without which somebody with few rights gives himself all.
+// kube-apiserver decides the same elsewhere, where nobody can switch it off.
+var indispensable = []string{"CertificateApproval", "RBACEscalation", "ServerTokens"}
+
+func (o *Options) validatePlugins() (errs []error) {
+	for _, name := range indispensable {
+		if slices.Contains(o.DisablePlugins, name) {
+			errs = append(errs, fmt.Errorf(
+				"--disable-admission-plugins: %s cannot be off, which would make administrators of others", name))
+		}
+	}
+	return errs
 }
 
 // validateTLS refuses versions that are broken, which the library would still speak.

@@ -52,6 +52,10 @@ func TestRefusals(t *testing.T) {
 		"--encryption-provider-config: stat": func(o *Options) { o.Etcd.EncryptionProviderConfigFilepath = "/nowhere/keys.yaml" },
 		"--tls-min-version":                  func(o *Options) { o.Serving.MinTLSVersion = "VersionTLS11" },
 		"--tls-cipher-suites":                func(o *Options) { o.Serving.CipherSuites = []string{"ROT13"} },
+		"RBACEscalation cannot be off":       func(o *Options) { o.DisablePlugins = []string{"RBACEscalation"} },
+		"CertificateApproval cannot be off":  func(o *Options) { o.DisablePlugins = []string{"x", "CertificateApproval"} },
+		"ServerTokens cannot be off":         func(o *Options) { o.DisablePlugins = []string{"ServerTokens"} },
+		"--node-cidr \"10.0.0.1\"":           func(o *Options) { o.NodeNetworks = []string{"10.0.0.0/8", "10.0.0.1"} },
 		"--shutdown-delay-duration":          func(o *Options) { o.Run.ShutdownDelayDuration = -time.Second },
 	} {
 		o := New()

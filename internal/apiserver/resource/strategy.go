@@ -28,6 +28,19 @@ func PathSegmentName(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
+// maxErrors is how many errors a client is told at once. The library joins their texts one by
+// one, at a cost of the square of their number.
+const maxErrors = 100
+
+// few cuts a list of errors that is too long to be told.
+func few(errs field.ErrorList) field.ErrorList {
+	if len(errs) <= maxErrors {
+		return errs
+	}
+	more := field.Invalid(field.NewPath("object"), len(errs), "has so many errors; those above are the first")
+	return append(errs[:maxErrors:maxErrors], more)
+}
+
 // strategy serves create, update and delete of the main resource.
 type strategy struct {
 	runtime.ObjectTyper
@@ -71,7 +84,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	if s.validate != nil {
 		errs = append(errs, s.validate(ctx, obj)...)
 	}
-	return errs
+	return few(errs)
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -116,7 +129,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	case s.validate != nil:
 		errs = append(errs, s.validate(ctx, obj)...)
 	}
-	return errs
+	return few(errs)
 }
 
 func (s strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
@@ -168,7 +181,7 @@ func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	if s.validateStatus != nil {
 		errs = append(errs, s.validateStatus(ctx, obj, old)...)
 	}
-	return errs
+	return few(errs)
 }
 
 func (s statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {

@@ -57,7 +57,7 @@ func decideClaim(csr *certificatesv1.CertificateSigningRequest, r *request, c Cl
 	}
 	node := r.nodeName()
 	if err := identity.CheckName(node); err != nil {
-		return deny("NodeNameTooLong", "%v", err)
+		return deny("NodeNameInvalid", "%v", err)
 	}
 	if why := c.revoked(csr); why != "" {
 		return deny("Revoked", "%s", why)

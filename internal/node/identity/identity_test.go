@@ -103,6 +103,11 @@ func TestRecordSurvivesItsSecret(t *testing.T) {
 	if CheckName(strings.Repeat("a", 237)) != nil || CheckName(strings.Repeat("a", 238)) == nil {
 		t.Error("the longest name is not 237")
 	}
+	for _, name := range []string{"", "A", "a/b", "a b", "..", "a_b"} {
+		if CheckName(name) == nil {
+			t.Errorf("%q can be the name of a node", name)
+		}
+	}
 }
 
 func TestRevocationCoversWhatWasBefore(t *testing.T) {

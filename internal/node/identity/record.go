@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // What the Secrets look like, all in kube-system.
@@ -40,8 +41,11 @@ type Record struct {
 	ClientIssuer, ServingIssuer string
 }
 
-// CheckName says whether a node of that name can be written down.
+// CheckName says why a node of that name cannot be written down.
 func CheckName(node string) error {
+	if problems := validation.IsDNS1123Subdomain(node); len(problems) > 0 && len(node) <= maxName {
+		return fmt.Errorf("%q cannot be the name of a node: %s", node, problems[0])
+	}
 	if len(node) > maxName {
 		return fmt.Errorf("the node's name has %d characters, at most %d are possible", len(node), maxName)
 	}

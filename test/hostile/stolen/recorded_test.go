@@ -78,6 +78,8 @@ var known = map[string]string{
 	"ghost | POST /api/v1/nodes | create self: podCIDR all":                                                    "stricter: nodes make routes of the pod networks of others, so no node sets its own",
 	"ghost | POST /api/v1/nodes | create self: podCIDR nonsense":                                               "stricter, as above",
 	"node1 | PATCH /api/v1/nodes/yard-1 | patch podCIDRs of one family":                                        "stricter, as above",
+	"ghost | POST /api/v1/nodes | create self: finalizer":                                                      "stricter: a node that is revoked must go, so nodes add no finalizers",
+	"node1 | POST /api/v1/namespaces/yard-a/pods | create mirror: finalizer":                                   "stricter, as above",
 	"node1 | GET /apis/discovery.k8s.io/v1/endpointslices?watch=1&timeoutSeconds=1 | matrix all":               "a node is its service proxy and name server; in Kubernetes it gets the same with the tokens of those two daemons",
 	"node1 | GET /apis/discovery.k8s.io/v1/namespaces/yard-a/endpointslices?watch=1&timeoutSeconds=1 | matrix": "as above",
 	"node1 | GET /api/v1/namespaces/yard-a/secrets/sec-unbound | relation after the binding":                   "a story: TestWhatAPodUsesOpensAndClosesWithIt tells it",

@@ -157,7 +157,12 @@ func ValidateName(name string, path *field.Path) field.ErrorList {
 func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 	path := field.NewPath("spec", "drivers")
 	var errs field.ErrorList
-	seen := map[string]bool{}
+	seen, before := map[string]bool{}, map[string]*storagev1.CSINodeDriver{}
+	if old != nil {
+		for i := range old.Spec.Drivers {
+			before[old.Spec.Drivers[i].Name] = &old.Spec.Drivers[i]
+		}
+	}
 	for i := range n.Spec.Drivers {
 		d, at := &n.Spec.Drivers[i], path.Index(i)
 		errs = append(errs, ValidateName(d.Name, at.Child("name"))...)
@@ -166,13 +171,9 @@ func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 		}
 		seen[d.Name] = true
 		errs = append(errs, validateNodeDriver(d, at)...)
-		if old == nil {
-			continue
-		}
-		for j := range old.Spec.Drivers {
-			if was := &old.Spec.Drivers[j]; was.Name == d.Name && (was.NodeID != d.NodeID || !apiequality.Semantic.DeepEqual(was.TopologyKeys, d.TopologyKeys)) {
-				errs = append(errs, field.Invalid(path, d.Name, "field is immutable"))
-			}
+		was := before[d.Name]
+		if was != nil && (was.NodeID != d.NodeID || !apiequality.Semantic.DeepEqual(was.TopologyKeys, d.TopologyKeys)) {
+			errs = append(errs, field.Invalid(path, d.Name, "field is immutable"))
 		}
 	}
 	return errs

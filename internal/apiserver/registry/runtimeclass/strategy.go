@@ -5,11 +5,13 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -63,13 +65,19 @@ func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList 
 	errs := metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))
 	at := path.Child("tolerations")
 	errs = append(errs, podspec.ValidateTolerations(s.Tolerations, at)...)
-	for i := range s.Tolerations {
-		for j := range i {
-			if apiequality.Semantic.DeepEqual(s.Tolerations[i], s.Tolerations[j]) {
-				errs = append(errs, field.Duplicate(at.Index(i), s.Tolerations[i]))
-				break
-			}
+	type whole struct {
+		corev1.Toleration
+		seconds int64
+		limited bool
+	}
+	seen := sets.New[whole]()
+	for i, t := range s.Tolerations {
+		key := whole{Toleration: t, seconds: ptr.Deref(t.TolerationSeconds, 0), limited: t.TolerationSeconds != nil}
+		key.TolerationSeconds = nil
+		if seen.Has(key) {
+			errs = append(errs, field.Duplicate(at.Index(i), t))
 		}
+		seen.Insert(key)
 	}
 	return errs
 }

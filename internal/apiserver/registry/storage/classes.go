@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -64,7 +65,7 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 
 func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	var before []map[string]sets.Set[string]
+	before := map[string]int{}
 	for i, term := range terms {
 		at := path.Index(i).Child("matchLabelExpressions")
 		asked := map[string]sets.Set[string]{}
@@ -76,14 +77,25 @@ func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) f
 			}
 			asked[r.Key] = values
 		}
-		for _, other := range before {
-			if apiequality.Semantic.DeepEqual(asked, other) {
-				errs = append(errs, field.Duplicate(at, ""))
-			}
+		same := written(asked)
+		for range min(before[same], maxTwins) {
+			errs = append(errs, field.Duplicate(at, "")) // As kube-apiserver, one for each that is the same.
 		}
-		before = append(before, asked)
+		before[same]++
 	}
 	return errs
+}
+
+// maxTwins is how many of the terms that are the same as one are told.
+const maxTwins = 10
+
+// written is the same for terms that ask for the same, and for no others.
+func written(asked map[string]sets.Set[string]) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(asked)) {
+		fmt.Fprintf(&b, "%q%q", key, sets.List(asked[key]))
+	}
+	return b.String()
 }
 
 func validateTopology(r corev1.TopologySelectorLabelRequirement, path *field.Path) field.ErrorList {
