@@ -386,9 +386,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("follow the servers", quiet(n.followServers))
 	start("serve logs and streams", n.server.Run)
 	if n.healthAddress != "" {
-		start("tell of the node's health", func(ctx context.Context) error {
+		start("tell of the node's health", again(n.clock, "the answer about the node's health", func(ctx context.Context) error {
 			return streaming.ServeHealth(ctx, n.healthAddress, n.pods.healthy)
-		})
+		}))
 	}
 	start("report the node", n.reporter.Run)
 	if n.network != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/diskuse"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/staticpods"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // gauge measures what pods use.
@@ -71,7 +72,7 @@ func (g gauge) pod(pod *corev1.Pod, stats []cri.ContainerStats) eviction.Usage {
 // disk adds what the pod has in its volumes, its logs, and the files that the agent mounts into its containers.
 func (g gauge) disk(u *eviction.Usage, within time.Duration) error {
 	dirs := g.volumes.EmptyDirs(u.Pod)
-	each := within / time.Duration(len(dirs)+len(u.Pod.Spec.Containers)+1)
+	each := within / time.Duration(len(dirs)+len(u.Pod.Spec.Containers)+len(u.Pod.Spec.InitContainers)+1)
 	var errs []error
 	measure := func(what, dir string) int64 {
 		space, err := g.meter.Measure(dir, each)
@@ -88,12 +89,25 @@ func (g gauge) disk(u *eviction.Usage, within time.Duration) error {
 		u.Volumes[name] = measure(fmt.Sprintf("EmptyDir volume %q", name), dir)
 	}
 	logs := g.runtime.LogDirectory(u.Pod)
-	for i := range u.Pod.Spec.Containers {
-		name := u.Pod.Spec.Containers[i].Name
+	for _, name := range lasting(u.Pod) {
 		c := u.Containers[name]
 		c.Disk += measure("the logs of container "+name, filepath.Join(logs, name))
 		u.Containers[name] = c
 	}
 	measure("the pod's own files", g.runtime.OwnFiles(u.Pod.UID))
 	return errors.Join(errs...)
+}
+
+// lasting names the containers that write as long as the pod runs: all but those that only begin it.
+func lasting(pod *corev1.Pod) []string {
+	var names []string
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; podfacts.IsSidecar(c) {
+			names = append(names, c.Name)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		names = append(names, pod.Spec.Containers[i].Name)
+	}
+	return names
 }

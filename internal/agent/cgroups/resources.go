@@ -37,8 +37,11 @@ func CPUQuota(milli int64) int64 {
 	return max(milli*QuotaPeriod/milliPerCPU, minQuota)
 }
 
-// weightOf are shares in the way of version 2.
-func weightOf(shares int64) int64 { return 1 + (shares-minShares)*(maxWeight-1)/(maxShares-minShares) }
+// weightOf are shares in the way of version 2, as runc and the kubelet have them: one processor weighs 100, as much as
+// a slice of systemd's does.
+func weightOf(shares int64) int64 {
+	return int64(library.ConvertCPUSharesToCgroupV2Value(uint64(shares)))
+}
 
 // orUnlimited is a limit; 0 is none.
 func orUnlimited(limit int64) int64 {

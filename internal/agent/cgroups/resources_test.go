@@ -49,7 +49,7 @@ func TestLimitsOfPods(t *testing.T) {
 }
 
 func TestSharesAndWeights(t *testing.T) {
-	for milli, want := range map[int64][2]int64{0: {2, 1}, 1: {2, 1}, 100: {102, 4}, 1000: {1024, 39}, 256000: {262144, 10000}, 1 << 40: {262144, 10000}} {
+	for milli, want := range map[int64][2]int64{0: {2, 1}, 1: {2, 1}, 100: {102, 17}, 1000: {1024, 100}, 256000: {262144, 10000}, 1 << 40: {262144, 10000}} {
 		if got := CPUShares(milli); got != want[0] || weightOf(got) != want[1] {
 			t.Errorf("%d thousandths are %d shares and a weight of %d, want %v", milli, got, weightOf(got), want)
 		}

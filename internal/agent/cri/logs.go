@@ -114,7 +114,3 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// LogPath is the file into which the runtime writes the container's output.
-func (r *Runtime) LogPath(pod *corev1.Pod, name string, attempt uint32) string {
-	return filepath.Join(r.LogDirectory(pod), logPath(name, attempt))
-}

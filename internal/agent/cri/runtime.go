@@ -139,9 +139,6 @@ func New(cfg Config) *Runtime {
 	}
 }
 
-// Service is the runtime's own API, for exec, attach and port-forward streams.
-func (r *Runtime) Service() internalapi.RuntimeService { return r.service }
-
 func (r *Runtime) podDir(uid types.UID) string { return filepath.Join(r.cfg.PodsRoot, string(uid)) }
 
 func podFilter(uid types.UID) map[string]string {

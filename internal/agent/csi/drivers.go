@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
@@ -43,12 +44,15 @@ type Config struct {
 type Drivers struct {
 	cfg Config
 
+	// asked keeps what CSIDrivers say, for the looks at volumes that are mounted: each volume is looked at each minute.
+	asked *cache.Expiring
+
 	mu      sync.Mutex
 	sockets map[string]string
 }
 
 // New returns no drivers yet.
-func New(cfg Config) *Drivers { return &Drivers{cfg: cfg, sockets: map[string]string{}} }
+func New(cfg Config) *Drivers { return &Drivers{cfg: cfg, asked: cache.NewExpiring(), sockets: map[string]string{}} }
 
 // driver is the connection to one driver for a call or two.
 type driver struct {
@@ -96,23 +100,32 @@ func (d *Drivers) Register(ctx context.Context, name, socket string, versions []
 	if info.NodeId == "" {
 		return fmt.Errorf("error getting node info from CSI driver %s: it has no ID for the node", name)
 	}
+	// It is known from now on, also without an API: pods that have its volumes can end.
+	d.remember(name, socket)
 	if err := d.annotate(ctx, name, info); err != nil {
+		if errors.Is(err, errMoved) {
+			d.forget(name)
+		}
 		return err
 	}
-	if err := d.updateNode(ctx, func(n *storagev1.CSINode) { enter(n, name, info) }); err != nil {
-		return err
-	}
+	return d.updateNode(ctx, func(n *storagev1.CSINode) { enter(n, name, info) })
+}
+
+func (d *Drivers) remember(name, socket string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.sockets[name] = socket
-	return nil
+}
+
+func (d *Drivers) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sockets, name)
 }
 
 // Deregister forgets the driver.
 func (d *Drivers) Deregister(ctx context.Context, name string) {
-	d.mu.Lock()
-	delete(d.sockets, name)
-	d.mu.Unlock()
+	d.forget(name)
 	err := errors.Join(d.updateNode(ctx, func(n *storagev1.CSINode) { remove(n, name) }), d.annotate(ctx, name, nil))
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Could not tell that a storage driver went away", "driver", name)
@@ -243,6 +256,9 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 	return nil
 }
 
+// errMoved means that a driver says that the node is elsewhere than its labels do.
+var errMoved = errors.New("detected topology value collision")
+
 // compare says whether labels are missing that a driver's topology asks for. One with another value is an error: others rely on it.
 func compare(labels, topology map[string]string) (missing bool, err error) {
 	for _, key := range slices.Sorted(maps.Keys(topology)) {
@@ -250,7 +266,7 @@ func compare(labels, topology map[string]string) (missing bool, err error) {
 		case !ok:
 			missing = true
 		case is != topology[key]:
-			return false, fmt.Errorf("detected topology value collision: driver reported %q:%q but existing label is %q:%q", key, topology[key], key, is)
+			return false, fmt.Errorf("%w: driver reported %q:%q but existing label is %q:%q", errMoved, key, topology[key], key, is)
 		}
 	}
 	return missing, nil

@@ -48,6 +48,7 @@ func TestAMountedVolumeOutlivesTheAPI(t *testing.T) {
 	d.cfg.Client.(*fake.Clientset).PrependReactor("get", "csidrivers", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("the API is away")
 	})
+	d.asked.Delete(name)
 	if err := d.SetUp(t.Context(), pod, volume); err != nil {
 		t.Errorf("without an API: %v", err)
 	}
@@ -79,5 +80,52 @@ func TestTheAPIMayNotHang(t *testing.T) {
 	pod := podWith("one")
 	if err := d.SetUp(t.Context(), pod, &pod.Spec.Volumes[0]); err == nil || !strings.Contains(err.Error(), "no answer") || asked == 0 {
 		t.Errorf("asked %d times, got %v", asked, err)
+	}
+}
+
+// Looking each minute at volumes that are mounted costs one request for each driver in ten minutes, and not one for each look.
+func TestMountedVolumesAskSeldom(t *testing.T) {
+	needs.Root(t, "mounting needs root")
+	d := newDrivers(t, object(storagev1.VolumeLifecycleEphemeral))
+	pod := podWith("one")
+	path := d.Path(pod.UID, "v")
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", 0, "size=4k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	client := d.cfg.Client.(*fake.Clientset)
+	client.ClearActions()
+	for range 100 {
+		if err := d.SetUp(t.Context(), pod, &pod.Spec.Volumes[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked := len(client.Actions()); asked != 1 {
+		t.Errorf("100 looks made %d requests, want 1", asked)
+	}
+}
+
+// After a restart of the agent the drivers of the node are known though no server answers: pods with their volumes can end.
+func TestADriverIsKnownWithoutAnAPI(t *testing.T) {
+	d, driver := newDrivers(t), &testDriver{id: "id-1"}
+	d.cfg.Client.(*fake.Clientset).PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the API is away")
+	})
+	if err := d.Register(t.Context(), name, driver.start(t), []string{"1.0.0"}); err == nil {
+		t.Error("the driver counts as told to the API")
+	}
+	conn, err := d.find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.conn.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -62,8 +62,10 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	source := volume.CSI
 	asking, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	wishes, err := d.wishes(asking, source.Driver)
-	if mounted, unsure := mountinfo.Mounted(d.Path(pod.UID, volume.Name)); unsure == nil && mounted && (err != nil || !is(wishes.RequiresRepublish)) {
+	mounted, unsure := mountinfo.Mounted(d.Path(pod.UID, volume.Name))
+	mounted = mounted && unsure == nil
+	wishes, err := d.wishes(asking, source.Driver, mounted)
+	if mounted && (err != nil || !is(wishes.RequiresRepublish)) {
 		if err != nil { // nothing is wrong with the volume
 			klog.FromContext(ctx).Error(err, "Could not learn whether a storage driver wants to be called again", "pod", klog.KObj(pod), "volume", volume.Name)
 		}
@@ -117,7 +119,10 @@ func publication(id, target string, source *corev1.CSIVolumeSource, told, secret
 }
 
 // wishes reads how the driver wants to be treated, and whether it makes volumes that pods ask for themselves.
-func (d *Drivers) wishes(ctx context.Context, name string) (*storagev1.CSIDriverSpec, error) {
+func (d *Drivers) wishes(ctx context.Context, name string, lately bool) (*storagev1.CSIDriverSpec, error) {
+	if known, ok := d.asked.Get(name); ok && lately {
+		return known.(*storagev1.CSIDriverSpec), nil
+	}
 	object, err := d.cfg.Client.StorageV1().CSIDrivers().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -127,8 +132,12 @@ func (d *Drivers) wishes(ctx context.Context, name string) (*storagev1.CSIDriver
 	case !slices.Contains(object.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral):
 		return nil, fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", storagev1.VolumeLifecycleEphemeral, name, object.Spec.VolumeLifecycleModes)
 	}
+	d.asked.Set(name, &object.Spec, wishesLast)
 	return &object.Spec, nil
 }
+
+// wishesLast is how long what a CSIDriver says holds for volumes that are mounted.
+const wishesLast = 10 * time.Minute
 
 // attributes is what the driver is told about the volume, and about the pod if it wants to know.
 func attributes(pod *corev1.Pod, source *corev1.CSIVolumeSource, wishes *storagev1.CSIDriverSpec) map[string]string {

@@ -159,6 +159,13 @@ func TestExceeded(t *testing.T) {
 	if got, want := Exceeded(&one), `Container main exceeded its local ephemeral storage limit "10Mi". `; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	sidecar := spec{name: "a", limit: "1Gi", used: 1600 << 20}.usage()
+	sidecar.Containers = map[string]ContainerUsage{"main": {Disk: 100 << 20}, "beside": {Disk: 1500 << 20}}
+	sidecar.Pod.Spec.InitContainers = []corev1.Container{{Name: "beside", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("2Gi")}}}}
+	if got := Exceeded(&sidecar); got != "" {
+		t.Errorf("a pod whose sidecar and container keep their limits: %q", got)
+	}
 	volume := spec{name: "a"}.usage()
 	volume.Pod.Spec.Volumes = []corev1.Volume{
 		{Name: "memory", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("1"))}}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	helpers "k8s.io/component-helpers/resource"
 )
 
 // Limited says whether the pod limits what it may have on disk, so that it must be measured.
@@ -24,13 +25,10 @@ func limit(v *corev1.Volume) int64 {
 	return v.EmptyDir.SizeLimit.Value()
 }
 
-// podLimit is the sum of the containers' limits, 0 if no container has one.
+// podLimit is what the pod may have in all, 0 if no container has a limit. Sidecars count beside the containers.
 func podLimit(pod *corev1.Pod) int64 {
-	var total int64
-	for i := range pod.Spec.Containers {
-		total += quantity(pod.Spec.Containers[i].Resources.Limits, corev1.ResourceEphemeralStorage)
-	}
-	return total
+	limits := helpers.PodLimits(pod, helpers.PodResourcesOptions{ExcludeOverhead: true})
+	return quantity(limits, corev1.ResourceEphemeralStorage)
 }
 
 // Exceeded says which of its own limits on the disk the pod is above; empty if none.

@@ -106,7 +106,7 @@ func (c *Collector) RemoveUnused(ctx context.Context) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	images, err := c.list(ctx)
-	if err != nil || c.cfg.High >= 100 {
+	if err != nil {
 		return 0, err
 	}
 	return c.remove(ctx, images, 1<<62)

@@ -68,6 +68,19 @@ func TestCollect(t *testing.T) {
 	}
 }
 
+// Thresholds that switch the collection off are no reason to evict pods while unused images fill the disk.
+func TestRemoveUnusedWithCollectionOff(t *testing.T) {
+	s := &shelf{images: []*runtimeapi.Image{{Id: "a", Size: 9}, {Id: "used", Size: 9}}}
+	collector := NewCollector(CollectorConfig{
+		Service: s, High: 100, Low: 80, MinAge: time.Minute, Clock: testingclock.NewFakeClock(time.Unix(1e9, 0)),
+		Used: func(context.Context) (map[string]bool, error) { return map[string]bool{"used": true}, nil },
+	})
+	freed, err := collector.RemoveUnused(t.Context())
+	if err != nil || freed != 9 || !slices.Equal(s.removed, []string{"a"}) {
+		t.Errorf("freed %d by removing %q, %v", freed, s.removed, err)
+	}
+}
+
 func TestFirstLookRemovesNothing(t *testing.T) {
 	s := &shelf{images: []*runtimeapi.Image{{Id: "a", Size: 9}}}
 	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))

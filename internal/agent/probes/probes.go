@@ -135,16 +135,6 @@ func (m *Manager) KeepReadiness(podUID types.UID) {
 	}
 }
 
-// RemoveContainer ends the probing of one container, if that life of it is still probed.
-func (m *Manager) RemoveContainer(podUID types.UID, containerName, containerID string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t := m.pods[podUID][containerName]; t != nil && t.containerID == containerID {
-		t.cancel()
-		delete(m.pods[podUID], containerName)
-	}
-}
-
 // State is what the probes say now, by container name. Containers that were not added are missing.
 func (m *Manager) State(podUID types.UID) map[string]State {
 	m.mu.Lock()

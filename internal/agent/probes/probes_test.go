@@ -281,18 +281,3 @@ func TestRestartOfTheAgent(t *testing.T) {
 	}
 }
 
-func TestRemoveContainer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newScript()
-		m := s.manager()
-		m.Add(podWith(corev1.Container{LivenessProbe: execProbe("live", 0, 1, 1)}), "10.0.0.1", "main", "c1", time.Now())
-		pass(0.5)
-		m.RemoveContainer("u", "main", "c0")
-		if len(m.State("u")) != 1 {
-			t.Error("another life of the container was removed")
-		}
-		m.RemoveContainer("u", "main", "c1")
-		pass(5)
-		s.expect(t, "0 live c1")
-	})
-}

@@ -74,6 +74,7 @@ func (p *Port) choose(all []candidate) {
 	ready := filter(all, func(c candidate) bool { return c.ready })
 	ending := filter(all, func(c candidate) bool { return !c.ready && c.serving && c.terminating })
 	p.Anywhere = len(ready)+len(ending) > 0
+	p.Serving = targets(slices.Concat(ready, ending))
 	p.Cluster = targets(firstOf(hinted(ready), ending))
 	isLocal := func(c candidate) bool { return c.local }
 	readyHere := filter(ready, isLocal)

@@ -37,6 +37,9 @@ type Port struct {
 	InternalLocal, ExternalLocal bool
 	// Cluster and Local are the endpoints to use, in the whole cluster and on this node, sorted.
 	Cluster, Local []netip.AddrPort
+	// Serving are all endpoints that answer, in the whole cluster, sorted: also those that are ending while others are
+	// ready, and those that hints keep new flows from. Flows that lead there already are good.
+	Serving []netip.AddrPort
 	// LocalEnds says that none of Local is ready: they are ending, and only the last resort.
 	LocalEnds bool
 	// Anywhere says that there is an endpoint, though perhaps none that may be used here.

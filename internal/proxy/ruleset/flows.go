@@ -32,9 +32,7 @@ func flowsOf(svc changes.Service) map[flowKey][]netip.AddrPort {
 		if p.Protocol != corev1.ProtocolUDP {
 			continue
 		}
-		endpoints := slices.Concat(p.Cluster, p.Local)
-		slices.SortFunc(endpoints, netip.AddrPort.Compare)
-		endpoints = slices.Compact(endpoints)
+		endpoints := p.Serving
 		for _, ip := range slices.Concat([]netip.Addr{p.ClusterIP}, p.ExternalIPs, p.Balancers) {
 			out[flowKey{ip, p.Port}] = endpoints
 		}
