@@ -45,6 +45,7 @@ type Course struct {
 	timers    deadline.Timers[*node]
 	recent    recent
 	wake      time.Time // when the phase may change by time alone
+	window    window
 }
 
 // state is what the rollout's status stores.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -121,7 +122,7 @@ func (c *Course) nextStep() bool {
 		return false
 	}
 	next, ok := c.following()
-	if open, _ := c.policy.Windows.Open(c.now); !ok || !open || c.faulty() {
+	if open, _ := c.open(); !ok || !open || c.faulty() {
 		return false
 	}
 	c.state.open, c.state.openSince, c.state.left = next, c.now, time.Time{}
@@ -206,6 +207,24 @@ func (c *Course) approved(s rolloutpolicy.Step) bool {
 	}
 	upTo, ok := c.policy.StepNamed(a.Step)
 	return ok && s.Compare(upTo) <= 0
+}
+
+// window is whether a policy's windows are open, and when that changes. It is found out again after
+// a day: windows are looked for a week ahead, and one that the change to summer time leaves out comes later.
+type window struct {
+	policy               *rolloutpolicy.Policy
+	open                 bool
+	from, changes, again time.Time
+}
+
+// open reports whether now is inside a window, and when that changes next; the zero time means never.
+func (c *Course) open() (bool, time.Time) {
+	w := &c.window
+	if w.policy != c.policy || c.now.Before(w.from) || !w.again.After(c.now) {
+		open, changes := c.policy.Windows.Open(c.now)
+		*w = window{c.policy, open, c.now, changes, deadline.Sooner(changes, c.now.Add(24*time.Hour))}
+	}
+	return w.open, w.changes
 }
 
 // faulty tells whether so many nodes are out of order that nothing new begins.
@@ -320,7 +339,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	if soaks, ends := c.soaks(name); soaks != "" {
 		return v1alpha1.PhaseSoaking, soaks, ends
 	}
-	open, changes := c.policy.Windows.Open(c.now)
+	open, changes := c.open()
 	switch {
 	case !open:
 		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes

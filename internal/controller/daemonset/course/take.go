@@ -59,7 +59,7 @@ func (c *Course) followed() bool {
 
 // forward tells whether nodes may be given the target now.
 func (c *Course) forward() bool {
-	open, _ := c.policy.Windows.Open(c.now)
+	open, _ := c.open()
 	return open && !c.faulty() && c.tooFine() == ""
 }
 

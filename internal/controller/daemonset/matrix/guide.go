@@ -84,6 +84,9 @@ type guide struct {
 
 // updateRollout takes a policy or what people wrote into a rollout in.
 func (m *Matrix) updateRollout(info RolloutInfo) {
+	if was, known := m.rollouts[info.UID]; known && was.PolicyUID != info.PolicyUID {
+		m.forgetRollout(info.UID)
+	}
 	m.rollouts[info.UID] = info
 	if r := m.rows[info.UID]; r != nil {
 		m.guide(m.enter(r), info)
@@ -91,12 +94,24 @@ func (m *Matrix) updateRollout(info RolloutInfo) {
 }
 
 func (m *Matrix) deleteRollout(uid types.UID) {
-	delete(m.rollouts, uid)
+	m.forgetRollout(uid)
 	if r := m.rows[uid]; r != nil && r.guide != nil {
 		m.enter(r).guide = nil
 		r.refreshAll()
 		r.judgeNodes()
 	}
+}
+
+// forgetRollout forgets the rollout of a DaemonSet, and its policy's pace if nobody else goes by that.
+func (m *Matrix) forgetRollout(uid types.UID) {
+	policy := m.rollouts[uid].PolicyUID
+	delete(m.rollouts, uid)
+	for _, o := range m.rollouts {
+		if o.PolicyUID == policy {
+			return
+		}
+	}
+	delete(m.paces, policy)
 }
 
 // guide has the row follow the rollout.

@@ -131,12 +131,12 @@ func (m *Matrix) updateDaemonSet(info DaemonSetInfo) {
 }
 
 func (m *Matrix) deleteDaemonSet(uid types.UID) {
+	m.forgetRollout(uid)
 	r := m.rows[uid]
 	if r == nil {
 		return
 	}
 	delete(m.rows, uid)
-	delete(m.rollouts, uid)
 	m.timers.Stop(&r.timer)
 	for _, p := range r.unplaced {
 		m.wait(p)
