@@ -154,7 +154,7 @@ func (p *play) wait(to time.Time) {
 	p.core.Book.Step(rollouts.Now{Time: to})
 	for ; p.ready < len(p.queue) && !p.queue[p.ready].from.Add(p.starts).After(to); p.ready++ {
 		if o, there := p.pods[p.queue[p.ready].pod]; there {
-			o.Ready, o.ReadySince = true, to
+			o.Ready, o.ReadySince = true, p.queue[p.ready].from.Add(p.starts)
 			p.tell(o)
 		}
 	}
