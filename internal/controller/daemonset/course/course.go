@@ -307,11 +307,12 @@ func (c *Course) refreshAll() {
 	}
 }
 
-// Tick moves time forward and does what was due.
+// Tick moves time forward and does what was due. The same time twice is no work.
 func (c *Course) Tick(now time.Time) {
-	if now.After(c.now) {
-		c.now = now
+	if !now.After(c.now) {
+		return
 	}
+	c.now = now
 	for t := c.timers.Pop(c.now); t != nil; t = c.timers.Pop(c.now) {
 		c.refresh(t.Owner)
 	}

@@ -8,38 +8,40 @@ import (
 
 // weigh adds the node to the evidence against the target, or takes it off when it
 // has healed before the limit was passed.
-func (c *Course) weigh(n *node) {
+func (c *Course) weigh(n *node, in *input) {
 	if !n.chosen.target {
 		return // what is taken away cannot fail
 	}
 	d := &n.daemon
-	has := d.Revision == c.state.target
-	_, failed := c.state.failures[n.name]
+	has, failed := d.Revision == in.target, in.failed
 	if !has && d.Revision != "" {
 		return
 	}
 	available := has && !d.Since.IsZero()
-	soaked := available && n.fact.Fault == "" && !later(d.Since, n.change.up).Add(c.soak(n)).After(c.now)
+	soaked := available && in.fault == "" && !in.soaked.After(in.now)
 	switch {
 	case failed && soaked && !c.hasFailed(c.state.target):
 		c.acquit(n)
 	case failed:
-		c.recall(n, available)
+		c.recall(n, in, available)
 	case soaked:
-	case c.innocent(n, available):
+	case c.innocent(n, in, available):
 	default:
-		if f := c.failing(n, available); f.why != "" {
-			c.blame(n, f)
-		}
+		c.blameFor(n, in, available)
 	}
 }
 
 // recall finds out once more why the target fails on a node that a status named.
-func (c *Course) recall(n *node, available bool) {
-	if c.state.failures[n.name].why != "" || n.fact.Fault != "" {
-		return
+func (c *Course) recall(n *node, in *input, available bool) {
+	if c.state.failures[n.name].why == "" && in.fault == "" {
+		c.blameFor(n, in, available)
 	}
-	if f := c.failing(n, available); f.why != "" {
+}
+
+// blameFor counts a node as failed if the target fails on it.
+func (c *Course) blameFor(n *node, in *input, available bool) {
+	f := c.failing(n, in, available)
+	if f.why != "" {
 		c.blame(n, f)
 	}
 }
@@ -58,28 +60,27 @@ func (c *Course) refusedBeside(n *node) {
 
 // innocent: whatever is wrong with the node's daemon is not the target's doing. The
 // node is out of order, its daemon was before, or it was never given the target.
-func (c *Course) innocent(n *node, available bool) bool {
-	return n.fact.Fault != "" || n.change.before == WasNotAvailable && !available ||
-		n.daemon.Revision == "" && n.change.before == "" && !c.isNew() && !c.joins(n)
+func (c *Course) innocent(n *node, in *input, available bool) bool {
+	return in.fault != "" || n.change.before == WasNotAvailable && !available ||
+		n.daemon.Revision == "" && n.change.before == "" && !in.isNew && !in.joins
 }
 
 // failing says why the target fails on the node; nothing if it does not.
-func (c *Course) failing(n *node, available bool) failure {
+func (c *Course) failing(n *node, in *input, available bool) failure {
 	d := &n.daemon
-	ends := c.deadline(n)
 	switch {
 	case d.NoRoom != "":
-		if c.hasNoRoom(n) && n.change.before != "" && d.Revision == c.state.target {
+		if in.crowded && n.change.before != "" && d.Revision == in.target {
 			return failure{BecauseNoRoom, "there is no room for it: " + d.NoRoom}
 		}
-	case c.tooManyRestarts(n):
+	case in.restarted:
 		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
 	case d.Refused != "":
 		return failure{BecauseRefused, d.Refused}
 	case available:
-	case c.hopeless(n):
+	case in.hopeless:
 		return failure{cmp.Or(d.Cause, BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
-	case !ends.IsZero() && !ends.After(c.now):
+	case passed(in.late, in.now):
 		return failure{BecauseLate, "not available in time" + colon(d.Trouble)}
 	}
 	return failure{}

@@ -145,12 +145,6 @@ func (c *Course) sureFrom(n *node) time.Time {
 	return at
 }
 
-// hopeless tells whether waiting for the node's pod will not help. One from before the
-// target was tried again has the time of a start to show that it is another.
-func (c *Course) hopeless(n *node) bool {
-	return n.daemon.Certain && !c.old(n) && c.sureFrom(n).IsZero()
-}
-
 // roomUntil is until when the scheduler may find room for a pod from before the target was
 // tried again; zero if it has said its word.
 func (c *Course) roomUntil(n *node) time.Time {
@@ -162,9 +156,6 @@ func (c *Course) roomUntil(n *node) time.Time {
 	}
 	return time.Time{}
 }
-
-// hasNoRoom tells whether the scheduler has said its word.
-func (c *Course) hasNoRoom(n *node) bool { return n.daemon.NoRoom != "" && c.roomUntil(n).IsZero() }
 
 // giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
 func (c *Course) giveUp(f *v1alpha1.FailedRevision) bool {

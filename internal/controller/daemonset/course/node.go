@@ -210,14 +210,18 @@ func (v *standing) nothing() standing { return standing{state: v.state, since: v
 
 // refresh judges a node again after anything about it changed.
 func (c *Course) refresh(n *node) {
-	if n.daemon.empty() && c.leaves(n, c.target(n)) {
+	in := c.input(n)
+	if in.begun && in.leaves && n.daemon.empty() {
 		n.change.begun = nil // it was to get a pod, and is not any more
+		in = c.input(n)
 	}
-	if c.changing() && n.chosen.any() {
-		c.weigh(n)
+	if in.changing && n.chosen.any() {
+		c.weigh(n, &in)
+		_, in.failed = c.state.failures[n.name]
 	}
-	v := c.judge(n)
-	if ch := &n.change; (v.state == Soaked || v.state == LeftOut) && (ch.before != "" || ch.taken) {
+	v := c.judgeBy(n, &in)
+	ch := &n.change
+	if (v.state == Soaked || v.state == LeftOut) && (ch.before != "" || ch.taken) {
 		ch.before, ch.taken = "", false
 		v = c.judge(n)
 	}
@@ -227,8 +231,8 @@ func (c *Course) refresh(n *node) {
 	c.timers.Set(&n.timer, v.wake)
 	c.account(n, v)
 	c.recent.note(c, n)
-	between := n.daemon.Revision == "" && n.change.before != "" && !c.leaves(n, c.target(n))
-	if n.chosen.any() && (between || n.change.taken) {
+	between := n.daemon.Revision == "" && ch.before != "" && !in.leaves
+	if n.chosen.any() && (between || ch.taken) {
 		c.replacing[n] = true
 	} else {
 		delete(c.replacing, n)
@@ -237,19 +241,24 @@ func (c *Course) refresh(n *node) {
 
 // judge gives a node's standing. It changes nothing.
 func (c *Course) judge(n *node) standing {
+	in := c.input(n)
+	return c.judgeBy(n, &in)
+}
+
+// judgeBy is judge where the input is known already.
+func (c *Course) judgeBy(n *node, in *input) standing {
 	if !n.chosen.any() {
 		target := cmp.Or(c.state.stable, c.state.target)
-		return standing{state: Outside, order: Order{Target: target, Changing: c.changing()}}
+		return standing{state: Outside, order: Order{Target: target, Changing: in.changing}}
 	}
-	in := c.input(n)
-	v := standing{state: classify(&in), order: c.order(n, &in)}
-	v.cause, v.reason, v.wake = c.cause(n), c.reason(n, &in, v.state), in.wake(v.state)
+	v := standing{state: classify(in), order: c.order(n, in)}
+	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.state), in.wake(v.state)
 	if !v.wake.After(c.now) {
 		v.wake = time.Time{}
 	}
-	v.wake = deadline.Sooner(v.wake, c.overdue(n, &in))
-	v.wake = deadline.Sooner(deadline.Sooner(v.wake, c.sureFrom(n)), c.recovers(n))
-	c.count(n, &in, &v)
+	v.wake = deadline.Sooner(v.wake, in.overdue())
+	v.wake = deadline.Sooner(deadline.Sooner(v.wake, in.sure), in.recovers)
+	c.count(n, in, &v)
 	return v
 }
 
@@ -258,10 +267,16 @@ func (c *Course) input(n *node) input {
 	want := c.target(n)
 	in := input{
 		now: c.now, daemon: &n.daemon, fault: n.fact.Fault, want: want, leaves: c.leaves(n, want), target: c.state.target,
-		back: c.back(), changing: c.changing(), first: c.untouched(n), joins: c.joins(n), begun: n.change.begun != nil,
-		crowded: c.hasNoRoom(n), hopeless: c.hopeless(n) || c.tooManyRestarts(n), late: c.deadline(n), lingers: c.lingersFrom(n),
-		patience: c.patience(n), room: c.roomUntil(n),
+		back: c.back(), changing: c.changing(), isNew: c.isNew(), begun: n.change.begun != nil,
+		restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
+		late: c.deadline(n), lingers: c.lingersFrom(n), patience: c.patience(n), room: c.roomUntil(n),
 	}
+	in.joins = in.changing && !in.isNew && n.chosen.target && !n.chosen.stable
+	in.departs = in.changing && n.chosen.stable && !n.chosen.target
+	in.first = c.untouched(n, in.joins)
+	in.crowded = n.daemon.NoRoom != "" && in.room.IsZero()
+	// A pod from before the target was tried again has the time of a start to show that it is another.
+	in.hopeless = n.daemon.Certain && in.sure.IsZero() && !c.old(n)
 	if in.changing {
 		_, in.failed = c.state.failures[n.name]
 	}
@@ -280,10 +295,10 @@ func later(a, b time.Time) time.Time {
 
 // cause is by whose doing the node's daemon is unavailable. Of a node that nobody hears of it is
 // nobody's: whatever began there, it died.
-func (c *Course) cause(n *node) Cause {
+func (c *Course) cause(n *node, in *input) Cause {
 	d := &n.daemon
 	switch {
-	case n.change.begun != nil, d.Unsure, d.Two && n.fact.Fault == "" && !c.lingers(n):
+	case in.begun, d.Unsure, d.Two && in.fault == "" && !passed(in.lingers, in.now):
 		return UnderWay
 	case n.change.taken && !n.fact.Silent:
 		return Us
@@ -301,9 +316,9 @@ func (c *Course) count(n *node, in *input, v *standing) {
 	e := v.state.counts(v.cause, in.back)
 	mayChange, free := c.candidate(n, in)
 	v.free = free
-	e = e.with(Given, in.failed || in.changing && d.Revision == c.state.target).
+	e = e.with(Given, in.failed || in.changing && d.Revision == in.target).
 		with(Failure, in.failed).with(Sick, in.fault != "").with(Down, down).
-		with(Removed, v.state == LeftOut && in.want == c.state.target && c.departs(n))
+		with(Removed, v.state == LeftOut && in.want == in.target && in.departs)
 	held := mayChange && !free && n.group.stuck()
 	if held {
 		e = e&^the(Passed) | the(Excused)

@@ -38,7 +38,7 @@ func (c *Course) order(n *node, in *input) Order {
 	want := in.want
 	return Order{
 		Target: want, Change: in.begun && want != "", Changing: in.changing,
-		Create: c.started && want != "" && (in.begun || !c.isNew() && !in.joins || want != in.target),
+		Create: c.started && want != "" && (in.begun || !in.isNew && !in.joins || want != in.target),
 	}
 }
 

@@ -77,17 +77,19 @@ type input struct {
 	// target is where the change goes, back that nodes return to the stable revision.
 	target         string
 	back, changing bool
-	// first: nothing was done yet on a node that is to get its first daemon. joins: it gets
-	// that by the target's rules.
-	first, joins bool
+	// isNew: there is no revision that nodes could stay with. first: nothing was done yet on a node that
+	// is to get its first daemon. joins: it gets that by the target's rules. departs: these take it away.
+	isNew, first, joins, departs bool
 	// begun: its change was let begin. failed: the target counts as failed on it.
 	begun, failed bool
-	// crowded: the scheduler has said its word. hopeless: waiting for the pod will not help.
-	crowded, hopeless bool
+	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
+	// it will not help.
+	crowded, restarted, hopeless bool
 	// late is when the pod is to be available, lingers when the old one counts as not
 	// ending, soaked when it has been available for long enough, patience until when that
-	// may take, room until when the scheduler may still find some. Zero times mean never.
-	late, lingers, soaked, patience, room time.Time
+	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
+	// lasting, recovers until when it may heal by itself. Zero times mean never.
+	late, lingers, soaked, patience, room, sure, recovers time.Time
 }
 
 func passed(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
@@ -97,7 +99,7 @@ func (in *input) has() bool { return in.want != "" && in.daemon.Revision == in.w
 func (in *input) up() bool { return in.has() && !in.daemon.Since.IsZero() }
 
 // stuck tells whether the pod will not come up in time.
-func (in *input) stuck() bool { return in.hopeless || passed(in.late, in.now) }
+func (in *input) stuck() bool { return in.hopeless || in.restarted || passed(in.late, in.now) }
 
 // classify gives the state of a node that some revision's rules want.
 func classify(in *input) State {

@@ -42,12 +42,12 @@ func (c *Course) begun(s rolloutpolicy.Step) bool {
 // whose template cannot be read.
 func (c *Course) candidate(n *node, in *input) (change, free bool) {
 	d := &n.daemon
-	free = !d.Available && c.recovers(n).IsZero()
+	free = !d.Available && in.recovers.IsZero()
 	switch {
 	case !c.started || in.want == "" || in.has() || in.begun || d.Held || in.fault != "" || c.ds.Of(in.want) == nil:
 		return false, false
 	case d.Revision == "":
-		return (c.isNew() || in.joins) && !in.leaves, c.isNew() || n.change.taken
+		return (in.isNew || in.joins) && !in.leaves, in.isNew || n.change.taken
 	case !free && c.superseded(n, in.want):
 		return false, false
 	}
@@ -68,24 +68,21 @@ func (c *Course) recovers(n *node) time.Time {
 }
 
 // untouched: nothing was done yet on a node that is to get its first daemon.
-func (c *Course) untouched(n *node) bool {
+func (c *Course) untouched(n *node, joins bool) bool {
 	ch := &n.change
-	return (c.isNew() || c.joins(n)) && n.daemon.Revision == "" && !n.daemon.Ended && ch.begun == nil && !ch.taken
+	return (c.isNew() || joins) && n.daemon.Revision == "" && !n.daemon.Ended && ch.begun == nil && !ch.taken
 }
-
-// lingers tells whether a pod that was to end is still there, for longer than a start
-// may take.
-func (c *Course) lingers(n *node) bool { return passed(c.lingersFrom(n), c.now) }
 
 // overdue is when the second pod of the node does, or that of one that is to have none, if
 // that is to come.
-func (c *Course) overdue(n *node, in *input) time.Time {
-	if (n.daemon.Two || in.leaves) && in.lingers.After(c.now) {
+func (in *input) overdue() time.Time {
+	if (in.daemon.Two || in.leaves) && in.lingers.After(in.now) {
 		return in.lingers
 	}
 	return time.Time{}
 }
 
+// lingersFrom is when a pod that was to end counts as one that does not: after as long as a start may take.
 func (c *Course) lingersFrom(n *node) time.Time {
 	if n.daemon.EndsBy.IsZero() || c.policy == nil {
 		return time.Time{}
