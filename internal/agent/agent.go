@@ -260,8 +260,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known,
-		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable, nodeName: a.cfg.NodeName, node: n.sources.ownNode}
-	objs.file = func(pod *corev1.Pod, volume, path string) ([]byte, error) { return n.volumes.File(pod, volume, path) }
+		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable, nodeName: a.cfg.NodeName, node: n.sources.ownNode, file: n.file}
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
@@ -386,9 +385,8 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("follow the servers", quiet(n.followServers))
 	start("serve logs and streams", n.server.Run)
 	if n.healthAddress != "" {
-		start("tell of the node's health", again(n.clock, "the answer about the node's health", func(ctx context.Context) error {
-			return streaming.ServeHealth(ctx, n.healthAddress, n.pods.healthy)
-		}))
+		serve := func(ctx context.Context) error { return streaming.ServeHealth(ctx, n.healthAddress, n.pods.healthy) }
+		start("tell of the node's health", again(n.clock, "the answer about the node's health", serve))
 	}
 	start("report the node", n.reporter.Run)
 	if n.network != nil {
@@ -425,6 +423,11 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		return cause
 	}
 	return nil
+}
+
+// file reads a file of a volume of the pod.
+func (n *node) file(pod *corev1.Pod, volume, path string) ([]byte, error) {
+	return n.volumes.File(pod, volume, path)
 }
 
 // listed says that everything that the API had at first was seen.

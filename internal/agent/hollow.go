@@ -95,7 +95,8 @@ func hollowStatus(cfg Config, n *node, recorder record.EventRecorder) nodestatus
 
 func hollowParts(cfg Config, n *node, runtime *hollowRuntime, ev events) parts {
 	objs := objects{Cache: n.references, client: n.client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced,
-		noSecrets: true, allocatable: n.reporter.NodeAllocatable, nodeName: cfg.NodeName, node: n.sources.ownNode, file: noFile}
+		noSecrets: true, allocatable: n.reporter.NodeAllocatable, nodeName: cfg.NodeName, node: n.sources.ownNode,
+		file: noFile}
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
 		if !objs.servicesKnown() {
 			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")

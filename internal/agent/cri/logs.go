@@ -113,4 +113,3 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-

@@ -52,7 +52,9 @@ type Drivers struct {
 }
 
 // New returns no drivers yet.
-func New(cfg Config) *Drivers { return &Drivers{cfg: cfg, asked: cache.NewExpiring(), sockets: map[string]string{}} }
+func New(cfg Config) *Drivers {
+	return &Drivers{cfg: cfg, asked: cache.NewExpiring(), sockets: map[string]string{}}
+}
 
 // driver is the connection to one driver for a call or two.
 type driver struct {

@@ -193,7 +193,7 @@ func (m *Memory) stopped(sandboxID string) bool {
 func (m *Memory) Begin(a Action, now time.Time) {
 	if a.Kind.serial() {
 		m.serialRunning++
-		m.setupRunning = a.Kind == SetUpVolumes || a.Kind == CreateSandbox || a.Kind == PullImage || a.Kind == StartContainer
+		m.setupRunning = slices.Contains([]ActionKind{SetUpVolumes, CreateSandbox, PullImage, StartContainer}, a.Kind)
 	}
 	switch a.Kind {
 	case StartContainer:

@@ -109,8 +109,8 @@ type Plan struct {
 	Actions []Action
 	// Deadline is when to decide again though nothing happened; zero if there is no such time.
 	Deadline time.Time
-	// Abandon says that a SetUpVolumes, CreateSandbox, PullImage or StartContainer under way has no use any more: its waiting may be
-	// cut short. What it already did is found in the runtime.
+	// Abandon says that a SetUpVolumes, CreateSandbox, PullImage or StartContainer under way has no use any more: its
+	// waiting may be cut short. What it already did is found in the runtime.
 	Abandon bool
 	// Ending says that the containers stop for good, or did: what runs is asked only whether it still serves.
 	Ending bool

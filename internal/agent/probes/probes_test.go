@@ -280,4 +280,3 @@ func TestRestartOfTheAgent(t *testing.T) {
 		})
 	}
 }
-
