@@ -143,7 +143,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"PersistentVolumeClaimResize", storageresize.New(storage.Lister(), storage.Informer().HasSynced)},
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
-		{"RolloutApproval", rolloutapproval.New(s.authorizer)},
+		{"RolloutApproval", rolloutapproval.New(s.authorizer, s.rollouts)},
 		{"ServerTokens", servertokens.New(s.authorizer)},
 		{"BuiltInKinds", builtinkinds.New(ownVersions(), offered.Group)},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},

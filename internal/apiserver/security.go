@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
@@ -39,6 +42,8 @@ type security struct {
 	getters *authn.Stored
 	// stored is what decides about nodes; it is filled once the storages are there.
 	stored *nodeauth.Stored
+	// rollouts is what decides about approvals; it is filled then, too.
+	rollouts *rolloutapproval.Stored
 	// nodes is the storage of Nodes, once it is there.
 	nodes *resource.REST
 }
@@ -64,7 +69,7 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, audiences: issuer.Audiences()}
+	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, audiences: issuer.Audiences()}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}
@@ -96,10 +101,12 @@ func (s *security) use(served registry.Served) error {
 	claimed, attachments := storage(core, "persistentvolumes"), storage(volumes, "volumeattachments")
 	slices := storage(served[resourcev1.SchemeGroupVersion], "resourceslices")
 	secrets, accounts := storage(core, "secrets"), storage(core, "serviceaccounts")
+	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(served[v1alpha1.GroupVersion], "rolloutpolicies")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
 	}
 	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
+	s.rollouts.DaemonSets, s.rollouts.Policies = sets, policies
 	s.nodes = nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
 	s.stored.Volumes, s.stored.Attachments, s.stored.Slices = claimed, attachments, slices
