@@ -61,12 +61,16 @@ type StepApproval struct {
 	// Digest is status.targetDigest of that revision; for a template with another the approval
 	// is void.
 	Digest string `json:"digest"`
-	// Step is the step's name, or All.
+	// Step is the step's name, or All, or WithoutPolicy.
 	Step string `json:"step"`
 }
 
 // AllSteps approves every step.
 const AllSteps = "All"
+
+// WithoutPolicy has a change go on as in Kubernetes whose policy went in its middle. It approves no step, and an
+// approval of steps is no consent to it.
+const WithoutPolicy = "WithoutPolicy"
 
 // Retry tries a failed revision again.
 type Retry struct {

@@ -44,6 +44,9 @@ func Approve(step, revision string) Verb {
 			return "", errors.New("there is nothing to approve: no change is under way")
 		case moved("approved", revision, r) != nil:
 			return "", moved("approved", revision, r)
+		case step == v1alpha1.WithoutPolicy && s.Phase != v1alpha1.PhasePaused:
+			return "", fmt.Errorf("its policy is not gone: it is %s (%s)", s.Phase, s.Message)
+		case step == v1alpha1.WithoutPolicy:
 		case step == "" && s.Phase != v1alpha1.PhaseWaitingForApproval:
 			return "", fmt.Errorf("there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message)
 		case step == "":
@@ -56,8 +59,11 @@ func Approve(step, revision string) Verb {
 			return "", err
 		}
 		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Digest: digest, Step: step}
-		if step == v1alpha1.AllSteps {
+		switch step {
+		case v1alpha1.AllSteps:
 			return "is approved: every step of revision " + s.TargetRevision, nil
+		case v1alpha1.WithoutPolicy:
+			return "goes on without a policy, to revision " + s.TargetRevision, nil
 		}
 		return fmt.Sprintf("is approved: revision %s goes on after step %s", s.TargetRevision, step), nil
 	}

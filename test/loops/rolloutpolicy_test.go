@@ -236,7 +236,7 @@ func TestAPolicyThatGoesInTheMiddle(t *testing.T) {
 	f.Restart()
 	f.phase(v1alpha1.PhasePaused, "its policy was deleted")
 	f.runs(map[string]int{"demo:v1": 8, "demo:v2": 2})
-	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "All"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "WithoutPolicy"}})
 	f.runs(map[string]int{"demo:v2": 10})
 	f.Eventually("the rollout goes", func(ctx context.Context) error {
 		if _, err := f.rollout(ctx); err == nil {
@@ -252,11 +252,11 @@ func TestAWriteThatLeavesThePolicyWaits(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, 5, "selector: {matchExpressions: [{key: loose, operator: DoesNotExist}]}\nwaves: [{name: canary, count: 1, soak: 1h}]")
 	patchDaemonSet(t, f.Env, `{"metadata":{"labels":{"loose":"yes"}},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"demo:v2"}]}}}}`)
-	f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
+	f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step WithoutPolicy")
 	f.Restart()
-	r := f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step All")
+	r := f.phase(v1alpha1.PhasePaused, "no policy selects it any more; approve step WithoutPolicy")
 	f.runs(map[string]int{"demo:v1": 5})
-	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "All"}})
+	f.spec(map[string]any{"approved": map[string]any{"revision": r.Status.TargetRevision, "digest": r.Status.TargetDigest, "step": "WithoutPolicy"}})
 	f.runs(map[string]int{"demo:v2": 5})
 }
 

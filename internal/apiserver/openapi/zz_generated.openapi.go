@@ -1777,7 +1777,7 @@ func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCa
 					},
 					"step": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Step is the step's name, or All.",
+							Description: "Step is the step's name, or All, or WithoutPolicy.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

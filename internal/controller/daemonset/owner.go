@@ -123,8 +123,8 @@ func (o *owner) turn() {
 	}
 	if o.cfg.Rollouts != nil {
 		for _, j := range o.rollouts.Jobs() {
-			if j.Delete != nil {
-				o.metrics.rollouts.forget(types.NamespacedName{Namespace: j.Delete.Namespace, Name: j.Delete.Name})
+			if r := j.Over(); r != nil {
+				o.metrics.rollouts.forget(types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
 			}
 			o.rowLane.submit(func(ctx context.Context) {
 				r := o.exec.carryOut(ctx, j)

@@ -31,6 +31,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 			next.Status = *a.Status.DeepCopy()
 			next.Status.Conditions = course.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
 			meta.RemoveStatusCondition(&next.Status.Conditions, rollouts.DaemonSetGone)
+			meta.RemoveStatusCondition(&next.Status.Conditions, rollouts.PolicyGone)
 			if next, err = e.rollouts.UpdateRolloutStatus(ctx, next); err == nil {
 				e.metrics.statusWrites.Inc()
 				next, err = e.takeOver(ctx, ds, next)

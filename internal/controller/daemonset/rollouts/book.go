@@ -1,9 +1,11 @@
 package rollouts
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -264,11 +266,7 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 		b.follows[ds.UID] = found
 		info.PolicyUID, info.Policy = found.object.UID, found.compiled
 	case b.inTheMiddle(ds, &info):
-		what := "its policy was deleted"
-		if len(b.policies[ds.Namespace]) > 0 {
-			what = "no policy selects it any more"
-		}
-		info.Following, info.Why = course.Gone, what+"; approve step All to go on without one, or make another"
+		info.Following, info.Why = course.Gone, b.goneWhy(ds, &info)
 		if had != nil {
 			info.PolicyUID = had.object.UID
 		}
@@ -284,31 +282,63 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	b.rows.Step(info)
 }
 
-// inTheMiddle tells whether a change of the DaemonSet is under way that nobody lets
+// inTheMiddle reports whether a change of the DaemonSet is under way that nobody lets
 // go on without a policy. A spec that the rollout does not speak of yet may be such a
-// change, made by the same write that takes the DaemonSet out of its policy.
+// change, made by the same write that takes the DaemonSet out of its policy. Nobody lets
+// a revision go on that has failed: what failed under a policy goes out again only under one.
 func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool {
-	status, known := b.rows.Rollout(ds.UID)
-	if !known {
-		if info.Status == nil || info.Status.TargetRevision == "" {
-			return false
-		}
-		status = *info.Status
+	status, known := b.stands(ds, info)
+	if !known || b.withoutPolicy(ds) {
+		return false
 	}
-	if s := info.Status; s != nil && s.DaemonSetGeneration > 0 && s.DaemonSetGeneration < ds.Generation && !b.free[ds.UID] {
+	if s := info.Status; s != nil && s.DaemonSetGeneration > 0 && s.DaemonSetGeneration < ds.Generation {
 		return true
 	}
 	if status.TargetRevision == status.StableRevision {
 		return false
 	}
 	a := info.Spec.Approved
-	return a == nil || a.Revision != status.TargetRevision || a.Step != v1alpha1.AllSteps
+	return hasFailed(status) || a == nil || a.Revision != status.TargetRevision || a.Step != v1alpha1.WithoutPolicy ||
+		status.TargetDigest != "" && a.Digest != status.TargetDigest
 }
 
-// statusFor is what a rollout's status says about the DaemonSet. Of one that had the
-// name before only the failed revisions are left.
+// stands is where the rollout of a DaemonSet stands; false if there is none.
+func (b *Book) stands(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) (*v1alpha1.DaemonSetRolloutStatus, bool) {
+	if status, known := b.rows.Rollout(ds.UID); known {
+		return &status, true
+	}
+	if info.Status == nil || info.Status.TargetRevision == "" {
+		return nil, false
+	}
+	return info.Status, true
+}
+
+// withoutPolicy reports whether the DaemonSet has left its policy: what it changes since is its own.
+func (b *Book) withoutPolicy(ds *appsv1.DaemonSet) bool {
+	r := b.rollouts[nameOf(ds)]
+	return b.free[ds.UID] || r != nil && meta.IsStatusConditionTrue(r.Status.Conditions, PolicyGone)
+}
+
+func hasFailed(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
+}
+
+// goneWhy says why a change stands still whose policy is gone, and what lets it go on.
+func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) string {
+	what := "its policy was deleted"
+	if len(b.policies[ds.Namespace]) > 0 {
+		what = "no policy selects it any more"
+	}
+	if status, known := b.stands(ds, info); known && hasFailed(status) {
+		return what + ", and revision " + status.TargetRevision + " has failed; change the template, or make another policy"
+	}
+	return what + "; approve step " + v1alpha1.WithoutPolicy + " to go on without one, or make another"
+}
+
+// statusFor is what a rollout's status says about the DaemonSet. Of one that had the name before, and of a time
+// without a policy, only the failed revisions are left.
 func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.DaemonSetRolloutStatus {
-	if r.Labels[OwnerLabel] == string(ds.UID) {
+	if r.Labels[OwnerLabel] == string(ds.UID) && !meta.IsStatusConditionTrue(r.Status.Conditions, PolicyGone) {
 		return &r.Status
 	}
 	return &v1alpha1.DaemonSetRolloutStatus{

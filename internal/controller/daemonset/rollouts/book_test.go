@@ -172,13 +172,13 @@ func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
 		w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b"},
 			v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: step}})
 	}
-	for _, a := range [][2]string{{"a", v1alpha1.AllSteps}, {"b", "canary"}} {
+	for _, a := range [][2]string{{"a", v1alpha1.WithoutPolicy}, {"b", "canary"}, {"b", v1alpha1.AllSteps}} {
 		approve(a[0], a[1])
 		if _, told := w.rows.told["u1"]; !told {
 			t.Errorf("approving %v lets it go on without a policy", a)
 		}
 	}
-	approve("b", v1alpha1.AllSteps)
+	approve("b", v1alpha1.WithoutPolicy)
 	if _, told := w.rows.told["u1"]; told {
 		t.Error("it does not go on though somebody said so")
 	}
@@ -201,7 +201,7 @@ func TestAWriteThatLeavesThePolicyIsHeld(t *testing.T) {
 		return v1alpha1.DaemonSetRolloutStatus{DaemonSetGeneration: generation, StableRevision: "a", TargetRevision: target}
 	}
 	all := func(revision string) v1alpha1.DaemonSetRolloutSpec {
-		return v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: v1alpha1.AllSteps}}
+		return v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: v1alpha1.WithoutPolicy}}
 	}
 	for _, restart := range []bool{false, true} {
 		w := newWorld()
@@ -250,6 +250,108 @@ func TestAWriteThatLeavesThePolicyIsHeld(t *testing.T) {
 	jobs := w.Jobs()
 	if len(jobs) == 0 || jobs[len(jobs)-1].Delete == nil {
 		t.Errorf("its rollout is not deleted: %+v", jobs)
+	}
+}
+
+// A revision that failed stays where it is when its policy goes, whatever was approved before or is approved now. A new
+// template goes on with consent.
+func TestWhatFailedDoesNotGoOnWithoutAPolicy(t *testing.T) {
+	for _, step := range []string{v1alpha1.AllSteps, v1alpha1.WithoutPolicy} {
+		w := newWorld()
+		p := w.policy(t, "first", "waves: [{name: canary, count: 1, approval: Manual}]")
+		w.daemonSet("logs", "u1")
+		status := v1alpha1.DaemonSetRolloutStatus{
+			StableRevision: "a", TargetRevision: "b", Phase: v1alpha1.PhaseRolledBack, FailedRevisions: []v1alpha1.FailedRevision{{Revision: "b"}},
+		}
+		spec := v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "b", Step: step}}
+		w.rollout("logs", "u1", status, spec)
+		w.rows.statuses["u1"] = status
+		w.write(t)
+		w.Step(Policy{Object: p, Gone: true})
+		got, told := w.rows.told["u1"]
+		if !told || got.Following != course.Gone || !strings.Contains(got.Why, "revision b has failed") {
+			t.Errorf("step %s approved: what failed is told %v, %+v", step, told, got)
+		}
+		if jobs := w.Jobs(); len(jobs) > 0 && jobs[0].Delete != nil {
+			t.Error("what failed is forgotten")
+		}
+	}
+}
+
+// An approval names a digest beside the revision: that of another template is no consent.
+func TestConsentIsForOneTemplate(t *testing.T) {
+	w := newWorld()
+	p := w.policy(t, "first", "")
+	w.daemonSet("logs", "u1")
+	status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", TargetDigest: "real"}
+	for _, digest := range []string{"forged", "real"} {
+		spec := v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "b", Digest: digest, Step: v1alpha1.WithoutPolicy}}
+		w.rollout("logs", "u1", status, spec)
+		w.Step(Policy{Object: p, Gone: true})
+		if _, held := w.rows.told["u1"]; held != (digest == "forged") {
+			t.Errorf("digest %s: held is %v", digest, held)
+		}
+	}
+}
+
+// A DaemonSet that leaves its policy between changes, and comes back within a day, is still paused, and what failed is
+// still known.
+func TestAPauseAndFailuresOutliveTheirPolicyForADay(t *testing.T) {
+	w := newWorld()
+	w.policy(t, "first", "selector: {matchLabels: {tier: logs}}")
+	ds := w.daemonSet("logs", "u1")
+	status := v1alpha1.DaemonSetRolloutStatus{
+		StableRevision: "a", TargetRevision: "a", Phase: v1alpha1.PhaseComplete, DaemonSetGeneration: ds.Generation,
+		FailedRevisions: []v1alpha1.FailedRevision{{Revision: "bad"}},
+	}
+	w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{Paused: true})
+	w.rows.statuses["u1"] = status
+	w.write(t)
+	out := func(generation int64) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) { ds.Labels, ds.Generation = nil, generation }
+	}
+	w.daemonSet("logs", "u1", out(ds.Generation))
+	delete(w.rows.statuses, "u1")
+	var left *v1alpha1.DaemonSetRollout
+	for _, j := range w.Jobs() {
+		if j.Delete != nil {
+			t.Fatal("the rollout is deleted at once")
+		}
+		if j.Left == nil {
+			continue
+		}
+		if j.Over() != j.Left {
+			t.Error("it still counts in the metrics")
+		}
+		left = j.Left
+		left.ResourceVersion = "900"
+		w.Step(Result{Job: j, Rollout: left})
+	}
+	if left == nil || !meta.IsStatusConditionTrue(left.Status.Conditions, PolicyGone) {
+		t.Fatalf("nobody says that it follows no policy: %+v", left)
+	}
+	// What it changes meanwhile is its own, also for a controller that starts now, and when nothing can be read.
+	w.daemonSet("logs", "u1", out(50))
+	next := newWorld()
+	next.Step(Rollout{Object: left})
+	next.daemonSet("logs", "u1", out(50))
+	for name, world := range map[string]*world{"this controller": w, "the next one": next} {
+		world.Step(Sight{Policies: "no right"})
+		if got, held := world.rows.told["u1"]; held {
+			t.Errorf("%s holds it: %+v", name, got)
+		}
+		world.Step(Sight{})
+	}
+	w.daemonSet("logs", "u1", func(ds *appsv1.DaemonSet) { ds.Generation = 51 })
+	got := w.rows.told["u1"]
+	if !got.Spec.Paused || got.Status == nil || len(got.Status.FailedRevisions) != 1 || got.Status.StableRevision != "" {
+		t.Errorf("when it comes back it is told %+v, %+v", got.Spec, got.Status)
+	}
+	w.daemonSet("logs", "u1", out(51))
+	w.Step(Now{noon.Add(24 * time.Hour)})
+	jobs := w.Jobs()
+	if len(jobs) == 0 || jobs[len(jobs)-1].Delete == nil {
+		t.Errorf("it is kept for more than a day: %+v", jobs)
 	}
 }
 

@@ -15,8 +15,11 @@
 // # Without a policy
 //
 // When the policy goes in the middle of a change, the change stands still until
-// another policy takes it over, or somebody approves all steps and so goes on without
-// one. After that, and when nothing was under way, the rollout's object goes too.
+// another policy takes it over, or somebody approves "WithoutPolicy". An approval of
+// steps is no such consent, and a revision that has failed gets none. After that, and
+// when nothing was under way, the DaemonSet changes as in Kubernetes. A rollout that is
+// paused, or that knows of failures, is kept for a day more, so that both count again
+// when a policy comes back.
 //
 // # When nothing can be read
 //

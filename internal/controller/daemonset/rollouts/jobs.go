@@ -28,6 +28,9 @@ const (
 	PassedOver = "PassedOver"
 	// DaemonSetGone is True when the rollout has outlived its DaemonSet.
 	DaemonSetGone = "DaemonSetGone"
+	// PolicyGone is True while a rollout whose DaemonSet follows no policy any more is kept for what
+	// people wrote into it, or for what has failed.
+	PolicyGone = "PolicyGone"
 )
 
 // kept is how long a rollout is kept without its DaemonSet.
@@ -51,6 +54,14 @@ func (j *Job) object() metav1.Object {
 	case j.Policy != nil:
 		return j.Policy
 	case j.Left != nil:
+		return j.Left
+	}
+	return j.Delete
+}
+
+// Over is the rollout that the job is about if nothing follows it any more, else nil.
+func (j *Job) Over() *v1alpha1.DaemonSetRollout {
+	if j.Left != nil && meta.IsStatusConditionTrue(j.Left.Status.Conditions, PolicyGone) {
 		return j.Left
 	}
 	return j.Delete
@@ -158,8 +169,10 @@ func (b *Book) NextTick() (at time.Time, ok bool) {
 	}
 	for name := range b.left {
 		if r := b.rollouts[name]; r != nil {
-			if c := meta.FindStatusCondition(r.Status.Conditions, DaemonSetGone); c != nil && c.Status == metav1.ConditionTrue {
-				sooner(c.LastTransitionTime.Add(kept))
+			for _, condition := range []string{DaemonSetGone, PolicyGone} {
+				if c := meta.FindStatusCondition(r.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+					sooner(c.LastTransitionTime.Add(kept))
+				}
 			}
 		}
 	}
@@ -175,17 +188,30 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 		return nil
 	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID) && onDelete(ds):
 		return b.ignored(name, r) // what has failed is still worth to know
-	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID):
+	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID) && !remembers(r):
 		return &Job{Delete: r} // it follows no policy any more
+	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID):
+		return b.keep(r, PolicyGone, "NoPolicy", "no policy selects the DaemonSet; what failed, and a pause, are remembered for a day")
 	}
-	c := meta.FindStatusCondition(r.Status.Conditions, DaemonSetGone)
+	return b.keep(r, DaemonSetGone, "Deleted", "the DaemonSet is gone; its failed revisions are remembered for a day")
+}
+
+// remembers reports whether a rollout holds what must outlive its policy: taking a label off and putting it back
+// would otherwise be a way to have a failed revision forgotten, or to end a pause.
+func remembers(r *v1alpha1.DaemonSetRollout) bool {
+	s := &r.Status
+	return r.Spec.Paused || len(s.FailedRevisions) > 0 || len(s.EarlierFailures) > 0 || s.ForgottenFailures > 0
+}
+
+// keep has a rollout say in a condition why it is left over, and deletes it a day later.
+func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason, message string) *Job {
+	c := meta.FindStatusCondition(r.Status.Conditions, condition)
 	switch {
 	case c == nil || c.Status != metav1.ConditionTrue:
 		next := r.DeepCopy()
 		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-			Type: DaemonSetGone, Status: metav1.ConditionTrue, Reason: "Deleted", ObservedGeneration: r.Generation,
-			LastTransitionTime: metav1.NewTime(b.now),
-			Message:            "the DaemonSet is gone; its failed revisions are remembered for a day",
+			Type: condition, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: r.Generation,
+			LastTransitionTime: metav1.NewTime(b.now), Message: message,
 		})
 		return &Job{Left: next}
 	case !c.LastTransitionTime.Add(kept).After(b.now):

@@ -17,7 +17,7 @@ func TestARolloutThatOnDeleteIgnoresSaysSo(t *testing.T) {
 	manual := func(ds *appsv1.DaemonSet) { ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType }
 	w.daemonSet("logs", "u1")
 	r := w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{
-		Phase: v1alpha1.PhasePaused, Message: "its policy was deleted; approve step All to go on without one", StableRevision: "a", TargetRevision: "b",
+		Phase: v1alpha1.PhasePaused, Message: "its policy was deleted; approve step WithoutPolicy to go on without one", StableRevision: "a", TargetRevision: "b",
 		FailedRevisions: []v1alpha1.FailedRevision{{Revision: "z"}},
 	}, v1alpha1.DaemonSetRolloutSpec{})
 	for range 2 {

@@ -36,8 +36,11 @@ func (b *Book) onSight(s Sight) {
 // has a rollout, or its own status says so. Of all others nothing speaks for a policy,
 // and they change as they would without any.
 func (b *Book) known(ds *appsv1.DaemonSet, had *policy) bool {
-	if r := b.rollouts[nameOf(ds)]; had != nil || r != nil && r.Labels[OwnerLabel] == string(ds.UID) {
+	if had != nil {
 		return true
+	}
+	if r := b.rollouts[nameOf(ds)]; r != nil && r.Labels[OwnerLabel] == string(ds.UID) {
+		return !b.withoutPolicy(ds)
 	}
 	for i := range ds.Status.Conditions {
 		if c := &ds.Status.Conditions[i]; c.Type == matrix.ConditionProgressing && strings.HasPrefix(c.Reason, matrix.FollowsPolicy) {
