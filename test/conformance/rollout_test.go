@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -275,11 +278,27 @@ func TestWhoMayApprove(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			kind := []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}[i]
+			kind := []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}[i%2]
 			s.send(t, "POST", "/apis/admissionregistration.k8s.io/v1/"+kind, asJSON, string(raw)).want(t, 201)
 		}
 		whoMayApprove(t, s)
 	})
+}
+
+// guardedDaemonSet makes a DaemonSet that policy "p" selects.
+func guardedDaemonSet(t *testing.T, s *server) {
+	t.Helper()
+	app := map[string]string{"app": "logs"}
+	_, err := s.Client.AppsV1().DaemonSets("default").Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "logs", Labels: map[string]string{"tier": "logs"}},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: app}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: app},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "demo:v1"}}},
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func whoMayApprove(t *testing.T, s *server) {
@@ -294,6 +313,7 @@ func whoMayApprove(t *testing.T, s *server) {
 			t.Fatal(err)
 		}
 	}
+	users := map[*client.Client]string{}
 	as := func(user string) *client.Client {
 		config := restclient.CopyConfig(s.Config)
 		config.Impersonate = restclient.ImpersonationConfig{UserName: user}
@@ -301,6 +321,7 @@ func whoMayApprove(t *testing.T, s *server) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		users[c] = user
 		return c
 	}
 	viewer, editor, admin := as("view"), as("edit"), as("admin")
@@ -308,9 +329,16 @@ func whoMayApprove(t *testing.T, s *server) {
 		_, err := admin.RolloutPolicies("default").List(ctx, metav1.ListOptions{})
 		return err
 	})
-	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{
-		{Name: "zones", Each: "zone", Approval: v1alpha1.ApprovalManual},
-	}}}
+	tier := func(of string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"tier": of}}
+	}
+	lax := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "lax"}, Spec: v1alpha1.RolloutPolicySpec{Selector: tier("free")}}
+	if _, err := editor.RolloutPolicies("default").Create(ctx, lax, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("an editor makes a policy: %v", err)
+	}
+	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RolloutPolicySpec{
+		Selector: tier("logs"), Waves: []v1alpha1.Wave{{Name: "zones", Each: "zone", Approval: v1alpha1.ApprovalManual}},
+	}}
 	if _, err := editor.RolloutPolicies("default").Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		t.Fatalf("an editor makes a policy: %v", err)
 	}
@@ -327,6 +355,36 @@ func whoMayApprove(t *testing.T, s *server) {
 	remove := func(c *client.Client) error {
 		return c.RolloutPolicies("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	}
+	dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	selectAll := func(c *client.Client, o metav1.PatchOptions) error {
+		_, err := c.RolloutPolicies("default").Patch(ctx, "lax", types.MergePatchType, []byte(`{"spec":{"selector":null}}`), o)
+		return err
+	}
+	takeOver := func(c *client.Client) error { return selectAll(c, metav1.PatchOptions{}) }
+	tryTakeOver := func(c *client.Client) error { return selectAll(c, dry) }
+	disown := func(c *client.Client) error {
+		none := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]}}`
+		_, err := c.RolloutPolicies("default").Patch(ctx, "p", types.MergePatchType, []byte(none), metav1.PatchOptions{})
+		return err
+	}
+	guardedDaemonSet(t, s)
+	change := func(c *client.Client, change string, o metav1.PatchOptions) error {
+		config := restclient.CopyConfig(s.Config)
+		config.Impersonate = restclient.ImpersonationConfig{UserName: users[c]}
+		_, err := kubernetes.NewForConfigOrDie(config).AppsV1().DaemonSets("default").
+			Patch(ctx, "logs", types.MergePatchType, []byte(change), o)
+		return err
+	}
+	set := func(to string) func(*client.Client) error {
+		return func(c *client.Client) error { return change(c, to, metav1.PatchOptions{}) }
+	}
+	const (
+		unlabelled = `{"metadata":{"labels":null}}`
+		freed      = `{"metadata":{"labels":{"tier":"free"}},"spec":{"minReadySeconds":3}}`
+		onDelete   = `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
+		another    = `{"metadata":{"labels":{"other":"label"}},"spec":{"minReadySeconds":2}}`
+	)
+	tryUnlabel := func(c *client.Client) error { return change(c, unlabelled, dry) }
 	status := func(c *client.Client) error {
 		_, err := c.DaemonSetRollouts("default").Patch(ctx, "agent", types.MergePatchType, []byte(`{"status":{"phase":"Complete"}}`), metav1.PatchOptions{}, "status")
 		return err
@@ -339,6 +397,14 @@ func whoMayApprove(t *testing.T, s *server) {
 		}
 		return nil
 	})
+	s.Eventually("an editor does not take the DaemonSet out of its policy", func(context.Context) error {
+		for what, err := range map[string]error{"a label": tryUnlabel(editor), "a selector": tryTakeOver(editor)} {
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("the answer to %s is %w", what, err)
+			}
+		}
+		return nil
+	})
 	for _, c := range []struct {
 		name    string
 		do      func(*client.Client) error
@@ -348,7 +414,14 @@ func whoMayApprove(t *testing.T, s *server) {
 		{"a viewer approves", patch, viewer, false},
 		{"an editor approves", patch, editor, false},
 		{"an editor takes the approval out of the policy", loosen, editor, false},
+		{"an editor has an older policy take the DaemonSet over", takeOver, editor, false},
 		{"an editor deletes the policy", remove, editor, false},
+		{"an editor has the garbage collector delete the policy", disown, editor, false},
+		{"an editor takes the DaemonSet's labels off", set(unlabelled), editor, false},
+		{"an editor gives the DaemonSet another policy's label, and changes it", set(freed), editor, false},
+		{"an editor has whoever deletes pods change the DaemonSet", set(onDelete), editor, false},
+		{"an editor changes the DaemonSet", set(another), editor, true},
+		{"an administrator of the namespace takes the DaemonSet out", set(freed), admin, true},
 		{"an administrator of the namespace writes the status", status, admin, false},
 		{"an administrator of the namespace approves", patch, admin, true},
 		{"an administrator of the namespace takes the approval out", loosen, admin, true},

@@ -185,7 +185,7 @@ func as[T runtime.Object](o runtime.Object) (none T, err error) {
 	return typed, nil
 }
 
-// unknown refuses a write of which nobody can tell whether it gets around an approval.
+// unknown refuses a write that might get around an approval.
 func unknown(a admission.Attributes, err error) error {
 	return apierrors.NewInternalError(fmt.Errorf("find out whether %s %s gets around an approval: %w",
 		a.GetResource().Resource, a.GetName(), err))

@@ -346,7 +346,7 @@ func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.Dae
 	}
 }
 
-// older tells whether have is a later version of the object than obj. Versions that
+// older reports whether have is a later version of the object than obj. Versions that
 // cannot be compared are taken in the order in which they come.
 func older(obj, have metav1.Object) bool {
 	return objectversion.Older(obj.GetResourceVersion(), have.GetResourceVersion())

@@ -109,7 +109,7 @@ func sortedKeys[K comparable](m map[K]bool, compare func(a, b K) int) []K {
 	return out
 }
 
-// begin tells whether the job may begin now.
+// begin reports whether the job may begin now.
 func (b *Book) begin(j *Job) bool {
 	t := b.tasks[j.object().GetUID()]
 	if t == nil {
@@ -220,7 +220,7 @@ func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason, message str
 	return nil
 }
 
-// ignored has a rollout say that nothing follows it. An abort is not counted as seen: it is heard when the change goes on.
+// ignored has a rollout say that nothing follows it. An abort counts as unseen: it is heard when the change goes on.
 func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) *Job {
 	why, seen := "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template", r.Generation
 	if r.Spec.Abort != nil && r.Spec.Abort.Revision == r.Status.TargetRevision && r.Status.ObservedGeneration < r.Generation {

@@ -32,7 +32,7 @@ func (b *Book) onSight(s Sight) {
 	}
 }
 
-// known tells whether the DaemonSet follows a policy, as far as can be seen: it did, it
+// known reports whether the DaemonSet follows a policy, as far as can be seen: it did, it
 // has a rollout, or its own status says so. Of all others nothing speaks for a policy,
 // and they change as they would without any.
 func (b *Book) known(ds *appsv1.DaemonSet, had *policy) bool {
