@@ -564,11 +564,13 @@ func (l *lab) give() bool {
 		l.asked = append(l.asked, "approval of "+st.Step)
 	case st.Phase != v1alpha1.PhasePaused:
 		return false
+	case gone && rollouts.TargetFailed(&st):
+		return false
 	case gone:
-		if !approve(v1alpha1.AllSteps) {
+		if !approve(v1alpha1.WithoutPolicy) {
 			return false
 		}
-		l.asked = append(l.asked, "approval of step All")
+		l.asked = append(l.asked, "approval of step WithoutPolicy")
 	case r.Spec.Paused && st.TargetRevision != st.StableRevision:
 		next.Spec.Paused = false
 		l.asked = append(l.asked, "resume")

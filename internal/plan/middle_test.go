@@ -33,11 +33,11 @@ func TestPlanInTheMiddle(t *testing.T) {
 	}{
 		"the policy went, and the template changes": {
 			on: 1, status: waiting, edit: newer, changes: true,
-			says: []string{"9 change", "after approval of step All", "Warning: its policy was deleted; approve step All"}, never: []string{"now"},
+			says: []string{"9 change", "after approval of step WithoutPolicy", "Warning: its policy was deleted; approve step WithoutPolicy"}, never: []string{"now"},
 		},
 		"the policy went, and nothing changes": {
 			on: 1, status: waiting, edit: same,
-			says: []string{"nothing changes before approval of step All", "after approval of step All"}, never: []string{"now"},
+			says: []string{"nothing changes before approval of step WithoutPolicy", "after approval of step WithoutPolicy"}, never: []string{"now"},
 		},
 		"the canary waits for approval": {
 			policy: waves, on: 1, status: waiting, edit: same,

@@ -283,9 +283,9 @@ func (p *play) help() bool {
 		next.Spec.Paused = false
 		const paused = "the rollout is paused; nothing begins before \"everynode rollout resume\""
 		p.helped("resume", cmp.Or(p.core.Follows.PausedWhy, paused))
-	case held && p.core.Follows.Following == course.Gone:
-		approve(v1alpha1.AllSteps)
-		p.helped("approval of step All", st.Message)
+	case held && p.core.Follows.Following == course.Gone && !rollouts.TargetFailed(st):
+		approve(v1alpha1.WithoutPolicy)
+		p.helped("approval of step "+v1alpha1.WithoutPolicy, st.Message)
 	default:
 		return false
 	}

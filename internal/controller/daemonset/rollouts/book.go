@@ -298,7 +298,7 @@ func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool 
 		return false
 	}
 	a := info.Spec.Approved
-	return hasFailed(status) || a == nil || a.Revision != status.TargetRevision || a.Step != v1alpha1.WithoutPolicy ||
+	return TargetFailed(status) || a == nil || a.Revision != status.TargetRevision || a.Step != v1alpha1.WithoutPolicy ||
 		status.TargetDigest != "" && a.Digest != status.TargetDigest
 }
 
@@ -319,7 +319,8 @@ func (b *Book) withoutPolicy(ds *appsv1.DaemonSet) bool {
 	return b.free[ds.UID] || r != nil && meta.IsStatusConditionTrue(r.Status.Conditions, PolicyGone)
 }
 
-func hasFailed(s *v1alpha1.DaemonSetRolloutStatus) bool {
+// TargetFailed reports whether the target of a rollout has failed.
+func TargetFailed(s *v1alpha1.DaemonSetRolloutStatus) bool {
 	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
 }
 
@@ -329,7 +330,7 @@ func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) string {
 	if len(b.policies[ds.Namespace]) > 0 {
 		what = "no policy selects it any more"
 	}
-	if status, known := b.stands(ds, info); known && hasFailed(status) {
+	if status, known := b.stands(ds, info); known && TargetFailed(status) {
 		return what + ", and revision " + status.TargetRevision + " has failed; change the template, or make another policy"
 	}
 	return what + "; approve step " + v1alpha1.WithoutPolicy + " to go on without one, or make another"

@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,8 +20,7 @@ const goOn = "; look at the change, then go on with everynode rollout resume dae
 // need not be: nothing was under way, or the target has failed, which is remembered.
 func Erased(r *v1alpha1.DaemonSetRollout) string {
 	s := &r.Status
-	failed := slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
-	if underWay := s.TargetRevision != s.StableRevision && !failed; !underWay && !r.Spec.Paused {
+	if underWay := s.TargetRevision != s.StableRevision && !TargetFailed(s); !underWay && !r.Spec.Paused {
 		return ""
 	}
 	return fmt.Sprintf("its DaemonSetRollout was deleted while it was %s%s%s", s.Phase, goOn, r.Name)
