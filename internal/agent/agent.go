@@ -285,12 +285,11 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.mirrors = newMirrors(n, a.clk)
 	n.pods = newPods(ctx, parts{
 		runtime: n.runtime, devices: n.devices, claims: n.claims, volumes: n.volumes, statuses: n.mirrors, events: ev, env: environment, clock: a.clk,
-		images: puller,
 		prober: prober{manager: probes.New(probes.Config{
 			Exec: n.runtime.ExecSync, OnEvent: ev.container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		}), stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
-		hostIPs: a.addresses.Texts, node: n.sources.ownNode, references: objs.Cache, book: n.book,
+		images: puller, hostIPs: a.addresses.Texts, node: n.sources.ownNode, references: objs.Cache, book: n.book,
 		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
 	})
 	n.pods.recall(recalled.Pods)
