@@ -260,7 +260,8 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known, file: n.file,
-		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable, nodeName: a.cfg.NodeName, node: n.sources.ownNode}
+		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable,
+		nodeName: a.cfg.NodeName, node: n.sources.ownNode}
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
 	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
