@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -163,8 +164,11 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 			return "", nil
 		}
 		r.Spec.Approved = &v1alpha1.StepApproval{Revision: status.TargetRevision, Digest: status.TargetDigest, Step: status.Step}
-		if s.Other%6 == 0 {
+		switch s.Other % 6 {
+		case 0:
 			r.Spec.Approved.Step = v1alpha1.AllSteps
+		case 1:
+			r.Spec.Approved.Step = v1alpha1.WithoutPolicy
 		}
 	case plan.Retry:
 		if status.Phase != v1alpha1.PhaseHalted && status.Phase != v1alpha1.PhaseRolledBack {
@@ -369,9 +373,11 @@ func (u *user) letGoOn(ctx context.Context) error {
 		case slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}, phase):
 			what = "retry"
 			again(r)
-		case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approvedAll(r):
+		case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approved(r, missing(r)):
 			what = "approve"
-			r.Spec.Approved = &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: v1alpha1.AllSteps}
+			r.Spec.Approved = &v1alpha1.StepApproval{
+				Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: missing(r),
+			}
 		}
 		if what == "" {
 			continue
@@ -384,7 +390,15 @@ func (u *user) letGoOn(ctx context.Context) error {
 	return nil
 }
 
-func approvedAll(r *v1alpha1.DaemonSetRollout) bool {
+// missing is the step whose approval lets a rollout go on.
+func missing(r *v1alpha1.DaemonSetRollout) string {
+	if strings.Contains(r.Status.Message, v1alpha1.WithoutPolicy) {
+		return v1alpha1.WithoutPolicy
+	}
+	return v1alpha1.AllSteps
+}
+
+func approved(r *v1alpha1.DaemonSetRollout, step string) bool {
 	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.AllSteps
+	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == step
 }

@@ -72,12 +72,18 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 		if !slices.Contains(g.policies, p) {
 			g.policies = append(g.policies, p)
 		}
-	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, approves(r, v1alpha1.AllSteps):
+	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, letGo(r):
 		g.free = true
 	}
 }
 
-// approves tells whether somebody approved the step of the rollout's target, or all.
+// letGo reports whether somebody lets the rollout's target go on without a policy.
+func letGo(r *v1alpha1.DaemonSetRollout) bool {
+	a := r.Spec.Approved
+	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.WithoutPolicy
+}
+
+// approves reports whether somebody approved the step of the rollout's target, or all.
 func approves(r *v1alpha1.DaemonSetRollout, step string) bool {
 	a := r.Spec.Approved
 	return a != nil && a.Revision == r.Status.TargetRevision && (a.Step == v1alpha1.AllSteps || a.Step == step)

@@ -331,7 +331,8 @@ func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) string {
 		what = "no policy selects it any more"
 	}
 	if status, known := b.stands(ds, info); known && TargetFailed(status) {
-		return what + ", and revision " + status.TargetRevision + " has failed; change the template, or make another policy"
+		return what + ", and revision " + status.TargetRevision +
+			" has failed; change the template, make another policy, or try it again and consent to go on without one"
 	}
 	return what + "; approve step " + v1alpha1.WithoutPolicy + " to go on without one, or make another"
 }
