@@ -180,7 +180,7 @@ func (a *apart) strike(ctx context.Context, s plan.Step) bool {
 		sleep(ctx, s.For)
 		a.line.Flaky(false)
 	case plan.RefuseNode:
-		refuseNode(ctx, a.line, a.process.journal, fmt.Sprintf("sim-%04d", 1+s.Pick%a.process.nodes), s.For)
+		refuseNode(ctx, a.line, a.process.journal, fmt.Sprintf("sim-%04d", 1+s.Pick%a.process.nodes), "", s.For)
 	default:
 		return false
 	}

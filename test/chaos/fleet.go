@@ -83,6 +83,13 @@ func (f *fleet) quiet() string {
 	return ""
 }
 
+// allQuiet are the machines that are silent.
+func (f *fleet) allQuiet() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.names), func(n string) bool { return !f.silent[n] })
+}
+
 // wake brings silent machines back: one, or all with a negative pick.
 func (f *fleet) wake(pick int) (woken []string) {
 	f.mu.Lock()

@@ -14,8 +14,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -65,6 +67,7 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 		mu      sync.Mutex
 		workers sync.WaitGroup
 		played  int
+		kinds   = map[string]int{}
 	)
 	seeds := make(chan uint64)
 	for range jobs {
@@ -74,6 +77,7 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 				mu.Lock()
 				if ctx.Err() == nil {
 					played++
+					kinds[r.sort()]++
 					tell(out, played, rounds, r)
 					sum.faults, sum.writes, sum.events = sum.faults+r.faults, sum.writes+r.writes, sum.events+r.events
 					if r.bad() {
@@ -94,19 +98,27 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 	workers.Wait()
 	fmt.Fprintf(out, "\n%d rounds, %d with violations; %d faults, %d writes of users, %d changes judged, in %.0f s\n",
 		played, bad, sum.faults, sum.writes, sum.events, time.Since(start).Seconds())
+	for _, sort := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(out, "%4d of %s\n", kinds[sort], sort)
+	}
 	return bad
 }
 
-func tell(out io.Writer, number, rounds int, r outcome) {
-	verdict, kind := "ok", string(r.kind)
-	if r.policies {
-		kind += "+policies"
+// sort is what kind of round it was.
+func (o outcome) sort() string {
+	if !o.policies {
+		return string(o.kind)
 	}
+	return string(o.kind) + ", policies, " + string(o.trouble)
+}
+
+func tell(out io.Writer, number, rounds int, r outcome) {
+	verdict := "ok"
 	if r.bad() {
 		verdict = "VIOLATION"
 	}
-	fmt.Fprintf(out, "round %3d/%d  seed %-6d %-16s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
-		number, rounds, r.seed, kind, r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict)
+	fmt.Fprintf(out, "round %3d/%d  seed %-6d %-31s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
+		number, rounds, r.seed, r.sort(), r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict)
 	if r.report != "" {
 		fmt.Fprintf(out, "\n%s\n", r.report)
 	}

@@ -47,6 +47,9 @@ type parts struct {
 	loops   map[string]*loop
 	busy    sync.Map // loops that something is being done to
 	end     func()
+	trouble plan.Trouble
+	// dead says that the next time all faults end, silent nodes stay so.
+	dead bool
 }
 
 // startParts starts everything in the round's folder.
@@ -54,8 +57,14 @@ func startParts(ctx context.Context, r *round) (*parts, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	seed := r.seed
 	p := &parts{ctx: ctx, seed: seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
+	p.trouble, p.dead = r.plan.Trouble, r.plan.Trouble == plan.DeadNodes
 	if r.plan.Policies {
-		p.ills = places
+		ills, err := illness.Parse([]byte(places))
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		p.ills = ills
 	}
 	if err := p.serve(r.dir); err != nil {
 		p.abandon()
@@ -191,7 +200,11 @@ func (p *parts) strike(ctx context.Context, s plan.Step) {
 	}
 	l := p.loops[s.Loop]
 	if s.Op == plan.RefuseNode {
-		refuseNode(ctx, l.line, p.journal, fmt.Sprintf("node-%02d", 1+s.Pick%6), s.For)
+		words := ""
+		if p.trouble == plan.LongWords {
+			words = longWords
+		}
+		refuseNode(ctx, l.line, p.journal, fmt.Sprintf("node-%02d", 1+s.Pick%6), words, s.For)
 		return
 	}
 	if _, taken := p.busy.LoadOrStore(l.name, true); taken {
@@ -230,12 +243,12 @@ func (p *parts) strike(ctx context.Context, s plan.Step) {
 	p.journal.note("end  %s %s", l.name, s.Op)
 }
 
-// refuseNode is an admission policy about the pods of one node.
-func refuseNode(ctx context.Context, line *faults.Line, j *journal, name string, d time.Duration) {
-	j.fault("pods for %s are refused", name)
-	line.Refuse(name)
+// refuseNode is an admission policy about the pods of one node, which says words.
+func refuseNode(ctx context.Context, line *faults.Line, j *journal, name, words string, d time.Duration) {
+	j.fault("pods for %s are refused in %d letters", name, len(words))
+	line.Refuse(name, words)
 	sleep(ctx, d)
-	line.Refuse("")
+	line.Refuse("", "")
 	j.note("end  pods for %s are refused", name)
 }
 
@@ -244,6 +257,15 @@ func refuseNode(ctx context.Context, line *faults.Line, j *journal, name string,
 func (p *parts) heal(ctx context.Context) error {
 	for _, l := range p.loops {
 		l.line.Heal()
+	}
+	if p.dead {
+		p.dead = false
+		for _, name := range p.fleet.allQuiet() {
+			if err := p.noticed(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	if name := p.fleet.quiet(); name != "" && p.seed%3 == 0 {
 		if err := p.noticed(ctx, name); err != nil {

@@ -28,12 +28,18 @@ const (
 	fleetLabel = "fleet"
 )
 
-// places are the labels of the nodes in rounds with policies.
-var places = &illness.Plan{Labels: []illness.Label{
-	{Key: zoneLabel, Values: []string{"a", "b", "c"}},
-	{Key: rackLabel, Values: []string{"r1", "r2", "r3", "r4"}},
-	{Key: fleetLabel, Values: []string{"canary", "others", "others", "others", "others"}},
-}}
+// places are the labels of the nodes in rounds with policies, and what ails pods with poorImage on poor nodes.
+const places = `
+labels:
+- {key: topology.kubernetes.io/zone, values: [a, b, c]}
+- {key: rack, values: [r1, r2, r3, r4]}
+- {key: fleet, values: [canary, others, others, others, others]}
+faults:
+- name: poor nodes
+  nodes: {matchLabels: {` + poorLabel + `: "yes"}}
+  pods: {image: "` + poorImage + `"}
+  crash: {after: 50ms, exitCode: 3}
+`
 
 // crash is what ails the pods of a template whose containers end.
 const crash = `{crash: {after: 50ms, exitCode: 2}}`
@@ -43,7 +49,8 @@ const policies = 2
 
 func policed(op plan.Op) bool {
 	switch op {
-	case plan.MakePolicy, plan.EditPolicy, plan.SpoilPolicy, plan.DeletePolicy, plan.Pause, plan.Resume, plan.Approve, plan.Retry, plan.Abort, plan.DeleteRollout:
+	case plan.MakePolicy, plan.EditPolicy, plan.SpoilPolicy, plan.DeletePolicy, plan.Pause, plan.Resume, plan.Approve, plan.Retry, plan.Abort, plan.DeleteRollout,
+		plan.DeleteRevision, plan.PoorNodes:
 		return true
 	}
 	return false
@@ -56,6 +63,10 @@ func (u *user) policed(ctx context.Context, s plan.Step) (string, error) {
 		return u.makePolicy(ctx, s)
 	case plan.EditPolicy, plan.SpoilPolicy, plan.DeletePolicy:
 		return u.editPolicy(ctx, s)
+	case plan.DeleteRevision:
+		return u.deleteRevision(ctx, s)
+	case plan.PoorNodes:
+		return u.poorNodes(ctx, s)
 	}
 	return u.steer(ctx, s)
 }
@@ -314,10 +325,11 @@ func (u *user) healNodes(ctx context.Context) error {
 		for i := range nodes.Items {
 			n := nodes.Items[i].DeepCopy()
 			guarded := n.Labels[rackLabel] != ""
-			if n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) {
+			if n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) && n.Labels[poorLabel] == "" {
 				continue
 			}
 			delete(n.Annotations, illness.Annotation)
+			delete(n.Labels, poorLabel)
 			n.Spec.Unschedulable = n.Spec.Unschedulable && !guarded
 			updated, err := u.cluster.api().CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 			u.wrote("Node", n, updated, err)

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/etcd"
@@ -50,11 +49,7 @@ func startProcess(ctx context.Context, r *round) (*process, error) {
 	}
 	if r.plan.Policies {
 		p.faulty = filepath.Join(r.dir, "nodes.yaml")
-		text, err := yaml.Marshal(places)
-		if err != nil {
-			return nil, fmt.Errorf("write the labels of nodes: %w", err)
-		}
-		if err := os.WriteFile(p.faulty, text, 0o600); err != nil {
+		if err := os.WriteFile(p.faulty, []byte(places), 0o600); err != nil {
 			return nil, err
 		}
 	}

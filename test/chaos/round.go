@@ -83,6 +83,7 @@ type outcome struct {
 	seed           uint64
 	kind           plan.Kind
 	policies       bool
+	trouble        plan.Trouble
 	faults, writes int
 	events         int
 	took, settling time.Duration
@@ -114,6 +115,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	log := &syncBuffer{}
 	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
 	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, out.policies, o.length), journal: newJournal()}
+	out.trouble = r.plan.Trouble
 	out.err = r.run(ctx)
 	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
 	if r.cluster != nil {
@@ -186,6 +188,14 @@ func (r *round) run(ctx context.Context) (err error) {
 	}
 	if err := r.user.mend(ctx); err != nil {
 		return err
+	}
+	if r.plan.Kind == plan.Parts && r.plan.Trouble == plan.DeadNodes {
+		if err := r.user.reach(ctx); err != nil {
+			return err
+		}
+		if err := r.cluster.heal(ctx); err != nil {
+			return err
+		}
 	}
 	settled := r.user.settle(ctx)
 	r.settledAt, r.settling = time.Now(), time.Since(healed)

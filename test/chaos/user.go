@@ -92,7 +92,7 @@ func (u *user) do(ctx context.Context, s plan.Step) {
 
 func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 	switch s.Op {
-	case plan.CreateSet:
+	case plan.CreateSet, plan.CreatePoorSet:
 		return u.create(ctx, s)
 	case plan.EditTemplate, plan.BreakTemplate, plan.CrashTemplate, plan.StallTemplate, plan.EditPlacement, plan.EditStrategy, plan.Rollback:
 		return u.edit(ctx, s)
@@ -128,6 +128,9 @@ func (u *user) create(ctx context.Context, s plan.Step) (string, error) {
 	d.Labels = labels
 	d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = labels, labels
 	d.Spec.Template.Annotations = map[string]string{history.TemplateMark: u.mark()}
+	if s.Op == plan.CreatePoorSet {
+		d.Spec.Template.Spec.Containers[0].Image = poorImage
+	}
 	setStrategy(&d.Spec, s.Other)
 	created, err := u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, d, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

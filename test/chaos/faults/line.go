@@ -31,6 +31,7 @@ type Line struct {
 	watches map[*stream]struct{}
 	writes  sync.WaitGroup
 	refused string // the node whose pods are refused
+	words   string // what is said about it
 }
 
 // NewLine returns a line over a transport.
@@ -50,11 +51,11 @@ func (l *Line) Flaky(on bool) { l.flaky.Store(on) }
 // Slow makes events late and mixes those of different objects, or no more.
 func (l *Line) Slow(on bool) { l.slow.Store(on) }
 
-// Refuse refuses each creation that names the node, until it is called with "".
-func (l *Line) Refuse(node string) {
+// Refuse refuses each creation that names the node, with some words, until it is called with "".
+func (l *Line) Refuse(node, words string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refused = node
+	l.refused, l.words = node, words
 }
 
 // refuses tells whether a request is a creation that names the refused node.
@@ -79,7 +80,7 @@ func (l *Line) Heal() {
 	l.Flaky(false)
 	l.Slow(false)
 	l.stale.Store(false)
-	l.Refuse("")
+	l.Refuse("", "")
 	l.Resume()
 }
 
@@ -156,7 +157,10 @@ func (l *Line) write(req *http.Request) (*http.Response, error) {
 		return nil, err
 	case no:
 		l.done.Add(1)
-		return refuse(req, http.StatusForbidden, metav1.StatusReasonForbidden), nil
+		l.mu.Lock()
+		words := l.words
+		l.mu.Unlock()
+		return refuse(req, http.StatusForbidden, metav1.StatusReasonForbidden, words), nil
 	}
 	if !l.flaky.Load() {
 		return l.send(req)
@@ -259,10 +263,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // refuse is an answer that the API server could have given.
-func refuse(req *http.Request, code int, reason metav1.StatusReason) *http.Response {
+func refuse(req *http.Request, code int, reason metav1.StatusReason, words ...string) *http.Response {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Reason: reason, Code: int32(code), Message: "a fault of the round: " + string(reason),
+		Status:   metav1.StatusFailure, Reason: reason, Code: int32(code),
+		Message: "a fault of the round: " + string(reason) + strings.Join(words, ""),
 	})
 	if err != nil {
 		panic("faults: a status does not marshal: " + err.Error())

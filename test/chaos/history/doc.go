@@ -21,6 +21,9 @@
 //     before those before it have soaked (watched.go); changes begin no faster than the
 //     pace; where a template takes a daemon away it goes in its node's turn, and no pod
 //     is made where its template wants none.
+//     On the way back only what was taken since the turn counts: what the target has broken keeps no others.
+//   - Stranded (stranded.go): while nodes are dead, all others get what they are to have, but those that
+//     share a domain with a dead one.
 //   - Writes: what was acknowledged to a user is in the history as it was
 //     answered, and nobody but users changes what users write.
 //   - Settled (settled.go): in the end the fleet, the statuses and the rollouts are as

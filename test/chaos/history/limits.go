@@ -13,7 +13,7 @@ import (
 // count compares how many nodes are without an available pod by the rollout's doing
 // with what the policy, or the DaemonSet, allows.
 func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge bool, now time.Time) {
-	out := j.outOf(d, now, surge)
+	out := j.outOf(d, now, surge, j.turnedAt(d, g))
 	labelsOf := func(name, key string) string {
 		for _, n := range j.nodeOf(decision{at: place{node: name}, event: d.event}, g.low) {
 			if n.Labels[key] != "" {
@@ -85,9 +85,30 @@ func (j *judge) countDomains(d decision, g *guidance, p *corev1.Pod, out []strin
 	}
 }
 
-// outOf are the nodes that the rollout took down, or gave a second pod, and that have
+// turnedAt is the revision at which the rollout was last seen to turn back; 0 if it was not. What the
+// target has broken before must not keep others with it, so only what was taken since then counts.
+func (j *judge) turnedAt(d decision, g *guidance) (at int64) {
+	was := true
+	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
+		for _, v := range t.versions {
+			r := v.object.(*v1alpha1.DaemonSetRollout)
+			if v.from > d.event && !slices.Contains(g.written, r) {
+				return at
+			}
+			s := &r.Status
+			back := s.StableRevision == s.TargetRevision || s.Phase == v1alpha1.PhaseRolledBack
+			if back && !was {
+				at = v.from
+			}
+			was = back
+		}
+	}
+	return at
+}
+
+// outOf are the nodes that the rollout took down since a revision, or gave a second pod, and that have
 // nothing available yet; the decision's own too.
-func (j *judge) outOf(d decision, now time.Time, surge bool) (out []string) {
+func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out []string) {
 	out = append(out, d.at.node)
 	if surge {
 		for at := range j.doubled {
@@ -104,6 +125,9 @@ func (j *judge) outOf(d decision, now time.Time, surge bool) (out []string) {
 		}
 		if j.recovered(d, at, revision, now) {
 			delete(j.taken, at)
+			continue
+		}
+		if revision < since {
 			continue
 		}
 		out = append(out, at.node)

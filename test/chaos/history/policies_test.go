@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,6 +151,28 @@ func (s *guidedStory) spreads() *guidedStory {
 	return s
 }
 
+// returns has t2 work on n1 and some other nodes, and break others; then all on which it works go back at once.
+func returns(works, broken []int) *guidedStory {
+	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
+	for _, n := range works {
+		s.changes(n, true)
+	}
+	for _, n := range broken {
+		s.changes(n, false)
+	}
+	s.failed(v1alpha1.PhaseRolledBack)
+	for _, n := range append([]int{1}, works...) {
+		for _, e := range slices.Backward(s.record.Events) {
+			if p, ok := e.Object.(*corev1.Pod); ok && p.Name == fmt.Sprintf("new-%d", n) {
+				s.deleted(p.DeepCopy())
+				s.gone(p)
+				break
+			}
+		}
+	}
+	return s
+}
+
 // TestHistoriesWithAPolicy tells short histories, good and bad. Each bad one breaks one
 // rule.
 func TestHistoriesWithAPolicy(t *testing.T) {
@@ -276,6 +299,9 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			edited.Revision = taken.Revision - 1
 			return s
 		}, ""},
+		{"nodes that the failed template has broken, on the way back", func() *guidedStory { return returns([]int{4}, []int{2, 3}) }, ""},
+		{"more than may be on the way back", func() *guidedStory { return returns([]int{3, 4}, []int{2}) },
+			Limits + ": node n4 was changed (pod new-4); that makes 2 nodes of its step and 3 in all by our own doing (n1, n3, n4)"},
 		{"a node that dies is not our doing", func() *guidedStory {
 			s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
 			s.takes(2)

@@ -126,6 +126,8 @@ type Plan struct {
 	Apart bool
 	// Policies says that changes follow RolloutPolicies.
 	Policies bool
+	// Trouble is what a round with policies is about.
+	Trouble Trouble
 	// First are steps that are taken, and waited for, before anything goes wrong.
 	First []Step
 	Steps []Step

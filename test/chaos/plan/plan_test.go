@@ -45,7 +45,11 @@ func TestPlansAreInOrderAndEndInTime(t *testing.T) {
 			}
 			inTime(t, p, length)
 			p = policed(seed, kind)
-			if p.First[0].Op != MakePolicy || p.First[1].Op != CreateSet {
+			first := CreateSet
+			if p.Trouble == BadStable {
+				first = CreatePoorSet
+			}
+			if p.First[0].Op != MakePolicy || p.First[1].Op != first {
 				t.Errorf("seed %d: with policies the first steps are %v, want a policy and a DaemonSet", seed, p.First)
 			}
 			inTime(t, p, policedLength*length)
@@ -104,5 +108,25 @@ func TestEverythingComesUp(t *testing.T) {
 		if !struck[name] {
 			t.Errorf("nothing ever happens to %s", name)
 		}
+	}
+}
+
+// Each kind of trouble comes up, and is made of what it is about.
+func TestTroubles(t *testing.T) {
+	about := map[Trouble]Op{BadStable: PoorNodes, DeadNodes: SilenceNode, LostRevisions: DeleteRevision, LongWords: RefuseNode}
+	seen := map[Trouble]int{}
+	for seed := range uint64(100) {
+		p := policed(seed, Parts)
+		seen[p.Trouble]++
+		has := func(op Op) bool { return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Op == op }) }
+		if op := about[p.Trouble]; op != "" && !has(op) {
+			t.Errorf("seed %d is about %s, and nobody does %q", seed, p.Trouble, op)
+		}
+		if p.Trouble == DeadNodes && has(WakeNode) {
+			t.Errorf("seed %d: dead nodes come back before the end", seed)
+		}
+	}
+	if len(seen) != len(Troubles) {
+		t.Errorf("of %v come up %v", Troubles, seen)
 	}
 }

@@ -17,8 +17,12 @@ const (
 	DeleteRollout Op = "delete rollout"
 	CrashTemplate Op = "edit template to one whose containers end"
 	StallTemplate Op = "edit template to one that never becomes ready"
-	SickNode      Op = "node says that it is not ready"
-	WellNode      Op = "node is well again"
+	// What is deleted, what works no more, and what is long (trouble.go).
+	DeleteRevision Op = "delete ControllerRevision"
+	CreatePoorSet  Op = "create DaemonSet whose image does not work on poor nodes"
+	PoorNodes      Op = "nodes become poor"
+	SickNode       Op = "node says that it is not ready"
+	WellNode       Op = "node is well again"
 )
 
 // policedUsers is what users do in rounds with policies: less to nodes, so that steps
@@ -43,6 +47,7 @@ const policedLength = 3
 // anything happens to them.
 func makePoliced(dice Dice, kind Kind, length time.Duration) Plan {
 	p := Plan{Kind: kind, Nodes: 6 + dice.IntN(5), Policies: true}
+	p.Trouble = Troubles[dice.IntN(len(Troubles))]
 	length *= policedLength
 	with := func(op Op, pick int) Step {
 		return Step{Op: op, Pick: pick, Other: dice.IntN(1 << 20), Third: dice.IntN(1 << 20)}
@@ -64,5 +69,6 @@ func makePoliced(dice Dice, kind Kind, length time.Duration) Plan {
 		p.Steps = append(p.Steps, step(dice, policedUsers, length))
 	}
 	p.addFaults(dice, length)
+	p.addTrouble(dice, length)
 	return p
 }

@@ -1,0 +1,70 @@
+package history
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// mostDead is the share of nodes that may be dead without stopping the others, in percent: the policies of
+// rounds say so.
+const mostDead = 40
+
+// Stranded says which nodes that are well do not have what their DaemonSets want there, though only others
+// are dead. A node may have to wait for a dead one in its domain.
+func Stranded(s State, now time.Time) (out []string) {
+	dead := 0
+	for _, n := range s.Nodes {
+		if !wellNode(n) {
+			dead++
+		}
+	}
+	if 100*dead > mostDead*len(s.Nodes) {
+		return nil
+	}
+	for _, d := range s.Sets {
+		if d.DeletionTimestamp != nil || d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			continue
+		}
+		current, _ := s.revisions(d)
+		for _, n := range s.Nodes {
+			if wellNode(n) && judgeFit(d, n) == shouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
+				out = append(out, "node "+n.Name+" is well and does not have the newest "+d.Name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func wellNode(n *corev1.Node) bool {
+	return !n.Spec.Unschedulable && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// besideDead reports whether the node shares a domain of the DaemonSet's policy with one that is not well.
+func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
+	p := s.policyOf(d)
+	if p == nil {
+		return false
+	}
+	for _, domain := range p.Spec.Domains {
+		value, has := n.Labels[domain.Key]
+		for _, o := range s.Nodes {
+			if other, also := o.Labels[domain.Key]; has && also && other == value && !wellNode(o) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s State) runsOn(d *appsv1.DaemonSet, node, current string, now time.Time) bool {
+	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
+		return ownerOf(p) == d.UID && targetOf(p) == node && hashOf(p) == current &&
+			p.DeletionTimestamp == nil && available(d, p, now)
+	})
+}

@@ -1,0 +1,63 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Trouble is what a round with policies is about beside all that goes wrong anyway.
+type Trouble string
+
+// The kinds of trouble.
+const (
+	// Usual: nothing more.
+	Usual Trouble = "usual"
+	// BadStable: the revision that was complete first does not work any more on some nodes, or on all.
+	BadStable Trouble = "bad stable revision"
+	// DeadNodes: nodes that fall silent stay so until all others have what they are to have.
+	DeadNodes Trouble = "dead nodes"
+	// LostRevisions: users delete ControllerRevisions.
+	LostRevisions Trouble = "lost revisions"
+	// LongWords: what refuses pods says 100 kB about it.
+	LongWords Trouble = "long words"
+)
+
+// Troubles are all of them. Those that make more of a fault of parts are nothing more on the real process.
+var Troubles = []Trouble{Usual, BadStable, DeadNodes, LostRevisions, LongWords}
+
+// addTrouble adds what makes the trouble, and brings all steps in order again.
+func (p *Plan) addTrouble(dice Dice, length time.Duration) {
+	add := func(op Op, low, high time.Duration) {
+		s := step(dice, []chance{{op, 1}}, high-low)
+		s.At += low
+		if op == RefuseNode {
+			s.Loop, s.For = Loops[0], length/3
+		}
+		p.Steps = append(p.Steps, s)
+	}
+	switch p.Trouble {
+	case BadStable:
+		for i := range p.First {
+			if p.First[i].Op == CreateSet {
+				p.First[i].Op = CreatePoorSet
+			}
+		}
+		add(PoorNodes, 0, length/3)
+		add(CrashTemplate, length/4, length/2)
+	case DeadNodes:
+		if p.Kind == Parts {
+			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Op == WakeNode })
+			add(SilenceNode, 0, length/2)
+		}
+	case LostRevisions:
+		for range 4 {
+			add(DeleteRevision, 0, length)
+		}
+	case LongWords:
+		if p.Kind == Parts {
+			add(RefuseNode, 0, length/2)
+		}
+	}
+	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+}
