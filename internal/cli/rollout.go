@@ -70,7 +70,8 @@ of the change by now, so that nobody approves what he has not seen.`,
 			return c.do(cmd, args[0], rollout.Approve(step, revision))
 		},
 	}
-	cmd.Flags().StringVar(&step, "step", "", "approve up to this step, in advance if need be; WithoutPolicy has a change go on whose policy is gone")
+	cmd.Flags().StringVar(&step, "step", "",
+		"approve up to this step, in advance if need be; WithoutPolicy has a change go on whose policy is gone")
 	cmd.Flags().BoolVar(&all, "all", false, "approve every step")
 	cmd.Flags().StringVar(&revision, "revision", "", "approve only if the change is to this revision, by its name or its digest")
 	return cmd
