@@ -272,15 +272,26 @@ func (p *play) help() bool {
 		return false
 	}
 	next := r.DeepCopy()
+	if !p.answer(&next.Spec, st) || apiequality.Semantic.DeepEqual(next.Spec, r.Spec) {
+		return false // nobody is asked, or it was given and does not help
+	}
+	next.Generation++
+	p.rollout = next
+	p.core.Book.Step(rollouts.Rollout{Object: next})
+	return true
+}
+
+// answer writes what people are asked for into a rollout's spec; false if that is nothing.
+func (p *play) answer(spec *v1alpha1.DaemonSetRolloutSpec, st *v1alpha1.DaemonSetRolloutStatus) bool {
 	approve := func(step string) {
-		next.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: r.Status.TargetDigest, Step: step}
+		spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: p.rollout.Status.TargetDigest, Step: step}
 	}
 	switch held := st.Phase == v1alpha1.PhasePaused && st.TargetRevision != st.StableRevision; {
 	case st.Phase == v1alpha1.PhaseWaitingForApproval:
 		approve(st.Step)
 		p.approved(st)
-	case held && p.core.Follows.Following == course.Followed && r.Spec.Paused:
-		next.Spec.Paused = false
+	case held && p.core.Follows.Following == course.Followed && spec.Paused:
+		spec.Paused = false
 		const paused = "the rollout is paused; nothing begins before \"everynode rollout resume\""
 		p.helped("resume", cmp.Or(p.core.Follows.PausedWhy, paused))
 	case held && p.core.Follows.Following == course.Gone && !rollouts.TargetFailed(st):
@@ -289,12 +300,6 @@ func (p *play) help() bool {
 	default:
 		return false
 	}
-	if apiequality.Semantic.DeepEqual(next.Spec, r.Spec) {
-		return false // it was given, and does not help
-	}
-	next.Generation++
-	p.rollout = next
-	p.core.Book.Step(rollouts.Rollout{Object: next})
 	return true
 }
 

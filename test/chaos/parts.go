@@ -184,29 +184,35 @@ func (p *parts) addNode(back string) string { return p.fleet.add(back) }
 
 func (p *parts) removeNode(name string) { p.fleet.remove(name) }
 
-// strike does what goes wrong, and undoes it after its time.
-func (p *parts) strike(ctx context.Context, s plan.Step) {
+// strikeNode does what goes wrong with a node; false if it is not about one.
+func (p *parts) strikeNode(ctx context.Context, s plan.Step) bool {
 	switch s.Op {
 	case plan.SilenceNode:
 		if name := p.fleet.silence(s.Pick); name != "" {
 			p.journal.fault("%s falls silent", name)
 		}
-		return
 	case plan.WakeNode:
 		for _, name := range p.fleet.wake(s.Pick) {
 			p.journal.note("%s comes back", name)
 		}
-		return
-	}
-	l := p.loops[s.Loop]
-	if s.Op == plan.RefuseNode {
+	case plan.RefuseNode:
 		words := ""
 		if p.trouble == plan.LongWords {
 			words = longWords
 		}
-		refuseNode(ctx, l.line, p.journal, fmt.Sprintf("node-%02d", 1+s.Pick%6), words, s.For)
+		refuseNode(ctx, p.loops[s.Loop].line, p.journal, fmt.Sprintf("node-%02d", 1+s.Pick%6), words, s.For)
+	default:
+		return false
+	}
+	return true
+}
+
+// strike does what goes wrong, and undoes it after its time.
+func (p *parts) strike(ctx context.Context, s plan.Step) {
+	if p.strikeNode(ctx, s) {
 		return
 	}
+	l := p.loops[s.Loop]
 	if _, taken := p.busy.LoadOrStore(l.name, true); taken {
 		return // one thing at a time
 	}

@@ -176,26 +176,9 @@ func (r *round) run(ctx context.Context) (err error) {
 		return err
 	}
 	r.act(ctx)
-	if err := r.cluster.heal(ctx); err != nil {
+	healed, err := r.mend(ctx)
+	if err != nil {
 		return err
-	}
-	healed := time.Now()
-	r.journal.note("all faults end")
-	if r.plan.Policies {
-		if err := r.user.say(ctx); err != nil {
-			return err
-		}
-	}
-	if err := r.user.mend(ctx); err != nil {
-		return err
-	}
-	if r.plan.Kind == plan.Parts && r.plan.Trouble == plan.DeadNodes {
-		if err := r.user.reach(ctx); err != nil {
-			return err
-		}
-		if err := r.cluster.heal(ctx); err != nil {
-			return err
-		}
 	}
 	settled := r.user.settle(ctx)
 	r.settledAt, r.settling = time.Now(), time.Since(healed)
@@ -212,6 +195,30 @@ func (r *round) run(ctx context.Context) (err error) {
 		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
 	}
 	return nil
+}
+
+// mend ends all faults and has users mend what they broke. It returns when the faults ended.
+func (r *round) mend(ctx context.Context) (healed time.Time, err error) {
+	if err := r.cluster.heal(ctx); err != nil {
+		return healed, err
+	}
+	healed = time.Now()
+	r.journal.note("all faults end")
+	if r.plan.Policies {
+		if err := r.user.say(ctx); err != nil {
+			return healed, err
+		}
+	}
+	if err := r.user.mend(ctx); err != nil {
+		return healed, err
+	}
+	if r.plan.Kind != plan.Parts || r.plan.Trouble != plan.DeadNodes {
+		return healed, nil
+	}
+	if err := r.user.reach(ctx); err != nil {
+		return healed, err
+	}
+	return healed, r.cluster.heal(ctx)
 }
 
 // begin takes the first steps and waits until what they ask for is there.

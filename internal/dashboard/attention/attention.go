@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -44,7 +47,7 @@ var phases = map[v1alpha1.Phase]Item{
 
 // Of lists what needs somebody: what has failed first, then nodes, then what waits.
 func Of(s *survey.Survey) []Item {
-	items := rollouts(s)
+	items := stopped(s)
 	if out, is := nodes(s); is {
 		items = append(items, out)
 	}
@@ -64,12 +67,13 @@ func Of(s *survey.Survey) []Item {
 	return items
 }
 
-func rollouts(s *survey.Survey) []Item {
+func stopped(s *survey.Survey) []Item {
 	items := []Item{}
 	for _, ds := range s.DaemonSets {
 		r := s.Rollout(ds)
-		if r == nil {
-			continue
+		if r == nil || r.Labels[rollouts.OwnerLabel] != string(ds.UID) ||
+			meta.IsStatusConditionTrue(r.Status.Conditions, rollouts.PolicyGone) {
+			continue // it is left over, and nothing follows it
 		}
 		item, is := phases[r.Status.Phase]
 		if !is {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -27,10 +28,11 @@ func aNode(name string, ready corev1.ConditionStatus, at time.Time) *corev1.Node
 func objects(phases ...v1alpha1.Phase) survey.Objects {
 	o := survey.Objects{Locate: time.LoadLocation}
 	for i, phase := range phases {
-		meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("ds-%02d", i)}
+		meta := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("ds-%02d", i), UID: "one"}
 		o.DaemonSets = append(o.DaemonSets, &appsv1.DaemonSet{ObjectMeta: meta})
 		if phase != "" {
 			status := v1alpha1.DaemonSetRolloutStatus{Phase: phase, Message: "because of " + meta.Name}
+			meta.Labels = map[string]string{rollouts.OwnerLabel: "one"}
 			o.Rollouts = append(o.Rollouts, &v1alpha1.DaemonSetRollout{ObjectMeta: meta, Status: status})
 		}
 	}
@@ -63,6 +65,17 @@ warn|default/ds-05|paused|because of ds-05|
 `
 	if got := text(Of(survey.New(o))); got != want {
 		t.Errorf("what needs somebody is\n%swant\n%s", got, want)
+	}
+}
+
+// TestWhatIsLeftOver has rollouts that nothing follows any more: of a DaemonSet that had the name before, and of one that
+// has left its policy.
+func TestWhatIsLeftOver(t *testing.T) {
+	o := objects(v1alpha1.PhaseHalted, v1alpha1.PhaseHalted)
+	o.Rollouts[0].Labels[rollouts.OwnerLabel] = "before"
+	o.Rollouts[1].Status.Conditions = []metav1.Condition{{Type: rollouts.PolicyGone, Status: metav1.ConditionTrue}}
+	if got := text(Of(survey.New(o))); got != "" {
+		t.Errorf("what is left over needs somebody: %s", got)
 	}
 }
 

@@ -231,8 +231,13 @@ func (c *Course) refresh(n *node) {
 	c.timers.Set(&n.timer, v.wake)
 	c.account(n, v)
 	c.recent.note(c, n)
-	between := n.daemon.Revision == "" && ch.before != "" && !in.leaves
-	if n.chosen.any() && (between || ch.taken) {
+	c.noteReplacing(n, &in)
+}
+
+// noteReplacing keeps the nodes that are between the daemon that a change took away and the next one.
+func (c *Course) noteReplacing(n *node, in *input) {
+	between := n.daemon.Revision == "" && n.change.before != "" && !in.leaves
+	if n.chosen.any() && (between || n.change.taken) {
 		c.replacing[n] = true
 	} else {
 		delete(c.replacing, n)
