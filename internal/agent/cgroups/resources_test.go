@@ -97,7 +97,7 @@ func TestShareInTheWayOfAVersion(t *testing.T) {
 	one, two := &library.Resources{}, &library.Resources{}
 	setShares(one, 1024, false)
 	setShares(two, 1024, true)
-	if one.CpuShares != 1024 || one.CpuWeight != 0 || two.CpuWeight != 39 || two.CpuShares != 0 {
+	if one.CpuShares != 1024 || one.CpuWeight != 0 || two.CpuWeight != 100 || two.CpuShares != 0 {
 		t.Errorf("version 1: %d and %d, version 2: %d and %d", one.CpuShares, one.CpuWeight, two.CpuShares, two.CpuWeight)
 	}
 }

@@ -59,7 +59,7 @@ func TestVersion2(t *testing.T) {
 		// The kernel gives every new cgroup its files.
 		for _, g := range []group{nil, allPods(), ofClass(corev1.PodQOSBurstable), ofClass(corev1.PodQOSBestEffort), groupOf(pod)} {
 			write(t, c.in("", g)+"/cgroup.controllers", all)
-			write(t, c.in("", g)+"/cpu.weight", "100")
+			write(t, c.in("", g)+"/cpu.weight", "7")
 		}
 		if err := c.Prepare(); err != nil {
 			t.Fatal(err)
@@ -67,8 +67,8 @@ func TestVersion2(t *testing.T) {
 		if err := c.Ensure(pod); err != nil {
 			t.Fatal(err)
 		}
-		wants(t, string(driver), c.in("", groupOf(pod)), map[string]string{"cpu.weight": "39", "cpu.max": "150000 100000", "memory.max": "10485760", "pids.max": "9", "hugetlb.2MB.max": "4194304"})
-		wants(t, string(driver), c.in("", ofClass(corev1.PodQOSBurstable)), map[string]string{"cpu.weight": "39"})
+		wants(t, string(driver), c.in("", groupOf(pod)), map[string]string{"cpu.weight": "100", "cpu.max": "150000 100000", "memory.max": "10485760", "pids.max": "9", "hugetlb.2MB.max": "4194304"})
+		wants(t, string(driver), c.in("", ofClass(corev1.PodQOSBurstable)), map[string]string{"cpu.weight": "100"})
 		wants(t, string(driver), c.in("", ofClass(corev1.PodQOSBestEffort)), map[string]string{"cpu.weight": "1"})
 		for _, g := range []group{nil, allPods(), ofClass(corev1.PodQOSBurstable)} {
 			if text, err := os.ReadFile(c.in("", g) + "/cgroup.subtree_control"); err != nil || !strings.Contains(string(text), "+memory") {
@@ -78,7 +78,7 @@ func TestVersion2(t *testing.T) {
 		if err := c.Bound(Room{CPU: 2000, Memory: 1 << 30, PIDs: 1000, HugePages: amounts("hugepages-2Mi", "64Mi")}); err != nil {
 			t.Fatal(err)
 		}
-		wants(t, string(driver), c.in("", allPods()), map[string]string{"cpu.weight": "79", "memory.max": "1073741824", "pids.max": "1000", "hugetlb.2MB.max": "67108864"})
+		wants(t, string(driver), c.in("", allPods()), map[string]string{"cpu.weight": "174", "memory.max": "1073741824", "pids.max": "1000", "hugetlb.2MB.max": "67108864"})
 		if err := c.Bound(Room{CPU: 2000}); err != nil {
 			t.Fatal(err)
 		}
@@ -86,10 +86,10 @@ func TestVersion2(t *testing.T) {
 		if units == nil {
 			continue
 		}
-		if got := units.property("every-n-kubepods-burstable-poda.slice", "CPUWeight"); got != "39" {
+		if got := units.property("every-n-kubepods-burstable-poda.slice", "CPUWeight"); got != "100" {
 			t.Errorf("systemd was told a weight of %s for the pod", got)
 		}
-		if got := units.property("every-n-kubepods-burstable.slice", "CPUWeight"); got != "39" {
+		if got := units.property("every-n-kubepods-burstable.slice", "CPUWeight"); got != "100" {
 			t.Errorf("systemd was told a weight of %s for the class", got)
 		}
 		if got := units.property("every-n-kubepods-burstable-poda.slice", "Wants"); got != "[every-n-kubepods-burstable.slice]" {
