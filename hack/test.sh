@@ -45,14 +45,14 @@ omit() { grep -Ev "$1|$nightly" <<<"$packages" | sed 's,^,./,'; }
 # The race detector needs a C compiler, which the rest of Everynode does not.
 if command -v gcc >/dev/null; then
   echo "== concurrent code under the race detector"
-  choose "$concurrent" | CGO_ENABLED=1 xargs go test -json -race -timeout 20m 2>&1 | report race
+  choose "$concurrent" | CGO_ENABLED=1 xargs go test -json -race -timeout 20m 2>&1 | report race || failed=1
 else
   echo "== no C compiler: concurrent code runs without the race detector (apt-get install gcc)"
-  choose "$concurrent" | xargs go test -json -timeout 20m 2>&1 | report concurrent
+  choose "$concurrent" | xargs go test -json -timeout 20m 2>&1 | report concurrent || failed=1
 fi
 
 echo "== all other code"
-omit "$concurrent" | xargs go test -json -timeout 20m 2>&1 | report unit
+omit "$concurrent" | xargs go test -json -timeout 20m 2>&1 | report unit || failed=1
 
 echo "== stories on real containers"
 wait "$stories" || failed=1
