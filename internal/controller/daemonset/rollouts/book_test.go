@@ -355,6 +355,20 @@ func TestAPauseAndFailuresOutliveTheirPolicyForADay(t *testing.T) {
 	}
 }
 
+func TestWhatIsRememberedWithoutAPolicy(t *testing.T) {
+	for name, r := range map[string]*v1alpha1.DaemonSetRollout{
+		"a pause":             {Spec: v1alpha1.DaemonSetRolloutSpec{Paused: true}},
+		"a failure":           {Status: v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{Revision: "b"}}}},
+		"an earlier one":      {Status: v1alpha1.DaemonSetRolloutStatus{EarlierFailures: []string{"a"}}},
+		"a forgotten one":     {Status: v1alpha1.DaemonSetRolloutStatus{ForgottenFailures: 1}},
+		"nothing to speak of": {Spec: v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Step: v1alpha1.AllSteps}}},
+	} {
+		if got, want := remembers(r), name != "nothing to speak of"; got != want {
+			t.Errorf("%s: remembered is %v", name, got)
+		}
+	}
+}
+
 func TestWhatFailedOutlivesItsDaemonSetForADay(t *testing.T) {
 	w := newWorld()
 	w.policy(t, "first", "")
