@@ -102,13 +102,14 @@ func fillDisk(path string) error {
 // one does it, the others say so.
 func TestUpTwiceAtOnce(t *testing.T) {
 	t.Parallel()
+	binary := needs.Everynode(t, "../..")
 	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "cluster")
 	t.Cleanup(func() {
-		if out, err := exec.Command(needs.Everynode(t, "../.."), "down", "--purge", "--data-dir", dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command(binary, "down", "--purge", "--data-dir", dir).CombinedOutput(); err != nil {
 			t.Errorf("down: %v: %s", err, out)
 		}
 	})
@@ -118,7 +119,7 @@ func TestUpTwiceAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range tries {
 		all.Go(func() {
-			out, err := exec.Command(needs.Everynode(t, "../.."), "up", "--detach", "--data-dir", dir, "--api-port", port, "--runtime", "simulated", "--nodes", "1").CombinedOutput()
+			out, err := exec.Command(binary, "up", "--detach", "--data-dir", dir, "--api-port", port, "--runtime", "simulated", "--nodes", "1").CombinedOutput()
 			said[i], failed[i] = string(out), err
 		})
 	}
@@ -137,7 +138,7 @@ func TestUpTwiceAtOnce(t *testing.T) {
 	if made != 1 {
 		t.Errorf("the cluster was made %d times:\n%s", made, strings.Join(said[:], "\n"))
 	}
-	out, err := exec.Command(needs.Everynode(t, "../.."), "kubectl", "--data-dir", dir, "get", "nodes", "-o", "name").CombinedOutput()
+	out, err := exec.Command(binary, "kubectl", "--data-dir", dir, "get", "nodes", "-o", "name").CombinedOutput()
 	if err != nil || string(out) != "node/sim-0001\n" {
 		t.Errorf("the nodes are %q (%v), want one", out, err)
 	}
