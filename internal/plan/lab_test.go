@@ -500,6 +500,10 @@ func (l *lab) hush() {
 		}
 	}
 	l.still = false
+	// What starts then does so some seconds later, when the controller has heard of what is applied.
+	for i := range l.later {
+		l.later[i].at = later(l.later[i].at, l.Objects.Now.Add(5*time.Second))
+	}
 }
 
 // finish goes on until nothing more happens, and gives what is asked for.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,6 +63,7 @@ func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 			p.begin(matrix.ProjectPod(o, set.DaemonSet.UID))
 		}
 	}
+	slices.SortStableFunc(p.queue, func(a, b start) int { return a.from.Compare(b.from) })
 	return p
 }
 
@@ -73,8 +75,14 @@ func (p *play) begin(o matrix.PodInfo) {
 		p.end(o.UID)
 	case !o.Bound:
 		p.place(o)
-	case p.answers(o.Node) && !o.Ready && o.Phase == matrix.PodActive && o.Trouble == "":
-		p.queue = append(p.queue, start{o.UID, p.now})
+	case p.answers(o.Node) && o.Phase == matrix.PodActive && o.Trouble == "":
+		from := p.now
+		if o.Ready {
+			from = o.ReadySince.Add(-p.starts)
+		}
+		if from.Add(p.batch()).After(p.now) {
+			p.queue = append(p.queue, start{o.UID, from})
+		}
 	}
 }
 
