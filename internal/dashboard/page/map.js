@@ -160,11 +160,7 @@ export class FleetMap {
         c.font = '13px system-ui, sans-serif';
         this.map.groups.forEach((g, i) => c.fillText(`${g.name || '(none)'}  ${g.count}`, this.corners[i][0], this.corners[i][1] + 14));
       }
-      // By colour, so that the context is told few colours for many cells.
-      this.colours.forEach((colour, state) => {
-        const cells = this.map.cells;
-        for (let i = 0; i < cells.length; i++) if (cells[i] === state) this.paint(i);
-      });
+      this.paintAll();
     } else {
       for (const cell of this.dirty) this.cell(cell, 0);
     }
@@ -194,18 +190,36 @@ export class FleetMap {
     }
   }
 
+  // paintAll draws all cells by colour, so that the context is told few colours for many cells.
+  paintAll() {
+    const { cells, versions } = this.map;
+    if (versions) { cells.forEach((state, i) => this.paintTile(i)); return; }
+    const side = this.pitch - this.gap;
+    this.colours.forEach((colour, state) => {
+      this.context.fillStyle = this.shows(state) ? colour : this.faint;
+      for (let i = 0; i < cells.length; i++) if (cells[i] === state) this.context.fillRect(this.places[2 * i], this.places[2 * i + 1], side, side);
+    });
+  }
+
+  shows(state) { return this.only < 0 || this.only === state; }
+
   // paint draws a cell as it is now.
   paint(i) {
+    if (this.map.versions) { this.paintTile(i); return; }
+    const state = this.map.cells[i], side = this.pitch - this.gap;
+    this.context.fillStyle = this.shows(state) ? this.colours[state] : this.faint;
+    this.context.fillRect(this.places[2 * i], this.places[2 * i + 1], side, side);
+  }
+
+  // paintTile draws a cell with the node's name, its state and its version.
+  paintTile(i) {
     const c = this.context;
     const state = this.map.cells[i];
-    const shown = this.only < 0 || this.only === state;
+    const shown = this.shows(state);
     const x = this.places[2 * i], y = this.places[2 * i + 1], wide = this.wide - this.gap, high = this.pitch - this.gap;
-    const colour = shown ? this.colours[state] : this.faint;
-    c.fillStyle = colour;
-    if (!this.map.versions) { c.fillRect(x, y, wide, high); return; }
     c.fillStyle = this.back;
     c.fillRect(x, y, wide, high);
-    c.fillStyle = colour;
+    c.fillStyle = shown ? this.colours[state] : this.faint;
     c.globalAlpha = 0.15;
     c.fillRect(x, y, wide, high);
     c.globalAlpha = 1;
