@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -24,9 +26,32 @@ func Cached[T runtime.Object](ctx context.Context, from rest.Getter, namespace, 
 	return get[T](ctx, from, namespace, name, &metav1.GetOptions{ResourceVersion: "0"})
 }
 
+// List reads the objects of a namespace as they are now, not as the watch cache has them.
+func List[T runtime.Object](ctx context.Context, from rest.Lister, namespace string) (out []T, err error) {
+	if from == nil {
+		return nil, errUnknown
+	}
+	all, err := from.List(request.WithNamespace(ctx, namespace), &internalversion.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	err = meta.EachListItem(all, func(o runtime.Object) error {
+		typed, ok := o.(T)
+		if !ok {
+			return fmt.Errorf("the list has a %T", o)
+		}
+		out = append(out, typed)
+		return nil
+	})
+	return out, err
+}
+
+// errUnknown is the answer before the storages are there.
+var errUnknown = errors.New("the server does not know its storages yet")
+
 func get[T runtime.Object](ctx context.Context, from rest.Getter, namespace, name string, options *metav1.GetOptions) (found T, err error) {
 	if from == nil {
-		return found, errors.New("the server does not know its storages yet")
+		return found, errUnknown
 	}
 	obj, err := from.Get(request.WithNamespace(ctx, namespace), name, options)
 	if err != nil {

@@ -18,8 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/apiserver/stored"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -31,11 +33,16 @@ type plugin struct {
 
 var _ admission.ValidationInterface = &plugin{}
 
-// New makes the plugin; the authorizer answers who may approve, and stored reads what is there.
-func New(decider authorizer.UnconditionalAuthorizer, stored *Stored) admission.ValidationInterface {
+// Stored is where policies and DaemonSets are stored. It is filled once the storages are there.
+type Stored struct {
+	Policies, DaemonSets rest.Lister
+}
+
+// New makes the plugin; the authorizer answers who may approve, and have is where the objects are that a write is compared with.
+func New(decider authorizer.UnconditionalAuthorizer, have *Stored) admission.ValidationInterface {
 	return &plugin{
 		Handler:    admission.NewHandler(admission.Create, admission.Update, admission.Delete),
-		authorizer: decider, stored: stored,
+		authorizer: decider, stored: have,
 	}
 }
 
@@ -92,14 +99,14 @@ func same(before, after *v1alpha1.RolloutPolicy) bool {
 
 // takenOver judges whether the write of a policy takes a DaemonSet from another one.
 func (p *plugin) takenOver(ctx context.Context, a admission.Attributes, before, after *v1alpha1.RolloutPolicy) error {
-	have, err := p.stored.policies(ctx, a.GetNamespace())
+	have, err := stored.List[*v1alpha1.RolloutPolicy](ctx, p.stored.Policies, a.GetNamespace())
 	if err != nil {
 		return unknown(a, err)
 	}
 	if !slices.ContainsFunc(have, manual) {
 		return nil
 	}
-	sets, err := p.stored.daemonSets(ctx, a.GetNamespace())
+	sets, err := stored.List[*appsv1.DaemonSet](ctx, p.stored.DaemonSets, a.GetNamespace())
 	if err != nil {
 		return unknown(a, err)
 	}
@@ -110,7 +117,7 @@ func (p *plugin) takenOver(ctx context.Context, a admission.Attributes, before, 
 		next = append(next, after)
 	}
 	for _, ds := range sets {
-		if from := left(have, ds, next, ds); from != nil {
+		if from := left(counts(have, ds), counts(next, ds)); from != nil {
 			return p.need(ctx, a, follows(ds, from), "have another policy count for it")
 		}
 	}
@@ -130,27 +137,23 @@ func (p *plugin) daemonSet(ctx context.Context, a admission.Attributes) error {
 	if labels.Equals(before.Labels, after.Labels) && onDelete(before) == onDelete(after) {
 		return nil
 	}
-	have, err := p.stored.policies(ctx, a.GetNamespace())
+	have, err := stored.List[*v1alpha1.RolloutPolicy](ctx, p.stored.Policies, a.GetNamespace())
 	if err != nil {
 		return unknown(a, err)
 	}
-	if from := left(have, before, have, after); from != nil {
+	if from := left(counts(have, before), counts(have, after)); from != nil {
 		return p.need(ctx, a, follows(before, from), "take it out of that policy")
 	}
 	return nil
 }
 
-// left returns the policy in which a wave waits that a DaemonSet follows before a write and not after it; nil if
-// there is none.
-func left(have []*v1alpha1.RolloutPolicy, was *appsv1.DaemonSet, next []*v1alpha1.RolloutPolicy, is *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
-	from := counts(have, was)
-	if from == nil || !manual(from) {
+// left returns the policy in which a wave waits that a DaemonSet follows before a write, if it follows another one or
+// none after it; nil otherwise.
+func left(before, after *v1alpha1.RolloutPolicy) *v1alpha1.RolloutPolicy {
+	if before == nil || !manual(before) || after != nil && after.Name == before.Name {
 		return nil
 	}
-	if to := counts(next, is); to != nil && to.Name == from.Name {
-		return nil
-	}
-	return from
+	return before
 }
 
 // counts is the policy that a DaemonSet follows; nil for none, as with OnDelete.
