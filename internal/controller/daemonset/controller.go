@@ -185,12 +185,12 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 		checker, off, err := c.listenTo(ctx, s)
 		switch {
 		case own && meta.IsNoMatchError(err):
-			c.own.kinds = append(c.own.kinds, ownKind{name: s.kind, obj: s.obj})
+			c.own.kinds = append(c.own.kinds, ownKind{source: s})
 			continue
 		case err != nil:
 			return remove, nil, err
 		case own:
-			c.own.kinds = append(c.own.kinds, ownKind{name: s.kind, obj: s.obj, synced: checker})
+			c.own.kinds = append(c.own.kinds, ownKind{source: s, synced: checker})
 		default:
 			synced = append(synced, checker)
 		}

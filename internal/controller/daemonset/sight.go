@@ -8,7 +8,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
@@ -29,8 +28,7 @@ type sight struct {
 // ownKind is one of them. Synced is nil as long as the API does not serve it. Late means that it was not
 // served at the start. Once the owner runs, only the owner reads and writes both.
 type ownKind struct {
-	name   string
-	obj    client.Object
+	source
 	synced toolscache.DoneChecker
 	late   bool
 }
@@ -74,11 +72,11 @@ func (s *sight) look() (out rollouts.Sight) {
 		}
 		switch {
 		case !k.served():
-			why = plural[k.name] + " are not served by the API: their definition is missing"
+			why = plural[k.kind] + " are not served by the API: their definition is missing"
 		case why == "" && (s.watches != nil || k.late) && !toolscache.IsDone(k.synced):
-			why = plural[k.name] + " have not been read yet"
+			why = plural[k.kind] + " have not been read yet"
 		}
-		if k.name == kindPolicy {
+		if k.kind == kindPolicy {
 			out.Policies = why
 		} else {
 			out.Rollouts = why
@@ -94,7 +92,7 @@ func (c *Controller) await(ctx context.Context) *sync.WaitGroup {
 		if c.own.kinds[i].served() {
 			continue
 		}
-		s := source{c.own.kinds[i].name, c.own.kinds[i].obj, sameVersion}
+		s := c.own.kinds[i].source
 		running.Go(func() { c.awaitKind(ctx, i, s) })
 	}
 	return &running

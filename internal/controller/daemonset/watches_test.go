@@ -122,7 +122,7 @@ func TestSightOfWhatWasNeverRead(t *testing.T) {
 	a, clock := &answers{err: apierrors.NewForbidden(resource[kindPolicy], "", errors.New("no right"))}, clocktesting.NewFakeClock(time.Now())
 	w := NewWatches(clock)
 	seen := toolscache.ToListerWatcherWithContext(w.Of(a.listWatch(), &v1alpha1.RolloutPolicy{}))
-	s := sight{watches: w, kinds: []ownKind{{name: kindPolicy, obj: &v1alpha1.RolloutPolicy{}, synced: unreadable{}}}}
+	s := sight{watches: w, kinds: []ownKind{{source: ownSources[0], synced: unreadable{}}}}
 	_, _ = seen.ListWithContext(t.Context(), metav1.ListOptions{})
 	if !s.wait(t.Context(), clock) {
 		t.Fatal("it does not begin")
