@@ -36,7 +36,7 @@ func (m *machine) certificate(name string) *x509.Certificate {
 	return pair.Leaf
 }
 
-// ended tells whether the certificate was of use once and is no more.
+// ended reports whether the certificate was of use once and is no more.
 func ended(c *x509.Certificate) bool { return c != nil && time.Now().After(c.NotAfter) }
 
 // TestCertificatesAreRenewed lets a node outlive its certificates: its pod runs on, its log can be read, and what is new reaches it.

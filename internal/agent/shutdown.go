@@ -50,7 +50,7 @@ type shutdown struct {
 // systemdDir is there on a machine that systemd has started.
 const systemdDir = "/run/systemd/system"
 
-// machineStops tells whether the machine is going down, and not only this program, as for an
+// machineStops reports whether the machine is going down, and not only this program, as for an
 // upgrade. Systemd knows; on a machine without it, whoever ends the agent means the machine.
 func machineStops(ctx context.Context, dir string, state func(context.Context) (string, error)) bool {
 	if _, err := os.Stat(dir); err != nil {

@@ -82,7 +82,7 @@ func NewKey() (secret, public string, err error) {
 	return identity.String(), identity.Recipient().String(), nil
 }
 
-// Secret tells whether whoever has the lock can open what it locks.
+// Secret reports whether whoever has the lock can open what it locks.
 func (l Lock) Secret() bool { return l.secret }
 
 // seal writes the first line, and returns where the rest goes.

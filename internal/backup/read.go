@@ -21,7 +21,7 @@ var errCutOff = errors.New("the backup is cut off: its end is missing; fetch it 
 type Reader struct {
 	// Manifest says what is in the backup.
 	Manifest Manifest
-	// Encrypted tells whether it was.
+	// Encrypted reports whether it was.
 	Encrypted bool
 
 	below      *bufio.Reader

@@ -39,7 +39,7 @@ func Judge(owner metav1.Object, selector labels.Selector, obj metav1.Object) Ver
 	return NotMine
 }
 
-// Selects tells whether an owner's selector matches an object. One that is
+// Selects reports whether an owner's selector matches an object. One that is
 // invalid or empty matches nothing.
 func Selects(s *metav1.LabelSelector, obj metav1.Object) bool {
 	selector, err := metav1.LabelSelectorAsSelector(s)

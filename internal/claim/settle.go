@@ -105,7 +105,7 @@ func (o Owner[T]) mayAdopt() error {
 	return nil
 }
 
-// vanished tells whether a patch with a UID precondition met no such object.
+// vanished reports whether a patch with a UID precondition met no such object.
 func vanished(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
 }

@@ -78,14 +78,14 @@ func (g *guard) refuses(r *http.Request) (why string, code int) {
 	return "", 0
 }
 
-// opens tells whether a browser opens the page itself in a tab, wherever the link to it stands: in the file that
+// opens reports whether a browser opens the page itself in a tab, wherever the link to it stands: in the file that
 // the browser is started with, or in a chat. Who made the link sees nothing of it.
 func opens(r *http.Request) bool {
 	return r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/api/") &&
 		r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// ownHost tells whether a host and port are this server's own.
+// ownHost reports whether a host and port are this server's own.
 func (g *guard) ownHost(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	return err == nil && port == g.port && slices.Contains([]string{"127.0.0.1", "localhost", "::1"}, name)

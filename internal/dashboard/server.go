@@ -173,7 +173,7 @@ func answer(w http.ResponseWriter, value any, err error) {
 	_, _ = w.Write(raw) // Who asked may be gone.
 }
 
-// isFailure tells whether it is a code that an error can have. The cluster may say anything.
+// isFailure reports whether it is a code that an error can have. The cluster may say anything.
 func isFailure(code int32) bool { return code >= 400 && code < 600 }
 
 func firstLine(text string) string {

@@ -195,7 +195,7 @@ func (t *teller) next() ([]message, error) {
 	return out, err
 }
 
-// isNew tells whether a value differs from the last one, and remembers it.
+// isNew reports whether a value differs from the last one, and remembers it.
 func isNew(last *string, value any) bool {
 	raw, err := json.Marshal(value)
 	if err != nil || string(raw) == *last {

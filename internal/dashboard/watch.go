@@ -145,7 +145,7 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// informer watches a kind, once it is run. One object tells whether it may be read: an informer would try for ever.
+// informer watches a kind, once it is run. One object reports whether it may be read: an informer would try for ever.
 func (c *cluster) informer(ctx context.Context, what string, l lister, example runtime.Object) (cache.SharedIndexInformer, error) {
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

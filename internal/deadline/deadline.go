@@ -23,7 +23,7 @@ type Timer[T any] struct {
 	index int // place in the heap, plus one; 0 means not armed
 }
 
-// Armed tells whether the timer has been set and has not ended yet.
+// Armed reports whether the timer has been set and has not ended yet.
 func (t *Timer[T]) Armed() bool { return t.index > 0 }
 
 // At is when the timer was last set to end.
@@ -65,7 +65,7 @@ func (h *Timers[T]) Next() (time.Time, bool) {
 	return h.heap[0].at, true
 }
 
-// Due tells whether a timer ends at now or before.
+// Due reports whether a timer ends at now or before.
 func (h *Timers[T]) Due(now time.Time) bool {
 	return len(h.heap) > 0 && !h.heap[0].at.After(now)
 }

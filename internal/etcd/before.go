@@ -87,14 +87,14 @@ func (b *before) wait(ctx context.Context) error {
 	}
 }
 
-// cutOff tells whether the log ends before the database file. A member that is behind takes over
+// cutOff reports whether the log ends before the database file. A member that is behind takes over
 // what a majority has while it still writes that to its own log. If it loses power just then, or its
 // disk is full, its file is ahead of its log. It has agreed to nothing of that, and gets it anew from
 // the others. But had it lost a part of its log, its start could undo writes that count, unless
 // another has them.
 func (b *before) cutOff() bool { return b.has.last < b.has.applied }
 
-// enough tells whether those who have answered do for a start.
+// enough reports whether those who have answered do for a start.
 func (b *before) enough(all []heard) bool {
 	if b.cutOff() {
 		return slices.ContainsFunc(all, func(h heard) bool { return h.applied >= b.has.applied })
@@ -182,7 +182,7 @@ func (b *before) askApplied(ctx context.Context, m Member) uint64 {
 	return status.Applied
 }
 
-// isStranger tells whether who answers at a member's address and this one do not trust each
+// isStranger reports whether who answers at a member's address and this one do not trust each
 // other's authority. What a wrong clock does is something else.
 func isStranger(err error) bool {
 	var unknown x509.UnknownAuthorityError

@@ -164,7 +164,7 @@ func (l logged) checkEnd(dir string) error {
 		filepath.Join(dir, "member", "wal"), l.last, l.applied)
 }
 
-// removed tells whether the member itself is one no more.
+// removed reports whether the member itself is one no more.
 func (l *logged) removed() bool { return slices.Contains(l.gone, l.member) }
 
 // checkLog reads the log, whose records have checksums. An entry that is cut off at the

@@ -17,7 +17,7 @@ var passing = []error{
 	rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex,
 }
 
-// Passes tells whether an error of a database passes by itself. A write that failed with one may
+// Passes reports whether an error of a database passes by itself. A write that failed with one may
 // have been made, or be made still.
 func Passes(err error) bool {
 	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })

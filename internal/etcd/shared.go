@@ -88,7 +88,7 @@ func (s *Server) tellShared(which Shared) http.HandlerFunc {
 	}
 }
 
-// isMember tells whether the key that somebody has shown is that of a member: one that answers
+// isMember reports whether the key that somebody has shown is that of a member: one that answers
 // at its address shows the same.
 func (s *Server) isMember(ctx context.Context, shown *tls.ConnectionState) bool {
 	secured, err := s.peers.Keys.ClientTLS()

@@ -60,7 +60,7 @@ type Plan struct {
 	Old []*appsv1.ControllerRevision
 }
 
-// Settled tells whether the plan asks for no write.
+// Settled reports whether the plan asks for no write.
 func (p *Plan) Settled() bool {
 	return len(p.Label) == 0 && p.Create == nil && p.Renumber == 0 && len(p.Duplicates) == 0
 }

@@ -64,7 +64,7 @@ func HashOf(r *appsv1.ControllerRevision) string {
 	return r.Name
 }
 
-// Holds tells whether the revision holds the template, by meaning. normalize,
+// Holds reports whether the revision holds the template, by meaning. normalize,
 // which may be nil, fills a template's defaults in.
 func Holds(r *appsv1.ControllerRevision, template *corev1.PodTemplateSpec, patch []byte, normalize func(*corev1.PodTemplateSpec)) bool {
 	if bytes.Equal(r.Data.Raw, patch) {

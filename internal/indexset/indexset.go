@@ -106,7 +106,7 @@ func (s Set) Union(o Set) (out Set) {
 	return out
 }
 
-// Has tells whether an index is in the set.
+// Has reports whether an index is in the set.
 func (s Set) Has(i int) bool {
 	_, found := slices.BinarySearchFunc(s, i, func(v Interval, i int) int {
 		switch {

@@ -17,7 +17,7 @@ func Condition(j *batchv1.Job, t batchv1.JobConditionType) *batchv1.JobCondition
 	return nil
 }
 
-// Is tells whether the Job's condition of the given type is True.
+// Is reports whether the Job's condition of the given type is True.
 func Is(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	c := Condition(j, t)
 	return c != nil && c.Status == corev1.ConditionTrue
@@ -35,10 +35,10 @@ func Finished(j *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-// IsIndexed tells whether each pod of the Job has a completion index.
+// IsIndexed reports whether each pod of the Job has a completion index.
 func IsIndexed(j *batchv1.Job) bool {
 	return j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion
 }
 
-// IsSuspended tells whether the Job is to have no pods for now.
+// IsSuspended reports whether the Job is to have no pods for now.
 func IsSuspended(j *batchv1.Job) bool { return j.Spec.Suspend != nil && *j.Spec.Suspend }

@@ -181,7 +181,7 @@ func (g *gate) forget(conn net.Conn) {
 	delete(g.open, conn)
 }
 
-// isReady tells whether a server was ready when it was last asked.
+// isReady reports whether a server was ready when it was last asked.
 func (g *gate) isReady(number int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +203,7 @@ type standing struct {
 	failed int // in a row
 }
 
-// asked notes an answer and tells whether the server has turned: to ready at once, to not
+// asked notes an answer and reports whether the server has turned: to ready at once, to not
 // ready when it refuses connections, or fails twice, since a busy machine may be slow once.
 func (s standings) asked(number int, ok, refused bool) (turned bool) {
 	now := &s[number]

@@ -168,7 +168,7 @@ func TestARealNode(t *testing.T) {
 	}
 }
 
-// smallerThan tells whether a line of /proc/PID/status says less than a number of KiB.
+// smallerThan reports whether a line of /proc/PID/status says less than a number of KiB.
 func smallerThan(line string, kib int) bool {
 	var n int
 	_, err := fmt.Sscanf(line, "VmRSS: %d kB", &n)

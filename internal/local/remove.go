@@ -107,7 +107,7 @@ func environmentOf(dir string, deadline time.Time) []byte {
 	}
 }
 
-// hasMark tells whether an environment, as /proc shows it, has a cluster's mark.
+// hasMark reports whether an environment, as /proc shows it, has a cluster's mark.
 func hasMark(environment []byte, p Plan) bool {
 	return slices.Contains(strings.Split(string(environment), "\x00"), p.mark())
 }

@@ -87,7 +87,7 @@ func (s *servers) openGate(ctx context.Context) error {
 	return nil
 }
 
-// hasJoined tells whether a server has a database among those of the others.
+// hasJoined reports whether a server has a database among those of the others.
 func (s *servers) hasJoined(number int) bool {
 	dir := s.cluster.plan.ServerDir(number)
 	for _, part := range []string{"members.json", "etcd/member/wal"} {

@@ -9,7 +9,7 @@ type Beginning struct {
 	All []Server
 }
 
-// Now tells whether it may begin anew now: one server after another does, in the order of their
+// Now reports whether it may begin anew now: one server after another does, in the order of their
 // IDs, and none that would leave the others without a majority which they would have with it.
 // Two servers have none when one is away, which must not hold them up for ever.
 func (b Beginning) Now() bool {

@@ -96,7 +96,7 @@ type List struct {
 	Servers []Server
 }
 
-// CheckVersion tells whether a server of that version may join one of ours: not an
+// CheckVersion reports whether a server of that version may join one of ours: not an
 // older one, which would not understand what is stored, and no newer than by one.
 func CheckVersion(joining, ours string) error {
 	theirs, err := version.ParseGeneric(joining)
@@ -116,7 +116,7 @@ func CheckVersion(joining, ours string) error {
 	return nil
 }
 
-// CheckData tells whether a server whose program writes data of one version may join servers
+// CheckData reports whether a server whose program writes data of one version may join servers
 // whose programs write another: each must be able to read what the others have stored.
 func CheckData(joining, ours int) error {
 	switch joining, ours := max(joining, firstData), max(ours, firstData); {

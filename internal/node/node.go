@@ -19,13 +19,13 @@ func Condition(n *corev1.Node, t corev1.NodeConditionType) *corev1.NodeCondition
 	return nil
 }
 
-// IsReady tells whether the node's Ready condition is True.
+// IsReady reports whether the node's Ready condition is True.
 func IsReady(n *corev1.Node) bool {
 	c := Condition(n, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// HasTaint tells whether the node carries a taint of that key and effect,
+// HasTaint reports whether the node carries a taint of that key and effect,
 // whatever its value.
 func HasTaint(n *corev1.Node, key string, effect corev1.TaintEffect) bool {
 	for i := range n.Spec.Taints {

@@ -70,7 +70,7 @@ func AgeOf(n metav1.Object) Age { return Age{n.GetCreationTimestamp().Unix(), n.
 // Created is when the node was created, to the second.
 func (a Age) Created() time.Time { return time.Unix(a.created, 0).UTC() }
 
-// Before tells whether a was created before b; of two of the same second, the one whose
+// Before reports whether a was created before b; of two of the same second, the one whose
 // name comes first.
 func (a Age) Before(b Age) bool {
 	if a.created != b.created {

@@ -4,7 +4,7 @@ package objectversion
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// Older tells whether a is an earlier resource version than b. Versions that cannot be
+// Older reports whether a is an earlier resource version than b. Versions that cannot be
 // compared are not.
 func Older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)

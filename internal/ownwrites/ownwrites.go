@@ -189,7 +189,7 @@ func (l *Log[T]) Overlay(owner types.UID, cached []T) []T {
 	return out
 }
 
-// hidden tells whether the cache shows an object as it was before the write.
+// hidden reports whether the cache shows an object as it was before the write.
 func (e entry[T]) hidden(cached T) bool {
 	if e.deleted {
 		return cached.GetDeletionTimestamp() == nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ClusterWhole tells whether files hold all that a cluster needs: while somebody replaces
+// ClusterWhole reports whether files hold all that a cluster needs: while somebody replaces
 // some by hand, they do not.
 func ClusterWhole(files map[string][]byte) bool {
 	for _, name := range []string{ClusterAuthority, NodeAuthority, FrontAuthority} {

@@ -69,7 +69,7 @@ func (a *authority) chain() []*x509.Certificate {
 	return slices.Concat(a.crosses, a.previous, []*x509.Certificate{a.cert})
 }
 
-// signed tells whether this authority, or one before it, signed a certificate.
+// signed reports whether this authority, or one before it, signed a certificate.
 func (a *authority) signed(cert *x509.Certificate) error {
 	err := cert.CheckSignatureFrom(a.cert)
 	for _, previous := range a.previous {

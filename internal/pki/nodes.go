@@ -57,7 +57,7 @@ func verifyNode(s *state, chain []*x509.Certificate, node string, now time.Time)
 	return fmt.Errorf("the serving certificate of node %s is not of the nodes' CA: %w", node, err)
 }
 
-// beforeNodeAuthority tells whether a certificate is older than the first nodes'
+// beforeNodeAuthority reports whether a certificate is older than the first nodes'
 // CA. After that has been replaced for good nothing is.
 func (s *state) beforeNodeAuthority(cert *x509.Certificate) bool {
 	return slices.ContainsFunc(s.nodes.roots(), func(root *x509.Certificate) bool {

@@ -194,7 +194,7 @@ func exportFiles(dir string, names []string) (map[string][]byte, error) {
 	return out, nil
 }
 
-// ClusterFile tells whether a file of that name is among those that every server has.
+// ClusterFile reports whether a file of that name is among those that every server has.
 func ClusterFile(name string) bool { return slices.Contains(sharedFiles, name) }
 
 // ExportCluster reads the files that every server of a cluster has, by name.

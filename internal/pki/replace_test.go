@@ -26,7 +26,7 @@ func chainOf(t *testing.T, dir string) []*x509.Certificate {
 	return certs
 }
 
-// trusts tells whether a client that trusts one authority accepts a chain.
+// trusts reports whether a client that trusts one authority accepts a chain.
 func trusts(root *x509.Certificate, chain []*x509.Certificate, use x509.ExtKeyUsage) error {
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: later, KeyUsages: []x509.ExtKeyUsage{use}}
 	options.Roots.AddCert(root)

@@ -199,7 +199,7 @@ func reissuePeer(dir string, a *authority, now time.Time) error {
 // ExportPeers reads the files that the databases of all servers have, by name.
 func ExportPeers(dir string) (map[string][]byte, error) { return exportFiles(dir, sharedPeerFiles) }
 
-// PeersWhole tells whether files hold all that a database needs.
+// PeersWhole reports whether files hold all that a database needs.
 func PeersWhole(files map[string][]byte) bool {
 	return len(files[PeerAuthority+".crt"]) > 0 && len(files[PeerAuthority+".key"]) > 0
 }

@@ -79,7 +79,7 @@ func clientTLS(t *testing.T, p *Peers) *tls.Config {
 	return config
 }
 
-// agree tells whether two servers take each other, as they start now and as their databases do
+// agree reports whether two servers take each other, as they start now and as their databases do
 // that have run since before.
 func agree(t *testing.T, when string, first, second *Peers, before ...*x509.CertPool) {
 	t.Helper()

@@ -20,7 +20,7 @@ func Condition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
 	return nil
 }
 
-// IsReady tells whether the pod's Ready condition is True.
+// IsReady reports whether the pod's Ready condition is True.
 func IsReady(p *corev1.Pod) bool {
 	c := Condition(p, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
@@ -37,7 +37,7 @@ func ReadySince(p *corev1.Pod) (time.Time, bool) {
 	return c.LastTransitionTime.Time, true
 }
 
-// IsAvailable tells whether the pod has been ready for at least minReadySeconds
+// IsAvailable reports whether the pod has been ready for at least minReadySeconds
 // at the time now. With a positive minReadySeconds a ready pod whose transition
 // time is unknown is not available.
 func IsAvailable(p *corev1.Pod, minReadySeconds int32, now time.Time) bool {
@@ -52,16 +52,16 @@ func IsAvailable(p *corev1.Pod, minReadySeconds int32, now time.Time) bool {
 	return !since.IsZero() && !since.Add(wait).After(now)
 }
 
-// IsTerminating tells whether the pod's deletion has been asked for.
+// IsTerminating reports whether the pod's deletion has been asked for.
 func IsTerminating(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
 
-// IsTerminal tells whether the pod's containers are over for good: its phase is
+// IsTerminal reports whether the pod's containers are over for good: its phase is
 // Succeeded or Failed.
 func IsTerminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// IsBound tells whether the pod has been given to a node.
+// IsBound reports whether the pod has been given to a node.
 func IsBound(p *corev1.Pod) bool { return p.Spec.NodeName != "" }
 
 // TargetNode returns the node the pod runs on or is meant for: spec.nodeName,

@@ -31,7 +31,7 @@ func Hash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
 
-// Same tells whether two templates mean the same, whatever the pod-template-hash
+// Same reports whether two templates mean the same, whatever the pod-template-hash
 // in their labels.
 func Same(a, b *corev1.PodTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))

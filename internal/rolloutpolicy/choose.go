@@ -25,7 +25,7 @@ func Choose(policies []*v1alpha1.RolloutPolicy, namespace string, daemonSet map[
 	return chosen
 }
 
-// Selects tells whether the policy's selector takes a DaemonSet with these labels.
+// Selects reports whether the policy's selector takes a DaemonSet with these labels.
 func Selects(p *v1alpha1.RolloutPolicy, daemonSet map[string]string) bool {
 	if p.Spec.Selector == nil {
 		return true

@@ -75,7 +75,7 @@ func (l Limit) Of(total int) int {
 	return n
 }
 
-// Exceeded tells whether n of total are more than the limit allows. A percentage is
+// Exceeded reports whether n of total are more than the limit allows. A percentage is
 // not rounded here: 1 of 10 is more than 5%.
 func (l Limit) Exceeded(n, total int) bool {
 	if l.value.Type == intstr.Int {

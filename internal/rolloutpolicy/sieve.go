@@ -75,7 +75,7 @@ func (s *sieve) remove(m *member) moves {
 	return s.settle(p, m)
 }
 
-// isOut tells whether an offered node did not come in.
+// isOut reports whether an offered node did not come in.
 func (s *sieve) isOut(m *member) bool {
 	p := s.placed[m]
 	return p == nil || p.out.Has(ranked{s.rank(m.name), m})

@@ -19,7 +19,7 @@ type window struct {
 // span is one occurrence: from begins to before ends.
 type span struct{ begins, ends time.Time }
 
-// Open tells whether now is inside a window, and when that changes next; windows
+// Open reports whether now is inside a window, and when that changes next; windows
 // that touch are one. The zero time means never.
 func (ws Windows) Open(now time.Time) (open bool, changes time.Time) {
 	if len(ws) == 0 {

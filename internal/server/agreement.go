@@ -110,7 +110,7 @@ func agreeOn(ctx context.Context, read func(context.Context) (string, int64, err
 		}
 		done, err := write(ctx, own, revision)
 		if etcd.Passes(err) && ctx.Err() == nil {
-			sleep(ctx, agreePause) // the next look tells whether it was written
+			sleep(ctx, agreePause) // the next look reports whether it was written
 			continue
 		}
 		if done || err != nil {

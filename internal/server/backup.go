@@ -40,7 +40,7 @@ const (
 // ErrRunning says that a server uses the data folder.
 var ErrRunning = errors.New("a server uses the data folder")
 
-// backupPart tells whether a backup has parts of that name besides the database.
+// backupPart reports whether a backup has parts of that name besides the database.
 func backupPart(name string) bool {
 	if file, ok := strings.CutPrefix(name, pkiPart); ok {
 		return pki.ClusterFile(file)

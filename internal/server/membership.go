@@ -246,7 +246,7 @@ func peerURL(given, advertised string) (string, error) {
 	return "https://" + address, nil
 }
 
-// canListen tells whether the port for the other servers can be opened here.
+// canListen reports whether the port for the other servers can be opened here.
 func canListen(peer string) error {
 	address := strings.TrimPrefix(peer, "https://")
 	listener, err := net.Listen("tcp", address)

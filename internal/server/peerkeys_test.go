@@ -62,7 +62,7 @@ func (s thief) ask(m *machine, path string) (status int) {
 	return response.StatusCode
 }
 
-// poses tells whether a server would connect to who has the disk.
+// poses reports whether a server would connect to who has the disk.
 func (s thief) poses(m *machine) bool {
 	s.t.Helper()
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", s.peers.ServerTLS())

@@ -53,7 +53,7 @@ func accountToken(t *testing.T, client kubernetes.Interface) string {
 	return answer.Status.Token
 }
 
-// accepts tells whether a running control plane takes a token.
+// accepts reports whether a running control plane takes a token.
 func accepts(t *testing.T, env *testenv.Env, token string) bool {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&restclient.Config{Host: env.Config.Host, BearerToken: token, TLSClientConfig: restclient.TLSClientConfig{Insecure: true}})

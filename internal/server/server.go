@@ -329,7 +329,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	return err
 }
 
-// several tells whether there are other servers, or may be.
+// several reports whether there are other servers, or may be.
 func (s *Server) several() bool { return s.membership != nil || !s.settings.Embedded() }
 
 // watchMembership ends when this server is to begin anew.

@@ -69,7 +69,7 @@ const (
 	none  which = "none"
 )
 
-// in tells whether they do in the round of a seed. Of two rounds on the real process
+// in reports whether they do in the round of a seed. Of two rounds on the real process
 // one is with policies.
 func (w which) in(seed uint64) bool {
 	if seed%processEvery == 0 {

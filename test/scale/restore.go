@@ -112,7 +112,7 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// heardSince tells whether every node has renewed its Lease since then.
+// heardSince reports whether every node has renewed its Lease since then.
 func (b *bench) heardSince(ctx context.Context, then time.Time) (bool, error) {
 	list, err := b.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -48,7 +48,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// keepFor keeps an image, and returns what tells whether it could be had.
+// keepFor keeps an image, and returns what reports whether it could be had.
 func keepFor(t *testing.T, p *Pins, name string) (ended func(got bool)) {
 	t.Helper()
 	end, err := p.Add(name)

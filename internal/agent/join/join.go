@@ -235,7 +235,7 @@ func (id *Identity) movedAway(cert *x509.Certificate) bool {
 	return !id.covers(cert)
 }
 
-// covers tells whether a serving certificate is for the node's name and all its addresses.
+// covers reports whether a serving certificate is for the node's name and all its addresses.
 func (id *Identity) covers(cert *x509.Certificate) bool {
 	for _, ip := range id.cfg.NodeIPs() {
 		if cert.VerifyHostname(ip.String()) != nil {

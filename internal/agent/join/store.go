@@ -38,7 +38,7 @@ func (s store) write(name string, data []byte) error {
 	return nil
 }
 
-// has tells whether a file is there, whatever is in it.
+// has reports whether a file is there, whatever is in it.
 func (s store) has(name string) bool {
 	_, err := os.Lstat(s.path(name))
 	return err == nil
@@ -92,7 +92,7 @@ func (s store) readPair(name string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// isOf tells whether the pair's certificate is for this node.
+// isOf reports whether the pair's certificate is for this node.
 func isOf(pair *tls.Certificate, nodeName string) bool {
 	return pair.Leaf.Subject.CommonName == userPrefix+nodeName
 }
@@ -103,7 +103,7 @@ func renewalTime(cert *x509.Certificate, part float64) time.Time {
 	return cert.NotBefore.Add(time.Duration(float64(life) * part))
 }
 
-// valid tells whether the certificate can be used now.
+// valid reports whether the certificate can be used now.
 func valid(cert *x509.Certificate, now time.Time) bool {
 	return !now.Before(cert.NotBefore) && now.Before(cert.NotAfter)
 }

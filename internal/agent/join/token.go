@@ -32,7 +32,7 @@ func ParseToken(s string) (Token, error) {
 	}
 }
 
-// made tells whether s is made of n characters of alphabet.
+// made reports whether s is made of n characters of alphabet.
 func made(s string, n int, alphabet string) bool {
 	return len(s) == n && strings.Trim(s, alphabet) == ""
 }

@@ -54,7 +54,7 @@ func encode(certs []*x509.Certificate) []byte {
 	return out.Bytes()
 }
 
-// signs tells whether one of the authorities signed the pair's certificate.
+// signs reports whether one of the authorities signed the pair's certificate.
 func signs(authorities []*x509.Certificate, pair *tls.Certificate) bool {
 	for _, ca := range authorities {
 		if pair.Leaf.CheckSignatureFrom(ca) == nil {
@@ -137,7 +137,7 @@ func (id *Identity) refreshTrust(ctx context.Context) error {
 	return errors.Join(id.hearRestored(told.Restored), id.adopt(ctx, told))
 }
 
-// learnSigner tells whether an authority that the node trusts signed a new client certificate. One that it does not know may have
+// learnSigner reports whether an authority that the node trusts signed a new client certificate. One that it does not know may have
 // replaced one that it does; then the server, which it trusts, says so.
 func (id *Identity) learnSigner(ctx context.Context, pair *tls.Certificate) bool {
 	if signs(id.trusted.Load().cluster, pair) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsHere tells whether an address is one of this machine or of a pod on it, and not of a
+// IsHere reports whether an address is one of this machine or of a pod on it, and not of a
 // neighbour on a link: by where the machine would send packets for it. With a foreign
 // network nobody knows on which links pods are; then it is any but those that have the
 // node's own addresses.

@@ -221,7 +221,7 @@ func events(nodeName string, old, new corev1.NodeStatus, restarted bool) []event
 	return list
 }
 
-// sameStatus tells whether two statuses differ at most in the times of heartbeats.
+// sameStatus reports whether two statuses differ at most in the times of heartbeats.
 func sameStatus(a, b corev1.NodeStatus) bool {
 	a, b = *a.DeepCopy(), *b.DeepCopy()
 	for _, status := range []*corev1.NodeStatus{&a, &b} {

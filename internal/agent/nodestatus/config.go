@@ -47,7 +47,7 @@ type Config struct {
 	// resources that the Node has of then to zero. DevicesReset is told once that is written; nil for nobody.
 	DevicesForgotten bool
 	DevicesReset     func()
-	// Restored tells whether the control plane is of another restore from a backup than the one with which this node was Settled:
+	// Restored reports whether the control plane is of another restore from a backup than the one with which this node was Settled:
 	// then it may not know the Node. Making is called before the Node is made, and stops that with an error. Settled is told that the
 	// control plane knows the Node, and whether it had to be made again. nil for never.
 	Restored func(ctx context.Context) (bool, error)

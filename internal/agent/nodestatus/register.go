@@ -80,7 +80,7 @@ func (r *Reporter) create(ctx context.Context) error {
 	return nil
 }
 
-// setLabels sets labels on node and tells whether that changed anything.
+// setLabels sets labels on node and reports whether that changed anything.
 func setLabels(node *corev1.Node, labels map[string]string) (changed bool) {
 	for name, value := range labels {
 		if old, ok := node.Labels[name]; ok && old == value {

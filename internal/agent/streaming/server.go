@@ -50,7 +50,7 @@ type Runtime interface {
 	Exec(ctx context.Context, containerID string, command []string, streams Streams) (*url.URL, error)
 	Attach(ctx context.Context, containerID string, streams Streams) (*url.URL, error)
 	PortForward(ctx context.Context, sandboxID string, ports []int32) (*url.URL, error)
-	// Running tells whether a container runs; one that is unknown doesn't.
+	// Running reports whether a container runs; one that is unknown doesn't.
 	Running(ctx context.Context, containerID string) (bool, error)
 }
 

@@ -170,7 +170,7 @@ func fileMode(f file, group *int64) os.FileMode {
 	return f.mode
 }
 
-// sameFiles tells whether place holds exactly content with the right owners and modes.
+// sameFiles reports whether place holds exactly content with the right owners and modes.
 func sameFiles(place string, content files, group *int64) bool {
 	seen := 0
 	err := filepath.WalkDir(place, func(path string, entry os.DirEntry, err error) error {

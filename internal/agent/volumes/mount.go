@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isMount tells whether something is mounted on the directory or file path, bind mounts included.
+// isMount reports whether something is mounted on the directory or file path, bind mounts included.
 func isMount(path string) (bool, error) {
 	mounted, err := mountinfo.Mounted(path)
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *claims) check(issuers []string, now time.Time) error {
 	return nil
 }
 
-// checkBound tells whether an object that a token is bound to still stands.
+// checkBound reports whether an object that a token is bound to still stands.
 func checkBound(kind string, want reference, got metav1.Object, now time.Time) error {
 	if got.GetUID() != want.UID {
 		return fmt.Errorf("%s %q is another one now than when the token was issued", kind, want.Name)

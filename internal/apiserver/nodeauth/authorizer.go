@@ -141,7 +141,7 @@ func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node), nil
 }
 
-// concerns tells whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is attached to the node
+// concerns reports whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is attached to the node
 // or lists its devices.
 func (n *nodes) concerns(ctx context.Context, node string, resource schema.GroupResource, a authorizer.Attributes) (bool, error) {
 	switch resource {
@@ -174,7 +174,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// related tells whether a pod on the node uses an object, or is it. What the watch
+// related reports whether a pod on the node uses an object, or is it. What the watch
 // cache does not show is looked for once more, so a node is never refused what a pod
 // that it has just got needs.
 func (n *nodes) related(ctx context.Context, node string, ref reference) (bool, error) {
@@ -223,7 +223,7 @@ func (n *nodes) toPods(ctx context.Context, node string, a authorizer.Attributes
 	return "", nil
 }
 
-// selects tells whether a list or watch is of objects with that value only.
+// selects reports whether a list or watch is of objects with that value only.
 func selects(a authorizer.Attributes, field, value string) bool {
 	requirements, err := a.GetFieldSelector()
 	if err != nil {

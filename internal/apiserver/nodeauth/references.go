@@ -18,7 +18,7 @@ type reference struct {
 
 const podsResource = "pods"
 
-// used tells whether one of the pods uses the object, or is it.
+// used reports whether one of the pods uses the object, or is it.
 func used(pods []corev1.Pod, ref reference) bool {
 	for i := range pods {
 		if p := &pods[i]; p.Namespace == ref.namespace && uses(p, ref) {

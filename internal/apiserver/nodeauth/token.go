@@ -76,7 +76,7 @@ func (r *Restriction) checkAudience(ctx context.Context, pod *corev1.Pod, audien
 	return refusal
 }
 
-// names tells whether the pod, or a driver of its volumes, wants tokens for the audience.
+// names reports whether the pod, or a driver of its volumes, wants tokens for the audience.
 func (r *Restriction) names(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

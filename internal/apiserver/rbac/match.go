@@ -8,7 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// ruleAllows tells whether one rule grants a request.
+// ruleAllows reports whether one rule grants a request.
 func ruleAllows(rule *rbacv1.PolicyRule, request authorizer.Attributes) bool {
 	if !hasOrAll(rule.Verbs, request.GetVerb(), rbacv1.VerbAll) {
 		return false

@@ -89,7 +89,7 @@ func decideClaim(csr *certificatesv1.CertificateSigningRequest, r *request, c Cl
 		Message: fmt.Sprintf("%s may have a client certificate for node %s", csr.Spec.Username, node)}
 }
 
-// inForce tells whether the name still belongs to the key in the record. Deleting
+// inForce reports whether the name still belongs to the key in the record. Deleting
 // the Node frees it.
 func (c Claim) inForce() bool {
 	return c.Record != nil && (c.NodeExists || (!c.Record.Registered && c.RecordAge < registerPatience))

@@ -215,7 +215,7 @@ func networksOf(cidrs []networkingv1.ServiceCIDR) (out []netip.Prefix) {
 	return out
 }
 
-// holds tells whether a name or address that both nodes report belongs to the other
+// holds reports whether a name or address that both nodes report belongs to the other
 // one: it is the other's name, or was there first. So nobody who reports what others
 // have keeps them from their certificates.
 func holds(other *corev1.Node, san string, node *corev1.Node) bool {

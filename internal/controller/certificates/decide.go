@@ -218,7 +218,7 @@ func certificateEnd(csr *certificatesv1.CertificateSigningRequest) (time.Time, b
 	return cert.NotAfter, true
 }
 
-// has tells whether a condition holds; an empty status counts, as old clients leave it out.
+// has reports whether a condition holds; an empty status counts, as old clients leave it out.
 func has(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) bool {
 	return slices.ContainsFunc(csr.Status.Conditions, func(c certificatesv1.CertificateSigningRequestCondition) bool {
 		return c.Type == kind && c.Status != corev1.ConditionFalse

@@ -73,7 +73,7 @@ func (c Control) claimsIP(ip net.IP) string {
 	return ""
 }
 
-// isServing tells whether a request is for a node's serving certificate.
+// isServing reports whether a request is for a node's serving certificate.
 func isServing(spec certificatesv1.CertificateSigningRequestSpec) bool {
 	return spec.SignerName == certificatesv1.KubeletServingSignerName
 }

@@ -27,7 +27,7 @@ type writer interface {
 	UpdateStatus(ctx context.Context, c *batchv1.CronJob) (*batchv1.CronJob, error)
 }
 
-// overtaken tells whether a write met a newer version of its object, or none.
+// overtaken reports whether a write met a newer version of its object, or none.
 func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // apply does what was decided. The status comes last: it says what there is then.

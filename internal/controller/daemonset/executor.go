@@ -212,7 +212,7 @@ func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belo
 	return result
 }
 
-// vanished tells whether a patch with a UID precondition met no such object.
+// vanished reports whether a patch with a UID precondition met no such object.
 func vanished(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
 }

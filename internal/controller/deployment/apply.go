@@ -67,7 +67,7 @@ func (r *reconciler) apply(ctx context.Context, in plan.Input, p plan.Plan) (boo
 	return r.report(ctx, in.Deployment, p.Status, p.Revision)
 }
 
-// overtaken tells whether a write met a newer version of its object, or none.
+// overtaken reports whether a write met a newer version of its object, or none.
 func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 func (r *reconciler) createSet(ctx context.Context, in plan.Input, s *appsv1.ReplicaSet) (bool, error) {

@@ -62,7 +62,7 @@ func (r *reconciler) podEnded(ctx context.Context, q queue, p client.Object) {
 	}
 }
 
-// addOwner enqueues the Deployment that controls an object, and tells whether
+// addOwner enqueues the Deployment that controls an object, and reports whether
 // anything does.
 func addOwner(q queue, object client.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(object)

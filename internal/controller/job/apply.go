@@ -34,7 +34,7 @@ type writer interface {
 // atOnce is how many pods are deleted or let go at a time.
 const atOnce = 50
 
-// overtaken tells whether a write met a newer version of its object, or none.
+// overtaken reports whether a write met a newer version of its object, or none.
 func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // apply creates or deletes pods. The first error is returned.

@@ -54,7 +54,7 @@ func (o *orphans) jobHandler() handler.EventHandler {
 	}}
 }
 
-// lost tells whether a pod has no Job, as far as the cache knows.
+// lost reports whether a pod has no Job, as far as the cache knows.
 func (o *orphans) lost(ctx context.Context, p client.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(p)
 	if ref == nil {

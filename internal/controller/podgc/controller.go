@@ -129,7 +129,7 @@ func (c *controller) Start(ctx context.Context) error {
 	}
 }
 
-// exists tells whether a node does. c.mu is held.
+// exists reports whether a node does. c.mu is held.
 func (c *controller) exists(node string) bool { _, ok := c.nodes[node]; return ok }
 
 // sort takes a pod's new state in: c.mu is held.

@@ -120,7 +120,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, nil
 }
 
-// holds tells whether m contains the certificate and nothing else.
+// holds reports whether m contains the certificate and nothing else.
 func holds(m *corev1.ConfigMap, ca string) bool {
 	return len(m.Data) == 1 && m.Data[key] == ca && len(m.BinaryData) == 0
 }

@@ -37,7 +37,7 @@ type writer interface {
 	DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error
 }
 
-// overtaken tells whether a write met a newer version of its object, or none.
+// overtaken reports whether a write met a newer version of its object, or none.
 func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 // apply creates, deletes or marks pods. The first error is returned.

@@ -117,7 +117,7 @@ func (b *builder) add(at time.Time, what, detail string, tone Tone) {
 	}
 }
 
-// has tells whether the moment was told of already.
+// has reports whether the moment was told of already.
 func (b *builder) has(at time.Time, what string, about string) bool {
 	return slices.ContainsFunc(b.out, func(m Moment) bool {
 		return m.What == what && strings.Contains(m.Detail, about) && m.At.Sub(at).Abs() <= near

@@ -111,5 +111,5 @@ func ReadRevocation(from *corev1.Secret) (Revocation, error) {
 	return r, nil
 }
 
-// Covers tells whether a certificate that was issued at that moment is refused.
+// Covers reports whether a certificate that was issued at that moment is refused.
 func (r Revocation) Covers(issued time.Time) bool { return issued.Before(r.Before) }

@@ -58,7 +58,7 @@ func (l *Line) Refuse(node, words string) {
 	l.refused, l.words = node, words
 }
 
-// refuses tells whether a request is a creation that names the refused node.
+// refuses reports whether a request is a creation that names the refused node.
 func (l *Line) refuses(req *http.Request) (bool, error) {
 	l.mu.Lock()
 	node := l.refused

@@ -238,10 +238,10 @@ func (j *judge) guidanceOf(d decision) *guidance {
 	return g
 }
 
-// mixed tells whether the decision can have followed none.
+// mixed reports whether the decision can have followed none.
 func (g *guidance) mixed() bool { return g.free || g.absent }
 
-// mayLose tells whether the pod can have been of another template than its node is to
+// mayLose reports whether the pod can have been of another template than its node is to
 // have: it follows from none of what was known that it is the only one.
 func (j *judge) mayLose(d decision, g *guidance, p *corev1.Pod) bool {
 	marks := slices.Clone(g.marks)

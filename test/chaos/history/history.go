@@ -30,7 +30,7 @@ type Event struct {
 type Write struct {
 	Kind, Name string
 	UID        types.UID // unknown for a creation without an answer
-	// Acknowledged tells whether there was an answer, and Revision which revision
+	// Acknowledged reports whether there was an answer, and Revision which revision
 	// it named. A write without an answer may have been done.
 	Acknowledged bool
 	Revision     int64
@@ -188,7 +188,7 @@ func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// occupies tells whether a pod keeps the place on its node.
+// occupies reports whether a pod keeps the place on its node.
 func occupies(p *corev1.Pod) bool { return !ended(p) || p.DeletionTimestamp == nil }
 
 // readySince returns since when a pod is ready.

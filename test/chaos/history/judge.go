@@ -298,7 +298,7 @@ func (j *judge) outdatedFrom(d decision, p *corev1.Pod) (from int64, ok bool) {
 	return 0, false
 }
 
-// surelyAvailable tells whether the controller can but have held the pod for
+// surelyAvailable reports whether the controller can but have held the pod for
 // available when it found it outdated.
 func (j *judge) surelyAvailable(d decision, p *corev1.Pod, from int64) bool {
 	var longest int32
@@ -320,7 +320,7 @@ func (j *judge) surelyAvailable(d decision, p *corev1.Pod, from int64) bool {
 // slack is what the times in objects, whole seconds, may be wrong by.
 const slack = 3 * time.Second
 
-// wasAvailable tells whether the pod can have been held for available at or
+// wasAvailable reports whether the pod can have been held for available at or
 // before a revision; now is the time of that revision, zero if unknown.
 func (j *judge) wasAvailable(d decision, p *corev1.Pod, revision int64, now time.Time) bool {
 	shortest := d.specs[0].Spec.MinReadySeconds

@@ -146,7 +146,7 @@ func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out [
 	return slices.Compact(out)
 }
 
-// faulty tells whether the node was out of order at some time of late.
+// faulty reports whether the node was out of order at some time of late.
 func (j *judge) faulty(name string, d decision) bool {
 	for _, t := range j.nodes[name] {
 		for _, o := range t.between(d.early-lag, d.event) {

@@ -56,7 +56,7 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 	j.surged(d, p, others)
 }
 
-// notOurs tells whether the controller need not have known the pod: users made
+// notOurs reports whether the controller need not have known the pod: users made
 // it or moved it, and it was not the DaemonSet's yet when it decided, or no longer.
 func (j *judge) notOurs(d decision, o *corev1.Pod) bool {
 	then, _ := j.tracks[o.UID].at(d.since).(*corev1.Pod)
@@ -74,7 +74,7 @@ func (j *judge) notOurs(d decision, o *corev1.Pod) bool {
 	return false
 }
 
-// deletesNothing tells whether old pods stay until somebody deletes them. Such a DaemonSet
+// deletesNothing reports whether old pods stay until somebody deletes them. Such a DaemonSet
 // follows no policy.
 func deletesNothing(d *appsv1.DaemonSet) bool {
 	return d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
@@ -167,7 +167,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	}
 }
 
-// crowded tells whether another pod was beside it that could be a reason for the
+// crowded reports whether another pod was beside it that could be a reason for the
 // deletion: one that users made or moved, or any without surge.
 func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 	surge := !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) })
@@ -222,7 +222,7 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 	}
 }
 
-// hadSuccessor tells whether a pod of another template had been available beside it.
+// hadSuccessor reports whether a pod of another template had been available beside it.
 func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
 	return slices.ContainsFunc(j.pods[d.at], func(t *track) bool {
 		o, _ := t.at(d.event).(*corev1.Pod)
@@ -233,7 +233,7 @@ func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
 	})
 }
 
-// recovered tells whether a place that lost its pod counts no more: something
+// recovered reports whether a place that lost its pod counts no more: something
 // available has been there since, or the node is none for the DaemonSet.
 func (j *judge) recovered(d decision, at place, revision int64, now time.Time) bool {
 	for _, t := range j.pods[at] {
@@ -246,7 +246,7 @@ func (j *judge) recovered(d decision, at place, revision int64, now time.Time) b
 	return j.unwanted(d, at, revision)
 }
 
-// unwanted tells whether the controller can have found since a revision that the
+// unwanted reports whether the controller can have found since a revision that the
 // node is none for the DaemonSet: what is there goes whatever the budget says.
 func (j *judge) unwanted(d decision, at place, since int64) bool {
 	d.at = at

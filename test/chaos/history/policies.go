@@ -31,7 +31,7 @@ func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
 	return out
 }
 
-// mayHave tells whether the template can have been what the node was to have.
+// mayHave reports whether the template can have been what the node was to have.
 func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 	if g.free || g.absent {
 		if slices.Contains(g.marks, mark) {
@@ -54,7 +54,7 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 	return false
 }
 
-// earned tells whether the steps before one of the node's can be over: the template was
+// earned reports whether the steps before one of the node's can be over: the template was
 // available on each of their nodes that is well, and who has to approve did. Several
 // steps may begin between two writes of the status.
 func (j *judge) earned(d decision, g *guidance, mark string) bool {
@@ -105,7 +105,7 @@ func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 	return false
 }
 
-// everApproved tells whether somebody approved a step of the template.
+// everApproved reports whether somebody approved a step of the template.
 func (j *judge) everApproved(d decision, mark string) bool {
 	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
 		for _, o := range t.between(0, d.event) {
@@ -117,7 +117,7 @@ func (j *judge) everApproved(d decision, mark string) bool {
 	return false
 }
 
-// opened tells whether a step of the node can have begun.
+// opened reports whether a step of the node can have begun.
 func (j *judge) opened(d decision, g *guidance, s *v1alpha1.DaemonSetRolloutStatus) bool {
 	for _, p := range g.policies {
 		for _, n := range j.nodeOf(d, g.low) {
@@ -155,7 +155,7 @@ func hasFailed(r *v1alpha1.DaemonSetRollout, hash string) bool {
 	return slices.ContainsFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == hash })
 }
 
-// retried tells whether somebody had asked for another try by the time of the decision.
+// retried reports whether somebody had asked for another try by the time of the decision.
 func (j *judge) retried(r *v1alpha1.DaemonSetRollout, hash string, d decision) bool {
 	for _, f := range r.Status.FailedRevisions {
 		if f.Revision != hash {
@@ -239,7 +239,7 @@ func (j *judge) standsStill(g *guidance) string {
 	)
 }
 
-// retriedSince tells whether somebody asked for another try of the target in the
+// retriedSince reports whether somebody asked for another try of the target in the
 // version itself.
 func (j *judge) retriedSince(r *v1alpha1.DaemonSetRollout) bool {
 	try := r.Spec.Retry

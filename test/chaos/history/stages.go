@@ -54,7 +54,7 @@ func stagesOf(p *v1alpha1.RolloutPolicy, n *corev1.Node) (out []stage) {
 	return append(out, stage{wave: len(p.Spec.Waves)})
 }
 
-// began tells whether a rollout's status says that the step has begun, with all those
+// began reports whether a rollout's status says that the step has begun, with all those
 // before it that surely have nodes.
 func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPolicy, at stage, d decision) bool {
 	if first := (stage{}); at == first && len(p.Spec.Waves) == 0 || at == first && p.Spec.Waves[0].Each == "" {
@@ -72,7 +72,7 @@ func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPol
 	return j.earlierBegan(begun, p, at, d)
 }
 
-// earlierBegan tells whether all stages before one that surely have nodes are among
+// earlierBegan reports whether all stages before one that surely have nodes are among
 // those that have begun.
 func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at stage, d decision) bool {
 	for name := range j.nodes {
@@ -138,13 +138,13 @@ func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy)
 	return found
 }
 
-// asks tells whether a step of that name needs to be approved.
+// asks reports whether a step of that name needs to be approved.
 func asks(p *v1alpha1.RolloutPolicy, step string) bool {
 	wave, _, _ := strings.Cut(step, "/")
 	return slices.ContainsFunc(p.Spec.Waves, func(w v1alpha1.Wave) bool { return w.Name == wave && w.Approval == v1alpha1.ApprovalManual })
 }
 
-// wasApproved tells whether somebody approved the step, or one that comes after it.
+// wasApproved reports whether somebody approved the step, or one that comes after it.
 func (j *judge) wasApproved(r *v1alpha1.DaemonSetRollout, step string, names []string, revision int64) bool {
 	for _, t := range j.rollouts[r.Name] {
 		for _, o := range t.between(0, revision) {

@@ -127,7 +127,7 @@ func (j *judge) templateOf(set types.UID, mark string) *appsv1.DaemonSet {
 	return nil
 }
 
-// wants tells whether the pod's own template wanted it on its node always since a revision,
+// wants reports whether the pod's own template wanted it on its node always since a revision,
 // or never.
 func (j *judge) wants(d decision, p *corev1.Pod, low int64) (always, never bool) {
 	template := j.templateOf(d.at.set, markOf(p))
@@ -198,7 +198,7 @@ func (j *judge) departs(name string, d decision, mark string) (node *corev1.Node
 	return node, true
 }
 
-// stillLeaving tells whether a pod that was taken away from a place is not gone yet.
+// stillLeaving reports whether a pod that was taken away from a place is not gone yet.
 func (j *judge) stillLeaving(at place, revision int64) bool {
 	t := j.tracks[j.leaving[at]]
 	return t != nil && t.at(revision) != nil

@@ -122,7 +122,7 @@ func wishOf(o metav1.Object) string {
 	return Wish(o)
 }
 
-// explained tells whether a user made the object so.
+// explained reports whether a user made the object so.
 func explained(writes []Write, v version) bool {
 	return slices.ContainsFunc(writes, func(w Write) bool {
 		return !w.Delete && w.Wish == Wish(v.object) && (w.Revision == v.from || !w.Acknowledged)

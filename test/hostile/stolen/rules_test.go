@@ -125,7 +125,7 @@ var rules = []what{
 	{path: "/apis/metrics.k8s.io/v1beta1/namespaces/yard-a/pods/own"},
 }
 
-// has tells whether somebody has a verb on it.
+// has reports whether somebody has a verb on it.
 func (w what) has(who, verb string) bool {
 	verbs := w.everybody
 	switch who {

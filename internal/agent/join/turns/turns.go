@@ -45,7 +45,7 @@ func (s *Servers) SpreadBy(name string) {
 	s.start = h.Sum32()
 }
 
-// Learn takes in which servers live now, and tells whether that is worth keeping: that
+// Learn takes in which servers live now, and reports whether that is worth keeping: that
 // a server is new, or forgotten, or was last told of long ago.
 func (s *Servers) Learn(now time.Time, living []string) (changed bool) {
 	if s.Seen == nil {
@@ -144,7 +144,7 @@ func (s *Servers) Connected(server string) {
 }
 
 // Answered says that a request was answered by the server in use, and well if ok. It
-// tells whether the node should turn to another.
+// reports whether the node should turn to another.
 func (s *Servers) Answered(now time.Time, ok bool) (turn bool) {
 	switch {
 	case ok:

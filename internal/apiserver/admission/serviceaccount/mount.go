@@ -18,7 +18,7 @@ const (
 	fileMode     = 0o644
 )
 
-// mountsToken tells whether a pod wants its token; the pod's word beats the account's.
+// mountsToken reports whether a pod wants its token; the pod's word beats the account's.
 func mountsToken(pod *corev1.Pod, account *corev1.ServiceAccount) bool {
 	if wish := pod.Spec.AutomountServiceAccountToken; wish != nil {
 		return *wish

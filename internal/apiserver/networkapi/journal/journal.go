@@ -94,7 +94,7 @@ func (j *Journal) Replace(nodes []*peer.Node, version uint64) error {
 	return nil
 }
 
-// Put takes a node as it is now. It tells whether that is news.
+// Put takes a node as it is now. It reports whether that is news.
 func (j *Journal) Put(n *peer.Node) (news bool, err error) {
 	version, err := versionOf(n)
 	if err != nil {
@@ -121,7 +121,7 @@ func (j *Journal) Put(n *peer.Node) (news bool, err error) {
 	return true, nil
 }
 
-// Remove takes note that a node is gone, n being the last of it. It tells whether that
+// Remove takes note that a node is gone, n being the last of it. It reports whether that
 // is news.
 func (j *Journal) Remove(n *peer.Node) (news bool, err error) {
 	version, err := versionOf(n)

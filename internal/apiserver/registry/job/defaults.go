@@ -95,7 +95,7 @@ func generatedLabels(j *batchv1.Job) map[string]string {
 	}
 }
 
-// mayReschedule tells whether it may still be said where the pods of a Job go and
+// mayReschedule reports whether it may still be said where the pods of a Job go and
 // what they ask for: while it is suspended and has none.
 func mayReschedule(j *batchv1.Job) bool {
 	return job.IsSuspended(j) && j.Status.Active == 0 && (j.Status.StartTime == nil || job.Is(j, batchv1.JobSuspended))

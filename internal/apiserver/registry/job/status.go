@@ -175,7 +175,7 @@ func validateTimes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList)
 	return errs
 }
 
-// resumed tells whether the status takes notice that the Job is suspended no
+// resumed reports whether the status takes notice that the Job is suspended no
 // longer: then its time begins anew.
 func resumed(j, old *batchv1.Job) bool {
 	return job.Is(old, batchv1.JobSuspended) && !job.Is(j, batchv1.JobSuspended)

@@ -64,7 +64,7 @@ func dropFrom[K comparable, V any](m map[K]map[types.UID]V, key K, uid types.UID
 	}
 }
 
-// outdated tells whether a is an earlier version of the object than b. Versions
+// outdated reports whether a is an earlier version of the object than b. Versions
 // that cannot be compared count as later, so that nothing is missed.
 func outdated(a, b metav1.Object) bool {
 	return objectversion.Older(a.GetResourceVersion(), b.GetResourceVersion())

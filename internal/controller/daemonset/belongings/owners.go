@@ -27,7 +27,7 @@ func isDaemonSetRef(ref *metav1.OwnerReference) bool {
 	return ref.Kind == Kind.Kind && (group == Kind.Group || group == "extensions")
 }
 
-// Concerns tells whether an object can matter to any DaemonSet: one controls it
+// Concerns reports whether an object can matter to any DaemonSet: one controls it
 // or nothing does.
 func Concerns(obj metav1.Object) bool {
 	ref := metav1.GetControllerOfNoCopy(obj)

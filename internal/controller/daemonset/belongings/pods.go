@@ -160,7 +160,7 @@ type jobState struct {
 	retryAt  time.Time
 }
 
-// waits tells whether one is under way or must not begin yet.
+// waits reports whether one is under way or must not begin yet.
 func (j *jobState) waits(now time.Time) bool { return j.busy || j.retryAt.After(now) }
 
 // finished notes the end of a job and, after a failure, when to try again.

@@ -39,7 +39,7 @@ type daemonSet struct {
 	adopting                         map[types.UID]bool // sent, not answered
 }
 
-// mayAct tells whether pods may be changed for the DaemonSet at all.
+// mayAct reports whether pods may be changed for the DaemonSet at all.
 func (s *daemonSet) mayAct() bool { return !s.selectsAll && s.latest.DeletionTimestamp == nil }
 
 func (b *Book) onDaemonSet(ds *appsv1.DaemonSet) {
@@ -223,7 +223,7 @@ func (b *Book) onRevision(e Revision) {
 	}
 }
 
-// disturbs tells whether a revision that just appeared has another template than
+// disturbs reports whether a revision that just appeared has another template than
 // its DaemonSet now, and a number as high as the current one's: its creation got
 // no answer, and meanwhile the template changed.
 func (b *Book) disturbs(r *appsv1.ControllerRevision) bool {

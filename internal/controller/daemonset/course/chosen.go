@@ -42,7 +42,7 @@ func (c *Course) chooseAll() {
 	}
 }
 
-// leaves tells whether the node is to have no daemon, by the revision that it is to have.
+// leaves reports whether the node is to have no daemon, by the revision that it is to have.
 func (c *Course) leaves(n *node, want string) bool {
 	if want == c.state.target {
 		return want != "" && !n.chosen.target
@@ -50,17 +50,17 @@ func (c *Course) leaves(n *node, want string) bool {
 	return want != "" && !n.chosen.stable
 }
 
-// joins tells whether the node is to have its first daemon by the target's rules.
+// joins reports whether the node is to have its first daemon by the target's rules.
 func (c *Course) joins(n *node) bool {
 	return c.changing() && !c.isNew() && n.chosen.target && !n.chosen.stable
 }
 
-// departs tells whether the target takes the daemon away from the node.
+// departs reports whether the target takes the daemon away from the node.
 func (c *Course) departs(n *node) bool {
 	return c.changing() && n.chosen.stable && !n.chosen.target
 }
 
-// gone tells whether the daemon was taken away: a departure that is done stays so.
+// gone reports whether the daemon was taken away: a departure that is done stays so.
 func (c *Course) gone(n *node) bool {
 	return c.departs(n) && n.daemon.Revision == "" && c.begun(n.step)
 }

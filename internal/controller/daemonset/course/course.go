@@ -288,7 +288,7 @@ func (c *Course) runsAlready() bool {
 	return false
 }
 
-// mostHave tells whether the revision has not failed, and works on more than half of
+// mostHave reports whether the revision has not failed, and works on more than half of
 // the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
 // changes ask for no steps.
 func (c *Course) mostHave(revision string) bool {

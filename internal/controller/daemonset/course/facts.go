@@ -50,7 +50,7 @@ type Daemon struct {
 	// Revision is that of the node's newest pod; "" if there is none that stays. Ending
 	// is then that of a pod that is still there.
 	Revision, Ending string
-	// Available tells whether a pod of the node is, of whatever revision, and Since
+	// Available reports whether a pod of the node is, of whatever revision, and Since
 	// when the newest one is: the zero time while it is not.
 	Available bool
 	Since     time.Time
@@ -127,7 +127,7 @@ const (
 	NoRoom         Verdict = "NoRoom"
 )
 
-// Following tells whether there is a policy to follow.
+// Following reports whether there is a policy to follow.
 type Following uint8
 
 // The cases. In all but Followed nothing new begins.

@@ -118,7 +118,7 @@ func (c *Course) overlook() {
 	}
 }
 
-// old tells whether the node's pod is from before the target was tried again: what was
+// old reports whether the node's pod is from before the target was tried again: what was
 // wrong with it then is no evidence.
 func (c *Course) old(n *node) bool {
 	return n.daemon.Revision == c.state.target && n.daemon.Made.Before(c.state.since)

@@ -377,7 +377,7 @@ func (c *Course) recallBefore(stored map[string]Before) {
 	}
 }
 
-// isOfThisChange tells whether the pod was made in the present direction of the rollout.
+// isOfThisChange reports whether the pod was made in the present direction of the rollout.
 func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
 	if !c.changing() {
 		return false

@@ -42,17 +42,17 @@ func (c *Course) order(n *node, in *input) Order {
 	}
 }
 
-// Keeps tells whether pods of the revision may still have to be made.
+// Keeps reports whether pods of the revision may still have to be made.
 func (c *Course) Keeps(revision string) bool {
 	return revision != "" && (revision == c.state.stable || revision == c.state.target)
 }
 
-// Started tells whether Start was called.
+// Started reports whether Start was called.
 func (c *Course) Started() bool { return c.started }
 
-// Wants tells whether some node's change would begin if it were given leave.
+// Wants reports whether some node's change would begin if it were given leave.
 func (c *Course) Wants() bool { return c.totals[Pending] > 0 && c.followed() }
 
-// Returns tells whether nodes go back to the stable revision, for which there is no
+// Returns reports whether nodes go back to the stable revision, for which there is no
 // pace.
 func (c *Course) Returns() bool { return c.started && c.policy != nil && c.changing() && c.back() }

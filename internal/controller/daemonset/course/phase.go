@@ -60,7 +60,7 @@ func (c *Course) advance() bool {
 	return true
 }
 
-// tripped tells whether more nodes have failed than may.
+// tripped reports whether more nodes have failed than may.
 func (c *Course) tripped() bool {
 	f, failed := &c.policy.Failure, c.failures()
 	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals[Given], failed))
@@ -100,7 +100,7 @@ func (c *Course) failedSample() []string {
 	return names[:min(3, len(names))]
 }
 
-// complete tells whether every node that can has the target, and has soaked.
+// complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
 	if c.follow != Followed || t[Done]+t[Excused] != t[Selected] || t[Done] == 0 && t[Selected] > 0 || !c.quietUntil().IsZero() {
@@ -144,7 +144,7 @@ func (c *Course) following() (rolloutpolicy.Step, bool) {
 	return rolloutpolicy.Step{}, false
 }
 
-// over tells whether the present step holds up the next one no longer; if it does,
+// over reports whether the present step holds up the next one no longer; if it does,
 // and nothing but somebody's word will change that, ask says why.
 func (c *Course) over() (over bool, ask string) {
 	open := c.state.open
@@ -178,7 +178,7 @@ func (c *Course) worksNowhere(name string, s *step) string {
 	return "no node of step " + name + " can take the change"
 }
 
-// works tells whether the target runs on some node of a step that has begun, and has soaked.
+// works reports whether the target runs on some node of a step that has begun, and has soaked.
 func (c *Course) works() bool {
 	for at, s := range c.steps {
 		if c.begun(at) && s.sums[Done] > s.sums[Removed] {
@@ -196,7 +196,7 @@ func (c *Course) exceptFor(s *step) string {
 	return ", but the revision fails on " + c.failing3()
 }
 
-// approved tells whether somebody approved the step, or a later one, for this target.
+// approved reports whether somebody approved the step, or a later one, for this target.
 func (c *Course) approved(s rolloutpolicy.Step) bool {
 	a := c.spec.Approved
 	if a == nil || a.Revision != c.state.target {
@@ -227,7 +227,7 @@ func (c *Course) open() (bool, time.Time) {
 	return w.open, w.changes
 }
 
-// faulty tells whether so many nodes are out of order that nothing new begins.
+// faulty reports whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
 	return c.policy.MaxNodeFaults.Exceeded(c.totals[Sick], c.totals[Selected])
 }
@@ -241,7 +241,7 @@ func (c *Course) tooFine() string {
 	return c.fleet.TooFine()
 }
 
-// back tells whether nodes go to the stable revision, which asks for no step,
+// back reports whether nodes go to the stable revision, which asks for no step,
 // window or approval.
 func (c *Course) back() bool {
 	f := c.failedRevision(c.state.target)
@@ -288,7 +288,7 @@ func (c *Course) notBack() string {
 	}
 }
 
-// wayBackIsLost tells whether nodes are to return to a revision that cannot be read.
+// wayBackIsLost reports whether nodes are to return to a revision that cannot be read.
 func (c *Course) wayBackIsLost() bool {
 	return c.back() && c.state.stable != "" && c.ds.Of(c.state.stable) == nil && c.totals[Done] < c.totals[Selected]
 }

@@ -405,7 +405,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 	}
 }
 
-// besideDead tells whether the node shares a domain with a dead one, and may have to wait for it.
+// besideDead reports whether the node shares a domain with a dead one, and may have to wait for it.
 func (w *world) besideDead(dead map[string]bool, name string) bool {
 	for _, d := range w.policy.Domains {
 		value, has := w.nodes[name].labels[d.Key]

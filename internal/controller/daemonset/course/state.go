@@ -98,7 +98,7 @@ func (in *input) has() bool { return in.want != "" && in.daemon.Revision == in.w
 
 func (in *input) up() bool { return in.has() && !in.daemon.Since.IsZero() }
 
-// stuck tells whether the pod will not come up in time.
+// stuck reports whether the pod will not come up in time.
 func (in *input) stuck() bool { return in.hopeless || in.restarted || passed(in.late, in.now) }
 
 // classify gives the state of a node that some revision's rules want.

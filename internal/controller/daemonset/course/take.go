@@ -51,13 +51,13 @@ func (c *Course) nextOf(at rolloutpolicy.Step, s *step) *node {
 	return nil
 }
 
-// followed tells whether anything may begin at all.
+// followed reports whether anything may begin at all.
 func (c *Course) followed() bool {
 	f := c.failedRevision(c.state.target)
 	return c.started && c.policy != nil && c.follow == Followed && !c.spec.Paused && (f == nil || rollsBack(f) || !c.changing())
 }
 
-// forward tells whether nodes may be given the target now.
+// forward reports whether nodes may be given the target now.
 func (c *Course) forward() bool {
 	open, _ := c.open()
 	return open && !c.faulty() && c.tooFine() == ""
@@ -71,7 +71,7 @@ func (s *step) first() (*node, bool) {
 	return nil, false
 }
 
-// room tells whether the limit of the step, or the DaemonSet's own, has room.
+// room reports whether the limit of the step, or the DaemonSet's own, has room.
 func (c *Course) room(at rolloutpolicy.Step, s *step) bool {
 	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back() && c.begun(at) {
 		return s.sums[Ours] < max(own.Of(s.sums[Selected]), 1)

@@ -26,18 +26,18 @@ func (c *Course) target(n *node) string {
 	return c.state.stable
 }
 
-// changing tells whether there is another revision to go to than the stable one.
+// changing reports whether there is another revision to go to than the stable one.
 func (c *Course) changing() bool { return c.started && c.state.target != c.state.stable }
 
-// isNew tells whether there is no revision that nodes could stay with.
+// isNew reports whether there is no revision that nodes could stay with.
 func (c *Course) isNew() bool { return c.state.stable == "" }
 
-// begun tells whether the step has begun.
+// begun reports whether the step has begun.
 func (c *Course) begun(s rolloutpolicy.Step) bool {
 	return c.policy != nil && (c.isNew() || s.Compare(c.state.open) <= 0)
 }
 
-// candidate tells whether the node's pod is to be replaced, or made where that asks
+// candidate reports whether the node's pod is to be replaced, or made where that asks
 // for leave, and whether that makes nothing unavailable. Nothing changes towards a revision
 // whose template cannot be read.
 func (c *Course) candidate(n *node, in *input) (change, free bool) {

@@ -100,7 +100,7 @@ func (w *world) Selects(revision, node string) bool {
 	return m != nil && w.ds.Selects(revision, m.node(node), m.daemon.occupied())
 }
 
-// Readable tells whether nobody has deleted the revision. The newest is the DaemonSet's own template.
+// Readable reports whether nobody has deleted the revision. The newest is the DaemonSet's own template.
 func (w *world) Readable(revision string) bool {
 	return revision == w.ds.Newest || !w.unreadable[revision]
 }

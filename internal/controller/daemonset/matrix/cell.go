@@ -208,7 +208,7 @@ func (c *cell) expectation() time.Time {
 	return at
 }
 
-// forgettable tells whether nothing would be lost with the cell.
+// forgettable reports whether nothing would be lost with the cell.
 func (c *cell) forgettable() bool {
 	return !c.verdict.counts.has(desired) && len(c.pods) == 0 && c.creating.name == "" && c.unanswered == ""
 }

@@ -131,7 +131,7 @@ func (r *row) standstill() time.Time {
 	return r.progress.since.Add(r.cfg.StallAfter + time.Duration(r.info.MinReadySeconds)*time.Second)
 }
 
-// waitsForDeletion tells whether only somebody's deletions would move the row.
+// waitsForDeletion reports whether only somebody's deletions would move the row.
 func (r *row) waitsForDeletion() bool {
 	t := &r.totals
 	return r.info.Strategy.OnDelete && t[updated] < t[desired] && t[available] == t[desired]

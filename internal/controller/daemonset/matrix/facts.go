@@ -7,7 +7,7 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// changes tells whether the row does not know the information yet. An equal
+// changes reports whether the row does not know the information yet. An equal
 // placement is replaced by the one that is there.
 func (r *row) changes(info *DaemonSetInfo) bool {
 	if info.Earlier.Same(r.info.Earlier) {

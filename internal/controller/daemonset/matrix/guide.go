@@ -363,7 +363,7 @@ func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
 	g.setback.failed(r.now, r.cfg)
 }
 
-// KeepsRevision tells whether pods of the revision may still have to be made for the
+// KeepsRevision reports whether pods of the revision may still have to be made for the
 // DaemonSet, though none has it.
 func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
 	if r := m.rows[uid]; r != nil && r.guide != nil && r.guide.course.Started() {

@@ -135,7 +135,7 @@ func ProjectHealth(n *corev1.Node) NodeHealth {
 	return h
 }
 
-// Equal tells whether both describe the same node for the purpose of placement.
+// Equal reports whether both describe the same node for the purpose of placement.
 // When a taint was added does not matter.
 func (n NodeInfo) Equal(o NodeInfo) bool {
 	return n.Name == o.Name && maps.Equal(n.Labels, o.Labels) &&

@@ -122,7 +122,7 @@ func (j *judgement) isAvailable(p *trackedPod) bool {
 	return ok
 }
 
-// isUp tells whether the rollout may rely on the pod.
+// isUp reports whether the rollout may rely on the pod.
 func (j *judgement) isUp(p *trackedPod) bool { return p.unsureUntil.IsZero() && j.isAvailable(p) }
 
 func (j *judgement) count(n count, is bool) {
@@ -164,7 +164,7 @@ func (j *judgement) countRollout() {
 	j.count(surging, muddled || j.surging())
 }
 
-// surging tells whether the successor of the one old pod is on its way or not
+// surging reports whether the successor of the one old pod is on its way or not
 // available yet, or a second pod may still run.
 func (j *judgement) surging() bool {
 	switch {
@@ -178,7 +178,7 @@ func (j *judgement) surging() bool {
 	return j.cell.creating.name != "" || j.cell.unanswered != ""
 }
 
-// lost tells whether the new pod waits for a node that takes it no longer: nobody
+// lost reports whether the new pod waits for a node that takes it no longer: nobody
 // binds it while the node's taint stays, and the other nodes shall not wait.
 func (j *judgement) lost() bool {
 	return j.cell.eligibility != placement.ShouldRun && j.newLive == 1 && !j.oldestNew.info.Bound
@@ -373,7 +373,7 @@ func (j *judgement) waitsForTurn() bool {
 	return j.guided && !j.order.Change && j.cell.unanswered == ""
 }
 
-// mayCreate tells whether a pod may be made where there is none.
+// mayCreate reports whether a pod may be made where there is none.
 func (j *judgement) mayCreate() bool {
 	return j.order.Create || j.guided && j.cell.unanswered != "" && j.order.Target != ""
 }

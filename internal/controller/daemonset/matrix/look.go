@@ -15,7 +15,7 @@ func (m *Matrix) StepOf(uid types.UID, node string) string {
 	return ""
 }
 
-// Selects tells whether the placement rules of a DaemonSet's revision want a daemon on a node.
+// Selects reports whether the placement rules of a DaemonSet's revision want a daemon on a node.
 func (m *Matrix) Selects(uid types.UID, revision, node string) bool {
 	r := m.rows[uid]
 	if r == nil || r.columns[node] == nil {

@@ -56,10 +56,10 @@ func (p *trackedPod) availableAt(minReadySeconds int32) (time.Time, bool) {
 	return p.readyFrom.Add(time.Duration(minReadySeconds) * time.Second), true
 }
 
-// live tells whether the pod is not on its way out.
+// live reports whether the pod is not on its way out.
 func (p *trackedPod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
 
-// mapped tells whether the pod occupies its cell: a finished pod whose deletion
+// mapped reports whether the pod occupies its cell: a finished pod whose deletion
 // hangs on a finalizer does not.
 func (p *trackedPod) mapped() bool { return p.info.Phase == PodActive || !p.info.Terminating }
 

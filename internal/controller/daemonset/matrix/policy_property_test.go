@@ -250,7 +250,7 @@ func (w *guidedWorld) down() map[string]bool {
 	return out
 }
 
-// goes tells whether the daemon is on its way away from a node that is to have none.
+// goes reports whether the daemon is on its way away from a node that is to have none.
 func (w *guidedWorld) goes(node string) bool {
 	st, _ := w.m.Rollout(guided)
 	here := w.podsOf(guided, node)

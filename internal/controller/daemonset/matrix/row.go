@@ -127,7 +127,7 @@ func (r *row) status() Status {
 	}
 }
 
-// settled tells whether every desired cell has an available pod of the current
+// settled reports whether every desired cell has an available pod of the current
 // revision.
 func (r *row) settled() bool {
 	return r.totals[updated] == r.totals[desired] && r.totals[available] == r.totals[desired]

@@ -29,7 +29,7 @@ func (r *rollout) explainWait() {
 	r.explain("waits for pods of %s: %d of %d are available", r.fresh.before.Name, r.fresh.available(), r.fresh.replicas)
 }
 
-// grow brings the new set to its size, as far as there is room. It tells whether
+// grow brings the new set to its size, as far as there is room. It reports whether
 // that changed anything.
 func (r *rollout) grow() bool {
 	before := r.fresh.replicas
@@ -57,7 +57,7 @@ func (r *rollout) room(fresh *set) int32 {
 }
 
 // shrink takes pods from the old sets: first those that do not serve, then as
-// many as can be missed. It tells whether there were any.
+// many as can be missed. It reports whether there were any.
 func (r *rollout) shrink() bool {
 	old := activeOf(r.old())
 	if len(old) == 0 {
@@ -133,7 +133,7 @@ func (r *rollout) recreate() {
 	}
 }
 
-// oldPodsRemain tells whether anything of an old set may still be running.
+// oldPodsRemain reports whether anything of an old set may still be running.
 func (r *rollout) oldPodsRemain() bool {
 	for _, s := range r.old() {
 		if s.before.Status.Replicas > 0 {

@@ -8,7 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// scaled tells whether the number of replicas has changed since the sets got
+// scaled reports whether the number of replicas has changed since the sets got
 // their sizes.
 func (r *rollout) scaled() bool {
 	return slices.ContainsFunc(activeOf(r.sets), func(s *set) bool {
@@ -53,7 +53,7 @@ func (r *rollout) only(active []*set) *set {
 	return r.sets[len(r.sets)-1]
 }
 
-// saturated tells whether the new set alone is all that is wanted.
+// saturated reports whether the new set alone is all that is wanted.
 func (r *rollout) saturated() bool {
 	if r.fresh == nil {
 		return false

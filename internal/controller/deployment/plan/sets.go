@@ -28,7 +28,7 @@ func newSet(rs *appsv1.ReplicaSet) *set {
 	return &set{before: rs, reason: "what it says of the Deployment changes", replicas: ptr.Deref(rs.Spec.Replicas, 1), minReady: rs.Spec.MinReadySeconds}
 }
 
-// seen tells whether its status is about its present size.
+// seen reports whether its status is about its present size.
 func (s *set) seen() bool {
 	return s.created || s.before.Status.ObservedGeneration >= s.before.Generation
 }

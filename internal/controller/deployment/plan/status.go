@@ -109,12 +109,12 @@ func (r *rollout) deadline(c *appsv1.DeploymentCondition) time.Time {
 	return c.LastUpdateTime.Add(time.Duration(*r.d.Spec.ProgressDeadlineSeconds) * time.Second)
 }
 
-// complete tells whether only pods of the present template are left, and all serve.
+// complete reports whether only pods of the present template are left, and all serve.
 func (r *rollout) complete(s appsv1.DeploymentStatus) bool {
 	return s.UpdatedReplicas == r.limits.replicas && s.Replicas == r.limits.replicas && s.AvailableReplicas == r.limits.replicas
 }
 
-// progressed tells whether a rollout got on between two statuses.
+// progressed reports whether a rollout got on between two statuses.
 func progressed(before, now appsv1.DeploymentStatus) bool {
 	return now.UpdatedReplicas > before.UpdatedReplicas || now.ReadyReplicas > before.ReadyReplicas ||
 		now.AvailableReplicas > before.AvailableReplicas ||

@@ -101,7 +101,7 @@ func (g *Graph) state(dependent Identity, ref *metav1.OwnerReference) (refState,
 	return refSolid, id
 }
 
-// wasMeant tells whether a reference, whose kind is not served now, meant this object when it was.
+// wasMeant reports whether a reference, whose kind is not served now, meant this object when it was.
 func wasMeant(owner, dependent Identity, ref *metav1.OwnerReference) bool {
 	group := func(apiVersion string) string {
 		v, _ := schema.ParseGroupVersion(apiVersion) // what is no version has no group, and is no object's
@@ -216,7 +216,7 @@ func (g *Graph) decideVirtual(n *node) Decision {
 	return d
 }
 
-// blocked tells whether a dependent of uid must go before it.
+// blocked reports whether a dependent of uid must go before it.
 func (g *Graph) blocked(uid types.UID) bool {
 	n := g.nodes[uid]
 	if n == nil {
@@ -240,7 +240,7 @@ func (g *Graph) hasDependents(uid types.UID) bool {
 	return n != nil && len(n.dependents) > 0
 }
 
-// inCycle tells whether a dependent of uid already waits for its own dependents.
+// inCycle reports whether a dependent of uid already waits for its own dependents.
 // Asked about an object whose owner waits: that dependent may wait for this very object.
 func (g *Graph) inCycle(uid types.UID) bool {
 	n := g.nodes[uid]

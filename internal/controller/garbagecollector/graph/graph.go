@@ -234,7 +234,7 @@ func (g *Graph) setOwners(n *node, owners []metav1.OwnerReference) {
 	}
 }
 
-// link makes n a dependent of the referenced owner and tells whether this
+// link makes n a dependent of the referenced owner and reports whether this
 // reference alone is a reason to decide about n.
 func (g *Graph) link(n *node, ref *metav1.OwnerReference, added bool) bool {
 	owner := g.nodes[ref.UID]

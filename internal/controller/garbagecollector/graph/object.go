@@ -61,7 +61,7 @@ func ObjectOf(apiVersion, kind string, meta metav1.Object) Object {
 	return o
 }
 
-// Scope tells whether objects of a kind live in namespaces.
+// Scope reports whether objects of a kind live in namespaces.
 type Scope uint8
 
 // The scopes of a kind. ScopeUnknown is a kind that is not served: an owner of

@@ -306,7 +306,7 @@ func (w *world) checkSettled() {
 	}
 }
 
-// hasStuckDependent tells whether a blocking dependent can rightly not be
+// hasStuckDependent reports whether a blocking dependent can rightly not be
 // deleted: an owner of it cannot be looked up, or it waits for such an object.
 func (w *world) hasStuckDependent(uid types.UID) bool {
 	for _, d := range w.objects {

@@ -84,7 +84,7 @@ func (s *sight) restartedTooOften() bool {
 	return restarts > 0 && restarts >= ptr.Deref(s.Job.Spec.BackoffLimit, 0)
 }
 
-// complete tells whether as many pods as wanted have succeeded and none is left. A
+// complete reports whether as many pods as wanted have succeeded and none is left. A
 // Job without a number is complete when one of its pods has succeeded.
 func (s *sight) complete() bool {
 	if len(s.active) > 0 {
@@ -215,7 +215,7 @@ func (s *sight) note(status *batchv1.JobStatus) {
 	}
 }
 
-// unsettled tells whether pods have yet to be counted.
+// unsettled reports whether pods have yet to be counted.
 func (s *sight) unsettled(status *batchv1.JobStatus) bool {
 	u := status.UncountedTerminatedPods
 	return len(u.Succeeded)+len(u.Failed) > 0 || slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {

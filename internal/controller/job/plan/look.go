@@ -99,7 +99,7 @@ func (s *sight) count() {
 	}
 }
 
-// isTracked tells whether a pod waits to be counted.
+// isTracked reports whether a pod waits to be counted.
 func isTracked(p *corev1.Pod) bool {
 	return slices.Contains(p.Finalizers, batchv1.JobTrackingFinalizer)
 }
@@ -113,7 +113,7 @@ func tracked(pods []*corev1.Pod) (out []*corev1.Pod) {
 	return out
 }
 
-// hasFailed tells whether a pod counts as failed. One that is being deleted does,
+// hasFailed reports whether a pod counts as failed. One that is being deleted does,
 // unless the Job waits until its pods are really over: it may never get to say how
 // it ended.
 func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
@@ -123,7 +123,7 @@ func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
 	return ptr.Deref(j.Spec.PodReplacementPolicy, "") != batchv1.Failed && pod.IsTerminating(p) && p.Status.Phase != corev1.PodSucceeded
 }
 
-// valid tells whether a pod may count: of an Indexed Job those with an index that
+// valid reports whether a pod may count: of an Indexed Job those with an index that
 // there is.
 func (s *sight) valid(p *corev1.Pod) bool {
 	if !s.indexed {
@@ -197,7 +197,7 @@ func (s *sight) lookForAwaited() {
 	}
 }
 
-// losesIndex tells whether the end of a pod is the end of its index.
+// losesIndex reports whether the end of a pod is the end of its index.
 func losesIndex(j *batchv1.Job, p *corev1.Pod) bool {
 	if !hasFailed(j, p) {
 		return false

@@ -70,7 +70,7 @@ type Step struct {
 	Reason string
 }
 
-// Mine tells whether this controller, and not another program, keeps the Job.
+// Mine reports whether this controller, and not another program, keeps the Job.
 func Mine(j *batchv1.Job) bool {
 	return ptr.Deref(j.Spec.ManagedBy, batchv1.JobControllerName) == batchv1.JobControllerName
 }
@@ -103,7 +103,7 @@ func Next(in Input) Step {
 	return Step{Next: s.next(), Reason: fmt.Sprintf("%d pods are active", len(s.active))}
 }
 
-// More tells whether there are pods to create or delete once Hold is over.
+// More reports whether there are pods to create or delete once Hold is over.
 func More(in Input) bool {
 	in.Hold = false
 	step := Next(in)

@@ -18,7 +18,7 @@ type matched struct {
 	why    string
 }
 
-// counts tells whether the failure of a pod counts against the limits.
+// counts reports whether the failure of a pod counts against the limits.
 func counts(j *batchv1.Job, p *corev1.Pod) bool {
 	return match(j, p).action != batchv1.PodFailurePolicyActionIgnore
 }

@@ -138,7 +138,7 @@ func readinessTaint(status corev1.ConditionStatus) string {
 	}
 }
 
-// managed tells whether a taint is given and taken by node health alone.
+// managed reports whether a taint is given and taken by node health alone.
 func managed(t taintID) bool {
 	switch t.key {
 	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:

@@ -75,7 +75,7 @@ func (m *Missing) NodeDeleted(name string, now time.Time) {
 	m.deleted[name] = true
 }
 
-// Suspect tells whether a sweep could find anything about the pod. Of all others it says
+// Suspect reports whether a sweep could find anything about the pod. Of all others it says
 // nothing, and they need not be shown to it.
 func Suspect(p *corev1.Pod, exists func(node string) bool) bool {
 	if node := p.Spec.NodeName; node != "" {

@@ -62,7 +62,7 @@ func Decide(in Input) Change {
 	return Change{Reason: fmt.Sprintf("there are %d pods, as wanted", want)}
 }
 
-// TooMany tells whether the set has more pods than it wants.
+// TooMany reports whether the set has more pods than it wants.
 func TooMany(in Input) bool { return len(active(in.Pods)) > int(ptr.Deref(in.Set.Spec.Replicas, 1)) }
 
 // active returns the pods that count as replicas.

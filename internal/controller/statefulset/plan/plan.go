@@ -60,7 +60,7 @@ type Step struct {
 	Reason string
 }
 
-// Acts tells whether the step is about pods.
+// Acts reports whether the step is about pods.
 func (s Step) Acts() bool { return len(s.Create)+len(s.Delete)+len(s.Mark) > 0 }
 
 // Next returns the next step.
@@ -79,7 +79,7 @@ func Next(in Input) Step {
 	return Step{Next: s.next, Reason: act.Reason}
 }
 
-// More tells whether there is something to do about pods once Hold is over.
+// More reports whether there is something to do about pods once Hold is over.
 func More(in Input) bool {
 	in.Hold = false
 	return Next(in).Acts()
@@ -133,12 +133,12 @@ func (s *sight) number(p *corev1.Pod) int {
 
 func running(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning && pod.IsReady(p) }
 
-// well tells whether a pod does its work and stays.
+// well reports whether a pod does its work and stays.
 func (s *sight) well(p *corev1.Pod) bool {
 	return running(p) && !pod.IsTerminating(p) && pod.IsAvailable(p, s.Set.Spec.MinReadySeconds, s.Now)
 }
 
-// broken tells whether a pod should do its work and does not.
+// broken reports whether a pod should do its work and does not.
 func (s *sight) broken(p *corev1.Pod) bool { return !s.well(p) && !pod.IsTerminal(p) }
 
 func wait(format string, args ...any) Step { return Step{Reason: fmt.Sprintf(format, args...)} }

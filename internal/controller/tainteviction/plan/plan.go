@@ -160,7 +160,7 @@ func (p *Planner) NextTick() (time.Time, bool) {
 	return p.leaving.Next()
 }
 
-// Due tells whether a pod that Ready handed out must still go.
+// Due reports whether a pod that Ready handed out must still go.
 func (p *Planner) Due(uid types.UID) (Pod, bool) {
 	e := p.pods[uid]
 	if e == nil || e.state != evicted {
