@@ -12,6 +12,7 @@ packages=(
   k8s.io/api/authentication/v1
   k8s.io/api/authorization/v1
   k8s.io/api/autoscaling/v1
+  k8s.io/api/autoscaling/v2
   k8s.io/api/batch/v1
   k8s.io/api/certificates/v1
   k8s.io/api/coordination/v1

@@ -54,7 +54,7 @@ func ownVersions() []schema.GroupVersion {
 		authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion, peer.GroupVersion,
 	}
 	for _, k := range registry.Kinds() {
-		own = append(own, k.GroupVersion)
+		own = append(append(own, k.GroupVersion), k.OtherVersions...)
 	}
 	return own
 }

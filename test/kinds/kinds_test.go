@@ -42,6 +42,7 @@ var tests = map[string]func(*testing.T, cluster){
 	"replication controllers": replicationControllers,
 	"resized together":        resizedTogether,
 	"daemons in a quota":      daemonsInAQuota,
+	"autoscalers":             autoscalers,
 }
 
 func TestKinds(t *testing.T) {

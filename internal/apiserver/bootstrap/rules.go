@@ -11,6 +11,7 @@ const (
 	groupApps           = "apps"
 	groupAuthentication = "authentication.k8s.io"
 	groupAuthorization  = "authorization.k8s.io"
+	groupAutoscaling    = "autoscaling"
 	groupBatch          = "batch"
 	groupCertificates   = "certificates.k8s.io"
 	groupCoordination   = "coordination.k8s.io"

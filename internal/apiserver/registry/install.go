@@ -3,6 +3,7 @@ package registry
 import (
 	"fmt"
 	"net"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,42 +73,52 @@ func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definit
 			return nil, fmt.Errorf("add the start hook %s: %w", name, err)
 		}
 	}
-	paths := Served{}
-	var order []schema.GroupVersion
+	paths, order := served(kinds, built, d)
+	codecs, text := newCheckedCodecs(d.Codecs, kinds), textVersions(kinds)
+	for _, name := range order {
+		group := genericapiserver.NewDefaultAPIGroupInfo(name, d.Scheme, d.ParameterCodec, d.Codecs)
+		group.NegotiatedSerializer = codecs
+		for _, version := range group.PrioritizedVersions {
+			group.VersionedResourcesStorageMap[version.Version] = paths[version]
+			if text[version] {
+				group.NegotiatedSerializer = textCodecs{codecs}
+			}
+		}
+		install := server.InstallAPIGroup
+		if name == "" {
+			install = func(g *genericapiserver.APIGroupInfo) error {
+				return server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, g)
+			}
+		}
+		if err := install(&group); err != nil {
+			return nil, fmt.Errorf("serve the API group %q: %w", name, err)
+		}
+	}
+	return paths, nil
+}
+
+// served returns what is served, and the groups of it in their order.
+func served(kinds []resource.Definition, built storages, d Dependencies) (paths Served, groups []string) {
+	paths = Served{}
 	add := func(version schema.GroupVersion, path string, s rest.Storage) {
 		if paths[version] == nil {
 			paths[version] = map[string]rest.Storage{}
-			order = append(order, version)
+		}
+		if !slices.Contains(groups, version.Group) {
+			groups = append(groups, version.Group)
 		}
 		paths[version][path] = s
 	}
 	for _, kind := range kinds {
 		for path, s := range built[kind.GroupVersionResource().GroupResource()].Paths() {
-			add(kind.GroupVersion, path, s)
+			for _, version := range append([]schema.GroupVersion{kind.GroupVersion}, kind.OtherVersions...) {
+				add(version, path, s)
+			}
 		}
 	}
 	for _, r := range reviewResources(d) {
 		add(r.version, r.path, r.storage)
 	}
 	add(eventsVersion, "events", built[schema.GroupResource{Resource: "events"}].Main)
-	codecs, text := newCheckedCodecs(d.Codecs, kinds), textVersions(kinds)
-	for _, version := range order {
-		group := genericapiserver.NewDefaultAPIGroupInfo(version.Group, d.Scheme, d.ParameterCodec, d.Codecs)
-		group.NegotiatedSerializer = codecs
-		if text[version] {
-			group.NegotiatedSerializer = textCodecs{codecs}
-		}
-		group.PrioritizedVersions = []schema.GroupVersion{version}
-		group.VersionedResourcesStorageMap[version.Version] = paths[version]
-		install := server.InstallAPIGroup
-		if version.Group == "" {
-			install = func(g *genericapiserver.APIGroupInfo) error {
-				return server.InstallLegacyAPIGroup(genericapiserver.DefaultLegacyAPIPrefix, g)
-			}
-		}
-		if err := install(&group); err != nil {
-			return nil, fmt.Errorf("serve the API group %s: %w", version, err)
-		}
-	}
-	return paths, nil
+	return paths, groups
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice"
 	"github.com/everynode/everynode/internal/apiserver/registry/event"
 	"github.com/everynode/everynode/internal/apiserver/registry/flowcontrol"
+	"github.com/everynode/everynode/internal/apiserver/registry/horizontalpodautoscaler"
 	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/limitrange"
@@ -67,6 +68,7 @@ func Kinds() []resource.Definition {
 		statefulset.Definition(),
 		job.Definition(),
 		cronjob.Definition(),
+		horizontalpodautoscaler.Definition(),
 		certificatesigningrequest.Definition(),
 		lease.Definition(),
 		endpointslice.Definition(),

@@ -23,7 +23,10 @@ import (
 
 // Kind names a served kind.
 type Kind struct {
+	// GroupVersion is the version whose Go type stands for the kind, and in which it is stored.
 	GroupVersion schema.GroupVersion
+	// OtherVersions serve the same objects. The scheme converts between the versions.
+	OtherVersions []schema.GroupVersion
 	// Kind is the kind's name, such as "DaemonSet".
 	Kind string
 	// Plural and Singular are the resource's names in URLs and on the command line.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -200,9 +201,11 @@ func resetFields(kind Kind, top ...string) map[fieldpath.APIVersion]*fieldpath.S
 	for _, t := range top {
 		paths = append(paths, fieldpath.MakePathOrDie(t))
 	}
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(kind.GroupVersion.String()): fieldpath.NewSet(paths...),
+	out := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, version := range append([]schema.GroupVersion{kind.GroupVersion}, kind.OtherVersions...) {
+		out[fieldpath.APIVersion(version.String())] = fieldpath.NewSet(paths...)
 	}
+	return out
 }
 
 // accessor returns the object's metadata; every served kind has it.

@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -39,7 +40,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
-// groups are the served API groups, the legacy core group first.
+// groups are the served API groups, the legacy core group first. A group's objects are stored in the
+// version of it that comes first.
 var groups = []struct {
 	version schema.GroupVersion
 	add     func(*runtime.Scheme) error
@@ -54,6 +56,7 @@ var groups = []struct {
 	{schedulingv1.SchemeGroupVersion, schedulingv1.AddToScheme},
 	{policyv1.SchemeGroupVersion, policyv1.AddToScheme},
 	{rbacv1.SchemeGroupVersion, rbacv1.AddToScheme},
+	{autoscalingv2.SchemeGroupVersion, autoscalingv2.AddToScheme},
 	{autoscalingv1.SchemeGroupVersion, autoscalingv1.AddToScheme},
 	{authenticationv1.SchemeGroupVersion, authenticationv1.AddToScheme},
 	{authorizationv1.SchemeGroupVersion, authorizationv1.AddToScheme},
@@ -87,12 +90,17 @@ func New(kinds []resource.Definition) *Set {
 		metav1.AddToGroupVersion(target, v1)
 		target.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 	}
+	versions := map[string][]schema.GroupVersion{}
+	for _, g := range groups {
+		versions[g.version.Group] = append(versions[g.version.Group], g.version)
+	}
+	for _, v := range versions {
+		utilruntime.Must(s.SetVersionPriority(v...))
+	}
 	addInternal(s.Scheme)
 	addEventConversion(s.Scheme)
+	addAutoscalingConversion(s.Scheme)
 	addQueries(s.Scheme)
-	for _, g := range groups {
-		utilruntime.Must(s.SetVersionPriority(g.version))
-	}
 	utilruntime.Must(s.SetVersionPriority(eventsVersion))
 	for _, kind := range kinds {
 		addKind(s.Scheme, kind)
@@ -102,10 +110,15 @@ func New(kinds []resource.Definition) *Set {
 	return s
 }
 
-// addInternal registers each external type as its group's internal version.
+// addInternal registers each external type as its group's internal version. Where two versions have a kind,
+// it is the type of the version that is stored.
 func addInternal(s *runtime.Scheme) {
 	for gvk, t := range s.AllKnownTypes() {
 		if gvk.Version == runtime.APIVersionInternal || gvk.Group == eventsVersion.Group || !isKindsPackage(t.PkgPath()) {
+			continue
+		}
+		stored := s.PrioritizedVersionsForGroup(gvk.Group)[0]
+		if gvk.Version != stored.Version && s.Recognizes(stored.WithKind(gvk.Kind)) {
 			continue
 		}
 		obj, err := s.New(gvk)
