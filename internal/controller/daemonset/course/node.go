@@ -319,6 +319,9 @@ func (c *Course) count(n *node, in *input, v *standing) {
 		down = false // nothing is taken away from a node that never had the daemon
 	}
 	e := v.state.counts(v.cause, in.back)
+	if v.cause == Nobody && d.Available && !in.has() {
+		e &^= the(Ours) // the pod that was to start beside its old one was refused
+	}
 	mayChange, free := c.candidate(n, in)
 	v.free = free
 	e = e.with(Given, in.failed || in.changing && d.Revision == in.target).
