@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -128,7 +129,8 @@ var cachedWhole = map[string]client.Object{
 	"ResourceQuota":    &corev1.ResourceQuota{},
 	"PersistentVolume": &corev1.PersistentVolume{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaim{}, "StorageClass": &storagev1.StorageClass{},
 	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
-	"ResourceClaim": &resourcev1.ResourceClaim{}, "ResourceClaimTemplate": &resourcev1.ResourceClaimTemplate{},
+	"HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
+	"ResourceClaim":           &resourcev1.ResourceClaim{}, "ResourceClaimTemplate": &resourcev1.ResourceClaimTemplate{},
 }
 
 // collected lists the kinds whose objects may own or be owned. Events are

@@ -6,6 +6,9 @@ import (
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	everynode "github.com/everynode/everynode/api/client"
@@ -20,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/controller/endpointslice"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/controller/horizontalpodautoscaler"
 	"github.com/everynode/everynode/internal/controller/job"
 	"github.com/everynode/everynode/internal/controller/namespace"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
@@ -141,6 +145,7 @@ func (c *control) workloadLoops() []loop {
 			return disruption.Add(mgr, disruption.Config{Client: a.client, Events: a.recorder("controllermanager")})
 		}},
 		{"endpoints of services", "endpointslice-controller", c.addEndpoints},
+		{"HorizontalPodAutoscalers", "horizontal-pod-autoscaler", c.addAutoscaler},
 		{"CronJobs", "cronjob-controller", func(a *actor) error {
 			return cronjob.Add(mgr, cronjob.Config{Client: a.client, Events: a.recorder(cronjob.EventSource), Registerer: c.metrics})
 		}},
@@ -210,6 +215,27 @@ func (c *control) addEndpoints(a *actor) error {
 	}
 	return endpointslice.Add(c.manager, endpointslice.Config{
 		Client: a.client, Endpoints: endpoints.client, Mirrors: mirrors.client, Events: a.recorder("endpoint-slice-controller"),
+	})
+}
+
+func (c *control) addAutoscaler(a *actor) error {
+	objects, err := dynamic.NewForConfig(a.config)
+	if err != nil {
+		return fmt.Errorf("make a client for scales: %w", err)
+	}
+	// What is scaled, or measured, may be of a kind that is added later.
+	http, err := restclient.HTTPClientFor(a.config)
+	if err != nil {
+		return fmt.Errorf("make a client for kinds: %w", err)
+	}
+	kinds, err := apiutil.NewDynamicRESTMapper(a.config, http)
+	if err != nil {
+		return fmt.Errorf("find the kinds that can be scaled: %w", err)
+	}
+	return horizontalpodautoscaler.Add(c.manager, horizontalpodautoscaler.Config{
+		Writer:  horizontalpodautoscaler.NewWriter(a.client, objects, kinds),
+		Metrics: horizontalpodautoscaler.NewMetrics(a.client.Discovery().RESTClient(), kinds),
+		Events:  a.recorder(horizontalpodautoscaler.EventSource),
 	})
 }
 

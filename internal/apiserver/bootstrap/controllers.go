@@ -16,7 +16,7 @@ type controller struct {
 }
 
 func controllers() []controller {
-	return slices.Concat(clusterControllers(), workloadControllers(), batchControllers(), storageControllers(), deviceControllers())
+	return slices.Concat(clusterControllers(), workloadControllers(), scalingControllers(), batchControllers(), storageControllers(), deviceControllers())
 }
 
 // clusterControllers keep nodes, namespaces, accounts and roles.
@@ -171,6 +171,21 @@ func workloadControllers() []controller {
 			may("list", "watch", "delete").on(groupCore, "pods"),
 			may("get", "list", "watch").on(groupCore, "nodes"),
 			may("patch").on(groupCore, "pods/status"),
+		}},
+	}
+}
+
+// scalingControllers change how many pods there are.
+func scalingControllers() []controller {
+	return []controller{
+		{"horizontal-pod-autoscaler", []rbacv1.PolicyRule{
+			read.on(groupAutoscaling, "horizontalpodautoscalers"),
+			may("update").on(groupAutoscaling, "horizontalpodautoscalers/status"),
+			may("get", "update").on("*", "*/scale"),
+			may("list").on("metrics.k8s.io", "pods"),
+			may("get", "list").on("custom.metrics.k8s.io", "*"),
+			may("get", "list").on("external.metrics.k8s.io", "*"),
+			recordEvents(),
 		}},
 	}
 }

@@ -160,35 +160,46 @@ func toAutoscalingV1(in *autoscalingv2.HorizontalPodAutoscaler, out *autoscaling
 		// Those of the processor too: the field holds no more than a percentage.
 		current = append(current, metricStatusToV1(m))
 	}
-	var conditions []autoscalingv1.HorizontalPodAutoscalerCondition
-	for _, c := range in.Status.Conditions {
-		conditions = append(conditions, autoscalingv1.HorizontalPodAutoscalerCondition{
+	return carry(out, []passenger{
+		{metricsAnnotation, metrics, len(metrics) > 0},
+		{behaviorAnnotation, carryBehavior(in.Spec.Behavior), in.Spec.Behavior != nil},
+		{currentMetricsAnnotation, current, len(current) > 0},
+		{conditionsAnnotation, conditionsToV1(in.Status.Conditions), len(in.Status.Conditions) > 0},
+	})
+}
+
+func conditionsToV1(in []autoscalingv2.HorizontalPodAutoscalerCondition) (
+	out []autoscalingv1.HorizontalPodAutoscalerCondition) {
+	for _, c := range in {
+		out = append(out, autoscalingv1.HorizontalPodAutoscalerCondition{
 			Type:   autoscalingv1.HorizontalPodAutoscalerConditionType(c.Type),
 			Status: c.Status, LastTransitionTime: c.LastTransitionTime, Reason: c.Reason, Message: c.Message,
 			ObservedGeneration: c.ObservedGeneration,
 		})
 	}
-	for _, c := range []struct {
-		name  string
-		value any
-		there bool
-	}{
-		{metricsAnnotation, metrics, len(metrics) > 0},
-		{behaviorAnnotation, carryBehavior(in.Spec.Behavior), in.Spec.Behavior != nil},
-		{currentMetricsAnnotation, current, len(current) > 0},
-		{conditionsAnnotation, conditions, len(conditions) > 0},
-	} {
-		if !c.there {
+	return out
+}
+
+// passenger is what an annotation carries.
+type passenger struct {
+	annotation string
+	value      any
+	there      bool
+}
+
+func carry(out *autoscalingv1.HorizontalPodAutoscaler, passengers []passenger) error {
+	for _, p := range passengers {
+		if !p.there {
 			continue
 		}
-		text, err := json.Marshal(c.value)
+		text, err := json.Marshal(p.value)
 		if err != nil {
-			return fmt.Errorf("write the annotation %s: %w", c.name, err)
+			return fmt.Errorf("write the annotation %s: %w", p.annotation, err)
 		}
 		if out.Annotations == nil {
 			out.Annotations = map[string]string{}
 		}
-		out.Annotations[c.name] = string(text)
+		out.Annotations[p.annotation] = string(text)
 	}
 	return nil
 }
