@@ -382,7 +382,7 @@ func (u *user) letGoOn(ctx context.Context) error {
 		case g.current() != nil || g.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
 		case r.Spec.Paused:
 			what, r.Spec.Paused = "resume", false
-		case slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}, phase):
+		case slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}, phase), wayBackIsLost(r):
 			what = "retry"
 			again(r)
 		case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approved(r, missing(r)):
@@ -400,6 +400,11 @@ func (u *user) letGoOn(ctx context.Context) error {
 		u.journal.note("user: %s %s, which is %s: %s", what, r.Name, r.Status.Phase, r.Status.Message)
 	}
 	return nil
+}
+
+// wayBackIsLost reports whether the nodes are to return to a revision that somebody deleted.
+func wayBackIsLost(r *v1alpha1.DaemonSetRollout) bool {
+	return r.Status.Phase == v1alpha1.PhasePaused && strings.HasPrefix(r.Status.Message, "nothing goes back to revision ")
 }
 
 // missing is the step whose approval lets a rollout go on.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -48,19 +48,23 @@ func (s State) rollouts() (out []string) {
 	return out
 }
 
+// gone reports whether the rollout says that it has outlived its DaemonSet.
 func gone(r *v1alpha1.DaemonSetRollout) bool {
-	for _, c := range r.Status.Conditions {
-		if c.Type == "DaemonSetGone" && c.Status == metav1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+	return meta.IsStatusConditionTrue(r.Status.Conditions, "DaemonSetGone")
+}
+
+// remembers reports whether the rollout says that it has outlived its policy, and holds what must.
+func remembers(r *v1alpha1.DaemonSetRollout) bool {
+	return meta.IsStatusConditionTrue(r.Status.Conditions, "PolicyGone") &&
+		(r.Spec.Paused || len(r.Status.FailedRevisions)+len(r.Status.EarlierFailures) > 0)
 }
 
 // rollout judges one that has its DaemonSet.
 func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out []string) {
 	switch {
 	case d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
+		return nil
+	case s.policyOf(d) == nil && remembers(r):
 		return nil
 	case s.policyOf(d) == nil:
 		return []string{"is there, and its DaemonSet follows no policy"}

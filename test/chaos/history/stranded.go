@@ -13,7 +13,8 @@ import (
 const mostDead = 40
 
 // Stranded says which nodes that are well do not have what their DaemonSets want there, though only others
-// are dead. A node may have to wait for a dead one in its domain.
+// are dead. A node may have to wait for a dead one in its domain, and without a policy for any: there the
+// dead use up what may be unavailable, as they do in Kubernetes.
 func Stranded(s State, now time.Time) (out []string) {
 	dead := 0
 	for _, n := range s.Nodes {
@@ -29,7 +30,12 @@ func Stranded(s State, now time.Time) (out []string) {
 			continue
 		}
 		current, _ := s.revisions(d)
+		b := budgetOf(d, len(s.Nodes))
+		stands := s.policyOf(d) == nil && dead >= max(b.unavailable, b.surge)
 		for _, n := range s.Nodes {
+			if stands && s.runsOn(d, n.Name, "", now) {
+				continue
+			}
 			if wellNode(n) && judgeFit(d, n) == shouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
 				out = append(out, "node "+n.Name+" is well and does not have the newest "+d.Name)
 			}
@@ -62,9 +68,10 @@ func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
 	return false
 }
 
-func (s State) runsOn(d *appsv1.DaemonSet, node, current string, now time.Time) bool {
+// runsOn reports whether the node has an available pod of the revision, of any if that is "".
+func (s State) runsOn(d *appsv1.DaemonSet, node, revision string, now time.Time) bool {
 	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
-		return ownerOf(p) == d.UID && targetOf(p) == node && hashOf(p) == current &&
+		return ownerOf(p) == d.UID && targetOf(p) == node && (revision == "" || hashOf(p) == revision) &&
 			p.DeletionTimestamp == nil && available(d, p, now)
 	})
 }

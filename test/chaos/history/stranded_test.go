@@ -23,9 +23,16 @@ func TestStranded(t *testing.T) {
 		{"a dead node has no pod", func(l *State) { die(l, 0); l.Pods = l.Pods[1:] }, ""},
 		{"another node has none", func(l *State) { die(l, 0); l.Pods = l.Pods[:3] }, "node n4 is well and does not have the newest agent"},
 		{"another node's is not ready", func(l *State) { die(l, 0); l.Pods[1].Status.Conditions = nil }, "node n2 is well and does not have the newest agent"},
-		{"another node's is old", func(l *State) {
+		{"another node's is old", func(l *State) { l.Pods[2].Labels["controller-revision-hash"] = "hash-t0" },
+			"node n3 is well and does not have the newest agent"},
+		{"another node's is old, and the dead use up the limit of a DaemonSet without a policy", func(l *State) {
 			die(l, 0)
 			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
+		}, ""},
+		{"another node's is old, and a policy does not count the dead", func(l *State) {
+			die(l, 0)
+			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
+			l.Policies = []*v1alpha1.RolloutPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: l.Sets[0].Namespace}}}
 		}, "node n3 is well and does not have the newest agent"},
 		{"it waits for the dead one of its rack", func(l *State) {
 			die(l, 0)

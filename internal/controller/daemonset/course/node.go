@@ -346,10 +346,10 @@ func (c *Course) revoke() {
 }
 
 // turnBack is a change of direction towards the stable revision: what the target has broken does
-// not use up the limit any more.
+// not use up the limit any more. Where an earlier way back took a daemon, that still counts.
 func (c *Course) turnBack() {
 	for _, n := range c.nodes {
-		n.change.taken = false
+		n.change.taken = n.change.taken && n.daemon.Revision == c.state.stable
 	}
 }
 

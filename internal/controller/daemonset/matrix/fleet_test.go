@@ -32,6 +32,8 @@ const (
 	crashes ailment = "crashes"
 	noImage ailment = "no image"
 	stalls  ailment = "stalls"
+	// refused is a pod that the API takes no more.
+	refused ailment = "refused"
 )
 
 // machine is a node of a fleet. One that is dead runs nothing, and ends nothing.
@@ -220,6 +222,10 @@ func (f *fleet) create(a *matrix.CreatePod, answer *matrix.Answer) {
 		}
 		return
 	}
+	if f.sets[a.UID].bad[a.Revision][a.Node] == refused {
+		answer.Outcome, answer.Refused = matrix.Failed, "the API refuses the pod"
+		return
+	}
 	f.made++
 	p := matrix.PodInfo{
 		UID: types.UID(fmt.Sprintf("pod-%06d", f.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
@@ -247,7 +253,7 @@ func (f *fleet) begin(uid types.UID) {
 			return
 		}
 		switch f.sets[p.Owner].bad[p.Revision][p.Node] {
-		case "":
+		case "", refused: // it was made before
 			p.Ready, p.ReadySince = true, f.now
 		case crashes:
 			p.Restarts, p.Trouble = p.Restarts+9, "it crashes"
@@ -400,7 +406,9 @@ func (s *daemons) afflict(revision string, with ailment, nodes ...string) {
 		s.bad[revision] = map[string]ailment{}
 	}
 	for _, n := range nodes {
-		s.bad[revision][n] = with
+		if with != refused || s.bad[revision][n] == "" { // what is there and does not work is not mended by it
+			s.bad[revision][n] = with
+		}
 	}
 }
 

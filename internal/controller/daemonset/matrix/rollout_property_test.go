@@ -2,6 +2,7 @@ package matrix_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func (p *play) event() {
 	case 0, 1, 2:
 		f.update(p.set(), rapid.SampledFrom(fleetRevisions).Draw(t, "revision"))
 	case 3, 4:
-		p.set().afflict(rapid.SampledFrom(fleetRevisions).Draw(t, "bad"), rapid.SampledFrom([]ailment{crashes, noImage, stalls}).Draw(t, "how"), p.some()...)
+		p.set().afflict(rapid.SampledFrom(fleetRevisions).Draw(t, "bad"), rapid.SampledFrom([]ailment{crashes, noImage, stalls, refused}).Draw(t, "how"), p.some()...)
 	case 5: // it never comes back, unless something says so
 		f.health(p.node(), "the node does not answer", true)
 	case 6:
@@ -150,7 +151,7 @@ func (p *play) rare() {
 		}
 	case 2:
 		for _, d := range f.on("", p.node()) {
-			if f.sets[d.Owner].bad[d.Revision][d.Node] != "" && d.Ready {
+			if bad := f.sets[d.Owner].bad[d.Revision][d.Node]; bad != "" && bad != refused && d.Ready {
 				d.Ready, d.ReadySince, d.Restarts, d.Trouble = false, time.Time{}, d.Restarts+9, "it crashes"
 				f.set(d)
 			}
@@ -191,10 +192,14 @@ func (p *play) audit() {
 	}
 }
 
-// ends has people let everything go on. What is dead stays so, and what is bad.
+// ends has people let everything go on. What is dead stays so, and what is bad; the API refuses nothing
+// any more.
 func (p *play) ends() {
 	p.f.flaky = 0
 	for _, set := range p.f.sets {
+		for _, on := range set.bad {
+			maps.DeleteFunc(on, func(_ string, is ailment) bool { return is == refused })
+		}
 		law := p.r.rules[set.info.UID]
 		law.pace = 0
 		p.obey(set, law, "policy-1")

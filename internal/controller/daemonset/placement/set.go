@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,21 +37,17 @@ func (s *Set) Of(revision string) *Rules {
 }
 
 // Eligible is what the rules of a revision say about a node, nil if there is none; occupied
-// reports whether it has a pod. Of a revision that cannot be read pods stay; where there is
-// none, the rules of the newest stand in: a daemon that is missing must show.
+// reports whether it has a pod. For a revision that cannot be read the rules of the newest stand in,
+// so that a daemon which is missing shows; but pods that these do not want stay.
 func (s *Set) Eligible(revision string, n *corev1.Node, occupied bool) Eligibility {
-	r := s.Of(revision)
-	switch {
-	case n == nil:
+	r := cmp.Or(s.Of(revision), s.Rules)
+	if n == nil || r == nil {
 		return ShouldNotRun
-	case r == nil && occupied:
-		return ShouldContinueRunning
-	case r == nil && s.Rules == nil:
-		return ShouldNotRun
-	case r == nil:
-		r = s.Rules
 	}
 	eligibility, _ := r.Judge(n)
+	if occupied && eligibility == ShouldNotRun && s.Of(revision) == nil {
+		return ShouldContinueRunning
+	}
 	return eligibility
 }
 

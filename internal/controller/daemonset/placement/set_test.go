@@ -23,6 +23,7 @@ func TestSet(t *testing.T) {
 		{"of one that cannot be read pods stay", "gone", nodeWith(nil), true, ShouldContinueRunning, true},
 		{"of one that cannot be read nothing starts where the newest does not", "gone", nodeWith(nil), false, ShouldNotRun, false},
 		{"of one that cannot be read the newest's rules stand in", "gone", nodeWith(map[string]string{"disk": "ssd"}), false, ShouldRun, true},
+		{"of one that cannot be read a pod that the newest wants too counts", "gone", nodeWith(map[string]string{"disk": "ssd"}), true, ShouldRun, true},
 		{"silent, with a pod", "old", nodeWith(nil, silent), true, ShouldContinueRunning, true},
 		{"silent, without", "old", nodeWith(nil, silent), false, ShouldContinueRunning, false},
 		{"silent, and for others", "old", nodeWith(nil, silent, dedicated), true, ShouldContinueRunning, false},
