@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/ownaddress"
+	"github.com/everynode/everynode/internal/agent/podadmission"
 )
 
 // Config says which node the agent is and where it finds things. Fields without a stated default must be set.
@@ -199,7 +200,7 @@ func (c *Config) completeRoom() error {
 		return fmt.Errorf("--shutdown-grace-period-critical-pods %s is not between 0 and --shutdown-grace-period %s",
 			c.ShutdownGraceCritical, c.ShutdownGrace)
 	}
-	if err := errors.Join(checkSysctls(c.AllowedUnsafeSysctls), c.completeReserve()); err != nil {
+	if err := errors.Join(podadmission.CheckSysctls(c.AllowedUnsafeSysctls), c.completeReserve()); err != nil {
 		return err
 	}
 	return c.completeImages()

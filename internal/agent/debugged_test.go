@@ -67,3 +67,13 @@ func (s stories) debugged(t *testing.T) {
 	s.awaitEvent(t, "debugged: Normal Started spec.ephemeralContainers{stays} Started container stays")
 	s.end(t, pod, 5)
 }
+func (s stories) windows(t *testing.T) {
+	pod := boxPod("windows", "sleep")
+	pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	s.create(pod)
+	got := s.await(t, pod.UID, "to be refused", hasPhase(corev1.PodFailed))
+	if got.Status.Reason != "PodOSNotSupported" || len(got.Status.ContainerStatuses) > 0 {
+		t.Errorf("status %+v, want a refusal for its system and no container", got.Status)
+	}
+	s.drop(pod.UID)
+}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/devices"
+	"github.com/everynode/everynode/internal/agent/podadmission"
 )
 
 // newDevices makes the node's side of device plugins.
@@ -36,37 +36,14 @@ func (a *Agent) reportDevices(ctx context.Context, n *node, ev events) {
 }
 
 // giveDevices gives the pod the devices that it asks for, or says why it cannot have them. It has its room on the node then.
-func (w *worker) giveDevices(ctx context.Context, pod *corev1.Pod) *refusal {
+func (w *worker) giveDevices(ctx context.Context, pod *corev1.Pod) *podadmission.Refusal {
 	err := w.devices.Admit(ctx, pod)
 	if err == nil {
 		return nil
 	}
 	w.release(pod.UID)
-	return &refusal{"UnexpectedAdmissionError", fmt.Sprintf("Pod was rejected: Allocate failed due to %v, which is unexpected", err)}
+	return &podadmission.Refusal{Reason: "UnexpectedAdmissionError", Message: fmt.Sprintf("Pod was rejected: Allocate failed due to %v, which is unexpected", err)}
 }
-
-// withoutDevices is the node without the resources that are counted device by device.
-func withoutDevices(node *corev1.Node, provides func(corev1.ResourceName) bool) *corev1.Node {
-	if node == nil {
-		return nil
-	}
-	var rest corev1.ResourceList
-	for name := range node.Status.Allocatable {
-		if !extended(name) || !provides(name) {
-			continue
-		}
-		if rest == nil {
-			shallow := *node
-			node, rest = &shallow, node.Status.Allocatable.DeepCopy()
-			node.Status.Allocatable = rest
-		}
-		delete(rest, name)
-	}
-	return node
-}
-
-// extended says whether the resource is one that nodes have in no need of: it is in a domain, unlike memory.
-func extended(name corev1.ResourceName) bool { return strings.Contains(string(name), "/") }
 
 // addDevices adds what the container's devices need. What the pod itself says goes first.
 func addDevices(spec *cri.ContainerSpec, given devices.Options) {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
-	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	podfacts "github.com/everynode/everynode/internal/pod"
@@ -68,7 +68,7 @@ type pods struct {
 	runtimeErr            error
 	started, shuttingDown bool
 	// closed is why no pod is taken any more; nil while pods are.
-	closed *refusal
+	closed *podadmission.Refusal
 	// suspects are the pods that the runtime had and nobody knew, at the last look.
 	suspects map[types.UID]bool
 	// lookedAt is when the last look ended well.
@@ -189,7 +189,7 @@ func (p *pods) start(running []cri.PodRef) {
 	}
 	for _, ref := range running {
 		if pod := p.desired[ref.UID]; pod != nil {
-			p.admitted[ref.UID] = asReported(pod)
+			p.admitted[ref.UID] = podadmission.AsReported(pod)
 		}
 	}
 	list := make([]*corev1.Pod, 0, len(p.desired))
@@ -328,46 +328,48 @@ func (p *pods) discardEnded() (told int) {
 }
 
 // close takes no more pods, for this reason. Those that the node has stay.
-func (p *pods) close(why *refusal) {
+func (p *pods) close(why *podadmission.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = why
 }
 
 // admit gives the pod room on the node, or says why there is none.
-func (p *pods) admit(pod *corev1.Pod) (given admission, why *refusal) {
+func (p *pods) admit(pod *corev1.Pod) (given podadmission.Admission, why *podadmission.Refusal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, ok := p.admitted[pod.UID]; ok {
-		return admission{}, nil
+		return given, nil
 	}
 	if p.closed != nil {
-		return admission{}, p.closed
+		return given, p.closed
 	}
+	node := podadmission.Node{Object: p.node(), AppArmor: p.appArmor, Sysctls: p.sysctls, Provides: p.devices.Provides}
 	if p.pressures != nil {
-		if why := eviction.Refuse(pod, staticpods.IsUID(pod.UID), p.pressures(), podfacts.QOS(pod)); why != "" {
-			return admission{}, &refusal{eviction.Reason, "Pod was rejected: " + why}
-		}
+		node.Pressures = p.pressures()
 	}
-	if r := incapable(pod, p.node(), p.appArmor); r != nil {
-		return admission{}, r
+	others := make([]podadmission.Pod, 0, len(p.admitted))
+	for _, other := range p.admitted {
+		others = append(others, p.candidate(other))
 	}
-	if r := sysctls(pod, p.sysctls); r != nil {
-		return admission{}, r
+	given, why = podadmission.Decide(p.candidate(pod), node, others)
+	if why != nil {
+		return given, why
 	}
-	node := withoutDevices(p.node(), p.devices.Provides)
-	var staying []*corev1.Pod
-	given.leaving, staying = p.leavers(pod, node, slices.Collect(maps.Values(p.admitted)))
-	if r := fits(pod, node, staying); r != nil {
-		if given.victims = p.preempt(pod, node, staying); len(given.victims) == 0 {
-			return admission{}, r
-		}
+	for _, victim := range given.Victims {
+		p.makeRoom(victim)
 	}
-	for _, other := range slices.Concat(given.leaving, given.victims) {
+	for _, other := range slices.Concat(given.Leaving, given.Victims) {
 		p.roomFor[other.UID] = append(p.roomFor[other.UID], pod.UID)
 	}
 	p.admitted[pod.UID] = pod
 	return given, nil
+}
+
+// candidate is the pod as admission looks at it. The caller holds mu.
+func (p *pods) candidate(pod *corev1.Pod) podadmission.Pod {
+	w, ok := p.workers[pod.UID]
+	return podadmission.Pod{Object: pod, Static: staticpods.IsUID(pod.UID), Gone: ok && w.isGone()}
 }
 
 // wait returns once ctx has ended and no worker runs. What runs in containers runs on.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/devices"
+	"github.com/everynode/everynode/internal/agent/podadmission"
 )
 
 func amounts(cpu, memory string) corev1.ResourceList {
@@ -115,36 +116,6 @@ func (s stories) wantLimits(t *testing.T, pod *corev1.Pod, id, quota, memory str
 	}
 }
 
-func TestRoomForMore(t *testing.T) {
-	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: amounts("4", "1Gi")}}
-	sized := func(cpu, memory string) *corev1.Pod {
-		p := boxPod("p")
-		p.Spec.Containers[0].Resources.Requests = amounts(cpu, memory)
-		return p
-	}
-	other := sized("2", "512Mi")
-	for name, c := range map[string]struct {
-		asked           *corev1.Pod
-		reason, message string
-	}{
-		"as it was":         {sized("1", "256Mi"), "", ""},
-		"what is left":      {sized("2", "512Mi"), "", ""},
-		"more than is left": {sized("2500m", "256Mi"), "Deferred", "Node didn't have enough resource: cpu, requested: 2500, used: 2000, capacity: 4000"},
-		"more than ever":    {sized("1", "2Gi"), "Infeasible", "Node didn't have enough capacity: memory, requested: 2147483648, capacity: 1073741824"},
-		"both":              {sized("3", "2Gi"), "Infeasible", "Node didn't have enough capacity: memory, requested: 2147483648, capacity: 1073741824"},
-		"less":              {sized("500m", "1Mi"), "", ""},
-	} {
-		got := noRoom(c.asked, sized("1", "256Mi"), node, []*corev1.Pod{other})
-		if got.Reason != c.reason || got.Message != c.message {
-			t.Errorf("%s: got %+v, want %s %q", name, got, c.reason, c.message)
-		}
-	}
-	// A pod that asks for less is given that also where there is too little, as after a change of the node.
-	if got := noRoom(sized("500m", "1Mi"), sized("1", "256Mi"), node, []*corev1.Pod{sized("8", "4Gi")}); got.Reason != "" {
-		t.Errorf("less, on a node that is too full: %+v", got)
-	}
-}
-
 // A pod that waits for room has what it had, also for the sums of others, and after a restart of the agent; it gets more once another goes.
 func TestResizeWaitsForRoom(t *testing.T) {
 	small, big := boxPod("small"), boxPod("big")
@@ -171,7 +142,7 @@ func TestResizeWaitsForRoom(t *testing.T) {
 	reported := asked.DeepCopy()
 	reported.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: amounts("1", "1Mi"),
 		Resources: &corev1.ResourceRequirements{Requests: amounts("1", "1Mi")}}}
-	if cpu := asReported(reported).Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "1" {
+	if cpu := podadmission.AsReported(reported).Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "1" {
 		t.Errorf("after a restart of the agent it has %s, want 1", cpu)
 	}
 	w := newWorker(p, small.UID)

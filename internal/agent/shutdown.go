@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 )
@@ -78,7 +79,7 @@ func systemState(ctx context.Context) (string, error) {
 // run returns once no pod runs any more, or the time is over.
 func (s *shutdown) run(ctx context.Context) {
 	klog.FromContext(ctx).Info("Shutting the node down", "grace", s.grace, "ofThatForCriticalPods", s.critical)
-	s.pods.close(&refusal{closedReason, "Pod was rejected as the node is shutting down."})
+	s.pods.close(&podadmission.Refusal{Reason: closedReason, Message: "Pod was rejected as the node is shutting down."})
 	s.announce()
 	isCritical := func(pod *corev1.Pod) bool {
 		u := eviction.Usage{Pod: pod, Static: staticpods.IsUID(pod.UID)}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
 )
 
@@ -318,12 +319,12 @@ func (w *worker) takeDevices(ctx context.Context) {
 }
 
 // refuse has the pod fail, unless r is nil.
-func (w *worker) refuse(ctx context.Context, r *refusal) {
+func (w *worker) refuse(ctx context.Context, r *podadmission.Refusal) {
 	if r == nil || ctx.Err() != nil {
 		return
 	}
-	w.memory.Reject(podworker.Rejection{Reason: r.reason, Message: r.message})
-	w.events.pod(w.in.Pod, corev1.EventTypeWarning, r.reason, r.message)
+	w.memory.Reject(podworker.Rejection{Reason: r.Reason, Message: r.Message})
+	w.events.pod(w.in.Pod, corev1.EventTypeWarning, r.Reason, r.Message)
 }
 
 // begin starts the actions: kills each on its own, the others one after the other.

@@ -230,8 +230,8 @@ func TestHostPortConflicts(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var ports HostPorts
-			ports.add(test.taken)
-			ports.add(test.taken)
+			ports.Add(test.taken)
+			ports.Add(test.taken)
 			if got := ports.Conflicts(test.wanted); got != test.conflict {
 				t.Errorf("conflict is %v, want %v", got, test.conflict)
 			}

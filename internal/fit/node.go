@@ -66,7 +66,7 @@ func (n *Node) add(pod *Pod) {
 	n.Requested.Add(pod.Requests)
 	n.Comparable.Add(pod.Comparable)
 	for _, port := range pod.HostPorts {
-		n.Ports.add(port)
+		n.Ports.Add(port)
 	}
 	if pod.Controller != "" {
 		n.Controlled[pod.Controller]++

@@ -108,8 +108,8 @@ func (w truth) on(name string) (on []*corev1.Pod) {
 
 func (w truth) portTaken(pod *corev1.Pod, name string) bool {
 	for _, other := range w.on(name) {
-		for _, a := range hostPorts(&other.Spec) {
-			for _, b := range hostPorts(&pod.Spec) {
+		for _, a := range PortsOf(&other.Spec) {
+			for _, b := range PortsOf(&pod.Spec) {
 				if a.Port == b.Port && a.Protocol == b.Protocol && (a.IP == b.IP || a.IP == anyIP || b.IP == anyIP) {
 					return true
 				}

@@ -54,7 +54,7 @@ func NewPod(object *corev1.Pod) *Pod {
 		Started:     started(object),
 		Requests:    podRequests(&object.Spec, FromList),
 		Comparable:  podRequests(&object.Spec, withDefaults),
-		HostPorts:   hostPorts(&object.Spec),
+		HostPorts:   PortsOf(&object.Spec),
 		disks:       disks(&object.Spec),
 		claims:      claims(object),
 	}

@@ -1,6 +1,10 @@
 package fit
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
+)
 
 // anyIP is the address that stands for all of a node's addresses.
 const anyIP = "0.0.0.0"
@@ -33,7 +37,8 @@ func (p *HostPorts) Conflicts(port HostPort) bool {
 	return port.IP == anyIP || byIP[anyIP] > 0 || byIP[port.IP] > 0
 }
 
-func (p *HostPorts) add(port HostPort) {
+// Add counts one more holder of the port.
+func (p *HostPorts) Add(port HostPort) {
 	key := protocolPort{port.Protocol, port.Port}
 	if p.holders == nil {
 		p.holders = make(map[protocolPort]map[string]int)
@@ -55,14 +60,14 @@ func (p *HostPorts) remove(port HostPort) {
 	}
 }
 
-// hostPorts lists the ports of the node that the pod's containers and sidecars take.
-func hostPorts(spec *corev1.PodSpec) []HostPort {
+// PortsOf lists the ports of the node that the pod's containers and sidecars take.
+func PortsOf(spec *corev1.PodSpec) []HostPort {
 	var ports []HostPort
 	for i := range spec.Containers {
 		ports = appendHostPorts(ports, &spec.Containers[i])
 	}
 	for i := range spec.InitContainers {
-		if isSidecar(&spec.InitContainers[i]) {
+		if podfacts.IsSidecar(&spec.InitContainers[i]) {
 			ports = appendHostPorts(ports, &spec.InitContainers[i])
 		}
 	}

@@ -2,9 +2,12 @@ package fit
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // What a container that requests nothing is taken to use when nodes are compared (never when they are filtered), so
@@ -85,6 +88,31 @@ func (r *Resources) Raise(other Resources) {
 	}
 }
 
+// Shortage is a resource of which less is left than is wanted.
+type Shortage struct {
+	Resource                       corev1.ResourceName
+	Wanted, Allocatable, Requested int64
+}
+
+// Shortages lists the resources of which r wants more than allocatable has beside what is requested already: CPU, memory
+// and ephemeral storage first, the others by name.
+func (r Resources) Shortages(allocatable, requested Resources) (out []Shortage) {
+	need := func(name corev1.ResourceName, wanted, has, used int64) {
+		if wanted > 0 && wanted > has-used {
+			out = append(out, Shortage{Resource: name, Wanted: wanted, Allocatable: has, Requested: used})
+		}
+	}
+	need(corev1.ResourceCPU, r.MilliCPU, allocatable.MilliCPU, requested.MilliCPU)
+	need(corev1.ResourceMemory, r.Memory, allocatable.Memory, requested.Memory)
+	need(corev1.ResourceEphemeralStorage, r.EphemeralStorage, allocatable.EphemeralStorage, requested.EphemeralStorage)
+	if len(r.Scalar) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(r.Scalar)) {
+			need(name, r.Scalar[name], allocatable.Scalar[name], requested.Scalar[name])
+		}
+	}
+	return out
+}
+
 // IsZero reports whether no resource has an amount.
 func (r Resources) IsZero() bool {
 	return r.MilliCPU == 0 && r.Memory == 0 && r.EphemeralStorage == 0 && len(r.Scalar) == 0
@@ -114,7 +142,7 @@ func podRequests(spec *corev1.PodSpec, perContainer func(corev1.ResourceList) Re
 	}
 	for i := range spec.InitContainers {
 		request := perContainer(spec.InitContainers[i].Resources.Requests)
-		if isSidecar(&spec.InitContainers[i]) {
+		if podfacts.IsSidecar(&spec.InitContainers[i]) {
 			total.Add(request)
 			sidecars.Add(request)
 			continue
@@ -144,10 +172,6 @@ func (r *Resources) replace(list corev1.ResourceList) {
 			r.setScalar(name, quantity.Value())
 		}
 	}
-}
-
-func isSidecar(container *corev1.Container) bool {
-	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 // withDefaults is a container's request with CPU and memory filled in where it names none.

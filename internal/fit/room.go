@@ -2,8 +2,6 @@ package fit
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -37,21 +35,11 @@ func checkRoom(q *Question, node *trialNode) []Reason {
 	if request.IsZero() {
 		return reasons
 	}
-	need := func(name corev1.ResourceName, wanted, allocatable, requested int64) {
-		if wanted > 0 && wanted > allocatable-requested {
-			reasons = append(reasons, Reason{
-				Rule: Room, Text: "Insufficient " + string(name), About: string(name),
-				Wanted: wanted, Free: allocatable - requested, Hopeless: wanted > allocatable,
-			})
-		}
-	}
-	need(corev1.ResourceCPU, request.MilliCPU, node.Allocatable.MilliCPU, node.Requested.MilliCPU)
-	need(corev1.ResourceMemory, request.Memory, node.Allocatable.Memory, node.Requested.Memory)
-	need(corev1.ResourceEphemeralStorage, request.EphemeralStorage, node.Allocatable.EphemeralStorage, node.Requested.EphemeralStorage)
-	if len(request.Scalar) > 0 {
-		for _, name := range slices.Sorted(maps.Keys(request.Scalar)) {
-			need(name, request.Scalar[name], node.Allocatable.Scalar[name], node.Requested.Scalar[name])
-		}
+	for _, lack := range request.Shortages(node.Allocatable, node.Requested) {
+		reasons = append(reasons, Reason{
+			Rule: Room, Text: "Insufficient " + string(lack.Resource), About: string(lack.Resource),
+			Wanted: lack.Wanted, Free: lack.Allocatable - lack.Requested, Hopeless: lack.Wanted > lack.Allocatable,
+		})
 	}
 	return reasons
 }

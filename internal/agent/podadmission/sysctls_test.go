@@ -1,4 +1,4 @@
-package agent
+package podadmission
 
 import (
 	"strings"
@@ -26,18 +26,18 @@ func TestSysctls(t *testing.T) {
 		{name: "net.ipv4.tcp_syncookies", hostIPC: true},
 		{name: "kernel.msgmax", hostIPC: true, want: `"kernel.msgmax" not allowed with host ipc enabled`},
 	} {
-		pod := boxPod("p")
+		pod := boxPod()
 		pod.Spec.HostNetwork, pod.Spec.HostIPC = c.hostNet, c.hostIPC
 		pod.Spec.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: c.name, Value: "1"}}}
 		got := sysctls(pod, allowed)
 		switch {
 		case c.want == "" && got != nil:
-			t.Errorf("%+v: refused: %s", c, got.message)
-		case c.want != "" && (got == nil || got.reason != "SysctlForbidden" || got.message != "Pod was rejected: forbidden sysctl: "+c.want):
+			t.Errorf("%+v: refused: %s", c, got.Message)
+		case c.want != "" && (got == nil || got.Reason != "SysctlForbidden" || got.Message != "Pod was rejected: forbidden sysctl: "+c.want):
 			t.Errorf("%+v: got %+v", c, got)
 		}
 	}
-	if err := checkSysctls([]string{"kernel.msg*", "vm.*"}); err == nil || !strings.Contains(err.Error(), `"vm.*" are not known to be namespaced`) {
+	if err := CheckSysctls([]string{"kernel.msg*", "vm.*"}); err == nil || !strings.Contains(err.Error(), `"vm.*" are not known to be namespaced`) {
 		t.Errorf("a parameter of the whole machine may be allowed: %v", err)
 	}
 }

@@ -1,8 +1,6 @@
-package agent
+package podadmission
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +8,7 @@ import (
 
 func TestIncapable(t *testing.T) {
 	old, able := &corev1.Node{}, &corev1.Node{}
-	able.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: ptr(true)}
+	able.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(true)}
 	profile := func(kind corev1.AppArmorProfileType) *corev1.AppArmorProfile {
 		return &corev1.AppArmorProfile{Type: kind}
 	}
@@ -53,45 +51,15 @@ func TestIncapable(t *testing.T) {
 		}, node: old, reason: "AppArmor", message: "Pod was rejected: Cannot enforce AppArmor: AppArmor is not enabled on the host"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := boxPod("p")
+			pod := boxPod()
 			c.change(pod)
 			got := incapable(pod, c.node, c.appArmor)
 			if got == nil {
-				got = &refusal{}
+				got = &Refusal{}
 			}
-			if want := (refusal{c.reason, c.message}); *got != want {
+			if want := (Refusal{c.reason, c.message}); *got != want {
 				t.Errorf("refused with %+v, want %+v", *got, want)
 			}
 		})
 	}
-}
-
-func TestHasAppArmor(t *testing.T) {
-	root := t.TempDir()
-	if hasAppArmor(root) {
-		t.Error("a kernel without AppArmor has it")
-	}
-	dir := filepath.Join(root, "sys/module/apparmor/parameters")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]bool{"Y\n": true, "N\n": false} {
-		if err := os.WriteFile(filepath.Join(dir, "enabled"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := hasAppArmor(root); got != want {
-			t.Errorf("with %q it is there: %t, want %t", text, got, want)
-		}
-	}
-}
-
-func (s stories) windows(t *testing.T) {
-	pod := boxPod("windows", "sleep")
-	pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
-	s.create(pod)
-	got := s.await(t, pod.UID, "to be refused", hasPhase(corev1.PodFailed))
-	if got.Status.Reason != "PodOSNotSupported" || len(got.Status.ContainerStatuses) > 0 {
-		t.Errorf("status %+v, want a refusal for its system and no container", got.Status)
-	}
-	s.drop(pod.UID)
 }

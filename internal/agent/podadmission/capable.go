@@ -1,9 +1,7 @@
-package agent
+package podadmission
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -12,21 +10,21 @@ import (
 
 // incapable says why the node cannot run the pod as it wants to be run, nil if it can. A node of nil is one that nothing is known
 // of yet.
-func incapable(pod *corev1.Pod, node *corev1.Node, appArmor bool) *refusal {
+func incapable(pod *corev1.Pod, node *corev1.Node, appArmor bool) *Refusal {
 	const rejected = "Pod was rejected: "
 	if os, ok := pod.Labels[corev1.LabelOSStable]; ok && os != runtime.GOOS {
-		return &refusal{"PodOSSelectorNodeLabelDoesNotMatch",
+		return &Refusal{"PodOSSelectorNodeLabelDoesNotMatch",
 			rejected + "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}
 	}
 	if pod.Spec.OS != nil && string(pod.Spec.OS.Name) != runtime.GOOS {
-		return &refusal{"PodOSNotSupported", rejected + "Failed to admit pod as the OS field doesn't match node OS"}
+		return &Refusal{"PodOSNotSupported", rejected + "Failed to admit pod as the OS field doesn't match node OS"}
 	}
 	if strictGroups(pod) && node != nil && !canBeStrict(node) {
-		return &refusal{"SupplementalGroupsPolicyNotSupported", rejected + fmt.Sprintf(
+		return &Refusal{"SupplementalGroupsPolicyNotSupported", rejected + fmt.Sprintf(
 			"SupplementalGroupsPolicy=%s is not supported in this node", corev1.SupplementalGroupsPolicyStrict)}
 	}
 	if wantsAppArmor(pod) && !appArmor {
-		return &refusal{"AppArmor", rejected + "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
+		return &Refusal{"AppArmor", rejected + "Cannot enforce AppArmor: AppArmor is not enabled on the host"}
 	}
 	return nil
 }
@@ -41,7 +39,7 @@ func canBeStrict(node *corev1.Node) bool {
 	return f != nil && f.SupplementalGroupsPolicy != nil && *f.SupplementalGroupsPolicy
 }
 
-// wantsAppArmor says whether the pod or a container of it is to be confined by AppArmor.
+// wantsAppArmor reports whether the pod or a container of it is to be confined by AppArmor.
 func wantsAppArmor(pod *corev1.Pod) bool {
 	confined := func(p *corev1.AppArmorProfile) bool {
 		return p != nil && p.Type != corev1.AppArmorProfileTypeUnconfined
@@ -62,10 +60,4 @@ func wantsAppArmor(pod *corev1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// hasAppArmor says whether the kernel, whose files are below root, enforces AppArmor.
-func hasAppArmor(root string) bool {
-	enabled, err := os.ReadFile(filepath.Join(root, "sys/module/apparmor/parameters/enabled"))
-	return err == nil && strings.HasPrefix(string(enabled), "Y")
 }

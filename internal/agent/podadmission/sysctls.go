@@ -1,4 +1,4 @@
-package agent
+package podadmission
 
 import (
 	"fmt"
@@ -29,8 +29,8 @@ func sysctlNamespace(pattern string) string {
 	return ""
 }
 
-// checkSysctls refuses patterns that would let a pod change the machine.
-func checkSysctls(patterns []string) error {
+// CheckSysctls refuses patterns that would let a pod change the machine.
+func CheckSysctls(patterns []string) error {
 	for _, p := range patterns {
 		if sysctlNamespace(p) == "" {
 			return fmt.Errorf("--allowed-unsafe-sysctls: the sysctls %q are not known to be namespaced", p)
@@ -41,7 +41,7 @@ func checkSysctls(patterns []string) error {
 
 // sysctls says which kernel parameter the pod may not set; allowed are the unsafe ones that pods may, each a name or a prefix
 // with * behind it.
-func sysctls(pod *corev1.Pod, allowed []string) *refusal {
+func sysctls(pod *corev1.Pod, allowed []string) *Refusal {
 	if pod.Spec.SecurityContext == nil {
 		return nil
 	}
@@ -57,7 +57,7 @@ func sysctls(pod *corev1.Pod, allowed []string) *refusal {
 			why = "not allowed with host ipc enabled"
 		}
 		if why != "" {
-			return &refusal{"SysctlForbidden", fmt.Sprintf("Pod was rejected: forbidden sysctl: %q %s", s.Name, why)}
+			return &Refusal{"SysctlForbidden", fmt.Sprintf("Pod was rejected: forbidden sysctl: %q %s", s.Name, why)}
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package agent
+package podadmission
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestFits(t *testing.T) {
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("3")}}}
 	pod := func(change func(*corev1.Pod)) *corev1.Pod {
-		p := boxPod("p")
+		p := boxPod()
 		if change != nil {
 			change(p)
 		}
@@ -64,10 +64,10 @@ func TestFits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := fits(tt.pod, node, tt.others)
 			if got == nil {
-				got = &refusal{}
+				got = &Refusal{}
 			}
-			if got.reason != tt.reason || got.message != tt.message {
-				t.Errorf("refused for %q (%s), want %q (%s)", got.reason, got.message, tt.reason, tt.message)
+			if got.Reason != tt.reason || got.Message != tt.message {
+				t.Errorf("refused for %q (%s), want %q (%s)", got.Reason, got.Message, tt.reason, tt.message)
 			}
 		})
 	}
@@ -86,4 +86,9 @@ func TestDevicesAreCountedOneByOne(t *testing.T) {
 	if withoutDevices(node, func(corev1.ResourceName) bool { return false }) != node || withoutDevices(nil, nil) != nil {
 		t.Error("a node without devices is copied")
 	}
+}
+
+// boxPod is a pod with one container.
+func boxPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "uid-p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
 }

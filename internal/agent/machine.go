@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // checkMachine refuses a machine, whose files are below root, that the node is told not to run on.
@@ -31,4 +32,10 @@ func (c *Config) checkMachine(root string) error {
 		}
 	}
 	return nil
+}
+
+// hasAppArmor reports whether the kernel, whose files are below root, enforces AppArmor.
+func hasAppArmor(root string) bool {
+	enabled, err := os.ReadFile(filepath.Join(root, "sys/module/apparmor/parameters/enabled"))
+	return err == nil && strings.HasPrefix(string(enabled), "Y")
 }
