@@ -60,7 +60,7 @@ func remembers(r *v1alpha1.DaemonSetRollout) bool {
 }
 
 // rollout judges one that has its DaemonSet.
-func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out []string) {
+func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) []string {
 	switch {
 	case d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
 		return nil
@@ -73,6 +73,11 @@ func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out [
 	case r.Status.Phase != v1alpha1.PhaseComplete:
 		return []string{fmt.Sprintf("is %s: %s", r.Status.Phase, r.Status.Message)}
 	}
+	return s.complete(d, r)
+}
+
+// complete judges a rollout that says it is.
+func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out []string) {
 	current, _ := s.revisions(d)
 	if r.Status.StableRevision != current || r.Status.TargetRevision != current {
 		out = append(out, fmt.Sprintf("is complete with stable revision %s and target %s, the newest is %s", r.Status.StableRevision, r.Status.TargetRevision, current))

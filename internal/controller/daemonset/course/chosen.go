@@ -71,6 +71,9 @@ func (d *Daemon) empty() bool { return d.Revision == "" && d.Ending == "" && !d.
 // occupied: there is some pod, of whatever revision.
 func (d *Daemon) occupied() bool { return !d.empty() || !d.Made.IsZero() }
 
+// troubled: waiting does not help, as far as can be told at once.
+func (d *Daemon) troubled() bool { return d.Certain || d.Refused != "" }
+
 // leftAt takes note of when the daemon left a node of the present step. There is no pod
 // whose age could be looked at, so the step soaks from then on.
 func (c *Course) leftAt(n *node, was *Daemon) {

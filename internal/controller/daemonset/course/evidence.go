@@ -47,13 +47,13 @@ func (c *Course) blameFor(n *node, in *input, available bool) {
 }
 
 // refusedBeside: the pod that was to start beside the old one was refused, by the try
-// that has just ended.
+// that has just ended and by all for long enough.
 func (c *Course) refusedBeside(n *node) {
 	d := &n.daemon
 	_, failed := c.state.failures[n.name]
 	begun := n.change.begun
 	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
-		!failed && c.changing() && c.target(n) == c.state.target {
+		c.lasts(n) && !failed && c.changing() && c.target(n) == c.state.target {
 		c.blame(n, failure{BecauseRefused, d.Refused})
 	}
 }
@@ -75,7 +75,7 @@ func (c *Course) failing(n *node, in *input, available bool) failure {
 		}
 	case in.restarted:
 		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
-	case d.Refused != "":
+	case d.Refused != "" && c.lasts(n):
 		return failure{BecauseRefused, d.Refused}
 	case available:
 	case in.hopeless:

@@ -128,8 +128,8 @@ func (c *Course) old(n *node) bool {
 func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.change.overlooked }
 
 // lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
-// ConfigMap may come a moment later than its reader, and a registry restarts. A kubelet has tried
-// three times by then.
+// ConfigMap may come a moment later than its reader, and registries and webhooks restart. A kubelet has
+// tried three times by then.
 const lasting = 30 * time.Second
 
 // sureFrom is when the trouble that the node's pod is in counts as one that waiting does not end;
@@ -143,6 +143,11 @@ func (c *Course) sureFrom(n *node) time.Time {
 		return time.Time{}
 	}
 	return at
+}
+
+// lasts reports whether the trouble that the node's pod is in, or that it is refused, has lasted.
+func (c *Course) lasts(n *node) bool {
+	return !n.change.troubled.IsZero() && c.sureFrom(n).IsZero()
 }
 
 // roomUntil is until when the scheduler may find room for a pod from before the target was

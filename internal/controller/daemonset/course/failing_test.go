@@ -145,33 +145,48 @@ func TestAPodThatNobodyBindsHoldsTheStep(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseProgressing, "its pod is not bound to it yet")
 }
 
-// The pod that is to start beside the old one is refused once. Its node still has the old one, so it
-// uses up no limit: the others go on, and it is tried again.
+// The pod that is to start beside the old one is refused for a while. Its node still has the old one, so it
+// uses up no limit: the others go on, and it is tried again. Once that has lasted, it is evidence.
 func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
-	w := newWorld()
-	w.addFleet(1, 1, 10, "v1")
-	ds := dsWith("v1", 1)
-	ds.Surge = true
-	w.start(policy(t, "failure: {max: 100%}"), ds)
-	w.update("v2")
-	refused := w.take(1)
-	if len(refused) != 1 {
-		t.Fatalf("%+v may begin, want one", refused)
+	for _, lasts := range []time.Duration{0, lasting - time.Second, lasting} {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		ds := dsWith("v1", 1)
+		ds.Surge = true
+		w.start(policy(t, "failure: {max: 100%}"), ds)
+		w.update("v2")
+		refused := w.take(1)
+		if len(refused) != 1 {
+			t.Fatalf("%+v may begin, want one", refused)
+		}
+		name := refused[0].Node
+		m := w.nodes[name]
+		refuse := func() {
+			m.daemon.Held, m.daemon.Refused = true, "the webhook is away"
+			m.ready = time.Time{}
+			w.tell(name)
+		}
+		refuse()
+		if v, why := w.course.Verdict(name); v != Waiting || why != "the webhook is away; it is tried again" {
+			t.Errorf("%s: %s, want it to be tried again", v, why)
+		}
+		w.act(10)
+		if n := w.on("v2"); n != 1 || m.daemon.Revision != "v1" {
+			t.Errorf("%d others have v2 while %s waits for its next try, want 1", n, name)
+		}
+		w.pass(lasts)
+		m.daemon.Held = false // the pause is over
+		w.tell(name)
+		for len(w.take(1)) > 0 && w.course.nodes[name].change.begun == nil {
+			w.pass(time.Second)
+		}
+		refuse()
+		if v, why := w.course.Verdict(name); lasts >= lasting && (v != FailedRevision || why != "the webhook is away") || lasts < lasting && v != Waiting {
+			t.Errorf("refused for %s: %s: %s", lasts, v, why)
+		}
+		m.daemon.Held = false
+		w.tell(name)
+		w.pass(10 * time.Minute)
+		w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
 	}
-	name := refused[0].Node
-	d := &w.nodes[name].daemon
-	d.Held, d.Refused = true, "the webhook is away"
-	w.nodes[name].ready = time.Time{}
-	w.tell(name)
-	if v, why := w.course.Verdict(name); v != FailedRevision {
-		t.Errorf("%s: %s, want that the revision is refused there", v, why)
-	}
-	w.act(10)
-	if n := w.on("v2"); n != 1 || d.Revision != "v1" {
-		t.Errorf("%d others have v2 while %s waits for its next try, want 1", n, name)
-	}
-	d.Held = false // the pause is over
-	w.tell(name)
-	w.pass(10 * time.Minute)
-	w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
 }

@@ -41,7 +41,7 @@ type change struct {
 	overlooked int32
 	// up is since when its pod was seen available without a break, whatever its node says of
 	// it since; bound when it was seen to be bound, and troubled since when it was seen in a
-	// trouble that waiting does not end; healed when its node was seen in order again. All are by
+	// trouble that waiting does not end, or refused; healed when its node was seen in order again. All are by
 	// this process' clock.
 	up, bound, troubled, healed time.Time
 }
@@ -123,9 +123,9 @@ func (c *Course) observe(n *node, was *Daemon) {
 		ch.bound = c.now
 	}
 	switch {
-	case !d.Certain:
+	case !d.troubled():
 		ch.troubled = time.Time{}
-	case !was.Certain, another:
+	case !was.troubled(), another && d.Revision != "":
 		ch.troubled = c.now
 	}
 	if ch.overlooked > d.Restarts || !d.Made.Equal(was.Made) {

@@ -409,6 +409,9 @@ func (c *Course) waitsFor(n *node) string {
 	case !c.back() && !c.begun(n.step):
 		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
 	}
+	if n.daemon.Refused != "" {
+		return n.daemon.Refused + "; it is tried again"
+	}
 	if full := n.group.limits(c); full != "" {
 		return full
 	}
