@@ -116,7 +116,7 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	return slices.Contains([]string{
-		"podadmission", "matrix", "belongings", "history", "course", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
+		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
 		"survey", "why", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
 	}, name)
 }
