@@ -49,6 +49,8 @@ type Options struct {
 	Peers *Peers
 	// Keep is how long a revision stays readable at least, if no great number of others follows; 5 minutes if zero.
 	Keep time.Duration
+	// quota is the size of the file, in bytes, at which writes end; 8 GiB if zero, none if negative.
+	quota int64
 	// forgetOthers opens a copy of the database of one of several as one that is alone.
 	forgetOthers bool
 }
@@ -64,6 +66,8 @@ type Server struct {
 	watermarks *clientv3.Client
 	end        context.CancelFunc
 	serving    atomic.Bool
+	// defragmenting is set while this member rewrites its file, and before that while it asks the others.
+	defragmenting atomic.Bool
 
 	mu      sync.Mutex // guards clients
 	clients []*clientv3.Client
@@ -152,6 +156,7 @@ func (s *Server) begin(ctx context.Context, o Options) error {
 	}
 	s.compactAtStart(life)
 	go s.forgetOld(life, cmp.Or(o.Keep, defaultKeep))
+	go s.keepSpace(life)
 	return s.announceFeatures(ctx)
 }
 
@@ -241,7 +246,7 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.NoFsync
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, strconv.Itoa(keptRevisions)
-	cfg.QuotaBackendBytes, cfg.MaxTxnOps = 8<<30, maxTxnOps+1 // one for a turn
+	cfg.QuotaBackendBytes, cfg.MaxTxnOps = cmp.Or(o.quota, defaultQuota), maxTxnOps+1 // one for a turn
 	if err := membersOf(cfg, o); err != nil {
 		return nil, err
 	}

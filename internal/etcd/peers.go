@@ -5,10 +5,14 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -81,6 +85,8 @@ type Status struct {
 	Applied, Term uint64
 	// Bytes is the size of its database's file.
 	Bytes int64
+	// Defragmenting tells that it rewrites that file, or is about to.
+	Defragmenting bool
 	// Version is its program's.
 	Version string
 	// Serving tells that its server serves the API.
@@ -98,6 +104,7 @@ func (s *Server) Status() Status {
 	out := Status{
 		Member: Member{ID: s.Self()}, Leader: s.Leader(), Applied: s.etcd.Server.AppliedIndex(), Term: s.etcd.Server.Term(),
 		Bytes: s.etcd.Server.Backend().Size(), Serving: s.serving.Load(),
+		Defragmenting: s.defragmenting.Load(),
 	}
 	if s.peers != nil {
 		out.Name, out.Version = s.peers.Name, s.peers.Version
@@ -170,6 +177,38 @@ func askPeer(ctx context.Context, keys Keys, address string, most int64) ([]byte
 type refusedError struct{ status string }
 
 func (e *refusedError) Error() string { return "the server answers " + e.status }
+
+// door is the port for the other members. It takes nobody else.
+type door struct {
+	server  *http.Server
+	handler atomic.Pointer[http.Handler]
+}
+
+// openDoor opens it; who comes in is led to the handler of the moment.
+func openDoor(p *Peers, handler http.Handler) (*door, error) {
+	listener, err := net.Listen("tcp", p.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the other servers on %s: %w; choose another --peer-address", p.Listen, err)
+	}
+	d := &door{}
+	d.lead(handler)
+	// Whoever shows no certificate soon is no member, and holds no connection.
+	d.server = &http.Server{
+		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) }),
+		ReadHeaderTimeout: peerHandshake, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0),
+	}
+	go func() { _ = d.server.Serve(tls.NewListener(listener, p.Keys.ServerTLS())) }() // it ends when it is closed
+	return d, nil
+}
+
+func (d *door) lead(to http.Handler) { d.handler.Store(&to) }
+
+// close closes it, and what is open there.
+func (d *door) close() {
+	if d != nil {
+		_ = d.server.Close()
+	}
+}
 
 // servePeers has the port for the other members lead to this one, which runs.
 func (s *Server) servePeers() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -122,7 +123,45 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	if err != nil {
 		return 0, fmt.Errorf("make a database of the snapshot: %w", err)
 	}
-	return touchAll(ctx, dir, now)
+	if err := forgetAlarms(dir); err != nil {
+		return 0, err
+	}
+	return renewAll(ctx, dir, now)
+}
+
+// forgetAlarms has a database that does not run forget that it was full: it would refuse all writes.
+func forgetAlarms(dir string) error {
+	db, err := bolt.Open(filepath.Join(dir, "member", "snap", "db"), 0o600, &bolt.Options{Timeout: 5 * time.Second})
+	if err == nil {
+		err = db.Update(func(tx *bolt.Tx) error {
+			if tx.Bucket(schema.Alarm.Name()) == nil {
+				return nil
+			}
+			return tx.DeleteBucket(schema.Alarm.Name()) // a start makes an empty one
+		})
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("have the restored database forget its alarms: %w", err)
+	}
+	return nil
+}
+
+// renewAll writes every value of a database once more and leaves a file that holds nothing else. Meanwhile the file may
+// be larger than its quota: all that was overwritten may be in it, and every value twice.
+func renewAll(ctx context.Context, dir string, now time.Time) (revision int64, err error) {
+	s, err := Start(ctx, Options{Dir: dir, quota: -1})
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	if revision, err = s.touchAll(ctx, now); err != nil {
+		return 0, err
+	}
+	if _, err := s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true}); err != nil {
+		return 0, fmt.Errorf("remove what was overwritten from the restored database: %w", err)
+	}
+	return revision, s.defragment(ctx)
 }
 
 // restoredKey tells of which restore a database is.
@@ -151,12 +190,7 @@ var ofMembers = []clientv3.Op{
 
 // touchAll writes every value of a database once more, but for those of members, and which
 // restore it is of.
-func touchAll(ctx context.Context, dir string, now time.Time) (revision int64, err error) {
-	s, err := Start(ctx, Options{Dir: dir})
-	if err != nil {
-		return 0, err
-	}
-	defer s.Close()
+func (s *Server) touchAll(ctx context.Context, now time.Time) (revision int64, err error) {
 	client := s.newClient().Client
 	if _, err := client.Txn(ctx).Then(append(slices.Clone(ofMembers), clientv3.OpPut(restoredKey, now.UTC().Format(time.RFC3339Nano)))...).Commit(); err != nil {
 		return 0, fmt.Errorf("forget the servers of before: %w", oneLine(err))

@@ -119,8 +119,8 @@ func restoreInto(ctx context.Context, b *backup.Reader, work string, now time.Ti
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return 0, fmt.Errorf("make a folder to restore in: %w", err)
 	}
-	// The snapshot and the database made of it are there at the same time.
-	if err := haveRoom(work, 2*b.Manifest.DatabaseSize()); err != nil {
+	// The snapshot is there, the database in which every value is written twice, and that without what was overwritten.
+	if err := haveRoom(work, 4*b.Manifest.DatabaseSize()); err != nil {
 		return 0, err
 	}
 	keys := map[string][]byte{}

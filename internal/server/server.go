@@ -386,6 +386,12 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		return err
 	}
 	s.etcd = database
+	if s.options.Metrics != nil {
+		err = s.options.Metrics.Register(database)
+		if err != nil {
+			return fmt.Errorf("show the size of the database: %w", err)
+		}
+	}
 	if s.restored, err = database.Restored(ctx); err != nil {
 		return err
 	}
@@ -462,6 +468,9 @@ func (s *Server) release() {
 		_ = s.listener.Close()
 	}
 	if s.etcd != nil {
+		if s.options.Metrics != nil {
+			s.options.Metrics.Unregister(s.etcd)
+		}
 		s.etcd.Close()
 	}
 	if s.unlock != nil {
