@@ -43,6 +43,7 @@ var tests = map[string]func(*testing.T, cluster){
 	"resized together":        resizedTogether,
 	"daemons in a quota":      daemonsInAQuota,
 	"autoscalers":             autoscalers,
+	"deletion by status":      deletionByStatus,
 }
 
 func TestKinds(t *testing.T) {

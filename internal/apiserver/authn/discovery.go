@@ -3,7 +3,9 @@ package authn
 import (
 	"encoding/json"
 	"fmt"
+	"mime"
 	"net/http"
+	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -52,6 +54,10 @@ func document(contentType string, read func() ([]byte, error)) http.Handler {
 			http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
 			return
 		}
+		if !accepts(r.Header.Get("Accept"), contentType) {
+			http.Error(w, "406: Not Acceptable\n\nAvailable representations: "+contentType, http.StatusNotAcceptable)
+			return
+		}
 		body, err := read()
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -61,4 +67,19 @@ func document(contentType string, read func() ([]byte, error)) http.Handler {
 		w.Header().Set("Cache-Control", "public, max-age=3600")
 		_, _ = w.Write(body) // the client has gone if this fails
 	})
+}
+
+// accepts reports whether a client that accepts that takes a content type. One that says nothing takes anything.
+func accepts(header, contentType string) bool {
+	if strings.TrimSpace(header) == "" {
+		return true
+	}
+	kind, _, _ := strings.Cut(contentType, "/")
+	for _, part := range strings.Split(header, ",") {
+		media, _, err := mime.ParseMediaType(part)
+		if err == nil && (media == contentType || media == kind+"/*" || media == "*/*") {
+			return true
+		}
+	}
+	return false
 }

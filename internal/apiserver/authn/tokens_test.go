@@ -302,6 +302,17 @@ func TestDiscoveryLetsOthersVerify(t *testing.T) {
 	if err := parsed.Claims(keys.Key(parsed.Headers[0].KeyID)[0], &c); err != nil {
 		t.Errorf("the published key does not verify a token: %v", err)
 	}
+	for accept, want := range map[string]int{
+		"": 200, "*/*": 200, "application/json, */*;q=0.1": 200, "application/*": 200, "application/jwk-set+json": 200,
+		"application/json": 406, "text/*": 406,
+	} {
+		recorder, asked := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, KeysPath, nil)
+		asked.Header.Set("Accept", accept)
+		handlers[KeysPath].ServeHTTP(recorder, asked)
+		if recorder.Code != want {
+			t.Errorf("keys for who accepts %q: %d, want %d", accept, recorder.Code, want)
+		}
+	}
 	if code := get(http.MethodPost, KeysPath).Code; code != http.StatusMethodNotAllowed {
 		t.Errorf("POST gives %d", code)
 	}

@@ -126,7 +126,7 @@ func (f *projectedFiles) keys(name string, items []corev1.KeyToPath, path *field
 }
 
 func (f *projectedFiles) token(t *corev1.ServiceAccountTokenProjection, path *field.Path) {
-	f.claim(t.Path, "")
+	// Kubernetes notes no path of a token, so the last of several files of that path counts.
 	at := path.Child("expirationSeconds")
 	const shortest, longest = 10 * 60, 1 << 32
 	if v := t.ExpirationSeconds; v != nil {

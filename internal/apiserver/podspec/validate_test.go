@@ -38,6 +38,9 @@ func TestValidate(t *testing.T) {
 		"one file twice in a projected volume": {
 			`volumes: [{name: v, projected: {sources: [{secret: {name: s, items: [{key: a, path: f}]}}, {configMap: {name: c, items: [{key: b, path: f}]}}]}}]`,
 			`spec.volumes[0].projected: Invalid value: "c": conflicting duplicate paths`},
+		"two tokens of one path": {
+			"serviceAccountName: a\n" +
+				`volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: f}}, {serviceAccountToken: {path: f}}]}}]`, ""},
 		"reserved file name": {
 			`volumes: [{name: v, configMap: {name: c, items: [{key: a, path: ..data}]}}]`,
 			`spec.volumes[0].configMap.items[0].path: Invalid value: "..data": must not start with '..'`},

@@ -169,7 +169,6 @@ func (s statusStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.O
 		accessor(obj).SetGeneration(accessor(old).GetGeneration())
 	}
 	now, before := accessor(obj), accessor(old)
-	now.SetDeletionTimestamp(before.GetDeletionTimestamp())
 	now.SetOwnerReferences(before.GetOwnerReferences())
 	if s.prepareStatus != nil {
 		s.prepareStatus(ctx, obj, old)

@@ -77,6 +77,13 @@ func TestValidate(t *testing.T) {
 	if errs := Validate(r); len(errs) != 1 || errs[0].Detail != "PEM block type must be CERTIFICATE REQUEST" {
 		t.Errorf("no PEM: got %v", errs)
 	}
+	r = newRequest(t)
+	block, _ := pem.Decode(r.Spec.Request)
+	block.Bytes[len(block.Bytes)-3] ^= 1 // of a number that is half of the signature
+	r.Spec.Request = pem.EncodeToMemory(block)
+	if errs := Validate(r); len(errs) != 1 || errs[0].Detail != "x509: ECDSA verification failure" {
+		t.Errorf("signed by nobody: got %v", errs)
+	}
 }
 
 func decided(c *certificatesv1.CertificateSigningRequest, types ...certificatesv1.RequestConditionType) *certificatesv1.CertificateSigningRequest {

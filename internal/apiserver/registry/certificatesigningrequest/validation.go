@@ -73,8 +73,12 @@ func parse(raw []byte) error {
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	_, err := x509.ParseCertificateRequest(block.Bytes)
-	return err
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err
+	}
+	// Who cannot sign with the key has no claim to a certificate for it.
+	return request.CheckSignature()
 }
 
 func validateSigner(name string) field.ErrorList {

@@ -73,3 +73,22 @@ func TestGeneration(t *testing.T) {
 		}
 	}
 }
+
+// This version of the API cannot write topologies. A node that is named in one already is named in the field.
+func TestTopologyIsDropped(t *testing.T) {
+	old := slice(discoveryv1.AddressTypeIPv4, "10.0.0.1")
+	old.Endpoints[0].DeprecatedTopology = map[string]string{"kubernetes.io/hostname": "n1"}
+	same := old.DeepCopy()
+	dropTopology(same, old)
+	if same.Endpoints[0].DeprecatedTopology == nil {
+		t.Error("dropped without a change of the endpoints")
+	}
+	s := old.DeepCopy()
+	s.Endpoints[0].Hostname = ptr.To("a")
+	s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{DeprecatedTopology: map[string]string{"kubernetes.io/hostname": "n2", "bad key!": ""}})
+	dropTopology(s, old)
+	a, b := s.Endpoints[0], s.Endpoints[1]
+	if a.DeprecatedTopology != nil || b.DeprecatedTopology != nil || a.NodeName == nil || *a.NodeName != "n1" || b.NodeName != nil {
+		t.Errorf("got %+v and %+v", a, b)
+	}
+}

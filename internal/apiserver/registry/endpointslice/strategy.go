@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -26,10 +28,16 @@ func Definition() resource.Definition {
 		GroupVersion: discoveryv1.SchemeGroupVersion, Kind: "EndpointSlice",
 		Plural: "endpointslices", Singular: "endpointslice",
 	}, resource.Rules[discoveryv1.EndpointSlice]{
-		Default:          SetDefaults,
-		PrepareForCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) { s.Generation = 1 },
-		PrepareForUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) { raiseGeneration(s, old) },
-		Validate:         func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return Validate(s) },
+		Default: SetDefaults,
+		PrepareForCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) {
+			s.Generation = 1
+			dropTopology(s, &discoveryv1.EndpointSlice{})
+		},
+		PrepareForUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+			dropTopology(s, old)
+			raiseGeneration(s, old)
+		},
+		Validate: func(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList { return Validate(s) },
 		ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 			return ValidateUpdate(s, old)
 		},
@@ -42,6 +50,26 @@ func Definition() resource.Definition {
 		},
 		Table: printer,
 	})
+}
+
+// dropTopology ignores what this version of the API cannot write, as its documentation says. Where a node was named
+// there, it is named in the field for that.
+func dropTopology(s, old *discoveryv1.EndpointSlice) {
+	if apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		return
+	}
+	nodes := sets.New[string]()
+	for _, e := range old.Endpoints {
+		nodes.Insert(e.DeprecatedTopology[corev1.LabelHostname])
+	}
+	for i := range s.Endpoints {
+		e := &s.Endpoints[i]
+		name := e.DeprecatedTopology[corev1.LabelHostname]
+		if e.NodeName == nil && name != "" && nodes.Has(name) && len(utilvalidation.IsDNS1123Subdomain(name)) == 0 {
+			e.NodeName = &name
+		}
+		e.DeprecatedTopology = nil
+	}
 }
 
 // raiseGeneration counts changes of all but the metadata, and of the labels.
@@ -68,7 +96,8 @@ func SetDefaults(s *discoveryv1.EndpointSlice) {
 }
 
 var printer = table.Of(func(s *discoveryv1.EndpointSlice, now time.Time) []any {
-	return []any{s.Name, string(s.AddressType), ports(s.Ports), addresses(s.Endpoints), table.Since(s.CreationTimestamp, now)}
+	return []any{s.Name, string(s.AddressType), ports(s.Ports), addresses(s.Endpoints),
+		table.Since(s.CreationTimestamp, now)}
 },
 	table.Name,
 	table.Column{Name: "AddressType", Description: "Kind of the addresses."},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -52,7 +53,8 @@ func ValidateUpdate(p, old *corev1.Pod) field.ErrorList {
 	if apiequality.Semantic.DeepEqual(p.Spec, old.Spec) {
 		return errs
 	}
-	if podfacts.QOS(p) != old.Status.QOSClass && old.Status.QOSClass != "" {
+	// The class of what is not valid anyway, such as an empty container, says nothing.
+	if len(errs) == 0 && podfacts.QOS(p) != old.Status.QOSClass && old.Status.QOSClass != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), p.Status.QOSClass, "Pod QoS is immutable"))
 	}
 	return append(errs, nothingElse(&p.Spec, &old.Spec)...)
@@ -220,6 +222,7 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, field.Invalid(statusPath.Child("qosClass"), p.Status.QOSClass, "field is immutable"))
 	}
+	errs = append(errs, amount.NonNegative(statusPath.Child("observedGeneration"), p.Status.ObservedGeneration)...)
 	errs = append(errs, claimStatuses(p, statusPath.Child("resourceClaimStatuses"))...)
 	errs = append(errs, noResurrection(p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy)...)
 	errs = append(errs, addresses(p.Status.PodIPs, old.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"))...)

@@ -329,9 +329,18 @@ func (u used) objection(port int32) string {
 // keepPorts gives a changed Service the node ports of the old one that the client did
 // not repeat.
 func keepPorts(svc, old *corev1.Service) {
+	taken := map[int32]bool{}
+	for _, p := range svc.Spec.Ports {
+		taken[p.NodePort] = true
+	}
 	for i := range svc.Spec.Ports {
-		if p := &svc.Spec.Ports[i]; publishes(svc) && p.NodePort == 0 {
-			p.NodePort = previousNodePort(old, p)
+		p := &svc.Spec.Ports[i]
+		if !publishes(svc) || p.NodePort != 0 {
+			continue
+		}
+		// A port that is there twice is told of as that, and not of a node port that nobody asked for.
+		if before := previousNodePort(old, p); !taken[before] {
+			p.NodePort, taken[before] = before, true
 		}
 	}
 	if needsHealthCheck(svc) && needsHealthCheck(old) && svc.Spec.HealthCheckNodePort == 0 {

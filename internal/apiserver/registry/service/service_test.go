@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -214,9 +215,29 @@ func TestChangeOfTheAddressAlone(t *testing.T) {
 			s := old.DeepCopy()
 			s.Spec.ClusterIP = to
 			listClusterIP(s, old)
+			want := want
+			if headless(old) && to == "nonsense" {
+				want = `spec.clusterIPs[0]: Invalid value: "nonsense": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`
+			}
 			if got := ValidateUpdate(s, old).ToAggregate(); got == nil || got.Error() != want {
 				t.Errorf("%s to %s: %v", old.Spec.ClusterIP, to, got)
 			}
 		}
+	}
+}
+
+// A port that is there twice gets the node port of the old one once.
+func TestNodePortOfARepeatedPort(t *testing.T) {
+	old := allocated(corev1.ServiceTypeNodePort)
+	s := old.DeepCopy()
+	s.Spec.Ports = []corev1.ServicePort{{Name: "a", Port: 80, Protocol: "TCP"}, {Name: "b", Port: 80, Protocol: "TCP"}}
+	keepPorts(s, old)
+	if got := fmt.Sprint(s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort); got != "30001 0" {
+		t.Errorf("without node ports: %s", got)
+	}
+	s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = 0, 30001
+	keepPorts(s, old)
+	if got := fmt.Sprint(s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort); got != "0 30001" {
+		t.Errorf("with a node port at the second: %s", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 )
@@ -97,7 +98,9 @@ func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	spec, was := &s.Spec, &old.Spec
 	if hasAddress(s) && hasAddress(old) {
-		if was.ClusterIP != "" && spec.ClusterIP != was.ClusterIP {
+		// What is no address at all is told of as that where there was none.
+		nonsense := headless(old) && len(utilvalidation.IsValidIP(specPath, spec.ClusterIP)) > 0
+		if was.ClusterIP != "" && spec.ClusterIP != was.ClusterIP && !nonsense {
 			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(0), spec.ClusterIPs, stays))
 		}
 		if len(spec.IPFamilies) > 0 && len(was.IPFamilies) > 0 && spec.IPFamilies[0] != was.IPFamilies[0] {
