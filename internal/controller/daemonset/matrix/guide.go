@@ -9,7 +9,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -65,7 +64,6 @@ func (NodeHealth) Verb() string { return "health" }
 type guide struct {
 	info   RolloutInfo
 	course *course.Course
-	pace   *course.Pace
 	// stored tells that the API holds where the rollout stands: nothing new begins
 	// before. written is what it holds, told what people were told of it.
 	stored   bool
@@ -77,9 +75,9 @@ type guide struct {
 	looked  time.Time
 	stale   bool
 	setback setback // of writing it
-	// turn is how much of the pace had been spent when the row took from it last: who shares it
-	// takes in turn.
-	turn int
+	// allowed is how many changes the policy's pace lets begin now, begun how many did. turn is how much
+	// of the pace had been spent when the row took from it last: who shares it takes in turn.
+	allowed, begun, turn int
 }
 
 // updateRollout takes a policy or what people wrote into a rollout in.
@@ -129,9 +127,9 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 	if was := g.info.Spec.Retry; r.guide != nil && info.Spec.Retry != nil && (was == nil || *was != *info.Spec.Retry) {
 		r.tryAnew()
 	}
-	g.info, g.pace = info, m.paceOf(info.PolicyUID)
+	g.info = info
 	if info.Policy != nil {
-		g.pace.Set(info.Policy.NodesPerMinute, m.now)
+		m.paceOf(info.PolicyUID).Set(info.Policy.NodesPerMinute, m.now)
 	}
 	g.course.SetPolicy(info.Policy, info.Following, info.Why)
 	g.course.SetSpec(named(info.Spec, r.info.Digest))
@@ -174,15 +172,6 @@ func (r *row) sawNode(name string, col *column) {
 	r.guide.course.SetNode(name, course.Node{Object: col.node, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
 }
 
-func (m *Matrix) paceOf(policy types.UID) *course.Pace {
-	p := m.paces[policy]
-	if p == nil {
-		p = &course.Pace{}
-		m.paces[policy] = p
-	}
-	return p
-}
-
 func (m *Matrix) updateHealth(h NodeHealth) {
 	if m.health[h.Name] == h {
 		return
@@ -217,11 +206,11 @@ func (r *row) takeTurns() {
 		room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
 		paced := !g.course.Returns()
 		if paced {
-			room = min(room, g.pace.Allows(r.now))
+			room = min(room, g.allowed)
 		}
 		begun := len(g.course.Take(room))
-		if paced && begun > 0 {
-			g.turn = g.pace.Spend(begun)
+		if paced {
+			g.begun = begun
 		}
 	}
 	r.follow(nil)
@@ -264,15 +253,6 @@ func (r *row) likelyStable() string {
 		return r.info.Revision
 	}
 	return best
-}
-
-// nextTurn is when time alone may let a cell's change begin.
-func (g *guide) nextTurn(now time.Time) time.Time {
-	at, _ := g.course.NextTick()
-	if g.course.Wants() && !g.course.Returns() && g.pace.Allows(now) == 0 {
-		at = deadline.Sooner(at, g.pace.Next())
-	}
-	return at
 }
 
 // UpdateRollout asks for a rollout's status to be written, and for the rollout to be

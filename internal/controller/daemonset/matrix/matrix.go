@@ -105,7 +105,7 @@ func (m *Matrix) enter(r *row) *row {
 func (m *Matrix) arm() {
 	for _, r := range m.dirty {
 		if m.rows[r.info.UID] == r {
-			m.timers.Set(&r.timer, r.next())
+			m.timers.Set(&r.timer, m.next(r))
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
 
 // Ready returns what is to be done now, each action once: it is in flight from
@@ -30,34 +28,15 @@ func (m *Matrix) Ready() []Action {
 		r.dirty = false
 		if m.rows[r.info.UID] == r {
 			r.now = m.now
-			out = r.ready(out)
+			out = m.readyAtPace(r, out)
 			r.due = time.Time{}
 			if !r.info.Deleting {
 				r.due = r.later()
 			}
-			m.timers.Set(&r.timer, r.next())
+			m.timers.Set(&r.timer, m.next(r))
 		}
 	}
 	return out
-}
-
-// wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
-// who is woken a moment before the others would take it all.
-func (m *Matrix) wakeSharers() {
-	paces := map[*course.Pace]bool{}
-	for _, r := range m.dirty {
-		if g := r.guide; g != nil && g.pace.Limited() && g.course.Wants() && g.pace.Allows(m.now) > 0 {
-			paces[g.pace] = true
-		}
-	}
-	if len(paces) == 0 {
-		return
-	}
-	for _, r := range m.rows {
-		if g := r.guide; g != nil && paces[g.pace] && !r.dirty && g.course.Wants() {
-			m.enter(r)
-		}
-	}
 }
 
 // turn orders rows that share a pace: who took longest ago goes first.

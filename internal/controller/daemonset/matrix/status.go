@@ -56,8 +56,9 @@ func (r *row) statusWritten(a *UpdateStatus, o Outcome) {
 // next returns when time alone has something to do for the row; zero means never.
 func (r *row) next() time.Time {
 	at, _ := r.timers.Next()
-	if r.guide != nil {
-		at = deadline.Sooner(at, r.guide.nextTurn(r.now))
+	if g := r.guide; g != nil {
+		tick, _ := g.course.NextTick()
+		at = deadline.Sooner(at, tick)
 	}
 	return deadline.Sooner(at, r.due)
 }
