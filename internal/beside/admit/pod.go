@@ -21,12 +21,12 @@ type Verb uint8
 // The verbs. Unknown means that the pod's revision cannot be told or made: the caller admits or refuses it as its
 // failure policy says, and counts it.
 const (
-	Leave Verb = iota
+	AsMade Verb = iota
 	Rewrite
 	Unknown
 )
 
-func (v Verb) String() string { return [...]string{"leave", "rewrite", "unknown"}[v] }
+func (v Verb) String() string { return [...]string{"as made", "rewrite", "unknown"}[v] }
 
 // NewPod is a pod that is being created for a DaemonSet, with what is needed to decide about it.
 type NewPod struct {
@@ -65,9 +65,9 @@ func Pod(in NewPod) Answer {
 	made, _ := labels[appsv1.ControllerRevisionHashLabelKey].(string)
 	switch in.Want {
 	case "":
-		return Answer{Leave, "no revision is known for its node", nil}
+		return Answer{AsMade, "no revision is known for its node", nil}
 	case made:
-		return Answer{Leave, "it has its node's revision", nil}
+		return Answer{AsMade, "it has its node's revision", nil}
 	}
 	node := Node(in.Pod)
 	if node == "" {

@@ -1,0 +1,203 @@
+package admit
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// UpdateStrategy is the annotation that keeps the author's update strategy, as JSON, of a DaemonSet that is stored with
+// OnDelete because it follows a policy. It is the truth while it is there.
+const UpdateStrategy = "everynode.io/update-strategy"
+
+// Standing is how a DaemonSet, with the labels of the write, stands to policies.
+type Standing uint8
+
+// The standings. Frozen is a DaemonSet whose policy went while pods of another revision were left: it stays stored as
+// it is, for kube-controller-manager would replace all of them at once.
+const (
+	Free Standing = iota
+	Follows
+	Frozen
+)
+
+// DaemonSetWrite is a write of a DaemonSet.
+type DaemonSetWrite struct {
+	// Old is what is stored; nil if it is created.
+	Old, New *appsv1.DaemonSet
+	Standing Standing
+	// Applier is the field manager of a server-side apply; "" for any other write.
+	Applier string
+}
+
+// Stored is how a DaemonSet is to be stored.
+type Stored struct {
+	// Patch is a JSON patch (RFC 6902); nil if the DaemonSet stays as it was written.
+	Patch []byte
+	// Warning is for whoever writes; "" if there is none.
+	Warning string
+	// Refusal says why the write is refused; "" if it is not.
+	Refusal string
+}
+
+// DaemonSet decides how a DaemonSet is stored. What it stores it leaves as it is when it is written again.
+func DaemonSet(w DaemonSetWrite) Stored {
+	if w.Standing == Free {
+		return free(w.New)
+	}
+	written := w.New.Spec.UpdateStrategy
+	kept, isKept := w.New.Annotations[UpdateStrategy]
+	_, wasKept := keptBy(w.Old)
+	if w.Standing == Frozen && !isKept && !wasKept {
+		return Stored{}
+	}
+	switch {
+	case written.Type != appsv1.OnDeleteDaemonSetStrategyType:
+		return keep(w.New, written)
+	case written.RollingUpdate != nil:
+		// What is stored has no rollingUpdate, so somebody set its fields and meant the strategy that he wrote before.
+		return keep(w.New, appsv1.DaemonSetUpdateStrategy{
+			Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: written.RollingUpdate,
+		})
+	case !isKept:
+		return Stored{}
+	case w.ownOnDelete():
+		return patched(w.New, written, "")
+	}
+	if _, err := read(kept); err != nil {
+		return Stored{Refusal: err.Error()}
+	}
+	return Stored{Warning: w.warning()}
+}
+
+// free gives a DaemonSet that follows no policy back as its author wrote it.
+func free(ds *appsv1.DaemonSet) Stored {
+	kept, isKept := ds.Annotations[UpdateStrategy]
+	written := ds.Spec.UpdateStrategy
+	switch {
+	case !isKept:
+		return Stored{}
+	case written.Type != appsv1.OnDeleteDaemonSetStrategyType:
+		return patched(ds, written, "")
+	case written.RollingUpdate != nil:
+		return patched(ds, appsv1.DaemonSetUpdateStrategy{
+			Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: written.RollingUpdate,
+		}, "")
+	}
+	author, err := read(kept)
+	if err != nil {
+		return Stored{Refusal: err.Error()}
+	}
+	return patched(ds, author, "")
+}
+
+// keep stores OnDelete, and the author's strategy beside it.
+func keep(ds *appsv1.DaemonSet, author appsv1.DaemonSetUpdateStrategy) Stored {
+	raw, err := json.Marshal(author)
+	if err != nil {
+		return Stored{Refusal: fmt.Sprintf("the update strategy cannot be kept: %v", err)}
+	}
+	return patched(ds, appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, string(raw))
+}
+
+// read is the strategy that an annotation keeps.
+func read(kept string) (appsv1.DaemonSetUpdateStrategy, error) {
+	var s appsv1.DaemonSetUpdateStrategy
+	err := json.Unmarshal([]byte(kept), &s)
+	if err != nil {
+		return s, fmt.Errorf("annotation %s: %q is no update strategy: %w", UpdateStrategy, kept, err)
+	}
+	if s.Type != appsv1.RollingUpdateDaemonSetStrategyType {
+		return s, fmt.Errorf("annotation %s: %q is not of type RollingUpdate", UpdateStrategy, kept)
+	}
+	return s, nil
+}
+
+// keptBy is the strategy that is kept beside a DaemonSet, which may be nil.
+func keptBy(ds *appsv1.DaemonSet) (string, bool) {
+	if ds == nil {
+		return "", false
+	}
+	kept, ok := ds.Annotations[UpdateStrategy]
+	return kept, ok
+}
+
+// ownOnDelete reports whether this write says that the author himself wants OnDelete, and not merely repeats what is
+// stored. What kubectl applied last counts where this write changed it: what an older apply said, a later edit may have
+// overruled.
+func (w DaemonSetWrite) ownOnDelete() bool {
+	if w.Applier != "" {
+		return holdsType(w.New.ManagedFields, w.Applier)
+	}
+	applied := w.New.Annotations[corev1.LastAppliedConfigAnnotation]
+	if w.Old != nil && w.Old.Annotations[corev1.LastAppliedConfigAnnotation] == applied {
+		return false
+	}
+	var said struct {
+		Spec struct {
+			UpdateStrategy struct {
+				Type appsv1.DaemonSetUpdateStrategyType
+			}
+		}
+	}
+	err := json.Unmarshal([]byte(applied), &said)
+	return err == nil && said.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+}
+
+// holdsType reports whether a manager holds the type of the update strategy by server-side apply.
+func holdsType(all []metav1.ManagedFieldsEntry, manager string) bool {
+	for i := range all {
+		e := &all[i]
+		applies := e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+		if e.Manager != manager || !applies || e.FieldsV1 == nil {
+			continue
+		}
+		fields, err := decode(e.FieldsV1.GetRawBytes())
+		if err == nil && part(fields, "f:spec", "f:updateStrategy")["f:type"] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// warning tells whoever changed the specification, and may have meant OnDelete, how to say so. It is no news to
+// somebody who applies: what he applied says what he wants.
+func (w DaemonSetWrite) warning() string {
+	applied := w.New.Annotations[corev1.LastAppliedConfigAnnotation]
+	if w.Old == nil || w.Applier != "" || w.Old.Annotations[corev1.LastAppliedConfigAnnotation] != applied ||
+		reflect.DeepEqual(w.Old.Spec, w.New.Spec) {
+		return ""
+	}
+	return "this DaemonSet follows a RolloutPolicy; it keeps the update strategy in the annotation " + UpdateStrategy +
+		". If you mean OnDelete, remove that annotation"
+}
+
+// patched is the patch that stores a strategy, and keeps the author's; "" keeps none. What is so already is left out.
+func patched(ds *appsv1.DaemonSet, strategy appsv1.DaemonSetUpdateStrategy, kept string) Stored {
+	var patch []step
+	if !reflect.DeepEqual(ds.Spec.UpdateStrategy, strategy) {
+		patch = append(patch, step{"add", "/spec/updateStrategy", strategy})
+	}
+	const path = "/metadata/annotations/everynode.io~1update-strategy"
+	was, isKept := keptBy(ds)
+	switch {
+	case kept == "" && isKept:
+		patch = append(patch, step{Op: "remove", Path: path})
+	case kept != "" && ds.Annotations == nil:
+		patch = append(patch, step{"add", "/metadata/annotations", map[string]string{UpdateStrategy: kept}})
+	case kept != "" && kept != was:
+		patch = append(patch, step{"add", path, kept})
+	}
+	if patch == nil {
+		return Stored{}
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return Stored{Refusal: fmt.Sprintf("the DaemonSet cannot be stored: %v", err)}
+	}
+	return Stored{Patch: raw}
+}

@@ -1,0 +1,71 @@
+package admit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Choice is what an operator wants of one DaemonSet when everybody leaves.
+type Choice uint8
+
+// The choices. Wait gives back what is complete, and refuses what is not.
+const (
+	Wait Choice = iota
+	KeepOnDelete
+	LetItRoll
+)
+
+// Leaving is a DaemonSet that is to be given back to kube-controller-manager.
+type Leaving struct {
+	// Name is its namespace and name, for people.
+	Name string
+	// Newest is the hash of its template. Pods says on how many nodes there is a pod of each hash.
+	Newest string
+	Pods   map[string]int
+	Choice Choice
+	// Approves says that whoever asks may approve rollouts.
+	Approves bool
+}
+
+// Parting is what becomes of a DaemonSet.
+type Parting uint8
+
+// The partings. GivenBack gets its author's strategy again, StaysOnDelete stays as it is stored, and Refused is not
+// touched.
+const (
+	GivenBack Parting = iota
+	StaysOnDelete
+	Refused
+)
+
+// Leave decides what becomes of a DaemonSet, and says it for people. kube-controller-manager replaces every pod that is
+// not of the newest template, without waves and whether that template failed or not, as soon as it may.
+func Leave(l Leaving) (Parting, string) {
+	others, nodes := l.others()
+	change := fmt.Sprintf("%d nodes have %s and would get %s at once, without waves", nodes, others, l.Newest)
+	switch {
+	case nodes == 0:
+		return GivenBack, fmt.Sprintf("%s is as its author wrote it; no pod changes", l.Name)
+	case l.Choice == KeepOnDelete:
+		return StaysOnDelete, fmt.Sprintf("%s stays OnDelete; %d nodes keep %s", l.Name, nodes, others)
+	case l.Choice == LetItRoll && l.Approves:
+		return GivenBack, fmt.Sprintf("%s goes on: %d nodes get %s at once, without waves", l.Name, nodes, l.Newest)
+	case l.Choice == LetItRoll:
+		return Refused, fmt.Sprintf("%s: %s; that is for those who may approve rollouts", l.Name, change)
+	}
+	return Refused, fmt.Sprintf("%s: %s; wait until the change has ended, or choose otherwise for it", l.Name, change)
+}
+
+// others are the revisions besides the newest, and on how many nodes they are.
+func (l Leaving) others() (names string, nodes int) {
+	var all []string
+	for _, hash := range slices.Sorted(maps.Keys(l.Pods)) {
+		if n := l.Pods[hash]; hash != l.Newest && n > 0 {
+			nodes += n
+			all = append(all, hash)
+		}
+	}
+	return strings.Join(all, ", "), nodes
+}
