@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cgroups"
 	"github.com/everynode/everynode/internal/agent/claims"
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/credentialprovider"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/csi"
@@ -52,7 +53,7 @@ const (
 
 // Agent is one node of a cluster.
 type Agent struct {
-	cfg Config
+	cfg config.Config
 	clk clock.WithTicker
 	// programs say with which credentials images are pulled; nil for none.
 	programs *credentialprovider.Programs
@@ -63,12 +64,12 @@ type Agent struct {
 }
 
 // New checks the configuration; Run does the rest.
-func New(cfg Config) (*Agent, error) {
-	cfg, err := cfg.complete()
+func New(cfg config.Config) (*Agent, error) {
+	cfg, err := cfg.Complete()
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.checkMachine("/"); err != nil {
+	if err := cfg.CheckMachine("/"); err != nil {
 		return nil, err
 	}
 	a := &Agent{cfg: cfg, clk: clock.RealClock{}}
@@ -84,15 +85,15 @@ func New(cfg Config) (*Agent, error) {
 // node cannot go on; nil after ctx ended.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
-	if a.addresses, err = a.cfg.addresses(ctx); err != nil {
+	if a.addresses, err = nodeAddresses(ctx, &a.cfg); err != nil {
 		return err
 	}
-	if err := a.cfg.findAddress(ctx, a.addresses); err != nil {
+	if err := findAddress(ctx, a.cfg.DataDir, a.addresses); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	identity, err := join.Join(ctx, join.Config{
 		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, DataDir: a.cfg.DataDir, Clock: a.clk,
-		TrustInterval: a.cfg.trustInterval,
+		TrustInterval: a.cfg.TrustInterval,
 	})
 	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
@@ -233,7 +234,7 @@ func (n *node) addressChanged() {
 }
 
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface, identity *join.Identity) (*node, error) {
-	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, addresses: a.addresses, reserved: a.cfg.reserved, cgroups: a.cgroups, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
+	n := &node{identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName, addresses: a.addresses, reserved: a.cfg.Reserved, cgroups: a.cgroups, sources: newSources(client, a.cfg.NodeName), broadcaster: record.NewBroadcaster(record.WithContext(ctx))}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: a.cfg.NodeName})
 	n.devices, n.drivers, n.claims = a.newDevices(n), a.newDrivers(n), a.newClaims(n)
 	n.plugins = a.newPlugins(n)
@@ -257,10 +258,10 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
-		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.logMaxSize, MaxLogFiles: a.cfg.LogMaxFiles,
+		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault, MaxLogSize: a.cfg.LogMaxBytes, MaxLogFiles: a.cfg.LogMaxFiles,
 	})
 	objs := objects{Cache: n.references, client: client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced, known: known, file: n.file,
-		noSecrets: a.cfg.RememberSecrets == RememberNoSecrets, allocatable: n.reporter.NodeAllocatable,
+		noSecrets: a.cfg.RememberSecrets == config.RememberNoSecrets, allocatable: n.reporter.NodeAllocatable,
 		nodeName: a.cfg.NodeName, node: n.sources.ownNode}
 	ev := events{recorder: recorder}
 	a.reportDevices(ctx, n, ev)
@@ -291,7 +292,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
 		}), stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
 		images: puller, hostIPs: a.addresses.Texts, node: n.sources.ownNode, references: objs.Cache, book: n.book,
-		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: hasAppArmor("/"),
+		sysctls: a.cfg.AllowedUnsafeSysctls, appArmor: config.HasAppArmor("/"),
 	})
 	n.pods.recall(recalled.Pods)
 	n.pods.statics.awaited, n.pods.statics.changed, n.pods.statics.mirror = true, n.mirrors.poke, n.mirrors.seen
@@ -336,11 +337,11 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
 		Client: n.client, Recorder: recorder, Node: n.sources.ownNode, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
-		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.reserved,
+		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.Reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
 		Healthy: func() error { return n.pods.healthy() },
-		DataDir: a.cfg.DataDir, CgroupRoot: a.cgroups.Root(), Clock: a.clk, Thresholds: a.cfg.rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
+		DataDir: a.cfg.DataDir, CgroupRoot: a.cgroups.Root(), Clock: a.clk, Thresholds: a.cfg.Rules.Hard, Pressures: func() []corev1.NodeConditionType { return n.evictor.pressures() }, Network: a.networkCondition(n), Devices: n.devices.Totals,
 		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)

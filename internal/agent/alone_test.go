@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
 	"github.com/everynode/everynode/internal/testenv/freeport"
@@ -64,7 +65,7 @@ func TestAloneAfterAReboot(t *testing.T) {
 	port, err := freeport.Take()
 	must(t, err)
 	env := testenv.Start(t, func(o *server.Options) { o.Listen = []string{fmt.Sprintf("127.0.0.1:%d", port)} })
-	plain := func(c *Config) { c.RememberSecrets = RememberPlain }
+	plain := func(c *config.Config) { c.RememberSecrets = config.RememberPlain }
 	stop := startAgent(t, m, env, joinToken(t, env), plain)
 	ctx, client := t.Context(), env.Client
 	_, err = client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},

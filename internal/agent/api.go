@@ -29,7 +29,7 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool, Protect: guard.Protect,
 		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.staticNamed}, Runtime: streams{n.runtime},
 		Pods: n.sources.allPods, Summary: n.fullSummary(a.newSummarizer(n).Summary, n.gauge,
-			func(pod *corev1.Pod) string { return string(lookup{static: n.pods.staticNamed}.uidOf(pod)) }), Pages: n.scraped.Handlers(), Images: n.stock, Configz: a.cfg.configz(),
+			func(pod *corev1.Pod) string { return string(lookup{static: n.pods.staticNamed}.uidOf(pod)) }), Pages: n.scraped.Handlers(), Images: n.stock, Configz: a.cfg.Configz(),
 	})
 }
 

@@ -2,10 +2,7 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/referred"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/volumes"
@@ -21,30 +19,6 @@ import (
 
 // podsFile, in the data folder, has what the node needs to start its pods as they were.
 const podsFile = "pods.jsonl"
-
-// What Config.RememberSecrets may be besides a file with a key.
-const (
-	// RememberNoSecrets keeps Secrets in memory only.
-	RememberNoSecrets = "none"
-	// RememberPlain keeps Secrets on the disk as they are, for root only.
-	RememberPlain = "plain"
-)
-
-// checkRemember says whether what is said of secrets can be done, and makes the path of a key clean.
-func (c *Config) checkRemember() error {
-	setDefault(&c.RememberSecrets, RememberNoSecrets)
-	if c.RememberSecrets == RememberNoSecrets || c.RememberSecrets == RememberPlain {
-		return nil
-	}
-	if !filepath.IsAbs(c.RememberSecrets) {
-		return fmt.Errorf("--remember-secrets %q is none of %s, %s, and the absolute path of a file with a key", c.RememberSecrets, RememberNoSecrets, RememberPlain)
-	}
-	c.RememberSecrets = filepath.Clean(c.RememberSecrets)
-	if strings.HasPrefix(c.RememberSecrets, c.DataDir+"/") {
-		return errors.New("--remember-secrets names a key in the data folder, where it would protect nothing; keep it where a thief of the disk does not find it, or say plain")
-	}
-	return nil
-}
 
 // book is what the node remembers of its pods. It is safe for concurrent use.
 type book struct {
@@ -128,7 +102,7 @@ func (b *book) tell() {
 func (a *Agent) recall(ctx context.Context, n *node) (*remember.Pods, *remember.Known, error) {
 	logger := klog.FromContext(ctx)
 	seal := remember.Seal{}
-	if a.cfg.RememberSecrets != RememberNoSecrets && a.cfg.RememberSecrets != RememberPlain {
+	if a.cfg.RememberSecrets != config.RememberNoSecrets && a.cfg.RememberSecrets != config.RememberPlain {
 		var err error
 		if seal, err = remember.NewSeal(a.cfg.RememberSecrets); err != nil {
 			return nil, nil, err
@@ -144,7 +118,7 @@ func (a *Agent) recall(ctx context.Context, n *node) (*remember.Pods, *remember.
 	known.Pods = survivors(known.Pods)
 	n.podKeeper, n.book = keeper, newBook(known.Pods)
 	n.book.note = keeper.Note
-	if a.cfg.RememberSecrets == RememberNoSecrets && len(known.Secrets) > 0 {
+	if a.cfg.RememberSecrets == config.RememberNoSecrets && len(known.Secrets) > 0 {
 		// They were kept by an earlier run, and are not to be any more.
 		known.Secrets = nil
 		keeper.Note()
@@ -161,7 +135,7 @@ func (a *Agent) recall(ctx context.Context, n *node) (*remember.Pods, *remember.
 func (n *node) worthKeeping(secrets string) *remember.Pods {
 	out := &remember.Pods{Pods: n.book.list(), Handlers: n.classes.all()}
 	out.ConfigMaps, out.Secrets = n.references.Known()
-	if secrets == RememberNoSecrets {
+	if secrets == config.RememberNoSecrets {
 		out.Secrets = nil
 	}
 	for _, t := range n.volumes.Tokens() {

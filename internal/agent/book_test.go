@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -173,17 +172,4 @@ func TestAloneRemovesNothing(t *testing.T) {
 	p.RuntimeListed(list)
 	p.RuntimeListed(list)
 	r.await(t, "kill c", "stop s", "remove c", "remove s", "clean unknown")
-}
-
-func TestRememberSecretsIsChecked(t *testing.T) {
-	for value, want := range map[string]string{
-		"": "", "none": "", "plain": "", "/run/keys/node": "",
-		"yes": `"yes" is none of none, plain, and the absolute path`, "/data/key": "a key in the data folder", "/run/../data/pki/../key": "a key in the data folder",
-	} {
-		c := Config{DataDir: "/data", RememberSecrets: value}
-		err := c.checkRemember()
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%q: %v, want %q", value, err, want)
-		}
-	}
 }

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -108,7 +109,7 @@ func TestCertificateEnded(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t, shortLives)
 	token := joinToken(t, env)
-	own := func(c *Config) { c.NodeIPs = []net.IP{net.IPv4(127, 0, 0, 2)} } // no other test's ports
+	own := func(c *config.Config) { c.NodeIPs = []net.IP{net.IPv4(127, 0, 0, 2)} } // no other test's ports
 	stop := startAgent(t, m, env, token, own)
 	before := awaitWord(t, env, "before")
 	nodes := env.Client.CoreV1().Nodes()
@@ -119,7 +120,7 @@ func TestCertificateEnded(t *testing.T) {
 
 	m.write(t, "agent/manifests/static.yaml", staticManifest)
 	address, open := road(t, strings.TrimPrefix(env.Config.Host, "https://"))
-	startAgent(t, m, env, token, own, func(c *Config) { c.Server = "https://" + address })
+	startAgent(t, m, env, token, own, func(c *config.Config) { c.Server = "https://" + address })
 	logs := filepath.Join(m.dir, "log/pods/default_static-n1_*/main/0.log")
 	eventually(t, "the static pod runs", func() bool {
 		paths, _ := filepath.Glob(logs)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
@@ -30,23 +31,23 @@ import (
 // network, services, the name server and the port for logs. Hundreds of them in one process show what a fleet's agents cost a server.
 type Hollow struct {
 	// Config is as for an agent; of it Server, Token, NodeName, NodeIPs, DataDir, Labels, Port and Version are used.
-	Config
+	config.Config
 	// Joined is called when the node has its certificate; nil for nobody.
 	Joined func()
 }
 
 // Run joins the cluster and lives until ctx ends. The error says why it cannot go on; nil after ctx ended.
 func (h Hollow) Run(ctx context.Context) error {
-	cfg, err := h.complete()
+	cfg, err := h.Complete()
 	if err != nil {
 		return err
 	}
 	clk := clock.RealClock{}
-	addresses, err := cfg.addresses(ctx)
+	addresses, err := nodeAddresses(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	if err := cfg.findAddress(ctx, addresses); err != nil {
+	if err := findAddress(ctx, cfg.DataDir, addresses); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	identity, err := join.Join(ctx, join.Config{Server: cfg.Server, Token: cfg.Token, NodeName: cfg.NodeName, NodeIPs: addresses.List, DataDir: cfg.DataDir, Clock: clk})
@@ -78,11 +79,11 @@ func (h Hollow) Run(ctx context.Context) error {
 	return n.runHollow(ctx, runtime, cache.NewReflectorWithOptions(allNodes, &peer.Node{}, forgetful{}, cache.ReflectorOptions{Name: "the networks of all nodes"}))
 }
 
-func hollowStatus(cfg Config, n *node, recorder record.EventRecorder) nodestatus.Config {
+func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nodestatus.Config {
 	ready := nodestatus.Condition{OK: true}
 	return nodestatus.Config{
 		NodeName: cfg.NodeName, NodeIPs: n.addresses.List, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client, Recorder: recorder, Node: n.sources.ownNode,
-		KubeletVersion: cfg.Version, KubeletPort: cfg.Port, DataDir: cfg.DataDir, Thresholds: cfg.rules.Hard,
+		KubeletVersion: cfg.Version, KubeletPort: cfg.Port, DataDir: cfg.DataDir, Thresholds: cfg.Rules.Hard,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		Network: func() (nodestatus.Condition, bool) {
 			return nodestatus.Condition{OK: true, Reason: "PodNetworkReady", Message: "the paths to the pods of other nodes are there"}, true
@@ -93,7 +94,7 @@ func hollowStatus(cfg Config, n *node, recorder record.EventRecorder) nodestatus
 	}
 }
 
-func hollowParts(cfg Config, n *node, runtime *hollowRuntime, ev events) parts {
+func hollowParts(cfg config.Config, n *node, runtime *hollowRuntime, ev events) parts {
 	objs := objects{Cache: n.references, client: n.client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced,
 		noSecrets: true, allocatable: n.reporter.NodeAllocatable, nodeName: cfg.NodeName, node: n.sources.ownNode,
 		file: noFile}

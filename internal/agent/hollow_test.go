@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -21,8 +22,9 @@ import (
 func TestHollow(t *testing.T) {
 	e := testenv.Start(t)
 	joined := make(chan struct{})
-	h := Hollow{Joined: func() { close(joined) }, Config: Config{
-		Server: e.Config.Host, Token: joinToken(t, e), NodeName: "h1", NodeIPs: []net.IP{net.IPv4(100, 64, 0, 1)}, DataDir: t.TempDir(), Version: "v0.0.0",
+	h := Hollow{Joined: func() { close(joined) }, Config: config.Config{
+		Node:    config.Node{Server: e.Config.Host, Token: joinToken(t, e), NodeName: "h1", NodeIPs: []net.IP{net.IPv4(100, 64, 0, 1)}, Version: "v0.0.0"},
+		Folders: config.Folders{DataDir: t.TempDir()},
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -188,13 +189,17 @@ func joinToken(t *testing.T, env *testenv.Env) string {
 }
 
 // startAgent runs an agent until the test ends, or until stop is called, which waits for its end.
-func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, options ...func(*Config)) (stop func()) {
+func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, options ...func(*config.Config)) (stop func()) {
 	t.Helper()
-	cfg := Config{
-		Server: env.Config.Host, Token: token, NodeName: "n1", NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t),
-		DataDir: m.dir + "/agent", LogDir: m.dir + "/log", KubeletDir: m.dir + "/kubelet", RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot,
-		EvictionHard: "none", ImageGCHigh: 100, // however full the machine is that tests
-		ForeignNetwork: true, ForeignDNS: true, ForeignServices: true, Version: "v1.0.0-test",
+	cfg := config.Config{
+		Node:     config.Node{Server: env.Config.Host, Token: token, NodeName: "n1", NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t), Version: "v1.0.0-test"},
+		Folders:  config.Folders{DataDir: m.dir + "/agent", LogDir: m.dir + "/log", KubeletDir: m.dir + "/kubelet"},
+		Runtime:  config.Runtime{RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot},
+		Eviction: config.Eviction{EvictionHard: "none"},
+		Images:   config.Images{ImageGCHigh: 100},
+		Network:  config.Network{ForeignNetwork: true},
+		Names:    config.Names{ForeignDNS: true},
+		Services: config.Services{ForeignServices: true},
 	}
 	for _, option := range options {
 		option(&cfg)

@@ -11,16 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/testenv/needs"
 )
-
-func TestNodeIsNamedAfterItsMachine(t *testing.T) {
-	for hostname, want := range map[string]string{"Rack1-PC07": "rack1-pc07", "n.Example.COM\n": "n.example.com", "n": "n"} {
-		if got := nameOf(hostname); got != want {
-			t.Errorf("the node of machine %q is %q", hostname, got)
-		}
-	}
-}
 
 // A machine without a network and without DNS: a node that has joined starts, one that has not says what to do.
 func TestNodeStartsWithoutANetwork(t *testing.T) {
@@ -34,17 +27,17 @@ func TestNodeStartsWithoutANetwork(t *testing.T) {
 				mustWrite(t, filepath.Join(dir, addressFile), "10.0.0.7\n")
 			}
 			for _, server := range []string{"https://10.0.0.1:6443", "https://cp.example.invalid:6443"} {
-				cfg, err := Config{Server: server, DataDir: dir, NodeName: "n1"}.complete()
+				cfg, err := config.Config{Node: config.Node{Server: server, NodeName: "n1"}, Folders: config.Folders{DataDir: dir}}.Complete()
 				if err != nil {
 					t.Errorf("%s, %s: %v", name, server, err)
 					continue
 				}
-				addresses, err := cfg.addresses(t.Context())
+				addresses, err := nodeAddresses(t.Context(), &cfg)
 				if err != nil {
 					t.Errorf("%s, %s: %v", name, server, err)
 					continue
 				}
-				switch err := cfg.findAddress(t.Context(), addresses); {
+				switch err := findAddress(t.Context(), cfg.DataDir, addresses); {
 				case c.joined && err != nil:
 					t.Errorf("%s, %s: it does not start: %v", name, server, err)
 				case !c.joined && (err == nil || !strings.Contains(err.Error(), "--node-ip")):

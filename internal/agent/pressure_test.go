@@ -17,6 +17,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -32,7 +33,7 @@ type strained struct {
 
 // startStrained starts a node with the daemons keeper, which is important, and filler, which is not, and a pod that must not notice
 // anything. The filler does its worst once.
-func startStrained(t *testing.T, filler []string, options ...func(*Config)) *strained {
+func startStrained(t *testing.T, filler []string, options ...func(*config.Config)) *strained {
 	t.Helper()
 	s := &strained{m: newMachine(t)}
 	s.m.importVariant(t, idleImage)
@@ -41,7 +42,7 @@ func startStrained(t *testing.T, filler []string, options ...func(*Config)) *str
 	must(t, syscall.Mount("tmpfs", s.m.dir+"/agent", "tmpfs", 0, "size=64m"))
 	t.Cleanup(func() { _ = syscall.Unmount(s.m.dir+"/agent", syscall.MNT_DETACH) })
 	s.Env = testenv.Start(t)
-	startAgent(t, s.m, s.Env, joinToken(t, s.Env), append(options, func(c *Config) { c.PressureTransition = 3 * time.Second })...)
+	startAgent(t, s.m, s.Env, joinToken(t, s.Env), append(options, func(c *config.Config) { c.PressureTransition = 3 * time.Second })...)
 	for name, value := range map[string]int32{"low": 10, "high": 1000} {
 		_, err := s.Client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
 		must(t, err)
@@ -130,7 +131,7 @@ func (s *strained) unharmed(t *testing.T) {
 // TestAFullDisk lets a daemon fill the node's disk.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel() // most of it is waiting
-	s := startStrained(t, []string{"fill-once", "/marks/filled", "/scratch/data", "48"}, func(c *Config) {
+	s := startStrained(t, []string{"fill-once", "/marks/filled", "/scratch/data", "48"}, func(c *config.Config) {
 		c.EvictionHard, c.ImageGCHigh = "nodefs.available<24Mi", 99
 	})
 	s.Eventually("the node says that its disk is full", func(ctx context.Context) error {
@@ -153,7 +154,7 @@ func TestAFullDisk(t *testing.T) {
 // TestTooLittleMemory lets a daemon use so much memory that less than a soft threshold is left.
 func TestTooLittleMemory(t *testing.T) {
 	t.Parallel()
-	s := startStrained(t, []string{"hold-once", "/marks/held", "200"}, func(c *Config) {
+	s := startStrained(t, []string{"hold-once", "/marks/held", "200"}, func(c *config.Config) {
 		limitMemory(t, c.CgroupRoot, 320<<20)
 		c.EvictionHard, c.EvictionSoft = "memory.available<20Mi", "memory.available<160Mi"
 		c.EvictionSoftGrace, c.EvictionMaxPodGrace = "memory.available=1s", 1

@@ -29,7 +29,7 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 	})
 	n.gauge = gauge{runtime: n.runtime, volumes: n.volumes, meter: diskuse.NewMeter(a.clk)}
 	n.evictor = &evictor{
-		node: a.cfg.NodeName, rules: a.cfg.rules, observe: n.reporter.Observe, report: n.reporter.Check,
+		node: a.cfg.NodeName, rules: a.cfg.Rules, observe: n.reporter.Observe, report: n.reporter.Check,
 		usage: n.gauge.pods, pods: n.pods, clock: a.clk,
 		freeImages: func(ctx context.Context) error {
 			if _, err := n.images.RemoveUnused(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -32,7 +33,7 @@ func TestAuthoritiesAreReplaced(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	env := testenv.Start(t)
-	startAgent(t, m, env, joinToken(t, env), func(c *Config) { c.trustInterval = 300 * time.Millisecond })
+	startAgent(t, m, env, joinToken(t, env), func(c *config.Config) { c.TrustInterval = 300 * time.Millisecond })
 	before := awaitWord(t, env, "before")
 
 	keys := filepath.Join(env.DataDir(), "pki")

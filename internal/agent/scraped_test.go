@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/node/usage"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -101,7 +103,7 @@ func TestScraped(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)
 	port := freePort(t)
-	startAgent(t, m, env, joinToken(t, env), func(c *Config) { c.Port, c.SystemReserved = port, map[string]string{"memory": "64Mi"} })
+	startAgent(t, m, env, joinToken(t, env), func(c *config.Config) { c.Port, c.SystemReserved = port, map[string]string{"memory": "64Mi"} })
 	monitor, nobody := newScraper(t, env, "monitor", port, "metrics", "stats"), newScraper(t, env, "nobody", port)
 	pod := boxPod("p", "sleep")
 	pod.UID, pod.Spec.HostNetwork = "", false
@@ -226,7 +228,11 @@ func configured(t *testing.T, env *testenv.Env) {
 		Kubeletconfig json.RawMessage `json:"kubeletconfig"`
 	}
 	must(t, json.Unmarshal(text, &page))
-	if c, err := load(t, string(page.Kubeletconfig)); err != nil || c.MaxPods != 110 || c.EvictionHard != "none" {
+	path := filepath.Join(t.TempDir(), "kubelet.yaml")
+	must(t, os.WriteFile(path, page.Kubeletconfig, 0o600))
+	var c config.Config
+	err = c.LoadFile(path, func(string) bool { return false })
+	if err != nil || c.MaxPods != 110 || c.EvictionHard != "none" {
 		t.Errorf("%v, %+v of %s", err, c, text)
 	}
 }

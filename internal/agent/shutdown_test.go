@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -108,7 +109,7 @@ func TestPodsEndWithTheMachineOnly(t *testing.T) {
 func TestNodeShutsDownInOrder(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)
-	stop := startAgent(t, m, env, joinToken(t, env), func(c *Config) { c.ShutdownGrace = time.Minute })
+	stop := startAgent(t, m, env, joinToken(t, env), func(c *config.Config) { c.ShutdownGrace = time.Minute })
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}, Spec: corev1.PodSpec{
 		NodeName: "n1", HostNetwork: true, TerminationGracePeriodSeconds: ptr(int64(1)), AutomountServiceAccountToken: ptr(false),
 		Containers: []corev1.Container{{Name: "main", Image: boxImage, Args: []string{"sleep"}}},

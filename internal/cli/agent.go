@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent"
+	agentconfig "github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/dns"
@@ -24,7 +25,7 @@ import (
 
 func newAgentCommand() *cobra.Command {
 	var (
-		c      agent.Config
+		c      agentconfig.Config
 		ip     string
 		taints []string
 		pods   connections
@@ -91,7 +92,7 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE, and / where the container runtime leaves cgroups to systemd)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
-	f.StringVar(&c.RememberSecrets, "remember-secrets", agent.RememberNoSecrets, "what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a file with a key with which all that it remembers of pods is encrypted")
+	f.StringVar(&c.RememberSecrets, "remember-secrets", agentconfig.RememberNoSecrets, "what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a file with a key with which all that it remembers of pods is encrypted")
 	addRoomFlags(cmd, &c)
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs, exec and metrics to those who may have them")
 	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node tells of its health, at /healthz; empty for nowhere")
@@ -100,7 +101,7 @@ only the first time; after that the node has a certificate of its own.`,
 }
 
 // loadAgentFile takes what the configuration file says, if there is one, but for what was given by a flag.
-func loadAgentFile(cmd *cobra.Command, c *agent.Config, path string) error {
+func loadAgentFile(cmd *cobra.Command, c *agentconfig.Config, path string) error {
 	level := cmd.Flags().Lookup("verbosity")
 	verbosity, err := strconv.Atoi(level.Value.String())
 	if err != nil {
@@ -119,7 +120,7 @@ func loadAgentFile(cmd *cobra.Command, c *agent.Config, path string) error {
 // connections say who connects pods: to each other, to Services, and to names.
 type connections struct{ network, services, names, serviceCIDR string }
 
-func (n *connections) addFlags(cmd *cobra.Command, c *agent.Config) {
+func (n *connections) addFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	f := cmd.Flags()
 	f.StringVar(&n.network, "pod-network", "auto", "how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or none (by a network daemon of yours)")
 	f.StringVar(&n.services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
@@ -133,7 +134,7 @@ func (n *connections) addFlags(cmd *cobra.Command, c *agent.Config) {
 }
 
 // apply checks what was chosen and tells the agent.
-func (n *connections) apply(c *agent.Config) (err error) {
+func (n *connections) apply(c *agentconfig.Config) (err error) {
 	if c.ForeignNetwork = n.network == "none"; !c.ForeignNetwork {
 		if c.NetworkMode, err = network.ParseMode(n.network); err != nil {
 			return fmt.Errorf("--pod-network: %w", err)
@@ -162,7 +163,7 @@ func (n *connections) apply(c *agent.Config) (err error) {
 }
 
 // addRoomFlags adds the flags that say what pods may take of the node, and how they leave it.
-func addRoomFlags(cmd *cobra.Command, c *agent.Config) {
+func addRoomFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	f := cmd.Flags()
 	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
 	f.StringVar(&c.EvictionSoft, "eviction-soft", "", "what should stay free: pods are ended when less is for as long as --eviction-soft-grace-period says")

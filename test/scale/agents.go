@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent"
+	"github.com/everynode/everynode/internal/agent/config"
 )
 
 // joining is how many agents get their certificates at a time.
@@ -94,10 +95,13 @@ func (b *bench) startAgents(ctx context.Context, fail context.CancelCauseFunc) (
 
 func (b *bench) agent(i int, token string, joined func()) agent.Hollow {
 	name := fmt.Sprintf("agent-%04d", i+1)
-	return agent.Hollow{Joined: joined, Config: agent.Config{
-		Server: "https://127.0.0.1:" + strconv.Itoa(b.port), Token: token, NodeName: name, DataDir: filepath.Join(b.dir, "agents", name), Version: "v0.0.0",
-		// From a range that is reserved for networks inside a provider; nobody calls there.
-		NodeIPs: []net.IP{net.IPv4(100, byte(64+(i+1)>>16), byte((i+1)>>8), byte(i+1))},
+	return agent.Hollow{Joined: joined, Config: config.Config{
+		Node: config.Node{
+			Server: "https://127.0.0.1:" + strconv.Itoa(b.port), Token: token, NodeName: name, Version: "v0.0.0",
+			// From a range that is reserved for networks inside a provider; nobody calls there.
+			NodeIPs: []net.IP{net.IPv4(100, byte(64+(i+1)>>16), byte((i+1)>>8), byte(i+1))},
+		},
+		Folders: config.Folders{DataDir: filepath.Join(b.dir, "agents", name)},
 	}}
 }
 

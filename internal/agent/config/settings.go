@@ -1,4 +1,4 @@
-package agent
+package config
 
 import (
 	"cmp"
@@ -30,13 +30,15 @@ type setting struct {
 	// flag is empty for what only a file can say.
 	flag   string
 	fields []string
-	// take has the configuration do what the file says; what the file does not say stays. The error begins with the field's name.
+	// take has the configuration do what the file says; what the file does not say stays. The error begins with the
+	// field's name.
 	take func(c *Config, f *kubeletFile) error
 	// tell says in the file how the configuration is.
 	tell func(c *Config, f *kubeletFile)
 }
 
-// LoadFile takes what the configuration file of a kubelet at path says, but for what was given by a flag. After an error nothing was taken.
+// LoadFile takes what the configuration file of a kubelet at path says, but for what was given by a flag. After an
+// error nothing was taken.
 func (c *Config) LoadFile(path string, given func(flag string) bool) error {
 	data, err := document.Read(path)
 	if err != nil {
@@ -73,8 +75,8 @@ func besideIt(f *kubeletFile, dir string) {
 	}
 }
 
-// configz is how the node is configured, in a kubelet's words.
-func (c *Config) configz() any {
+// Configz is how the node is configured, in a kubelet's words.
+func (c *Config) Configz() any {
 	f := kubeletconfig.Fixed()
 	for _, s := range settings {
 		s.tell(c, f)
@@ -280,8 +282,8 @@ var evictionSettings = []setting{
 		}},
 }
 
-// takeHard takes the thresholds, in a kubelet's way: those that are named replace all, unless they are to be merged; 0 % and 100 % are
-// none.
+// takeHard takes the thresholds, in a kubelet's way: those that are named replace all, unless they are to be merged; 0
+// % and 100 % are none.
 func takeHard(c *Config, f *kubeletFile) error {
 	if f.EvictionHard == nil {
 		return nil
@@ -322,13 +324,13 @@ func spread(list, between string) map[string]string {
 	return out
 }
 
-const defaultHealthAddress = "127.0.0.1:10248"
+const DefaultHealthAddress = "127.0.0.1:10248"
 
 func takeHealth(c *Config, f *kubeletFile) error {
 	if f.HealthzPort == nil && f.HealthzBindAddress == "" {
 		return nil
 	}
-	host, port, err := net.SplitHostPort(cmp.Or(c.HealthAddress, defaultHealthAddress))
+	host, port, err := net.SplitHostPort(cmp.Or(c.HealthAddress, DefaultHealthAddress))
 	if err != nil {
 		return fmt.Errorf("healthzBindAddress: %w", err)
 	}

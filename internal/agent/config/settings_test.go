@@ -1,4 +1,4 @@
-package agent
+package config
 
 import (
 	"encoding/json"
@@ -19,12 +19,13 @@ import (
 
 const kubeletHead = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
-// load has a configuration, with a few values as flags give them by default, take a file. Given are the flags that were given.
+// load has a configuration, with a few values as flags give them by default, take a file. Given are the flags that
+// were given.
 func load(t *testing.T, text string, given ...string) (Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubelet.yaml")
 	must(t, os.WriteFile(path, []byte(text), 0o600))
-	c := Config{EvictionHard: eviction.Default, MaxPods: 110, Port: 10250, HealthAddress: defaultHealthAddress, ClusterDNS: []string{"10.96.0.10"}}
+	c := Config{Eviction: Eviction{EvictionHard: eviction.Default}, Pods: Pods{MaxPods: 110}, Node: Node{Port: 10250, HealthAddress: DefaultHealthAddress}, Names: Names{ClusterDNS: []string{"10.96.0.10"}}}
 	before := c
 	err := c.LoadFile(path, func(flag string) bool { return slices.Contains(given, flag) })
 	if err != nil && !reflect.DeepEqual(c, before) {
@@ -45,7 +46,7 @@ func TestFileIsTaken(t *testing.T) {
 		"zero is nothing":  {"maxPods: 0\nsyncFrequency: 0s\n", nil, func(c Config) bool { return c.MaxPods == 110 }},
 		"no limit of PIDs": {"podPidsLimit: -1\n", nil, func(c Config) bool { return c.PodPIDs == 0 }},
 		"reserved": {"systemReserved: {cpu: 500m}\nkubeReserved: {cpu: 250m, memory: 1Gi}\n", nil, func(c Config) bool {
-			return c.completeReserve() == nil && c.reserved.Cpu().MilliValue() == 750 && c.reserved.Memory().Value() == 1<<30
+			return c.completeReserve() == nil && c.Reserved.Cpu().MilliValue() == 750 && c.Reserved.Memory().Value() == 1<<30
 		}},
 		"thresholds": {"evictionHard: {memory.available: 200Mi, nodefs.available: 5%}\n", nil,
 			func(c Config) bool { return c.EvictionHard == "memory.available<200Mi,nodefs.available<5%" }},
@@ -55,7 +56,7 @@ func TestFileIsTaken(t *testing.T) {
 			return spread(c.EvictionHard, "<")["memory.available"] == "200Mi" && spread(c.EvictionHard, "<")["pid.available"] == "1%"
 		}},
 		"soft thresholds": {"evictionSoft: {memory.available: 300Mi}\nevictionSoftGracePeriod: {memory.available: 1m30s}\nevictionMinimumReclaim: {nodefs.available: 500Mi}\n", nil, func(c Config) bool {
-			return c.completeRoom() == nil && c.rules.SoftGrace["memory.available"] == 90*time.Second
+			return c.completeRoom() == nil && c.Rules.SoftGrace["memory.available"] == 90*time.Second
 		}},
 		"no health":            {"healthzPort: 0\n", nil, func(c Config) bool { return c.HealthAddress == "" }},
 		"health elsewhere":     {"healthzBindAddress: 0.0.0.0\n", nil, func(c Config) bool { return c.HealthAddress == "0.0.0.0:10248" }},
@@ -128,13 +129,13 @@ func TestFileIsRefused(t *testing.T) {
 // What the node says of its configuration is a file with which another node is the same.
 func TestConfigzIsAFile(t *testing.T) {
 	from := Config{
-		Server: "https://127.0.0.1:6443", NodeName: "n", DataDir: t.TempDir(), ManifestPath: "/m", RuntimeEndpoint: "unix:///r", CgroupDriver: "systemd", CgroupRoot: "/c",
-		NodeIPs: []net.IP{{127, 0, 0, 1}}, Taints: []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}}, Verbosity: 2, FailSwapOn: true, SeccompDefault: true,
-		Port: 10999, HealthAddress: "127.0.0.2:10999", ClusterDomain: "c.local", ClusterDNS: []string{"10.0.0.1"}, ResolvConf: "/etc/r",
-		MaxPods: 7, PodPIDs: 9, SystemReserved: map[string]string{"cpu": "1"}, KubeReserved: map[string]string{"memory": "1Gi"}, LogMaxSize: "1Mi", LogMaxFiles: 3,
-		AllowedUnsafeSysctls: []string{"kernel.msg*"}, ShutdownGrace: time.Minute, ShutdownGraceCritical: time.Second, ImageMinAge: time.Hour, ImageMaxAge: 100 * time.Hour,
-		ImageGCHigh: 70, ImageGCLow: 60, MaxPulls: 3, EvictionHard: "memory.available<200Mi,nodefs.available<5%", EvictionSoft: "memory.available<300Mi",
-		EvictionSoftGrace: "memory.available=1m", EvictionReclaim: "nodefs.available=1Gi", EvictionMaxPodGrace: 30, PressureTransition: time.Minute,
+		Node:     Node{Server: "https://127.0.0.1:6443", NodeName: "n", NodeIPs: []net.IP{{127, 0, 0, 1}}, Taints: []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute}}, Verbosity: 2, FailSwapOn: true, Port: 10999, HealthAddress: "127.0.0.2:10999"},
+		Folders:  Folders{DataDir: t.TempDir(), ManifestPath: "/m"},
+		Runtime:  Runtime{RuntimeEndpoint: "unix:///r", CgroupDriver: "systemd", CgroupRoot: "/c", SeccompDefault: true, PodPIDs: 9, LogMaxSize: "1Mi", LogMaxFiles: 3},
+		Names:    Names{ClusterDomain: "c.local", ClusterDNS: []string{"10.0.0.1"}, ResolvConf: "/etc/r"},
+		Pods:     Pods{MaxPods: 7, SystemReserved: map[string]string{"cpu": "1"}, KubeReserved: map[string]string{"memory": "1Gi"}, AllowedUnsafeSysctls: []string{"kernel.msg*"}, ShutdownGrace: time.Minute, ShutdownGraceCritical: time.Second},
+		Images:   Images{ImageMinAge: time.Hour, ImageMaxAge: 100 * time.Hour, ImageGCHigh: 70, ImageGCLow: 60, MaxPulls: 3},
+		Eviction: Eviction{EvictionHard: "memory.available<200Mi,nodefs.available<5%", EvictionSoft: "memory.available<300Mi", EvictionSoftGrace: "memory.available=1m", EvictionReclaim: "nodefs.available=1Gi", EvictionMaxPodGrace: 30, PressureTransition: time.Minute},
 	}
 	for name, change := range map[string]func(*Config){
 		"everything is set": func(*Config) {},
@@ -142,7 +143,7 @@ func TestConfigzIsAFile(t *testing.T) {
 	} {
 		from := from
 		change(&from)
-		text, err := json.Marshal(from.configz())
+		text, err := json.Marshal(from.Configz())
 		must(t, err)
 		var page struct {
 			Kubeletconfig json.RawMessage `json:"kubeletconfig"`
@@ -214,16 +215,16 @@ func TestFileOfKubeadm(t *testing.T) {
 func TestMachinesThatAreRefused(t *testing.T) {
 	root := t.TempDir()
 	must(t, errors.Join(os.MkdirAll(filepath.Join(root, "proc"), 0o755), os.MkdirAll(filepath.Join(root, "sys/fs/cgroup"), 0o755)))
-	both := Config{FailSwapOn: true, FailCgroupV1: true}
-	must(t, (&Config{}).checkMachine(root))
-	if err := both.checkMachine(root); err == nil || !strings.Contains(err.Error(), "cgroups of version 1") {
+	both := Config{Node: Node{FailSwapOn: true, FailCgroupV1: true}}
+	must(t, (&Config{}).CheckMachine(root))
+	if err := both.CheckMachine(root); err == nil || !strings.Contains(err.Error(), "cgroups of version 1") {
 		t.Errorf("version 1: %v", err)
 	}
 	must(t, os.WriteFile(filepath.Join(root, "sys/fs/cgroup/cgroup.controllers"), nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(root, "proc/swaps"), []byte("Filename\tType\n"), 0o600))
-	must(t, both.checkMachine(root))
+	must(t, both.CheckMachine(root))
 	must(t, os.WriteFile(filepath.Join(root, "proc/swaps"), []byte("Filename\tType\n/dev/sda2 partition 1 0 -2\n"), 0o600))
-	if err := both.checkMachine(root); err == nil || !strings.Contains(err.Error(), "swaps to /dev/sda2") {
+	if err := both.CheckMachine(root); err == nil || !strings.Contains(err.Error(), "swaps to /dev/sda2") {
 		t.Errorf("swap: %v", err)
 	}
 }

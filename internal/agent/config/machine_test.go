@@ -1,4 +1,4 @@
-package agent
+package config
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 func TestHasAppArmor(t *testing.T) {
 	root := t.TempDir()
-	if hasAppArmor(root) {
+	if HasAppArmor(root) {
 		t.Error("a kernel without AppArmor has it")
 	}
 	dir := filepath.Join(root, "sys/module/apparmor/parameters")
@@ -19,7 +19,7 @@ func TestHasAppArmor(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "enabled"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := hasAppArmor(root); got != want {
+		if got := HasAppArmor(root); got != want {
 			t.Errorf("with %q it is there: %t, want %t", text, got, want)
 		}
 	}

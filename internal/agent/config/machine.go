@@ -1,4 +1,4 @@
-package agent
+package config
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// checkMachine refuses a machine, whose files are below root, that the node is told not to run on.
-func (c *Config) checkMachine(root string) error {
+// CheckMachine refuses a machine, whose files are below root, that the node is told not to run on.
+func (c *Config) CheckMachine(root string) error {
 	if c.FailSwapOn {
 		swaps, err := os.ReadFile(filepath.Join(root, "proc/swaps"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -34,8 +34,8 @@ func (c *Config) checkMachine(root string) error {
 	return nil
 }
 
-// hasAppArmor reports whether the kernel, whose files are below root, enforces AppArmor.
-func hasAppArmor(root string) bool {
+// HasAppArmor reports whether the kernel, whose files are below root, enforces AppArmor.
+func HasAppArmor(root string) bool {
 	enabled, err := os.ReadFile(filepath.Join(root, "sys/module/apparmor/parameters/enabled"))
 	return err == nil && strings.HasPrefix(string(enabled), "Y")
 }
