@@ -1,11 +1,13 @@
 package apiserver
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
 	webhookinit "k8s.io/apiserver/pkg/admission/plugin/webhook/initializer"
@@ -25,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/ingressclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
+	"github.com/everynode/everynode/internal/apiserver/admission/podtopologylabels"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
 	"github.com/everynode/everynode/internal/apiserver/admission/resourcequota"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
@@ -39,6 +42,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
+	"github.com/everynode/everynode/internal/apiserver/stored"
 )
 
 // plugin is one of our own admission plugins.
@@ -134,6 +138,9 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"ServiceAccount", serviceaccount.New(s.getters)},
 		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer, networks...)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
+		{"PodTopologyLabels", podtopologylabels.New(func(ctx context.Context, name string) (*corev1.Node, error) {
+			return stored.Cached[*corev1.Node](ctx, s.stored.Nodes, "", name)
+		})},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New(o.Objects.NotReadySeconds, o.Objects.UnreachableSeconds)},
 		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},

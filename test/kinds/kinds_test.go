@@ -43,6 +43,7 @@ var tests = map[string]func(*testing.T, cluster){
 	"resized together":        resizedTogether,
 	"daemons in a quota":      daemonsInAQuota,
 	"autoscalers":             autoscalers,
+	"topology of pods":        topologyOfPods,
 	"deletion by status":      deletionByStatus,
 }
 

@@ -97,6 +97,7 @@ func (r *BindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 		}
 		pod.Spec.NodeName = b.Target.Name
 		pod.Annotations = merged(pod.Annotations, b.Annotations)
+		pod.Labels = merged(pod.Labels, b.Labels)
 		pod.Status.Conditions = scheduled(&pod, now)
 		pod.Status.NominatedNodeName = ""
 		return &pod, nil
