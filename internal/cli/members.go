@@ -81,7 +81,7 @@ not yet got is lost; none of them may ever be started again with the data that i
 Afterwards start this server, and let new ones join.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := server.Reset(cmd.Context(), dataDir); err != nil {
+			if err := server.Reset(cmd.Context(), dataDir, time.Now()); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "This server is the only one now. Start it; then others can join, with empty data directories.")

@@ -138,8 +138,9 @@ func TestRemovedMemberWhenNobodyIsThere(t *testing.T) {
 	if err := Copy(t.Context(), third.dir, t.TempDir(), io.Discard); !errors.Is(err, ErrRemoved) {
 		t.Errorf("a copy of it is made: %v", err)
 	}
-	third.options.Peers.Alone = true
-	c.refused(third, ErrRemoved)
+	if err := third.reset(t); !errors.Is(err, ErrRemoved) {
+		t.Errorf("it is made the only one: %v", err)
+	}
 }
 
 // While nobody answers who could know, a member that was removed waits, says for whom, and writes
@@ -186,10 +187,9 @@ func TestMembersOfBeforeAReset(t *testing.T) {
 	for _, m := range c.all {
 		m.stop()
 	}
-	first.options.Peers.Alone = true
-	c.start(first)
-	first.stop()
-	first.options.Peers.Alone = false
+	if err := first.reset(t); err != nil {
+		t.Fatal(err)
+	}
 	c.start(first)
 	c.refused(second, ErrRemoved)
 	c.refused(third, ErrRemoved)

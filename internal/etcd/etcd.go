@@ -84,7 +84,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	case err != nil:
 	case has.removed():
 		err = ErrRemoved // also of a copy, and as the only one: it can lead nobody, not even itself
-	case o.Peers == nil || o.Peers.Alone:
+	case o.Peers == nil:
 		err = has.checkEnd(o.Dir)
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 func openFor(ctx context.Context, o Options, has logged) (*door, error) {
 	b := &before{peers: o.Peers, dir: o.Dir, has: has}
 	d, err := openDoor(o.Peers, b.handler())
-	if err == nil && !o.Peers.Alone {
+	if err == nil {
 		err = b.wait(ctx)
 	}
 	if err != nil {
@@ -289,7 +289,6 @@ func membersOf(cfg *embed.Config, o Options) error {
 	if len(p.Known) > 0 {
 		cfg.InitialCluster, cfg.ClusterState = initialCluster(p.Known, p.Name, p.URL), embed.ClusterStateFlagExisting
 	}
-	cfg.ForceNewCluster = p.Alone
 	return nil
 }
 

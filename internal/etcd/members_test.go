@@ -52,6 +52,18 @@ func (m *one) stop() {
 	}
 }
 
+// reset makes a member that does not run the only one.
+func (m *one) reset(t *testing.T) error {
+	t.Helper()
+	made := filepath.Join(t.TempDir(), "made")
+	err := Reset(t.Context(), m.dir, t.TempDir(), made, time.Now())
+	if err != nil {
+		return err
+	}
+	m.options.Peers.Known = nil
+	return errors.Join(os.RemoveAll(m.dir), os.Rename(made, m.dir))
+}
+
 // newMember prepares one that has a data folder and an address.
 func (c *crowd) newMember(name string) *one {
 	c.t.Helper()
@@ -431,12 +443,11 @@ func TestMajorityLost(t *testing.T) {
 	}
 	first.stop()
 	waitsForAMajority(t, first)
-	first.options.Peers.Alone = true
+	if err := first.reset(t); err != nil {
+		t.Fatal(err)
+	}
 	c.start(first)
 	wants(t, first, "last", "words")
-	first.stop()
-	first.options.Peers.Alone = false
-	c.start(first)
 	if got := first.Members(); len(got) != 1 {
 		t.Errorf("the members are %v", got)
 	}

@@ -36,9 +36,6 @@ type Peers struct {
 	Shared func(Shared) ([]byte, error)
 	// Version is this program's, for the others to see.
 	Version string
-	// Alone makes this member the only one, whatever it knew of others. For servers
-	// whose majority is lost for good.
-	Alone bool
 }
 
 // Keys are a member's, among members.

@@ -18,6 +18,9 @@ import (
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 )
 
@@ -108,6 +111,10 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	if err != nil {
 		return 0, fmt.Errorf("read the snapshot: %w", err)
 	}
+	before, err := checkFile(from)
+	if err != nil {
+		return 0, fmt.Errorf("read who the servers of before were: %w", err)
+	}
 	cfg, err := config(Options{Dir: dir}, newFatal())
 	if err != nil {
 		return 0, err
@@ -123,26 +130,41 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	if err != nil {
 		return 0, fmt.Errorf("make a database of the snapshot: %w", err)
 	}
-	if err := forgetAlarms(dir); err != nil {
+	if err := forgetServers(dir, before); err != nil {
 		return 0, err
 	}
 	return renewAll(ctx, dir, now)
 }
 
-// forgetAlarms has a database that does not run forget that it was full: it would refuse all writes.
-func forgetAlarms(dir string) error {
+// forgetServers has a database that does not run count the servers of before as removed, however many of them come
+// back, and forget that one of them was full: it would refuse all writes.
+func forgetServers(dir string, before filed) error {
 	db, err := bolt.Open(filepath.Join(dir, "member", "snap", "db"), 0o600, &bolt.Options{Timeout: 5 * time.Second})
-	if err == nil {
-		err = db.Update(func(tx *bolt.Tx) error {
-			if tx.Bucket(schema.Alarm.Name()) == nil {
-				return nil
-			}
-			return tx.DeleteBucket(schema.Alarm.Name()) // a start makes an empty one
-		})
-		err = errors.Join(err, db.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("have the restored database forget its alarms: %w", err)
+		return fmt.Errorf("open the restored database: %w", err)
+	}
+	gone := slices.Clone(before.gone)
+	for _, m := range before.members {
+		gone = append(gone, m.ID)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		if tx.Bucket(schema.Alarm.Name()) != nil {
+			err := tx.DeleteBucket(schema.Alarm.Name()) // a start makes an empty one
+			if err != nil {
+				return err
+			}
+		}
+		removed, err := tx.CreateBucketIfNotExists(schema.MembersRemoved.Name())
+		for _, id := range gone {
+			if err == nil {
+				err = removed.Put([]byte(id), []byte("removed"))
+			}
+		}
+		return err
+	})
+	err = errors.Join(err, db.Close())
+	if err != nil {
+		return fmt.Errorf("have the restored database forget the servers of before: %w", err)
 	}
 	return nil
 }
@@ -216,7 +238,7 @@ func (s *Server) touchAll(ctx context.Context, now time.Time) (revision int64, e
 
 // Copy makes a snapshot of the database of a server that does not run. It works on a
 // copy, in the folder scratch: nothing of the database changes. One of several is taken
-// by itself, speaks to no other, and has what it knew to be agreed.
+// by itself, speaks to no other, and has all that is in its log.
 func Copy(ctx context.Context, dir, scratch string, w io.Writer) error {
 	copied := filepath.Join(scratch, "etcd")
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
@@ -225,12 +247,75 @@ func Copy(ctx context.Context, dir, scratch string, w io.Writer) error {
 	if err := ownOnly(copied); err != nil {
 		return err
 	}
+	if err := keepTail(copied); err != nil {
+		return fmt.Errorf("read the log of the database: %w", err)
+	}
 	s, err := Start(ctx, Options{Dir: copied, forgetOthers: true})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	return s.Snapshot(ctx, w)
+}
+
+// Reset makes a database of one member in dir, which must not exist, of that of a server which does not run and whose
+// others are lost. It works in the folder scratch. Time goes on for clients as after a restore, since the others may
+// have given out revisions of which this one had not heard.
+func Reset(ctx context.Context, of, scratch, dir string, now time.Time) error {
+	path := filepath.Join(scratch, "snapshot")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("copy the database: %w", err)
+	}
+	err = errors.Join(Copy(ctx, of, scratch, f), f.Close())
+	if err != nil {
+		return err
+	}
+	_, err = Restore(ctx, path, dir, now)
+	return err
+}
+
+// keepTail has a copied database count all that is in its log. What was acknowledged last is there, but the log is told
+// only with the next write that it counts, and who opens a database as one that is alone drops what does not. Of what
+// was never acknowledged nobody knows better.
+func keepTail(dir string) error {
+	path, logger := filepath.Join(dir, "member", "wal"), zap.NewNop()
+	if !wal.Exist(path) {
+		return nil
+	}
+	snapshots, err := wal.ValidSnapshotEntries(logger, path)
+	if err != nil || len(snapshots) == 0 {
+		return err // that its beginning is missing is found at the start
+	}
+	log, state, last, err := openLog(path, snapshots[len(snapshots)-1])
+	if errors.Is(err, io.ErrUnexpectedEOF) && wal.Repair(logger, path) { // its end is half written
+		log, state, last, err = openLog(path, snapshots[len(snapshots)-1])
+	}
+	if err != nil {
+		return err
+	}
+	if last > state.GetCommit() && state.GetCommit() > 0 {
+		state.Commit = &last
+		err = log.Save(state, nil)
+	}
+	return errors.Join(err, log.Close())
+}
+
+// openLog opens a log and reads it up to its end, where it can be written.
+func openLog(path string, from *walpb.Snapshot) (log *wal.WAL, state *raftpb.HardState, last uint64, err error) {
+	defer recoverInto(&err)
+	log, err = wal.Open(zap.NewNop(), path, from)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	_, state, entries, err := log.ReadAll()
+	if err != nil {
+		return nil, nil, 0, errors.Join(err, log.Close())
+	}
+	if n := len(entries); n > 0 {
+		last = entries[n-1].GetIndex()
+	}
+	return log, state, last, nil
 }
 
 // ownOnly makes a copied database one that nobody else can read.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,4 +202,85 @@ func TestCopyOfAMember(t *testing.T) {
 	c.start(b)
 	put(t, a, "/registry/k", "w")
 	wants(t, b, "/registry/k", "w")
+}
+
+// The one that is left may have been away while the others went on. For who saw what they wrote time goes on.
+func TestResetNeverGoesBackwards(t *testing.T) {
+	c, first, second, third := three(t)
+	put(t, first, "/registry/pods/ns/p", "1")
+	wants(t, third, "/registry/pods/ns/p", "1")
+	third.stop()
+	var seen int64
+	for i := range 200 {
+		seen = write(t, first.Server, "/registry/pods/ns/p", fmt.Sprint(i))
+	}
+	first.stop()
+	second.stop()
+	if err := third.reset(t); err != nil {
+		t.Fatal(err)
+	}
+	c.start(third)
+	client := third.newClient().Client
+	got, err := client.Get(t.Context(), "/registry/pods/", clientv3.WithPrefix())
+	if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].Value) != "1" || got.Kvs[0].ModRevision <= seen {
+		t.Errorf("clients have seen revision %d, and now there is %v, %v", seen, got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	told := <-client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
+	if told.CompactRevision <= seen {
+		t.Errorf("a watch that goes on at %d is not told that it must begin again: %+v", seen+1, told)
+	}
+	if name, err := third.Restored(t.Context()); err != nil || name == "" {
+		t.Errorf("agents do not learn of it: %q, %v", name, err)
+	}
+}
+
+// killedDir tells this program, when it is run once more, where to write until it is killed.
+const killedDir = "TEST_KILLED_DIR"
+
+// writeAndDie acknowledges some writes and is killed.
+func writeAndDie(dir string) error {
+	s, err := Start(context.Background(), Options{Dir: dir})
+	if err != nil {
+		return err
+	}
+	client := s.newClient()
+	for i := range killedWrites {
+		_, err := client.Put(context.Background(), fmt.Sprintf("/registry/k%02d", i), "v")
+		if err != nil {
+			return err
+		}
+	}
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+const killedWrites = 50
+
+// What was acknowledged in the moment before a server was killed is in a copy of its folder.
+func TestCopyHasAllThatWasAcknowledged(t *testing.T) {
+	if dir := os.Getenv(killedDir); dir != "" {
+		t.Fatal(writeAndDie(dir))
+	}
+	for range 3 {
+		base := t.TempDir()
+		dir, path := filepath.Join(base, "d"), filepath.Join(base, "snapshot")
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestCopyHasAllThatWasAcknowledged$")
+		child.Env = append(os.Environ(), killedDir+"="+dir)
+		out, err := child.CombinedOutput()
+		if status, ok := child.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+			t.Fatalf("%v: %s", err, out)
+		}
+		var snapshot bytes.Buffer
+		must(t, Copy(t.Context(), dir, t.TempDir(), &snapshot))
+		must(t, os.WriteFile(path, snapshot.Bytes(), 0o600))
+		_, err = Restore(t.Context(), path, filepath.Join(base, "restored"), time.Now())
+		must(t, err)
+		s := startAt(t, filepath.Join(base, "restored"))
+		got, err := s.newClient().KV.Get(t.Context(), "/registry/k", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		s.Close()
+		if err != nil || got.Count != killedWrites {
+			t.Errorf("%d writes were acknowledged, and %d are there, %v", killedWrites, got.Count, err)
+		}
+	}
 }

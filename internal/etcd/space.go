@@ -21,27 +21,19 @@ const (
 	spaceInterval = 2 * time.Second
 )
 
-// What a database shows of its space.
-var (
-	sizeMetric  = prometheus.NewDesc("everynode_database_size_bytes", "The size of the database's file.", nil, nil)
-	inUseMetric = prometheus.NewDesc("everynode_database_in_use_bytes", "What of the database's file is in use.", nil, nil)
-	quotaMetric = prometheus.NewDesc("everynode_database_quota_bytes",
-		"The size of the database's file at which writes are refused.", nil, nil)
-)
-
-// Describe implements prometheus.Collector.
-func (s *Server) Describe(out chan<- *prometheus.Desc) {
-	for _, metric := range []*prometheus.Desc{sizeMetric, inUseMetric, quotaMetric} {
-		out <- metric
+// Metrics are what the database shows of its space.
+func (s *Server) Metrics() []prometheus.Collector {
+	gauge := func(name, help string, of func(Space) int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(of(s.Space())) })
 	}
-}
-
-// Collect implements prometheus.Collector.
-func (s *Server) Collect(out chan<- prometheus.Metric) {
-	is := s.Space()
-	out <- prometheus.MustNewConstMetric(sizeMetric, prometheus.GaugeValue, float64(is.Size))
-	out <- prometheus.MustNewConstMetric(inUseMetric, prometheus.GaugeValue, float64(is.InUse))
-	out <- prometheus.MustNewConstMetric(quotaMetric, prometheus.GaugeValue, float64(is.Quota))
+	return []prometheus.Collector{
+		gauge("everynode_database_size_bytes", "The size of the database's file.", func(is Space) int64 { return is.Size }),
+		gauge("everynode_database_in_use_bytes", "What of the database's file is in use.",
+			func(is Space) int64 { return is.InUse }),
+		gauge("everynode_database_quota_bytes", "The size of the database's file at which writes are refused.",
+			func(is Space) int64 { return is.Quota }),
+	}
 }
 
 // Space is how much a database takes, in bytes.

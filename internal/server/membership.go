@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -272,16 +273,21 @@ func (s *Server) name() string {
 	return name
 }
 
+// unfinishedReset is a folder in a data folder whose server is made the only one, with the database that it makes. It
+// is the last that goes: while it is there, no server starts.
+const unfinishedReset = "reset-unfinished"
+
 // Reset makes the server of a data directory, which must not run, the only one, with
 // the data that it has.
-func Reset(ctx context.Context, dataDir string) error {
+func Reset(ctx context.Context, dataDir string, now time.Time) error {
 	m, err := readMembership(dataDir)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case m == nil || !hasDatabase(dataDir):
+	}
+	if m == nil {
 		return fmt.Errorf("%s holds no server that is one of several", dataDir)
-	case m.Left || m.Removed:
+	}
+	if m.Left || m.Removed {
 		return fmt.Errorf("the server in %s left its cluster or was removed from it, and cannot be made a cluster of its own; restore a backup, or reset a server that was not removed", dataDir)
 	}
 	release, _, err := lock(dataDir)
@@ -289,16 +295,78 @@ func Reset(ctx context.Context, dataDir string) error {
 		return err
 	}
 	defer release()
-	peers, err := m.peers(dataDir)
-	if err != nil {
+	if err := clearReset(dataDir); err != nil {
 		return err
 	}
-	peers.Alone = true
-	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(dataDir, "etcd"), Peers: peers})
-	if err != nil {
-		return err
+	if !hasDatabase(dataDir) {
+		return fmt.Errorf("%s holds no database", dataDir)
 	}
-	database.Close()
+	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, unfinishedReset)
+	size, err := folderSize(database)
+	if err == nil {
+		err = haveRoom(dataDir, resetRoom*size)
+	}
+	if err == nil {
+		err = os.Mkdir(work, 0o700)
+	}
+	made := filepath.Join(work, "made")
+	if err == nil {
+		err = etcd.Reset(ctx, database, work, made, now)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("make a database of one server: %w", err), clearReset(dataDir))
+	}
+	return m.takeReset(dataDir, made)
+}
+
+// resetRoom is how many times the size of a database a reset may take: a copy, a snapshot of that, and as much as a
+// restore of the snapshot.
+const resetRoom = 5
+
+// takeReset puts a database that is ready in the place of the one before.
+func (m *membership) takeReset(dataDir, made string) error {
+	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, unfinishedReset)
 	m.Known = nil
-	return m.write(dataDir)
+	err := m.write(dataDir)
+	if err == nil {
+		err = syncDisk(work)
+	}
+	if err == nil {
+		err = os.Rename(database, filepath.Join(work, "before"))
+	}
+	if err == nil {
+		err = os.Rename(made, database)
+	}
+	if err == nil {
+		err = syncDisk(dataDir)
+	}
+	if err != nil {
+		return fmt.Errorf("put the new database in the place of the one before: %w", err)
+	}
+	return clearReset(dataDir)
+}
+
+// clearReset removes what a reset has left, and puts a database back that it had moved away and not replaced.
+func clearReset(dataDir string) error {
+	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, unfinishedReset)
+	if !exists(work) {
+		return nil
+	}
+	var err error
+	if before := filepath.Join(work, "before"); !exists(database) && exists(before) {
+		err = os.Rename(before, database)
+	}
+	if err == nil {
+		err = wholefile.SyncFolder(dataDir)
+	}
+	if err == nil {
+		err = os.RemoveAll(work)
+	}
+	if err == nil {
+		err = wholefile.SyncFolder(dataDir)
+	}
+	if err != nil {
+		return fmt.Errorf("remove what a reset has left: %w", err)
+	}
+	return nil
 }

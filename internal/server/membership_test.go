@@ -1,11 +1,14 @@
 package server
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -105,5 +108,54 @@ func TestServersHaveOnePrefix(t *testing.T) {
 	o.API.Etcd.StorageConfig.Prefix = "/other"
 	if err := m.apply(&o); err == nil || !strings.Contains(err.Error(), "--etcd-prefix /other differs from /mine") {
 		t.Errorf("another prefix: %v", err)
+	}
+}
+
+// A reset that was killed at any point starts no server, loses nothing, and is finished by the next one.
+func TestResetThatWasKilled(t *testing.T) {
+	for name, interrupt := range map[string]func(database, work string) error{
+		"before it began":   func(_, _ string) error { return nil },
+		"while it copied":   func(_, work string) error { return os.MkdirAll(filepath.Join(work, "etcd", "member"), 0o700) },
+		"while it replaced": func(database, work string) error { return os.Rename(database, filepath.Join(work, "before")) },
+		"when it was done":  func(_, work string) error { return os.Mkdir(filepath.Join(work, "before"), 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			database, work := filepath.Join(dir, "etcd"), filepath.Join(dir, unfinishedReset)
+			s, err := etcd.Start(t.Context(), etcd.Options{Dir: database, NoFsync: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			created, err := s.Stored().Create(t.Context(), "/registry/k", []byte("kept"))
+			s.Close()
+			if err != nil || !created {
+				t.Fatal(created, err)
+			}
+			m := &membership{Name: "a", URL: "https://127.0.0.1:2380", Known: make([]members.Known, 2)}
+			err = errors.Join(m.write(dir), os.Mkdir(work, 0o700), interrupt(database, work))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := refuseUnfinished(dir); err == nil || !strings.Contains(err.Error(), "members reset") {
+				t.Errorf("a server starts on it: %v", err)
+			}
+			if err := Reset(t.Context(), dir, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if err := refuseUnfinished(dir); err != nil {
+				t.Error(err)
+			}
+			if s, err = etcd.Start(t.Context(), etcd.Options{Dir: database, NoFsync: true}); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			value, revision, err := s.Stored().Get(t.Context(), "/registry/k")
+			if err != nil || string(value) != "kept" || revision < 1_000_000_000 {
+				t.Errorf("there is %q of revision %d, %v", value, revision, err)
+			}
+			if m, err := readMembership(dir); err != nil || m == nil || len(m.Known) != 0 || m.Name != "a" {
+				t.Errorf("the membership is %+v, %v", m, err)
+			}
+		})
 	}
 }

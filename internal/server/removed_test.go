@@ -98,7 +98,8 @@ func TestRemovedServerEndsInOneLine(t *testing.T) {
 	if m, err := readMembership(third.options.DataDir); err != nil || !m.Removed {
 		t.Errorf("what is clear is not kept: %+v, %v", m, err)
 	}
-	if err := Reset(t.Context(), third.options.DataDir); err == nil || !strings.Contains(err.Error(), "cannot be made a cluster of its own") {
+	err := Reset(t.Context(), third.options.DataDir, time.Now())
+	if err == nil || !strings.Contains(err.Error(), "cannot be made a cluster of its own") {
 		t.Errorf("a server that was removed is made the only one: %v", err)
 	}
 

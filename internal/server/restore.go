@@ -106,8 +106,12 @@ func clearUnfinished(dataDir string) error {
 	return nil
 }
 
-// refuseUnfinished has no server start on a folder that is being restored.
+// refuseUnfinished has no server start on a folder that is being restored or reset.
 func refuseUnfinished(dataDir string) error {
+	if exists(filepath.Join(dataDir, unfinishedReset)) {
+		return fmt.Errorf("a reset of %s was not finished; run \"everynode members reset\" again, with the same folder",
+			dataDir)
+	}
 	if exists(filepath.Join(dataDir, unfinishedRestore)) {
 		return fmt.Errorf("a restore into %s was not finished; run \"everynode backup restore\" again, with the same folder", dataDir)
 	}

@@ -106,6 +106,8 @@ type Server struct {
 	service  *net.IPNet
 	pods     node.PodNetworks
 	etcd     *etcd.Server
+	// lentMetrics are those of the database.
+	lentMetrics lent
 	// external is nil where the database is embedded.
 	external *etcd.External
 	api      *apiserver.Server
@@ -386,8 +388,12 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		return err
 	}
 	s.etcd = database
-	if s.options.Metrics != nil {
-		err = s.options.Metrics.Register(database)
+	s.lentMetrics.Registerer = s.options.Metrics
+	for _, metric := range database.Metrics() {
+		if s.options.Metrics == nil {
+			break
+		}
+		err = s.lentMetrics.Register(metric)
 		if err != nil {
 			return fmt.Errorf("show the size of the database: %w", err)
 		}
@@ -468,9 +474,7 @@ func (s *Server) release() {
 		_ = s.listener.Close()
 	}
 	if s.etcd != nil {
-		if s.options.Metrics != nil {
-			s.options.Metrics.Unregister(s.etcd)
-		}
+		s.lentMetrics.takeBack()
 		s.etcd.Close()
 	}
 	if s.unlock != nil {

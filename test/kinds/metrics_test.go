@@ -88,6 +88,8 @@ func kindOf(c prometheus.Collector) string {
 		return "histogram"
 	case *prometheus.CounterVec, prometheus.Counter:
 		return "counter"
+	case prometheus.GaugeFunc: // also a CounterFunc, of which there is none
+		return "gauge"
 	}
 	return "unknown"
 }

@@ -372,3 +372,22 @@ func TestNothingStaysBehind(t *testing.T) {
 		t.Errorf("%d watchers or waiters are left", n)
 	}
 }
+
+// TestAWatchFromTheFuture: who has seen more than there is must list again, and is not left to wait in silence.
+func TestAWatchFromTheFuture(t *testing.T) {
+	f := newFixture(t, nil)
+	f.create(t, "p", "")
+	e := next(t, f.watchAll(t.Context(), t, "1000000"))
+	status, ok := e.Object.(*metav1.Status)
+	if e.Type != watch.Error || !ok || status.Reason != metav1.StatusReasonExpired {
+		t.Errorf("it is told %+v", e)
+	}
+	// One that another server told of what this one has not heard yet is no such thing.
+	revision := f.increase(t.Context(), t)
+	w := f.watchAll(Inside(t.Context()), t, fmt.Sprint(revision))
+	created := f.create(t, "q", "")
+	e = next(t, w)
+	if got, ok := e.Object.(*example.Pod); !ok || got.ResourceVersion != created.ResourceVersion {
+		t.Errorf("it is told %+v", e)
+	}
+}

@@ -3,6 +3,7 @@ package hotstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,12 +56,30 @@ func (c *Cache) Watch(ctx context.Context, key string, options storage.ListOptio
 			return failed(err), nil
 		}
 	}
+	if goesOn := revision > 0 && !ptr.Deref(options.SendInitialEvents, false); goesOn {
+		if err := c.refuseFuture(ctx, revision); err != nil {
+			return failed(err), nil
+		}
+	}
 	w := newWatcher(ctx, c, key, options)
 	if err := c.join(w, revision, options); err != nil {
 		return failed(err), nil
 	}
 	go w.run(ctx)
 	return w, nil
+}
+
+// refuseFuture refuses to go on after a revision that the database has not reached, as one may have seen whose database
+// was lost and replaced by an older one: it would wait in silence until that number is given out again.
+func (c *Cache) refuseFuture(ctx context.Context, revision uint64) error {
+	if revision <= c.at() {
+		return nil
+	}
+	now, err := c.Storage.GetCurrentResourceVersion(ctx)
+	if err == nil && revision > now {
+		err = apierrors.NewResourceExpired(fmt.Sprintf("too large resource version: %d (%d)", revision, now))
+	}
+	return err //nolint:wrapcheck // As the library's.
 }
 
 // join makes the watcher one that is told, from the moment on up to which it knows all by
