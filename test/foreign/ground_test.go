@@ -87,6 +87,7 @@ func TestGroundBesideKubernetes(t *testing.T) {
 		{"a pod with the label of the newest generation counts as up to date", g.keptLabel},
 		{"a webhook that does not answer", g.noAnswer},
 		{"a revision that no pod has is deleted, and a copy is not", g.copies},
+		{"DaemonSets under a policy are written", g.writes},
 		{"with RollingUpdate every other pod is replaced", g.rollingUpdate},
 	} {
 		if !t.Run(s.name, s.do) {
@@ -244,8 +245,13 @@ func (g *ground) register(t *testing.T) {
 			{Name: "of-a-daemonset", Expression: `object.metadata.?ownerReferences.orValue([]).exists(o, o.kind == "DaemonSet" && o.?controller.orValue(false))`},
 		},
 	}
+	sets := *hook.DeepCopy()
+	sets.Name, sets.MatchConditions = "daemonsets.everynode.io", nil
+	sets.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"follows": "a-policy"}}
+	sets.Rules[0].Operations = append(sets.Rules[0].Operations, admissionregistrationv1.Update)
+	sets.Rules[0].Rule = admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"}}
 	_, err := g.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "000-everynode"}, Webhooks: []admissionregistrationv1.MutatingWebhook{hook},
+		ObjectMeta: metav1.ObjectMeta{Name: "000-everynode"}, Webhooks: []admissionregistrationv1.MutatingWebhook{hook, sets},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -278,17 +284,31 @@ func (g *ground) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no answer", http.StatusInternalServerError)
 		return
 	}
-	list, err := g.client.AppsV1().ControllerRevisions("default").List(r.Context(), metav1.ListOptions{})
+	answer := g.pod
+	if review.Request.Resource.Resource == "daemonsets" {
+		answer = daemonSet
+	}
+	response, err := answer(review.Request)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
+	}
+	review.Request, review.Response = nil, response
+	_ = json.NewEncoder(w).Encode(review) // The API server may have gone.
+}
+
+// pod answers for a pod.
+func (g *ground) pod(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error) {
+	list, err := g.client.AppsV1().ControllerRevisions("default").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
 	}
 	var revisions []*appsv1.ControllerRevision
 	for i := range list.Items {
 		revisions = append(revisions, &list.Items[i])
 	}
-	a := admit.Pod(admit.NewPod{Pod: review.Request.Object.Raw, Want: g.want, Revisions: revisions})
-	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: a.Verb != admit.Unknown, Patch: a.Patch}
+	a := admit.Pod(admit.NewPod{Pod: r.Object.Raw, Want: g.want, Revisions: revisions})
+	response := &admissionv1.AdmissionResponse{UID: r.UID, Allowed: a.Verb != admit.Unknown, Patch: a.Patch}
 	if a.Verb == admit.Unknown {
 		response.Result = &metav1.Status{Message: a.Why}
 	}
@@ -297,17 +317,14 @@ func (g *ground) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if a.Verb == admit.Rewrite && g.keeps {
 		var pod corev1.Pod
-		err = json.Unmarshal(review.Request.Object.Raw, &pod)
+		err = json.Unmarshal(r.Object.Raw, &pod)
+		if err != nil {
+			return nil, err
+		}
 		label := fmt.Sprintf(`,{"op":"add","path":"/metadata/labels/%s","value":%q}]`, generation, pod.Labels[generation])
 		response.Patch = append(a.Patch[:len(a.Patch)-1], label...)
 	}
-	review.Request, review.Response = nil, response
-	raw, encoding := json.Marshal(review)
-	if err != nil || encoding != nil {
-		http.Error(w, "the answer cannot be written", http.StatusInternalServerError)
-		return
-	}
-	_, _ = w.Write(raw) // The API server may have gone.
+	return response, nil
 }
 
 // policy says what becomes of pods while the webhook is away, and waits until that holds.

@@ -30,8 +30,8 @@ type DaemonSetWrite struct {
 	// Old is what is stored; nil if it is created.
 	Old, New *appsv1.DaemonSet
 	Standing Standing
-	// Applier is the field manager of a server-side apply; "" for any other write.
-	Applier string
+	// Manager is the field manager of the write, as its options say. They do not say whether it is an apply.
+	Manager string
 }
 
 // Stored is how a DaemonSet is to be stored.
@@ -68,7 +68,8 @@ func DaemonSet(w DaemonSetWrite) Stored {
 	case w.ownOnDelete():
 		return patched(w.New, written, "")
 	}
-	if _, err := read(kept); err != nil {
+	_, err := read(kept)
+	if err != nil {
 		return Stored{Refusal: err.Error()}
 	}
 	return Stored{Warning: w.warning()}
@@ -130,13 +131,10 @@ func keptBy(ds *appsv1.DaemonSet) (string, bool) {
 // stored. What kubectl applied last counts where this write changed it: what an older apply said, a later edit may have
 // overruled.
 func (w DaemonSetWrite) ownOnDelete() bool {
-	if w.Applier != "" {
-		return holdsType(w.New.ManagedFields, w.Applier)
+	if fields, applies := held(w.New, w.Manager); applies {
+		return fields["f:type"] != nil
 	}
-	applied := w.New.Annotations[corev1.LastAppliedConfigAnnotation]
-	if w.Old != nil && w.Old.Annotations[corev1.LastAppliedConfigAnnotation] == applied {
-		return false
-	}
+	applied := lastApplied(w.New)
 	var said struct {
 		Spec struct {
 			UpdateStrategy struct {
@@ -145,31 +143,43 @@ func (w DaemonSetWrite) ownOnDelete() bool {
 		}
 	}
 	err := json.Unmarshal([]byte(applied), &said)
-	return err == nil && said.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	return err == nil && applied != lastApplied(w.Old) &&
+		said.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 }
 
-// holdsType reports whether a manager holds the type of the update strategy by server-side apply.
-func holdsType(all []metav1.ManagedFieldsEntry, manager string) bool {
-	for i := range all {
-		e := &all[i]
-		applies := e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
-		if e.Manager != manager || !applies || e.FieldsV1 == nil {
+// lastApplied is what kubectl applied last, as JSON; "" if it never did. The DaemonSet may be nil.
+func lastApplied(ds *appsv1.DaemonSet) string {
+	if ds == nil {
+		return ""
+	}
+	return ds.Annotations[corev1.LastAppliedConfigAnnotation]
+}
+
+// held are the fields of the update strategy that a manager holds by server-side apply, nil if it holds none of them,
+// and whether it applies at all.
+func held(ds *appsv1.DaemonSet, manager string) (fields object, applies bool) {
+	if ds == nil || manager == "" {
+		return nil, false
+	}
+	for i := range ds.ManagedFields {
+		e := &ds.ManagedFields[i]
+		by := e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+		if e.Manager != manager || !by || e.FieldsV1 == nil {
 			continue
 		}
-		fields, err := decode(e.FieldsV1.GetRawBytes())
-		if err == nil && part(fields, "f:spec", "f:updateStrategy")["f:type"] != nil {
-			return true
+		all, err := decode(e.FieldsV1.GetRawBytes())
+		if err == nil {
+			return part(all, "f:spec", "f:updateStrategy"), true
 		}
 	}
-	return false
+	return nil, false
 }
 
 // warning tells whoever changed the specification, and may have meant OnDelete, how to say so. It is no news to
 // somebody who applies: what he applied says what he wants.
 func (w DaemonSetWrite) warning() string {
-	applied := w.New.Annotations[corev1.LastAppliedConfigAnnotation]
-	if w.Old == nil || w.Applier != "" || w.Old.Annotations[corev1.LastAppliedConfigAnnotation] != applied ||
-		reflect.DeepEqual(w.Old.Spec, w.New.Spec) {
+	_, applies := held(w.New, w.Manager)
+	if w.Old == nil || applies || lastApplied(w.Old) != lastApplied(w.New) || reflect.DeepEqual(w.Old.Spec, w.New.Spec) {
 		return ""
 	}
 	return "this DaemonSet follows a RolloutPolicy; it keeps the update strategy in the annotation " + UpdateStrategy +

@@ -54,7 +54,7 @@ func applies(manager, name string) metav1.ManagedFieldsEntry {
 	}
 }
 
-const lastApplied = corev1.LastAppliedConfigAnnotation
+const applied = corev1.LastAppliedConfigAnnotation
 
 // TestDaemonSetsAreStored plays what people and their tools write.
 func TestDaemonSetsAreStored(t *testing.T) {
@@ -64,6 +64,10 @@ func TestDaemonSetsAreStored(t *testing.T) {
 	held, limits := setOf(onDelete, UpdateStrategy, kept), setOf(onDelete, UpdateStrategy, kept)
 	held.ManagedFields = []metav1.ManagedFieldsEntry{applies("flux", "f:type")}
 	limits.ManagedFields = []metav1.ManagedFieldsEntry{applies("flux", "f:rollingUpdate")}
+	none := setOf(onDelete, UpdateStrategy, kept)
+	none.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "flux", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`),
+	}}
 	heldAlone := held.DeepCopy()
 	heldAlone.Annotations = nil
 	relabelled := follows.DeepCopy()
@@ -82,11 +86,12 @@ func TestDaemonSetsAreStored(t *testing.T) {
 		"an edit of the specification":        {w: DaemonSetWrite{Old: follows, New: relabelled, Standing: Follows}, want: relabelled, warns: true},
 		"the author's OnDelete, created":      {w: DaemonSetWrite{New: setOf(onDelete), Standing: Follows}, want: setOf(onDelete)},
 		"OnDelete without the annotation":     {w: DaemonSetWrite{Old: follows, New: setOf(onDelete), Standing: Follows}, want: setOf(onDelete)},
-		"OnDelete, by kubectl apply":          {w: DaemonSetWrite{Old: follows, New: setOf(onDelete, UpdateStrategy, kept, lastApplied, says("OnDelete")), Standing: Follows}, want: setOf(onDelete, lastApplied, says("OnDelete"))},
-		"RollingUpdate by an edit after it":   {w: DaemonSetWrite{Old: setOf(onDelete, UpdateStrategy, kept, lastApplied, says("OnDelete")), New: setOf(onDelete, UpdateStrategy, kept, lastApplied, says("OnDelete")), Standing: Follows}, want: setOf(onDelete, UpdateStrategy, kept, lastApplied, says("OnDelete"))},
-		"OnDelete, by server-side apply":      {w: DaemonSetWrite{Old: follows, New: held, Standing: Follows, Applier: "flux"}, want: heldAlone},
-		"apply of limits alone":               {w: DaemonSetWrite{Old: follows, New: limits, Standing: Follows, Applier: "flux"}, want: limits},
-		"apply of others than the strategy":   {w: DaemonSetWrite{Old: follows, New: held, Standing: Follows, Applier: "another"}, want: held},
+		"OnDelete, by kubectl apply":          {w: DaemonSetWrite{Old: follows, New: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete")), Standing: Follows}, want: setOf(onDelete, applied, says("OnDelete"))},
+		"RollingUpdate by an edit after it":   {w: DaemonSetWrite{Old: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete")), New: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete")), Standing: Follows}, want: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete"))},
+		"OnDelete, by server-side apply":      {w: DaemonSetWrite{Old: follows, New: held, Standing: Follows, Manager: "flux"}, want: heldAlone},
+		"apply of limits alone":               {w: DaemonSetWrite{Old: follows, New: limits, Standing: Follows, Manager: "flux"}, want: limits},
+		"a manager never applied one":         {w: DaemonSetWrite{Old: none, New: none, Standing: Follows, Manager: "flux"}, want: none},
+		"apply of others than the strategy":   {w: DaemonSetWrite{Old: follows, New: held, Standing: Follows, Manager: "another"}, want: held},
 		"the policy goes":                     {w: DaemonSetWrite{Old: follows, New: follows, Standing: Free}, want: setOf(rolling(3))},
 		"the policy goes in the middle":       {w: DaemonSetWrite{Old: follows, New: follows, Standing: Frozen}, want: follows},
 		"a new template while it is frozen":   {w: DaemonSetWrite{Old: follows, New: setOf(rolling(3)), Standing: Frozen}, want: follows},
