@@ -90,6 +90,10 @@ type Wave struct {
 	// order, and a last one for nodes without it.
 	// +optional
 	Each string `json:"each,omitempty"`
+	// Ramp, for a wave with nodes, has it make steps that grow: name/1, name/2 and so on. Each
+	// soaks, and asks for approval, as a wave does.
+	// +optional
+	Ramp *Ramp `json:"ramp,omitempty"`
 	// MaxUnavailable stands in place of the DaemonSet's own limit while the step is
 	// under way: a number of nodes, or a percentage of the step's, rounded up.
 	// +optional
@@ -103,6 +107,19 @@ type Wave struct {
 	// +optional
 	// +default="Automatic"
 	Approval Approval `json:"approval,omitempty"`
+}
+
+// Ramp says how the steps of a wave grow.
+type Ramp struct {
+	// From is how many nodes the first step has.
+	// +optional
+	// +default=1
+	From *int32 `json:"from,omitempty"`
+	// Factor is how many times as large as the one before each step is, at least 2. The twentieth
+	// takes all that are left.
+	// +optional
+	// +default=2
+	Factor *int32 `json:"factor,omitempty"`
 }
 
 // Duration is a length of time as people write it, such as 90s or 1h30m. It is kept as

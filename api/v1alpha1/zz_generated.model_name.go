@@ -66,6 +66,11 @@ func (in Pace) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Ramp) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.Ramp"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Replacing) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Replacing"
 }

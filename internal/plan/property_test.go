@@ -94,6 +94,7 @@ func drawPolicy(t *rapid.T, lenient bool) string {
 		"waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, soak: 10m, approval: Manual}, {name: zones, each: zone}]\n",
 		"waves: [{name: canary, count: 1, soak: 1m}, {name: zones, each: zone, maxUnavailable: 50%, soak: 30s}]\n",
 		"waves: [{name: some, percent: 40, spreadBy: zone, approval: Manual}]\n",
+		"waves: [{name: all, nodes: {}, ramp: {}, soak: 20s}]\n",
 		"waves: [{name: racks, each: rack, maxUnavailable: 1}]\n") +
 		one("domains", "", "domains: [{key: rack, maxUnavailable: 1}]\n") +
 		one("pace", "", "", "pace: {nodesPerMinute: 6}\n") +

@@ -11,8 +11,13 @@ import (
 // markers, for definitions.
 func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
 	for i := range spec.Waves {
-		if w := &spec.Waves[i]; w.Approval == "" {
+		w := &spec.Waves[i]
+		if w.Approval == "" {
 			w.Approval = v1alpha1.ApprovalAutomatic
+		}
+		if w.Ramp != nil {
+			fill(&w.Ramp.From, 1)
+			fill(&w.Ramp.Factor, 2)
 		}
 	}
 	f := &spec.Failure

@@ -5,16 +5,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Step is a part of the fleet that is changed together: a wave, or the nodes of a
-// wave with one value of its label. It is comparable.
+// Step is a part of the fleet that is changed together: a wave, the nodes of a
+// wave with one value of its label, or a part of a ramp. It is comparable.
 type Step struct {
 	// Wave is the place of the wave in the policy.
 	Wave int
+	// Part is the place of the step in a ramp, from 1 on; 0 where there is none.
+	Part int
 	// Value is the label's value in a wave with each; None is set for the nodes there
 	// without the label.
 	Value string
@@ -23,7 +26,7 @@ type Step struct {
 
 // Compare orders steps as they follow each other.
 func (s Step) Compare(o Step) int {
-	if c := cmp.Compare(s.Wave, o.Wave); c != 0 {
+	if c := cmp.Or(cmp.Compare(s.Wave, o.Wave), cmp.Compare(s.Part, o.Part)); c != 0 {
 		return c
 	}
 	if s.None != o.None {
@@ -40,11 +43,13 @@ const noValue = "(none)"
 // nowhere is the step of a node that is being moved.
 var nowhere = Step{Wave: -1}
 
-// StepName is the step's name in statuses: the wave's, with the value behind a
-// slash where the wave has several steps.
+// StepName is the step's name in statuses: the wave's, with the value, or the place in the ramp,
+// behind a slash where the wave has several steps.
 func (p *Policy) StepName(s Step) string {
 	w := &p.Waves[s.Wave]
 	switch {
+	case s.Part > 0:
+		return w.Name + "/" + strconv.Itoa(s.Part)
 	case w.Each == "":
 		return w.Name
 	case s.None:
@@ -54,18 +59,23 @@ func (p *Policy) StepName(s Step) string {
 }
 
 // StepNamed finds the step of a name; false if the policy has no such wave. The
-// step may have no nodes.
+// step may have no nodes. The bare name of a ramp is what comes before its first step.
 func (p *Policy) StepNamed(name string) (Step, bool) {
-	wave, value, each := strings.Cut(name, "/")
-	for i := range p.Waves {
-		if w := &p.Waves[i]; w.Name == wave && (w.Each != "") == each {
-			if value == noValue {
-				return Step{Wave: i, None: true}, true
-			}
-			return Step{Wave: i, Value: value}, true
-		}
+	wave, value, several := strings.Cut(name, "/")
+	i := slices.IndexFunc(p.Waves, func(w Wave) bool { return w.Name == wave })
+	if i < 0 {
+		return Step{}, false
 	}
-	return Step{}, false
+	switch w := &p.Waves[i]; {
+	case w.Ramp != nil && several:
+		part, err := strconv.Atoi(value)
+		return Step{Wave: i, Part: part}, err == nil && part >= 1 && part <= len(w.Ramp)+1
+	case several != (w.Each != ""):
+		return Step{}, false
+	case value == noValue:
+		return Step{Wave: i, None: true}, true
+	}
+	return Step{Wave: i, Value: value}, true
 }
 
 // Fleet keeps the step of each node. Its cost for a change does not grow with the
@@ -73,10 +83,16 @@ func (p *Policy) StepNamed(name string) (Step, bool) {
 type Fleet struct {
 	policy  *Policy
 	members map[string]*member
-	sieves  []*sieve // by wave; nil where the wave takes nodes by their labels
+	levels  []level
 	steps   map[Step]int
 	parts   []int            // by wave: how many steps it makes
 	before  map[*member]Step // of those that moved since the last flush
+}
+
+// level is a wave, or a step of a ramp: nodes are offered to one after the other.
+type level struct {
+	step  Step
+	sieve *sieve // nil where nodes are taken by their labels alone
 }
 
 // member is a node in a fleet.
@@ -84,19 +100,31 @@ type member struct {
 	name   string
 	labels map[string]string
 	step   Step
+	level  int // that the step is of
 }
 
 // NewFleet returns a fleet without nodes.
 func NewFleet(p *Policy) *Fleet {
 	f := &Fleet{policy: p, members: map[string]*member{}, steps: map[Step]int{}, before: map[*member]Step{}, parts: make([]int, len(p.Waves))}
 	for i := range p.Waves {
-		var s *sieve
-		if w := &p.Waves[i]; w.Count > 0 || w.Percent > 0 {
-			s = newSieve(w)
-		}
-		f.sieves = append(f.sieves, s)
+		f.addLevels(i, &p.Waves[i])
 	}
 	return f
+}
+
+func (f *Fleet) addLevels(wave int, w *Wave) {
+	for i, size := range w.Ramp {
+		part := &Wave{Name: w.Name, Count: size}
+		f.levels = append(f.levels, level{Step{Wave: wave, Part: i + 1}, newSieve(part)})
+	}
+	last := level{step: Step{Wave: wave}}
+	switch {
+	case w.Ramp != nil:
+		last.step.Part = len(w.Ramp) + 1
+	case w.Count > 0 || w.Percent > 0:
+		last.sieve = newSieve(w)
+	}
+	f.levels = append(f.levels, last)
 }
 
 // Len is how many nodes there are.
@@ -177,56 +205,56 @@ func (f *Fleet) flush() []string {
 	return out
 }
 
-// enter offers the node to the waves from the given one on.
+// enter offers the node to the levels from the given one on.
 func (f *Fleet) enter(m *member, from int) {
 	for i := from; ; i++ {
-		w := &f.policy.Waves[i]
-		if s := f.sieves[i]; s != nil {
-			f.shift(i, s.add(m))
-			if s.isOut(m) {
-				continue
-			}
-			f.assign(m, Step{Wave: i})
-			return
-		}
-		switch value, has := m.labels[w.Each]; {
-		case w.Each != "":
-			f.assign(m, Step{Wave: i, Value: value, None: !has})
-		case w.Nodes == nil || w.Nodes.Matches(labels.Set(m.labels)):
-			f.assign(m, Step{Wave: i})
-		default:
+		l := &f.levels[i]
+		w := &f.policy.Waves[l.step.Wave]
+		if w.Nodes != nil && !w.Nodes.Matches(labels.Set(m.labels)) {
 			continue
 		}
+		if l.sieve != nil {
+			f.shift(i, l.sieve.add(m))
+			if l.sieve.isOut(m) {
+				continue
+			}
+		}
+		f.assign(m, i)
 		return
 	}
 }
 
-// leave takes the node out of the waves from the given one on, the last first: what
-// a wave lets in or out changes only later ones.
+// leave takes the node out of the levels from the given one on, the last first: what
+// a level lets in or out changes only later ones.
 func (f *Fleet) leave(m *member, from int) {
-	last := m.step.Wave
+	last := m.level
 	f.unassign(m)
 	for i := last; i >= from; i-- {
-		if s := f.sieves[i]; s != nil {
+		if s := f.levels[i].sieve; s != nil {
 			f.shift(i, s.remove(m))
 		}
 	}
 }
 
 // shift passes on which others a sieve has let in and out.
-func (f *Fleet) shift(wave int, moved moves) {
+func (f *Fleet) shift(level int, moved moves) {
 	for _, o := range moved.out {
 		f.unassign(o)
-		f.enter(o, wave+1)
+		f.enter(o, level+1)
 	}
 	for _, o := range moved.in {
-		f.leave(o, wave+1)
-		f.assign(o, Step{Wave: wave})
+		f.leave(o, level+1)
+		f.assign(o, level)
 	}
 }
 
-func (f *Fleet) assign(m *member, s Step) {
-	m.step = s
+func (f *Fleet) assign(m *member, level int) {
+	s := f.levels[level].step
+	if each := f.policy.Waves[s.Wave].Each; each != "" {
+		value, has := m.labels[each]
+		s.Value, s.None = value, !has
+	}
+	m.step, m.level = s, level
 	if f.steps[s]++; f.steps[s] == 1 {
 		f.parts[s.Wave]++
 	}

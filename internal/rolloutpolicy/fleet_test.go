@@ -1,6 +1,7 @@
 package rolloutpolicy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,16 +44,37 @@ func naive(p *Policy, nodes map[string]map[string]string) map[string]Step {
 				taken[n] = Step{Wave: i, Value: value, None: !has}
 			}
 		default:
+			var matching []string
 			for _, n := range left {
 				if w.Nodes == nil || w.Nodes.Matches(labels.Set(nodes[n])) {
 					taken[n] = Step{Wave: i}
+					matching = append(matching, n)
 				}
+			}
+			if w.Ramp != nil {
+				naiveRamp(i, w, matching, taken)
 			}
 		}
 		maps.Copy(out, taken)
 		left = slices.DeleteFunc(left, func(n string) bool { _, is := taken[n]; return is })
 	}
 	return out
+}
+
+// naiveRamp deals a wave's nodes out to its steps, in the order of their hashes.
+func naiveRamp(wave int, w *Wave, nodes []string, taken map[string]Step) {
+	s := newSieve(w)
+	slices.SortFunc(nodes, func(a, b string) int { return cmp.Compare(s.rank(a), s.rank(b)) })
+	for part := 1; len(nodes) > 0; part++ {
+		size := len(nodes)
+		if part <= len(w.Ramp) {
+			size = min(size, w.Ramp[part-1])
+		}
+		for _, n := range nodes[:size] {
+			taken[n] = Step{Wave: wave, Part: part}
+		}
+		nodes = nodes[size:]
+	}
 }
 
 func naiveSieve(w *Wave, left []string, nodes map[string]map[string]string) (taken []string) {
@@ -104,6 +126,9 @@ func TestFleetAgreesWithCountingFromNothing(t *testing.T) {
 				w.Percent = ptr.To(rapid.Int32Range(1, 100).Draw(t, "percent"))
 			case 4:
 				w.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"a": rapid.SampledFrom([]string{"x", "y"}).Draw(t, "value")}}
+				if rapid.Bool().Draw(t, "ramp") {
+					w.Ramp = &v1alpha1.Ramp{From: ptr.To(rapid.Int32Range(1, 3).Draw(t, "from")), Factor: ptr.To(rapid.Int32Range(2, 3).Draw(t, "factor"))}
+				}
 			case 5:
 				w.Each = "b"
 			}
@@ -184,6 +209,22 @@ func TestFewNodesMoveWhenOneComes(t *testing.T) {
 	}
 }
 
+func TestARampMovesOneNodeOfAStepAtMost(t *testing.T) {
+	f := NewFleet(compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "all", Nodes: &metav1.LabelSelector{}, Ramp: &v1alpha1.Ramp{}}}}))
+	for i := range 3000 {
+		if moved := f.Set(fmt.Sprintf("node-%d", i), nil); len(moved) > len(f.Steps()) {
+			t.Fatalf("arrival %d moved %v", i, moved)
+		}
+	}
+	var sizes []int
+	for _, s := range f.Steps() {
+		sizes = append(sizes, f.Size(s))
+	}
+	if want := []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 953}; !slices.Equal(sizes, want) {
+		t.Errorf("the steps have %v nodes, want %v", sizes, want)
+	}
+}
+
 func TestTooManySteps(t *testing.T) {
 	p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}, {Name: "hosts", Each: "host"}}})
 	f := NewFleet(p)
@@ -203,8 +244,14 @@ func TestTooManySteps(t *testing.T) {
 }
 
 func TestStepNames(t *testing.T) {
-	p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}, {Name: "zones", Each: "zone"}}})
+	p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{
+		{Name: "canary", Count: ptr.To[int32](1)}, {Name: "old", Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{"os": "old"}}, Ramp: &v1alpha1.Ramp{}},
+		{Name: "zones", Each: "zone"},
+	}})
 	f := NewFleet(p)
+	for i := range 10 {
+		f.Set(fmt.Sprint("old", i), map[string]string{"os": "old"})
+	}
 	for i, zone := range []string{"b", "a", "", "b"} {
 		labels := map[string]string{"zone": zone}
 		if zone == "" {
@@ -221,10 +268,13 @@ func TestStepNames(t *testing.T) {
 			t.Errorf("%s is read as %v", name, back)
 		}
 	}
-	if got := strings.Join(names, " "); !strings.HasPrefix(got, "canary zones/") || !strings.HasSuffix(got, "zones/(none)") {
+	if got := strings.Join(names, " "); !strings.HasPrefix(got, "canary old/1 old/2 old/3 old/4 zones/") || !strings.HasSuffix(got, "zones/(none)") {
 		t.Errorf("the steps are %s", got)
 	}
-	for _, name := range []string{"zones", "canary/a", "other", ""} {
+	if before, ok := p.StepNamed("old"); !ok || before.Compare(f.Steps()[1]) >= 0 || before.Compare(f.Steps()[0]) <= 0 {
+		t.Errorf("the name of a ramp is read as %v", before)
+	}
+	for _, name := range []string{"zones", "canary/a", "old/", "old/0", "old/21", "old/x", "other", ""} {
 		if _, ok := p.StepNamed(name); ok {
 			t.Errorf("%q names a step", name)
 		}

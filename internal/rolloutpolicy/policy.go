@@ -2,6 +2,7 @@ package rolloutpolicy
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ type Wave struct {
 	Count, Percent int
 	Each           string
 	SpreadBy       string
+	// Ramp are the sizes of the steps of a wave with Nodes, but for that of the last step, which takes
+	// all others; nil for a wave that is one step.
+	Ramp []int
 	// MaxUnavailable is nil where the DaemonSet's own limit holds.
 	MaxUnavailable *Limit
 	Soak           time.Duration
@@ -151,8 +155,23 @@ func wave(w *v1alpha1.Wave) Wave {
 	if w.MaxUnavailable != nil {
 		out.MaxUnavailable = &Limit{*w.MaxUnavailable}
 	}
+	if w.Ramp != nil {
+		out.Ramp = ramp(int(*w.Ramp.From), int(*w.Ramp.Factor))
+	}
 	out.Soak = length(w.Soak)
 	return out
+}
+
+// maxParts is how many steps a ramp has at most: more than any fleet needs that doubles.
+const maxParts = 20
+
+// ramp gives the sizes of growing steps, as far as numbers of nodes go.
+func ramp(size, factor int) (sizes []int) {
+	for len(sizes) < maxParts-1 && size <= math.MaxInt32 {
+		sizes = append(sizes, size)
+		size *= factor
+	}
+	return sizes
 }
 
 // length reads what has been validated; nothing is no time.

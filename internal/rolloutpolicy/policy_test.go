@@ -20,6 +20,7 @@ selector: {matchLabels: {tier: agent}}
 waves:
 - {name: canary, nodes: {matchLabels: {fleet: canary}}, soak: 10m, approval: Manual}
 - {name: some, percent: 1, spreadBy: kubernetes.io/arch}
+- {name: old, nodes: {matchLabels: {os: old}}, ramp: {from: 2, factor: 3}, soak: 1m}
 - {name: zones, each: topology.kubernetes.io/zone, maxUnavailable: 10%, soak: 5m}
 domains: [{key: example.com/rack, maxUnavailable: 1}]
 failure: {max: 5%, min: 2, startDeadline: 5m, restarts: 3, then: Rollback}
@@ -49,6 +50,9 @@ pace: {nodesPerMinute: 200}`, ""},
 		{"a limit that is a word", `domains: [{key: rack, maxUnavailable: many}]`, "must be a number of nodes or a percentage"},
 		{"a percentage with a sign", `domains: [{key: rack, maxUnavailable: +5%}]`, "must be a number of nodes or a percentage"},
 		{"spread where all are taken", `waves: [{name: a, each: zone, spreadBy: rack}]`, "spec.waves[0].spreadBy: Forbidden"},
+		{"a ramp of a number", `waves: [{name: a, count: 10, ramp: {}}]`, "spec.waves[0].ramp: Forbidden: is for waves with nodes"},
+		{"a ramp from nothing", `waves: [{name: a, nodes: {}, ramp: {from: 0}}]`, "spec.waves[0].ramp.from: Invalid value: 0: must be at least 1"},
+		{"a ramp that does not grow", `waves: [{name: a, nodes: {}, ramp: {factor: 1}}]`, "spec.waves[0].ramp.factor: Invalid value: 1: must be between 2 and 1000"},
 		{"an approval that nobody knows", `waves: [{name: a, count: 1, approval: Maybe}]`, `supported values: "Automatic", "Manual"`},
 		{"no domain", `domains: [{key: "", maxUnavailable: 1}]`, "spec.domains[0].key: Required value"},
 		{"a domain twice", `domains: [{key: rack, maxUnavailable: 1}, {key: rack, maxUnavailable: 2}]`, "spec.domains[1].key: Duplicate value"},

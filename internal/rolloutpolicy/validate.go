@@ -26,6 +26,8 @@ const (
 	// MaxTerms and MaxValues are of each selector.
 	MaxTerms  = 20
 	MaxValues = 100
+	// MaxFactor is how fast a ramp may grow.
+	MaxFactor = 1000
 	// MaxSteps is how many steps the waves may make of a fleet: all are in the rollout's status.
 	MaxSteps = 1000
 )
@@ -115,12 +117,28 @@ func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 	if w.SpreadBy != "" && w.Count == nil && w.Percent == nil {
 		errs = append(errs, field.Forbidden(at.Child("spreadBy"), "is for waves with count or percent"))
 	}
+	errs = append(errs, validateRamp(w, at.Child("ramp"))...)
 	errs = append(errs, numberOrPercent(w.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
 	errs = append(errs, atLeast(w.Soak, 0, at.Child("soak"))...)
 	switch w.Approval {
 	case "", v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual:
 	default:
 		errs = append(errs, field.NotSupported(at.Child("approval"), w.Approval, []v1alpha1.Approval{v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual}))
+	}
+	return errs
+}
+
+func validateRamp(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
+	r := w.Ramp
+	if r == nil {
+		return nil
+	}
+	if w.Nodes == nil {
+		errs = append(errs, field.Forbidden(at, "is for waves with nodes; an empty nodes takes all"))
+	}
+	errs = append(errs, positive(r.From, at.Child("from"))...)
+	if r.Factor != nil && (*r.Factor < 2 || *r.Factor > MaxFactor) {
+		errs = append(errs, field.Invalid(at.Child("factor"), *r.Factor, fmt.Sprintf("must be between 2 and %d", MaxFactor)))
 	}
 	return errs
 }

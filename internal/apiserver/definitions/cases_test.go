@@ -38,6 +38,7 @@ spec:
   - {name: canary, nodes: {matchLabels: {fleet: canary}}, soak: 10m, approval: Manual}
   - {name: few, count: 3, spreadBy: kubernetes.io/arch, maxUnavailable: 1}
   - {name: some, percent: 1, spreadBy: kubernetes.io/arch}
+  - {name: old, nodes: {matchLabels: {os: old}}, ramp: {from: 2, factor: 3}}
   - {name: zones, each: topology.kubernetes.io/zone, maxUnavailable: 10%, soak: 5m}
   domains: [{key: example.com/rack, maxUnavailable: 1}, {key: row, maxUnavailable: 20%}]
   failure: {max: 5%, min: 2, startDeadline: 5m, restarts: 3, then: Rollback}
@@ -75,6 +76,11 @@ spec:
 		{"a label whose name is too long", wave("each: a/a" + long), false},
 		{"a prefix in capitals", wave("each: A/a"), false},
 		{"spread where all are taken", wave("each: zone, spreadBy: rack"), false},
+		{"a ramp", wave("nodes: {}, ramp: {}"), true},
+		{"a ramp of a number", wave("count: 10, ramp: {}"), false},
+		{"a ramp from nothing", wave("nodes: {}, ramp: {from: 0}"), false},
+		{"a ramp that does not grow", wave("nodes: {}, ramp: {factor: 1}"), false},
+		{"a ramp that leaps", wave("nodes: {}, ramp: {factor: 1001}"), false},
 		{"an empty spread", wave(`each: zone, spreadBy: ""`), true},
 		{"no soak", wave("count: 1, soak: 0s"), true},
 		{"a soak in parts", wave("count: 1, soak: 1h2m3.5s"), true},

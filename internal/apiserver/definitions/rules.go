@@ -158,6 +158,7 @@ func policyRules() rules {
 		},
 		"spec.waves[]": {
 			cel("[has(self.nodes), has(self.count), has(self.percent), has(self.each) && self.each != ''].exists_one(given, given)", "must have exactly one of nodes, count, percent and each"),
+			cel("!has(self.ramp) || has(self.nodes)", "ramp is for waves with nodes; an empty nodes takes all"),
 			cel("!has(self.spreadBy) || self.spreadBy == '' || has(self.count) || has(self.percent)", "spreadBy is for waves with count or percent"),
 		},
 		"spec.waves[].name": {
@@ -166,6 +167,8 @@ func policyRules() rules {
 		},
 		"spec.waves[].count":            {atLeast(1)},
 		"spec.waves[].percent":          {between(1, 100)},
+		"spec.waves[].ramp.from":        {atLeast(1)},
+		"spec.waves[].ramp.factor":      {between(2, rolloutpolicy.MaxFactor)},
 		"spec.waves[].each":             aLabel("self == '' || "),
 		"spec.waves[].spreadBy":         aLabel("self == '' || "),
 		"spec.waves[].maxUnavailable":   someOf(1),

@@ -51,6 +51,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.FollowedPolicy{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref),
 		v1alpha1.NodeFaults{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
 		v1alpha1.Pace{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Pace(ref),
+		v1alpha1.Ramp{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Ramp(ref),
 		v1alpha1.Replacing{}.OpenAPIModelName():                                      schema_everynode_everynode_api_v1alpha1_Replacing(ref),
 		v1alpha1.Retry{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Retry(ref),
 		v1alpha1.RolloutPolicy{}.OpenAPIModelName():                                  schema_everynode_everynode_api_v1alpha1_RolloutPolicy(ref),
@@ -1420,6 +1421,35 @@ func schema_everynode_everynode_api_v1alpha1_Pace(ref common.ReferenceCallback) 
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_Ramp(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Ramp says how the steps of a wave grow.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "From is how many nodes the first step has.",
+							Default:     1,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"factor": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Factor is how many times as large as the one before each step is, at least 2. The twentieth takes all that are left.",
+							Default:     2,
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1916,6 +1946,12 @@ func schema_everynode_everynode_api_v1alpha1_Wave(ref common.ReferenceCallback) 
 							Format:      "",
 						},
 					},
+					"ramp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Ramp, for a wave with nodes, has it make steps that grow: name/1, name/2 and so on. Each soaks, and asks for approval, as a wave does.",
+							Ref:         ref(v1alpha1.Ramp{}.OpenAPIModelName()),
+						},
+					},
 					"maxUnavailable": {
 						SchemaProps: spec.SchemaProps{
 							Description: "MaxUnavailable stands in place of the DaemonSet's own limit while the step is under way: a number of nodes, or a percentage of the step's, rounded up.",
@@ -1943,7 +1979,7 @@ func schema_everynode_everynode_api_v1alpha1_Wave(ref common.ReferenceCallback) 
 			},
 		},
 		Dependencies: []string{
-			metav1.LabelSelector{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+			v1alpha1.Ramp{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 

@@ -172,3 +172,32 @@ func TestChangeThatKillsItsNodesIsToldFromAPowerLoss(t *testing.T) {
 		}
 	})
 }
+
+// A ramp begins with one node, and doubles as long as what it has reached works.
+func TestARampGrowsWhileAllIsWell(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 20, "v1")
+	w.start(policy(t, "waves: [{name: all, nodes: {}, ramp: {}, soak: 1m}]\nfailure: {min: 2, max: 0, startDeadline: 1m, then: Rollback}"), dsWith("v1", 20))
+	w.bad = func(revision, node string) string {
+		if revision == "v2" && w.given["v2"][node] > 0 && len(w.given["v2"]) > 7 {
+			return "it does not bear so many"
+		}
+		return ""
+	}
+	w.update("v2")
+	for _, want := range []struct {
+		step  string
+		nodes int
+	}{{"all/1", 1}, {"all/2", 3}, {"all/3", 7}} {
+		w.pass(30 * time.Second)
+		if step, n := w.course.Status().Step, w.on("v2"); step != want.step || n != want.nodes {
+			t.Fatalf("step %s with %d nodes, want %s with %d", step, n, want.step, want.nodes)
+		}
+		w.pass(40 * time.Second)
+	}
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseRolledBack, "it does not bear so many")
+	if n := len(w.given["v2"]); n > 15 {
+		t.Errorf("%d nodes were given v2, want no more than the first four steps", n)
+	}
+}

@@ -154,10 +154,7 @@ func (c *Course) over() (over bool, ask string) {
 	asks := wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open)
 	switch {
 	case s == nil || s.sums[Selected] == 0:
-		if open.Wave > 0 || !asks {
-			return true, ""
-		}
-		return false, "wave " + name + " takes no node"
+		return c.overWithoutNodes(asks)
 	case s.over() < s.sums[Selected], !c.quietUntil().IsZero():
 		return false, ""
 	case s.sums[Done] == 0 && asks:
@@ -168,6 +165,16 @@ func (c *Course) over() (over bool, ask string) {
 		return false, "step " + name + " is complete" + c.exceptFor(s)
 	}
 	return true, ""
+}
+
+// overWithoutNodes is over for a step that has none: a canary that nobody is asks, unless a ramp is
+// about to begin.
+func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
+	next, more := c.following()
+	if c.state.open.Wave > 0 || !asks || more && next.Wave == 0 {
+		return true, ""
+	}
+	return false, "wave " + c.policy.StepName(c.state.open) + " takes no node"
 }
 
 // worksNowhere says why a step has no node that is done.

@@ -227,6 +227,10 @@ func drawPolicy(t *rapid.T) *rolloutpolicy.Policy {
 		fmt.Fprintf(&text, "- {name: canary, count: %d, soak: %ds, approval: %s}\n", rapid.IntRange(1, 4).Draw(t, "count"),
 			rapid.IntRange(0, 20).Draw(t, "soak"), rapid.SampledFrom([]string{"Automatic", "Manual"}).Draw(t, "approval"))
 	}
+	if rapid.Bool().Draw(t, "ramp") {
+		fmt.Fprintf(&text, "- {name: grows, nodes: {matchLabels: {zone: z0}}, ramp: {from: %d}, soak: %ds}\n", rapid.IntRange(1, 2).Draw(t, "from"),
+			rapid.IntRange(0, 10).Draw(t, "rampSoak"))
+	}
 	if rapid.Bool().Draw(t, "zones") {
 		fmt.Fprintf(&text, "- {name: zones, each: zone, maxUnavailable: %d}\n", rapid.IntRange(1, 4).Draw(t, "most"))
 	}

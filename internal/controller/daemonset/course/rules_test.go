@@ -193,18 +193,20 @@ func TestNothingBeginsWithoutAPolicyThatCanBeFollowed(t *testing.T) {
 }
 
 func TestCanaryThatIsNobodyAsks(t *testing.T) {
-	w := newWorld()
-	w.addFleet(1, 2, 10, "v1")
-	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {fleet: canari}}}]"), daemonSet("v1"))
-	w.update("v2")
-	w.pass(10 * time.Minute)
-	w.expect(t, v1alpha1.PhaseWaitingForApproval, "wave canary takes no node")
-	if w.on("v2") != 0 {
-		t.Fatal("the change went past a canary that does not exist")
+	for _, ramp := range []string{"", ", ramp: {}"} {
+		w := newWorld()
+		w.addFleet(1, 2, 10, "v1")
+		w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {fleet: canari}}"+ramp+"}]"), daemonSet("v1"))
+		w.update("v2")
+		w.pass(10 * time.Minute)
+		w.expect(t, v1alpha1.PhaseWaitingForApproval, "wave canary takes no node")
+		if w.on("v2") != 0 {
+			t.Fatal("the change went past a canary that does not exist")
+		}
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: w.course.Status().Step}})
+		w.pass(10 * time.Minute)
+		w.expect(t, v1alpha1.PhaseComplete, "v2")
 	}
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: "canary"}})
-	w.pass(10 * time.Minute)
-	w.expect(t, v1alpha1.PhaseComplete, "v2")
 }
 
 func TestNewDaemonSetStopsAtTheLimitToo(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Ready returns what is to be done now, each action once: it is in flight from
@@ -37,6 +40,66 @@ func (m *Matrix) Ready() []Action {
 		}
 	}
 	return out
+}
+
+// paceOf is the pace of a policy.
+func (m *Matrix) paceOf(policy types.UID) *course.Pace {
+	p := m.paces[policy]
+	if p == nil {
+		p = &course.Pace{}
+		m.paces[policy] = p
+	}
+	return p
+}
+
+// readyAtPace returns what is to be done for the row, and takes what begins off the pace that it shares.
+func (m *Matrix) readyAtPace(r *row, out []Action) []Action {
+	g := r.guide
+	if g == nil {
+		return r.ready(out)
+	}
+	p := m.paceOf(g.info.PolicyUID)
+	g.allowed, g.begun = p.Allows(m.now), 0
+	out = r.ready(out)
+	if g.begun > 0 {
+		g.turn = p.Spend(g.begun)
+	}
+	return out
+}
+
+// next is when time alone brings the row something to do, if ever: its own, or its turn.
+func (m *Matrix) next(r *row) time.Time {
+	at, g := r.next(), r.guide
+	if g == nil || !g.course.Wants() || g.course.Returns() {
+		return at
+	}
+	if p := m.paceOf(g.info.PolicyUID); p.Allows(m.now) == 0 {
+		at = deadline.Sooner(at, p.Next())
+	}
+	return at
+}
+
+// wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
+// who is woken a moment before the others would take it all.
+func (m *Matrix) wakeSharers() {
+	paces := map[*course.Pace]bool{}
+	for _, r := range m.dirty {
+		g := r.guide
+		if g == nil || !g.course.Wants() {
+			continue
+		}
+		if p := m.paceOf(g.info.PolicyUID); p.Limited() && p.Allows(m.now) > 0 {
+			paces[p] = true
+		}
+	}
+	if len(paces) == 0 {
+		return
+	}
+	for _, r := range m.rows {
+		if g := r.guide; g != nil && !r.dirty && paces[m.paceOf(g.info.PolicyUID)] && g.course.Wants() {
+			m.enter(r)
+		}
+	}
 }
 
 // turn orders rows that share a pace: who took longest ago goes first.
