@@ -91,6 +91,11 @@ func needsHealthCheck(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
+// nonsense reports whether a Service without an address is given what is none: that is told of as that alone.
+func nonsense(s, old *corev1.Service) bool {
+	return headless(old) && len(utilvalidation.IsValidIP(specPath, s.Spec.ClusterIP)) > 0
+}
+
 // ValidateUpdate checks a changed Service, metadata aside. Its address and the
 // kind of it stay as long as it has one, and so does who balances its load.
 func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
@@ -98,9 +103,7 @@ func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	spec, was := &s.Spec, &old.Spec
 	if hasAddress(s) && hasAddress(old) {
-		// What is no address at all is told of as that where there was none.
-		nonsense := headless(old) && len(utilvalidation.IsValidIP(specPath, spec.ClusterIP)) > 0
-		if was.ClusterIP != "" && spec.ClusterIP != was.ClusterIP && !nonsense {
+		if was.ClusterIP != "" && spec.ClusterIP != was.ClusterIP && !nonsense(s, old) {
 			errs = append(errs, field.Invalid(specPath.Child("clusterIPs").Index(0), spec.ClusterIPs, stays))
 		}
 		if len(spec.IPFamilies) > 0 && len(was.IPFamilies) > 0 && spec.IPFamilies[0] != was.IPFamilies[0] {
