@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/podresources"
 )
 
@@ -26,7 +28,9 @@ func TestSocketThatFailsIsMadeLater(t *testing.T) {
 	}
 	clk := clocktesting.NewFakeClock(time.Now())
 	done := make(chan error, 1)
-	go func() { done <- again(clk, "sockets", podresources.New(podresources.Config{Dir: dir}).Run)(ctx) }()
+	go func() {
+		done <- again(clk, "sockets", podresources.New(podresources.Config{Dir: dir, Clock: clk}).Run)(ctx)
+	}()
 	wait := func(what string, ok func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
@@ -52,6 +56,68 @@ func TestSocketThatFailsIsMadeLater(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// Sockets that somebody removed, one by one or with their folder as when /run is wiped, are made again within a minute.
+func TestSocketsThatAreRemovedComeBack(t *testing.T) {
+	_, ctx := ktesting.NewTestContext(t)
+	for name, serve := range map[string]func(dir string, clk clock.Clock) func(context.Context) error{
+		"pod-resources": func(dir string, clk clock.Clock) func(context.Context) error {
+			return podresources.New(podresources.Config{Dir: dir, Clock: clk}).Run
+		},
+		"device-plugins": func(dir string, clk clock.Clock) func(context.Context) error {
+			return devices.New(devices.Config{Dir: dir, Clock: clk, Changed: func() {}}).Run
+		},
+	} {
+		for what, remove := range map[string]func(dir string) error{
+			"socket": func(dir string) error { return os.Remove(filepath.Join(dir, "kubelet.sock")) },
+			"folder": os.RemoveAll,
+			"another file": func(dir string) error {
+				path := filepath.Join(dir, "kubelet.sock")
+				err := os.WriteFile(path+".new", nil, 0o600)
+				return errors.Join(err, os.Rename(path+".new", path))
+			},
+		} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(ctx)
+				dir, clk := filepath.Join(t.TempDir(), name), clocktesting.NewFakeClock(time.Now())
+				done := make(chan error, 1)
+				go func() { done <- again(clk, name, serve(dir, clk))(ctx) }()
+				defer func() {
+					cancel()
+					err := <-done
+					if err != nil {
+						t.Error(err)
+					}
+				}()
+				reached := func() bool {
+					conn, err := net.Dial("unix", filepath.Join(dir, "kubelet.sock"))
+					if err == nil {
+						_ = conn.Close()
+					}
+					return err == nil
+				}
+				eventually(t, "it is served", func() bool { return reached() && clk.HasWaiters() })
+				err := remove(dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if reached() {
+					t.Fatal("what was removed is reached")
+				}
+				start := clk.Now()
+				eventually(t, "a minute is over, or it is served again", func() bool {
+					if clk.HasWaiters() {
+						clk.Step(time.Second)
+					}
+					return reached() || clk.Since(start) > time.Minute
+				})
+				if !reached() {
+					t.Error("it is not served again within a minute")
+				}
+			})
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func (a *Agent) newPlugins(n *node) *plugins.Watcher {
 // newPodResources makes what tells programs on the node which devices pods have.
 func (a *Agent) newPodResources(n *node) *podresources.Server {
 	return podresources.New(podresources.Config{
-		Dir: filepath.Join(a.cfg.KubeletDir, "pod-resources"), Pods: n.pods.activePods, Held: n.devices.Held, Healthy: n.devices.Healthy,
+		Dir: filepath.Join(a.cfg.KubeletDir, "pod-resources"), Pods: n.pods.activePods, Held: n.devices.Held, Healthy: n.devices.Healthy, Clock: a.clk,
 	})
 }
 

@@ -23,7 +23,7 @@ type Config struct {
 	Changed func()
 	// CDI says whether the container runtime finds devices by their names in the Container Device Interface.
 	CDI   func(ctx context.Context) (bool, error)
-	Clock clock.PassiveClock
+	Clock clock.Clock
 }
 
 // Manager keeps the node's devices. It is safe for concurrent use.

@@ -108,14 +108,14 @@ func (p *testPlugin) list(ids ...string) {
 type bench struct {
 	*Manager
 	t       *testing.T
-	clock   *testclock.FakePassiveClock
+	clock   *testclock.FakeClock
 	changed chan struct{}
 	stop    func()
 }
 
 func newBench(t *testing.T, dir string) *bench {
 	t.Helper()
-	b := &bench{t: t, clock: testclock.NewFakePassiveClock(time.Unix(1_700_000_000, 0)), changed: make(chan struct{}, 100)}
+	b := &bench{t: t, clock: testclock.NewFakeClock(time.Unix(1_700_000_000, 0)), changed: make(chan struct{}, 100)}
 	b.Manager = New(Config{Dir: dir, Clock: b.clock, Changed: func() { b.changed <- struct{}{} }, CDI: func(context.Context) (bool, error) { return false, nil }})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -18,12 +18,13 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/everynode/everynode/internal/agent/devices/ledger"
+	"github.com/everynode/everynode/internal/agent/socket"
 )
 
 // socketName is the socket at which plugins register, in the folder of theirs.
 const socketName = "kubelet.sock"
 
-// Run takes registrations of plugins and watches them until ctx ends.
+// Run takes registrations of plugins and watches them until ctx ends. It fails when somebody removes the socket.
 func (m *Manager) Run(ctx context.Context) error {
 	listener, err := m.listen()
 	if err != nil {
@@ -35,8 +36,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.mu.Unlock()
 	server := grpc.NewServer()
 	pluginapi.RegisterRegistrationServer(server, registrar{manager: m})
-	stop := context.AfterFunc(ctx, server.Stop)
-	defer stop()
 	defer func() {
 		m.mu.Lock()
 		m.life = nil // nobody begins to watch from now on
@@ -44,7 +43,9 @@ func (m *Manager) Run(ctx context.Context) error {
 		end()
 		m.watching.Wait()
 	}()
-	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+	path := filepath.Join(m.cfg.Dir, socketName)
+	err = socket.Serve(ctx, path, m.cfg.Clock, func() error { return server.Serve(listener) }, server.Stop)
+	if err != nil {
 		return fmt.Errorf("take registrations of device plugins: %w", err)
 	}
 	return nil

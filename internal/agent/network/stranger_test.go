@@ -2,6 +2,7 @@ package network
 
 import (
 	"encoding/binary"
+	"github.com/vishvananda/netlink"
 	"net"
 	"net/netip"
 	"testing"
@@ -80,6 +81,53 @@ func TestTunnelTakesNothingFromStrangers(t *testing.T) {
 	if got := heard(); got != "" {
 		t.Errorf("the pod heard %q through the tunnel", got)
 	}
+}
+
+// Cilium routes the node's own pods by way of an address of the machine, on a link of its own; other nodes' pods have another
+// machine's address in their routes.
+func TestWhoIsHereWithCilium(t *testing.T) {
+	nodes := cluster(t, Auto, "10.0.1.1", "10.0.1.2")
+	nodes[0].do(func() error {
+		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cilium_host", Flags: net.FlagUp}}
+		err := netlink.LinkAdd(link)
+		if err != nil {
+			return err
+		}
+		err = netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP("10.9.0.43"), Mask: net.CIDRMask(32, 32)}})
+		if err != nil {
+			return err
+		}
+		for text, gateway := range map[string]string{"10.9.0.0/24": "10.9.0.43", "10.9.1.0/24": "10.0.1.2"} {
+			_, to, err := net.ParseCIDR(text)
+			if err != nil {
+				return err
+			}
+			route := &netlink.Route{Dst: to, Gw: net.ParseIP(gateway)}
+			if gateway == "10.9.0.43" {
+				route.LinkIndex = link.Attrs().Index
+				direct := &netlink.Route{LinkIndex: route.LinkIndex, Scope: netlink.SCOPE_LINK,
+					Dst: &net.IPNet{IP: net.ParseIP(gateway), Mask: net.CIDRMask(32, 32)}}
+				err = netlink.RouteAdd(direct)
+				if err != nil {
+					return err
+				}
+			}
+			err = netlink.RouteAdd(route)
+			if err != nil {
+				return err
+			}
+		}
+		own := []net.IP{net.ParseIP("10.0.1.1")}
+		for text, here := range map[string]bool{"10.9.0.7": true, "10.9.0.43": true, "10.9.1.7": false} {
+			if got := IsHere(netip.MustParseAddr(text), own, true); got != here {
+				t.Errorf("%s is here: %v", text, got)
+			}
+		}
+		if IsHere(netip.MustParseAddr("10.9.0.7"), own, false) {
+			t.Error("with the node's own network a pod of another link is here")
+		}
+		return nil
+	})
 }
 
 func TestWhoIsHere(t *testing.T) {

@@ -17,8 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/devices"
+	"github.com/everynode/everynode/internal/agent/socket"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Config says what there is to tell. Every field is needed.
@@ -30,6 +33,7 @@ type Config struct {
 	// Held lists the devices of a pod, Healthy those that pods can have.
 	Held    func(pod types.UID) []devices.Held
 	Healthy func() []devices.Held
+	Clock   clock.Clock
 }
 
 // Server answers.
@@ -41,7 +45,7 @@ type Server struct {
 // New returns a server; Run does the work.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// Run answers until ctx ends.
+// Run answers until ctx ends. It fails when somebody removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	if err := os.MkdirAll(s.cfg.Dir, 0o750); err != nil {
 		return fmt.Errorf("make the folder of pods' resources: %w", err)
@@ -56,9 +60,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	server := grpc.NewServer()
 	api.RegisterPodResourcesListerServer(server, s)
-	stop := context.AfterFunc(ctx, server.Stop)
-	defer stop()
-	if err := server.Serve(listener); err != nil && ctx.Err() == nil {
+	err = socket.Serve(ctx, path, s.cfg.Clock, func() error { return server.Serve(listener) }, server.Stop)
+	if err != nil {
 		return fmt.Errorf("answer questions about pods' resources: %w", err)
 	}
 	return nil
@@ -106,7 +109,7 @@ func (s *Server) describe(pod *corev1.Pod) *api.PodResources {
 		out.Containers = append(out.Containers, c)
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c := &pod.Spec.InitContainers[i]; podfacts.IsSidecar(c) {
 			add(c.Name)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/devices"
 )
@@ -26,7 +27,7 @@ func TestWhatExportersAreTold(t *testing.T) {
 		InitContainers: []corev1.Container{{Name: "init"}, {Name: "side", RestartPolicy: &always}}, Containers: []corev1.Container{{Name: "main"}}}}
 	const widget = "example.com/widget"
 	dir := t.TempDir()
-	s := New(Config{Dir: dir, Pods: func() []*corev1.Pod { return []*corev1.Pod{pod} },
+	s := New(Config{Dir: dir, Clock: clock.RealClock{}, Pods: func() []*corev1.Pod { return []*corev1.Pod{pod} },
 		Held: func(uid types.UID) []devices.Held {
 			return []devices.Held{{Container: "init", Resource: widget, ID: "w0"}, {Container: "main", Resource: widget, ID: "w0", Nodes: []int64{1}}, {Container: "main", Resource: widget, ID: "w1"}}
 		},

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Need is what one container must be given of one resource.
@@ -40,7 +42,7 @@ func Needs(pod *corev1.Pod, provided func(resource string) bool) []Need {
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		add(c)
-		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		if !podfacts.IsSidecar(c) {
 			before = append(before, c.Name)
 		}
 	}
