@@ -224,6 +224,24 @@ func stopped(t *testing.T) (content []byte, dir string) {
 	return out.Bytes(), e.DataDir()
 }
 
+// Restores are in order by the clock. One that is behind the backup is plainly wrong.
+func TestRestoreRefusesAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	content, _ := stopped(t)
+	b, err := server.OpenBackup(bytes.NewReader(content), unlocked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	_, err = server.Restore(t.Context(), b, dir, b.Manifest.Created.Add(-time.Hour))
+	if err == nil || !strings.Contains(err.Error(), "clock") {
+		t.Errorf("it is restored by a clock that is an hour behind: %v", err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was made: %v", err)
+	}
+}
+
 func TestRestoreRefusals(t *testing.T) {
 	t.Parallel()
 	content, used := stopped(t)

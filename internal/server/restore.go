@@ -25,10 +25,18 @@ import (
 // that goes: while it is there, no server starts.
 const unfinishedRestore = "restore-unfinished"
 
+// clocksDiffer is by how much the clocks of two machines may differ that are looked after.
+const clocksDiffer = 5 * time.Minute
+
 // Restore makes the data folder of a server that is alone from a backup. The folder must
 // be empty. Nothing is made before the beginning of the backup has been read and
 // understood, and nothing stays of a restore that fails.
 func Restore(ctx context.Context, b *backup.Reader, dataDir string, now time.Time) (revision int64, err error) {
+	if now.Before(b.Manifest.Created.Add(-clocksDiffer)) {
+		return 0, fmt.Errorf("by the clock of this machine it is %s, and the backup was made at %s: set the clock, "+
+			"since several restores of one backup are told apart by it",
+			now.UTC().Format(time.RFC3339), b.Manifest.Created.UTC().Format(time.RFC3339))
+	}
 	if err := mayRestore(dataDir); err != nil {
 		return 0, err
 	}
