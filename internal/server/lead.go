@@ -68,36 +68,10 @@ func (s *Server) runElected(ctx context.Context) error {
 	return nil
 }
 
-// lead waits until this server is elected, and runs the loops until they end, ctx
-// ends or the election is lost. In all three the loops have stopped when it returns;
-// if the election was not lost, it is given up only then.
+// lead waits until this server is elected, and runs the loops in a turn of theirs; see contend.
 func (s *Server) lead(ctx context.Context, lock resourcelock.Interface) error {
-	logger := klog.FromContext(ctx)
-	candidacy, withdraw := context.WithCancel(context.WithoutCancel(ctx))
-	defer withdraw()
-	elected := make(chan context.Context, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: loopsFor, RenewDeadline: loopsRenew, RetryPeriod: loopsRetry, ReleaseOnCancel: true, Name: loopsLease,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(term context.Context) { elected <- term },
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("set up the election: %w", err)
-	}
-	over := make(chan struct{})
-	go func() { elector.Run(candidacy); close(over) }()
-	defer func() { withdraw(); <-over }()
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-over:
-		return nil
-	case term := <-elected:
-		term, stop := context.WithCancel(term)
-		defer stop()
-		defer context.AfterFunc(ctx, stop)()
+	return contend(ctx, lock, func(term context.Context, stop func()) error {
+		logger := klog.FromContext(ctx)
 		turn, err := s.takeTurn(term, lock, stop)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -107,6 +81,60 @@ func (s *Server) lead(ctx context.Context, lock resourcelock.Interface) error {
 		}
 		logger.Info("The control loops of this server work")
 		return afterTerm(ctx, term, s.work(members.InTurn(term, turn)))
+	})
+}
+
+// contend waits until the lock is this server's, and does the work until that ends, stop is called, ctx ends or the
+// lock is lost, which ends term. In all four the work has stopped when it returns, and only then is the lock given up;
+// if some of the work has not stopped, it is kept until it runs out.
+func contend(ctx context.Context, lock resourcelock.Interface, work func(term context.Context, stop func()) error,
+) error {
+	candidacy, withdraw := context.WithCancel(context.WithoutCancel(ctx))
+	defer withdraw()
+	elected := make(chan context.Context, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: loopsFor, RenewDeadline: loopsRenew, RetryPeriod: loopsRetry, Name: loopsLease,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(term context.Context) { elected <- term },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("set up the election: %w", err)
+	}
+	over, had := make(chan struct{}), false
+	go func() { elector.Run(candidacy); close(over) }()
+	select {
+	case <-ctx.Done():
+	case <-over:
+	case term := <-elected:
+		had = true
+		term, stop := context.WithCancel(term)
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		err = work(term, stop)
+	}
+	withdraw()
+	<-over
+	if had && !errors.Is(err, errStillAtWork) {
+		giveUp(ctx, lock)
+	}
+	return err
+}
+
+// giveUp gives the lock up if it is this server's, so that another need not wait until it runs out.
+func giveUp(ctx context.Context, lock resourcelock.Interface) {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), loopsRenew)
+	defer cancel()
+	record, _, err := lock.Get(patient)
+	if err == nil && record.HolderIdentity == lock.Identity() {
+		now := metav1.Now()
+		err = lock.Update(patient, resourcelock.LeaderElectionRecord{
+			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+		})
+	}
+	if err != nil {
+		klog.FromContext(ctx).Info("The election could not be given up, and runs out", "reason", err.Error())
 	}
 }
 

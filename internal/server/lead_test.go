@@ -2,13 +2,17 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -43,5 +47,83 @@ func TestLoopThatDoesNotStopEndsTheServer(t *testing.T) {
 	broken := errors.New("broken")
 	if err := afterTerm(t.Context(), t.Context(), broken); !errors.Is(err, broken) {
 		t.Errorf("a loop that cannot work: %v", err)
+	}
+}
+
+// heldLock is a lock that cannot be renewed while it is broken, but given up: as with a database that answers again
+// in that very moment.
+type heldLock struct {
+	mu     sync.Mutex // guards all below
+	record resourcelock.LeaderElectionRecord
+	broken bool
+}
+
+func (l *heldLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	record := l.record
+	raw, err := json.Marshal(record)
+	return &record, raw, err
+}
+
+func (l *heldLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, r)
+}
+
+func (l *heldLock) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken && r.HolderIdentity != "" {
+		return errors.New("no majority")
+	}
+	l.record = r
+	return nil
+}
+
+func (l *heldLock) RecordEvent(string) {}
+func (l *heldLock) Identity() string   { return "self" }
+func (l *heldLock) Describe() string   { return "held" }
+
+func (l *heldLock) breaks() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.broken = true
+}
+
+func (l *heldLock) holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.record.HolderIdentity
+}
+
+// The election is not given up while loops are still stopping: another server's would work beside them.
+func TestElectionIsGivenUpAfterTheLoopsHaveStopped(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		left string
+	}{
+		"all have stopped": {nil, ""},
+		"some have not":    {errStillAtWork, "self"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lock := &heldLock{}
+				err := contend(t.Context(), lock, func(term context.Context, _ func()) error {
+					lock.breaks()
+					<-term.Done()
+					time.Sleep(time.Minute)
+					if got := lock.holder(); got != "self" {
+						t.Errorf("while the loops stop the lock is held by %q", got)
+					}
+					return c.err
+				})
+				if !errors.Is(err, c.err) {
+					t.Errorf("contend: %v, want %v", err, c.err)
+				}
+				if got := lock.holder(); got != c.left {
+					t.Errorf("at the end the lock is held by %q, want %q", got, c.left)
+				}
+			})
+		})
 	}
 }
