@@ -2,11 +2,12 @@ package network
 
 import (
 	"encoding/binary"
-	"github.com/vishvananda/netlink"
 	"net"
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // frame is what a node's end of a tunnel takes from another: a datagram with the text

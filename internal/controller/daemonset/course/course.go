@@ -90,7 +90,11 @@ func (c *Course) SetDaemonSet(ds DaemonSet) {
 	if c.ds == ds {
 		return
 	}
+	limits := c.ds.Surge != ds.Surge || c.ds.MaxUnavailable != ds.MaxUnavailable
 	c.ds = ds
+	if limits {
+		c.revoke() // what was let begin by others
+	}
 	c.retarget()
 	c.refreshAll()
 	c.settle()
@@ -219,7 +223,7 @@ func (c *Course) begunSteps() []string {
 			}
 			names = append(names, u.Steps[i].Name)
 		}
-		return names[:1]
+		return append(names[:1], c.stepsBefore(u.Step, names[1:])...)
 	}
 	if c.policy == nil {
 		return nil
@@ -233,6 +237,21 @@ func (c *Course) begunSteps() []string {
 	return names
 }
 
+// stepsBefore are those of the steps that come before one that has no nodes any more.
+func (c *Course) stepsBefore(name string, steps []string) (before []string) {
+	if c.policy == nil {
+		return nil
+	}
+	at, known := c.policy.StepNamed(name)
+	for _, other := range steps {
+		o, also := c.policy.StepNamed(other)
+		if known && also && o.Compare(at) < 0 {
+			before = append(before, other)
+		}
+	}
+	return before
+}
+
 // reopen finds how far steps have begun that began under another policy, or before a
 // restart; the first of the names is the one under way. A step that comes behind one
 // that never began has to wait for it.
@@ -244,10 +263,28 @@ func (c *Course) reopen(begun []string) {
 		}
 		open = s
 	}
+	if at, ok := c.emptied(begun); ok && at.Compare(open) > 0 {
+		open = at
+	}
 	if c.state.open = open; len(begun) == 0 || c.policy.StepName(open) != begun[0] {
 		c.state.openSince, c.state.left = c.now, time.Time{}
 	}
 	c.state.unread = nil
+}
+
+// emptied is the step under way if it has lost all its nodes, and all before it have begun: its approval
+// is still to be given.
+func (c *Course) emptied(begun []string) (rolloutpolicy.Step, bool) {
+	if len(begun) == 0 {
+		return rolloutpolicy.Step{}, false
+	}
+	at, known := c.policy.StepNamed(begun[0])
+	for _, s := range c.fleet.Steps() {
+		if known && s.Compare(at) < 0 {
+			known = slices.Contains(begun, c.policy.StepName(s))
+		}
+	}
+	return at, known && c.fleet.Size(at) == 0
 }
 
 // retarget follows the DaemonSet's newest revision: with another one the steps, and
@@ -263,7 +300,6 @@ func (c *Course) retarget() {
 	if !c.changing() {
 		c.turnBack()
 	}
-	c.revoke()
 	c.beginAnew()
 	if c.runsAlready() {
 		c.disregardEarlier()
@@ -274,6 +310,7 @@ func (c *Course) retarget() {
 
 // beginAnew goes back to the first step, without evidence.
 func (c *Course) beginAnew() {
+	c.revoke()
 	c.state.open, c.state.openSince, c.state.left, c.state.unread = rolloutpolicy.Step{}, c.now, time.Time{}, nil
 	c.forgetFailures()
 }

@@ -84,6 +84,7 @@ var meanings = [stateCount]meaning{
 	LeftOut:   {verdict: NotSelected, always: the(Selected, Done)},
 	Untouched: {verdict: Waiting, always: the(Selected)},
 	Broken:    {verdict: NodeFault, always: the(Selected, Fault), ours: the(Ours)},
+	Unmoved:   {verdict: Waiting, always: the(Selected, Passed), ours: the(Ours)},
 	Taken:     {verdict: Changing, always: the(Selected, Ours)},
 	Absent:    {verdict: Changing, always: the(Selected, Ours)},
 	Unbound:   {verdict: Changing, always: the(Selected, Ours)},

@@ -18,6 +18,7 @@ func TestWhatStatesCountAs(t *testing.T) {
 		LeftOut:   {NotSelected, the(Done), [4]bool{}},
 		Untouched: {Waiting, 0, [4]bool{}},
 		Broken:    {NodeFault, the(Fault), [4]bool{false, false, x, x}},
+		Unmoved:   {Waiting, the(Passed), [4]bool{false, false, x, x}},
 		Taken:     {Changing, 0, [4]bool{x, x, x, x}},
 		Absent:    {Changing, 0, [4]bool{x, x, x, x}},
 		Unbound:   {Changing, 0, [4]bool{x, x, x, x}},

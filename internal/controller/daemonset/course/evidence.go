@@ -115,7 +115,8 @@ func (c *Course) tooManyRestarts(n *node) bool {
 }
 
 // deadline is until when the node's newest pod must be available. It counts from when it was seen
-// to be bound: the API's clock may be another.
+// to be bound, since the API's clock may be another, and anew when it was available and fell, and when
+// its node is in order again.
 func (c *Course) deadline(n *node) time.Time {
 	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
 		return time.Time{}
@@ -124,9 +125,10 @@ func (c *Course) deadline(n *node) time.Time {
 	if from.IsZero() {
 		from = n.daemon.Bound
 	}
-	if c.old(n) && from.Before(c.state.since) {
-		from = c.state.since
+	if c.old(n) {
+		from = later(from, c.state.since)
 	}
+	from = later(from, later(n.change.fell, n.change.healed))
 	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
 }
 

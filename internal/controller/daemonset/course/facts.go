@@ -80,7 +80,8 @@ type Daemon struct {
 	// the daemon that it replaced. Was is what one that is on its way out was like itself.
 	Before, Was Before
 	// Held tells that the last try to change the node failed, and that the next one is
-	// later. Unsure tells that the last one got no answer, so that it may be done.
+	// later. Unsure tells that the last one got no answer, so that it may be done, or none yet where
+	// nothing else shows it.
 	Held, Unsure bool
 }
 

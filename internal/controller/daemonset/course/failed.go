@@ -63,6 +63,7 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 		f.Retries = r.Count
 	}
 	c.state.add(f)
+	c.revoke()
 	if action == rollback {
 		c.turnBack()
 	}
@@ -98,9 +99,21 @@ func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
 	c.state.drop(r.Revision)
 	c.beginAnew()
 	c.disregardEarlier()
-	c.recallBefore(nil)
+	c.recallBefore(c.goneBack())
 	c.refreshAll()
 	return true
+}
+
+// goneBack are the nodes from which the way back took a working daemon, and which have none since. A try
+// of the target does not give it to them.
+func (c *Course) goneBack() map[string]Before {
+	out := map[string]Before{}
+	for name, n := range c.nodes {
+		if n.change.taken && n.daemon.Revision != c.state.target {
+			out[name] = WasAvailable
+		}
+	}
+	return out
 }
 
 // disregardEarlier has what nodes and pods of the target did until now be no evidence.

@@ -190,3 +190,53 @@ func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
 		w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
 	}
 }
+
+// A node that has the target is restarted in the middle of the rollout. It is heard of again before its pod
+// is ready.
+func TestARebootIsNoFailure(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3, soak: 1h}]\nfailure: {min: 1, startDeadline: 5m, then: Rollback}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(30 * time.Minute)
+	name := ""
+	for n, m := range w.nodes {
+		if m.daemon.Revision == "v2" && m.daemon.Available {
+			name = n
+		}
+	}
+	w.fault(name, "the node does not answer", true)
+	w.pass(3 * time.Minute)
+	w.starts = 20 * time.Second
+	w.fault(name, "", false)
+	w.pass(2 * time.Minute)
+	phase, message := w.course.Phase()
+	if phase == v1alpha1.PhaseRolledBack {
+		t.Errorf("%s: %s", phase, message)
+	}
+}
+
+// A pod that has soaked long ago is not ready for a second.
+func TestUnreadyForAMomentIsNotLate(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3, soak: 1m, approval: Manual}]\nfailure: {min: 1, startDeadline: 5m, then: Rollback}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(30 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "")
+	for name, m := range w.nodes {
+		if m.daemon.Revision == "v2" {
+			since := m.daemon.Since
+			m.daemon.Available, m.daemon.Since = false, time.Time{}
+			w.course.SetDaemon(name, m.daemon)
+			w.now = w.now.Add(time.Second)
+			w.course.Tick(w.now)
+			m.daemon.Available, m.daemon.Since = true, since.Add(time.Hour)
+			w.course.SetDaemon(name, m.daemon)
+			break
+		}
+	}
+	if phase, message := w.course.Phase(); phase == v1alpha1.PhaseRolledBack {
+		t.Errorf("%s: %s", phase, message)
+	}
+}

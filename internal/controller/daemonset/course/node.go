@@ -40,10 +40,10 @@ type change struct {
 	// overlooked is how often its pod had restarted when the target was tried again.
 	overlooked int32
 	// up is since when its pod was seen available without a break, whatever its node says of
-	// it since; bound when it was seen to be bound, and troubled since when it was seen in a
-	// trouble that waiting does not end, or refused; healed when its node was seen in order again. All are by
-	// this process' clock.
-	up, bound, troubled, healed time.Time
+	// it since, and fell when that ended; bound when it was seen to be bound, and troubled since when it
+	// was seen in a trouble that waiting does not end, or refused; held since when tries to change the
+	// node fail; healed when its node was seen in order again. All are by this process' clock.
+	up, fell, bound, troubled, held, healed time.Time
 }
 
 // standing is what follows from the facts about one node.
@@ -108,6 +108,12 @@ func (c *Course) observe(n *node, was *Daemon) {
 		ch.before = d.Before // it was begun before a restart
 	}
 	switch {
+	case !d.Made.Equal(was.Made):
+		ch.fell = time.Time{}
+	case d.Since.IsZero() && !was.Since.IsZero():
+		ch.fell = c.now
+	}
+	switch {
 	case d.Since.IsZero():
 		ch.up = time.Time{}
 	case was.Since.IsZero(), !d.Made.Equal(was.Made):
@@ -127,6 +133,12 @@ func (c *Course) observe(n *node, was *Daemon) {
 		ch.troubled = time.Time{}
 	case !was.troubled(), another && d.Revision != "":
 		ch.troubled = c.now
+	}
+	switch {
+	case d.Revision == "", another, d.Two:
+		ch.held = time.Time{}
+	case d.Held && ch.held.IsZero():
+		ch.held = c.now
 	}
 	if ch.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
 		ch.overlooked = 0
@@ -273,7 +285,7 @@ func (c *Course) input(n *node) input {
 	in := input{
 		now: c.now, daemon: &n.daemon, fault: n.fact.Fault, want: want, leaves: c.leaves(n, want), target: c.state.target,
 		back: c.back(), changing: c.changing(), isNew: c.isNew(), begun: n.change.begun != nil,
-		restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
+		unmoved: c.unmoved(n), restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
 		late: c.deadline(n), lingers: c.lingersFrom(n), patience: c.patience(n), room: c.roomUntil(n),
 	}
 	in.joins = in.changing && !in.isNew && n.chosen.target && !n.chosen.stable
@@ -336,10 +348,12 @@ func (c *Course) count(n *node, in *input, v *standing) {
 		with(Stays, down && (e.has(Fault) || v.state == Failed && !in.back))
 }
 
-// revoke ends the changes that were let begin for another target and show nowhere.
+// revoke ends the changes that were let begin for something else and show nowhere. One whose pod is being
+// made counts until that is known.
 func (c *Course) revoke() {
 	for _, n := range c.nodes {
-		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && !c.ds.Surge {
+		n.change.held = time.Time{}
+		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b {
 			n.change.begun, n.change.taken = nil, n.change.taken && !n.daemon.Available
 		}
 	}

@@ -170,11 +170,16 @@ func (c *Course) over() (over bool, ask string) {
 // overWithoutNodes is over for a step that has none: a canary that nobody is asks, unless a ramp is
 // about to begin.
 func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
+	open := c.state.open
 	next, more := c.following()
-	if c.state.open.Wave > 0 || !asks || more && next.Wave == 0 {
+	ramps := more && next.Wave == open.Wave && next.Part == 1
+	switch wave := &c.policy.Waves[open.Wave]; {
+	case wave.Manual && !c.approved(open) && (open.Wave > 0 || open.Value != "" || open.None || open.Part > 0):
+		return false, "step " + c.policy.StepName(open) + " has no node any more"
+	case open.Wave > 0, !asks, ramps:
 		return true, ""
 	}
-	return false, "wave " + c.policy.StepName(c.state.open) + " takes no node"
+	return false, "wave " + c.policy.StepName(open) + " takes no node"
 }
 
 // worksNowhere says why a step has no node that is done.
@@ -307,7 +312,7 @@ func (c *Course) blockedBy() string {
 		return ""
 	}
 	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
-		nodes(c.blocked.Len()), first.name, first.view.reason)
+		nodes(c.blocked.Len()), first.name, cmp.Or(first.view.reason, "its change was let begin"))
 }
 
 func have(n int) string {

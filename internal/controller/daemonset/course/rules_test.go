@@ -493,3 +493,58 @@ func TestNodesThatFallOutOfOrderAfterTheirChange(t *testing.T) {
 		t.Errorf("%d nodes have v2; %s: %s", w.on("v2"), phase, message)
 	}
 }
+
+// The nodes of a wave that asks go away while it is under way, also when another process goes on.
+func TestAStepWhoseNodesLeaveStillAsks(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 5, "v1")
+	for i, name := range w.names() {
+		if i < 2 {
+			w.nodes[name].labels["pilot"] = "yes"
+			w.tell(name)
+		}
+	}
+	p := policy(t, "waves: [{name: canary, count: 1}, {name: pilot, nodes: {matchLabels: {pilot: \"yes\"}}, soak: 1h, approval: Manual}]")
+	w.start(p, daemonSet("v1"))
+	w.update("v2")
+	w.pass(time.Minute)
+	if s := w.course.Status().Step; s != "pilot" {
+		t.Fatalf("step %s", s)
+	}
+	for _, name := range append([]string(nil), w.names()...) {
+		if w.nodes[name].labels["pilot"] == "yes" {
+			w.removeNode(name)
+		}
+	}
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step pilot has no node any more")
+	w.again()
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step pilot has no node any more")
+	if w.on("v2") > 3 {
+		t.Errorf("%d nodes have v2, and nobody approved wave pilot", w.on("v2"))
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: "pilot"}})
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "v2")
+}
+
+// A step of a wave with each waits for approval, and its nodes leave.
+func TestAZoneWhoseNodesLeaveStillAsks(t *testing.T) {
+	w := newWorld()
+	w.addFleet(3, 1, 4, "v1")
+	w.start(policy(t, "waves: [{name: zones, each: zone, approval: Manual}]"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "zones/z0")
+	for _, name := range append([]string(nil), w.names()...) {
+		if w.nodes[name].labels["zone"] == "z0" {
+			w.removeNode(name)
+		}
+	}
+	w.pass(10 * time.Minute)
+	if w.on("v2") > 0 {
+		phase, message := w.course.Phase()
+		t.Errorf("%d nodes of other zones have v2, and nobody approved zones/z0; %s: %s", w.on("v2"), phase, message)
+	}
+}

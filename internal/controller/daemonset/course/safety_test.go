@@ -268,3 +268,34 @@ func TestWordsOfOthersAreCut(t *testing.T) {
 		t.Errorf("%s with %d bytes, and the evidence has %d", s.Phase, len(s.Message), len(s.FailedRevisions[0].Why))
 	}
 }
+
+// The stable revision does not start any more. Whoever aborts, tries again and aborts loses no more working
+// daemons than whoever aborts once.
+func TestRetryAndAbortTakeNoMoreThanTheLimit(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	ds := daemonSet("v1") // 10% of 10
+	w.start(policy(t, "waves: [{name: canary, count: 1}, {name: all, percent: 100, soak: 24h}]\nfailure: {then: Rollback, min: 3, max: 50%}"), ds)
+	w.update("v2")
+	w.pass(10 * time.Minute)
+	stable, target := w.course.state.stable, w.course.state.target
+	w.bad = func(revision, _ string) string { return map[string]string{stable: "its image is gone"}[revision] }
+	working := func() (n int) {
+		for _, m := range w.nodes {
+			n += one(m.daemon.Available)
+		}
+		return n
+	}
+	t.Logf("stable %s target %s, on target %d, working %d", stable, target, w.on(target), working())
+	for i := range 6 {
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: target}})
+		w.pass(20 * time.Second)
+		_, message := w.course.Phase()
+		t.Logf("abort %d: %d work: %s", i, working(), message)
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: target, Count: int32(i + 1)}, Paused: true})
+		w.pass(time.Second)
+	}
+	if working() < 9 {
+		t.Errorf("%d of 10 daemons work; at most 1 may be unavailable", working())
+	}
+}

@@ -20,6 +20,8 @@ const (
 	Untouched
 	// Broken: untouched, and its daemon is not available.
 	Broken
+	// Unmoved: untouched, since every try to change it has failed for long.
+	Unmoved
 	// Taken: its change was let begin, and its old pod is still there.
 	Taken
 	// Absent: its old pod is gone or going, and the next one is not made.
@@ -83,8 +85,8 @@ type input struct {
 	// begun: its change was let begin. failed: the target counts as failed on it.
 	begun, failed bool
 	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
-	// it will not help.
-	crowded, restarted, hopeless bool
+	// it will not help. unmoved: every try to change the node has failed for long.
+	crowded, restarted, hopeless, unmoved bool
 	// late is when the pod is to be available, lingers when the old one counts as not
 	// ending, soaked when it has been available for long enough, patience until when that
 	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
@@ -171,6 +173,8 @@ func classifyOutdated(in *input) State {
 	switch {
 	case in.begun:
 		return Taken
+	case in.unmoved:
+		return Unmoved
 	case in.want == "", in.daemon.Available:
 		return Untouched
 	}
@@ -196,6 +200,14 @@ func (in *input) wake(s State) time.Time {
 	return time.Time{}
 }
 
+// reasons are those that say the same of each node.
+var reasons = map[State]string{
+	Unmoved:  "the API does not let its pod be replaced; it is tried again",
+	Unbound:  "its pod is not bound to it yet",
+	Starting: "its daemon starts",
+	Flapping: "its pod keeps becoming ready again, for longer than the soak may take",
+}
+
 // reason says what there is to say about a node in the state, beside what it waits for.
 func (c *Course) reason(n *node, in *input, s State) string {
 	d := in.daemon
@@ -208,10 +220,6 @@ func (c *Course) reason(n *node, in *input, s State) string {
 		return "its pod of revision " + d.Revision + " is being replaced"
 	case Absent:
 		return cmp.Or(d.Refused, d.Trouble, "it gets a pod")
-	case Unbound:
-		return "its pod is not bound to it yet"
-	case Starting:
-		return "its daemon starts"
 	case Soaking:
 		return "soaks until " + clock(in.soaked)
 	case Leaving:
@@ -226,8 +234,6 @@ func (c *Course) reason(n *node, in *input, s State) string {
 		return in.fault
 	case Lingering:
 		return "its old pod was to end by " + clock(d.EndsBy) + ", and is still there"
-	case Flapping:
-		return "its pod keeps becoming ready again, for longer than the soak may take"
 	}
-	return ""
+	return reasons[s]
 }

@@ -125,7 +125,7 @@ func (c *cell) facts(now time.Time) (d course.Daemon, until time.Time) {
 	if c.column == nil {
 		return course.Daemon{}, time.Time{}
 	}
-	d = course.Daemon{Refused: c.refused, Unsure: c.unanswered != ""}
+	d = course.Daemon{Refused: c.refused, Unsure: c.mayBeMade()}
 	for _, at := range []time.Time{c.setback.until, c.deletions.until} {
 		if at.After(now) {
 			d.Held, until = true, deadline.Sooner(until, at)
@@ -164,6 +164,9 @@ func (c *cell) facts(now time.Time) (d course.Daemon, until time.Time) {
 	}
 	return d, until
 }
+
+// mayBeMade reports whether a pod may be there that nobody has seen, and whose old one does not show it.
+func (c *cell) mayBeMade() bool { return c.unanswered != "" || c.row.surge && c.creating.name != "" }
 
 // leaves adds what a pod says that does not stay, and returns 1 if it still occupies its cell beside
 // another.

@@ -234,8 +234,8 @@ func (p *play) arrived(set *daemons) {
 			bad[name] = true
 			// It may have been the target's doing. What is ill but not silent may be held for taken: a
 			// process that starts does not know whether its pod worked once.
-			here := p.f.on(set.info.UID, name)
-			if !p.f.nodes[name].dead() || !w.back && len(here) > 0 && here[0].Revision == w.target {
+			given := slices.ContainsFunc(p.f.on(set.info.UID, name), func(d matrix.PodInfo) bool { return d.Revision == w.target })
+			if !p.f.nodes[name].dead() || !w.back && given {
 				holding++
 			}
 		} else if set.bad[w.destination()][name] != "" || p.holds(set, name) {

@@ -1,0 +1,111 @@
+package course
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// turn lets nodes go on until one more has its turn, for which nothing is done yet.
+func (w *world) turn(t *testing.T) {
+	t.Helper()
+	for range 100 {
+		w.now = w.now.Add(time.Second)
+		w.course.Tick(w.now)
+		w.act(0)
+		if len(w.take(1)) > 0 {
+			return
+		}
+	}
+	t.Fatal("no turn")
+}
+
+func surging(newest string) DaemonSet {
+	ds := daemonSet(newest)
+	ds.Surge = true
+	return ds
+}
+
+// With surge a turn was given, its pod is not made yet, and the change is aborted.
+func TestATurnEndsWithTheChange(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3}]"), surging("v1")) // 10% of 10: one at a time
+	w.update("v2")
+	w.pass(time.Second)
+	w.turn(t) // its turn has come; the pod beside the old one is not made yet
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+	w.pass(2 * time.Hour)
+	phase, message := w.course.Phase()
+	if w.on("v2") > 0 {
+		t.Errorf("two hours later %d nodes have v2: %s: %s", w.on("v2"), phase, message)
+	}
+}
+
+// The same with a further template.
+func TestATurnEndsWithTheTemplate(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 2}]"), surging("v1"))
+	w.update("v2")
+	w.pass(7 * time.Second)
+	w.turn(t)
+	w.update("v3")
+	w.pass(2 * time.Hour)
+	phase, message := w.course.Phase()
+	if w.on("v3") != 10 {
+		t.Errorf("two hours later %d nodes have v3: %s: %s", w.on("v3"), phase, message)
+	}
+}
+
+// And back to the stable template.
+func TestNoTurnOutlivesCompletion(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 2}]"), surging("v1"))
+	w.update("v2")
+	if len(w.take(1)) != 1 {
+		t.Fatal("no turn")
+	}
+	w.update("v1")
+	w.expect(t, v1alpha1.PhaseComplete, "")
+	if n := w.course.totals[Ours]; n != 0 {
+		t.Errorf("complete, and %d nodes count as unavailable by us", n)
+	}
+}
+
+// The API refuses for ever to delete the pod of one node.
+func TestARefusedDeletionHoldsUpNobody(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 2}]"), daemonSet("v1"))
+	w.update("v2")
+	stuck := ""
+	for range 3600 {
+		w.now = w.now.Add(time.Second)
+		w.course.Tick(w.now)
+		for _, p := range w.take(100) {
+			m := w.nodes[p.Node]
+			if stuck == "" {
+				stuck = p.Node
+			}
+			if p.Node == stuck {
+				m.daemon.Held = true
+				w.course.SetDaemon(p.Node, m.daemon)
+				continue
+			}
+			m.daemon = Daemon{}
+			w.course.SetDaemon(p.Node, m.daemon)
+		}
+		if m := w.nodes[stuck]; w.now.Second()%30 == 0 {
+			m.daemon.Held = false
+			w.course.SetDaemon(stuck, m.daemon)
+		}
+		w.act(0)
+	}
+	if v, why := w.course.Verdict(stuck); w.on("v2") != 19 || v != Waiting && v != Changing {
+		phase, message := w.course.Phase()
+		t.Errorf("%d have v2; %s: %s; %s is %s: %s", w.on("v2"), phase, message, stuck, v, why)
+	}
+}

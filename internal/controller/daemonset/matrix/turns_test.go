@@ -1,0 +1,130 @@
+package matrix
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+func policyOf(t *testing.T, text string) *rolloutpolicy.Policy {
+	var spec v1alpha1.RolloutPolicySpec
+	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+		t.Fatal(err)
+	}
+	p, err := rolloutpolicy.Compile(&spec, time.LoadLocation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// tenNodes is ten nodes with revision a, complete under the policy.
+func tenNodes(t *testing.T, text string, s Strategy) (*world, func(revision string, s Strategy)) {
+	w := newWorld(Config{})
+	for i := range 10 {
+		n := fmt.Sprint("n", i)
+		w.setNode(NodeInfo{Name: n})
+		w.setPod(PodInfo{UID: types.UID("old-" + n), Name: "old-" + n, Owner: guided, Node: n, Bound: true, BoundAt: noon, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
+	}
+	w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: s}, corev1.PodSpec{})
+	r := w.rolloutOf(guided)
+	r.Policy, r.PolicyUID = policyOf(t, text), "p"
+	w.setRollout(r)
+	update := func(revision string, s Strategy) {
+		old := w.sets[guided]
+		w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1, Revision: revision,
+			Reported: old.Reported, Conditions: old.Conditions, Strategy: s}, corev1.PodSpec{})
+	}
+	w.passTurns(20)
+	return w, update
+}
+
+// live brings all pods forward: made ones are ready a second later, going ones are gone.
+func (w *world) live() {
+	for _, p := range w.pods {
+		switch {
+		case p.Terminating:
+			w.dropPod(p.UID)
+		case !p.Ready:
+			p.Bound, p.BoundAt, p.Ready, p.ReadySince = true, w.now, true, w.now
+			w.setPod(p)
+		}
+	}
+}
+
+func (w *world) passTurns(turns int) {
+	for range turns {
+		w.ready()
+		for len(w.inFlight) > 0 {
+			w.finish(0, OK, true)
+		}
+		w.tick(time.Second)
+		w.live()
+	}
+}
+
+// begins answers what is written until there are creations, which it returns, unanswered.
+func (w *world) begins() (out []Action) {
+	for range 20 {
+		w.ready()
+		for i := 0; i < len(w.inFlight); {
+			switch w.inFlight[i].(type) {
+			case *CreatePod:
+				out = append(out, w.inFlight[i])
+				i++
+			default:
+				w.finish(i, OK, true)
+			}
+		}
+		if len(out) > 0 {
+			return out
+		}
+		w.tick(time.Second)
+		w.live()
+	}
+	return nil
+}
+
+// Turns that surge gave, and whose pods wait for the slow start, end with the template.
+func TestTurnsThatWaitForTheSlowStartEndWithTheTemplate(t *testing.T) {
+	w, update := tenNodes(t, "waves: [{name: canary, count: 1}]", rollingUpdate("0", "4"))
+	update("b", rollingUpdate("0", "4"))
+	for range 30 { // until the last step is under way
+		if st, _ := w.m.Rollout(guided); st.Step == "rest" {
+			break
+		}
+		w.passTurns(1)
+	}
+	a := w.begins()
+	t.Logf("in flight %v", a)
+	update("c", rollingUpdate("0", "2"))
+	w.passTurns(600)
+	st, _ := w.m.Rollout(guided)
+	if w.m.PodsOfRevision(guided, "c") != 10 {
+		t.Errorf("ten minutes later %d nodes have c, %d a: %s: %s", w.m.PodsOfRevision(guided, "c"), w.m.PodsOfRevision(guided, "a"), st.Phase, st.Message)
+	}
+}
+
+// A switch from maxSurge to maxUnavailable: who had a turn does not lose its daemon by it.
+func TestTurnsOfSurgeEndWithTheStrategy(t *testing.T) {
+	w, update := tenNodes(t, "", rollingUpdate("0", "5"))
+	update("b", rollingUpdate("0", "5"))
+	t.Logf("in flight %v", w.begins())
+	update("b", rollingUpdate("1", "0"))
+	gone := 0
+	for _, a := range w.ready() {
+		if d, is := a.(*DeletePod); is && w.pods[d.PodUID].Ready {
+			gone++
+		}
+	}
+	if gone > 1 {
+		t.Errorf("%d working daemons go at once; maxUnavailable is 1", gone)
+	}
+}
