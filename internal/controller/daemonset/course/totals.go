@@ -46,6 +46,8 @@ type group struct {
 	key     string
 	domains []*domain
 	members map[*node]bool
+	// waits are the steps in which some of its nodes wait.
+	waits map[*step]bool
 }
 
 func (g *group) full() bool {
@@ -125,13 +127,14 @@ func (s *step) offer(n *node) {
 	case mayChange && !n.view.free:
 		if w == nil {
 			w = btree.NewG(8, byName)
-			s.waiting[n.group] = w
+			s.waiting[n.group], n.group.waits[s] = w, true
 		}
 		w.ReplaceOrInsert(n)
 		s.admit(n.group)
 	case w != nil:
 		if w.Delete(n); w.Len() == 0 {
 			delete(s.waiting, n.group)
+			delete(n.group.waits, s)
 			s.open.Delete(n.group)
 		}
 	}
@@ -154,7 +157,7 @@ func (c *Course) measure(d *domain) {
 	if full != d.full {
 		d.full = full
 		for _, g := range d.groups {
-			for _, s := range c.steps {
+			for s := range g.waits {
 				s.admit(g)
 			}
 		}
@@ -184,7 +187,7 @@ func (c *Course) regroup(n *node) {
 	}
 	g := c.groups[key.String()]
 	if g == nil {
-		g = &group{key: key.String(), members: map[*node]bool{}}
+		g = &group{key: key.String(), members: map[*node]bool{}, waits: map[*step]bool{}}
 		for _, p := range places {
 			d := c.places[p]
 			if d == nil {
