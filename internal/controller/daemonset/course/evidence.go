@@ -115,8 +115,8 @@ func (c *Course) tooManyRestarts(n *node) bool {
 }
 
 // deadline is until when the node's newest pod must be available. It counts from when it was seen
-// to be bound, since the API's clock may be another, and again from when it was available and fell, and from when
-// its node is in order again.
+// to be bound, since the API's clock may be another, and again from when it fell after it had soaked, and
+// from when its node is in order again. One that never soaks gets no more time by falling.
 func (c *Course) deadline(n *node) time.Time {
 	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
 		return time.Time{}

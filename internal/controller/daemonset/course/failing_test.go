@@ -240,3 +240,27 @@ func TestUnreadyForAMomentIsNotLate(t *testing.T) {
 		t.Errorf("%s: %s", phase, message)
 	}
 }
+
+// A pod becomes ready again and again, and never for as long as the soak: it gets no new time by falling.
+func TestAPodThatNeverSoaksIsLate(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 1, soak: 1m}]\nfailure: {min: 1, startDeadline: 5m, then: Rollback}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(10 * time.Second)
+	for name, m := range w.nodes {
+		if m.daemon.Revision != "v2" {
+			continue
+		}
+		for i := range 400 {
+			m.daemon.Available, m.daemon.Since = i%4 == 0, time.Time{}
+			if m.daemon.Available {
+				m.daemon.Since = w.now
+			}
+			w.course.SetDaemon(name, m.daemon)
+			w.now = w.now.Add(time.Second)
+			w.course.Tick(w.now)
+		}
+	}
+	w.expect(t, v1alpha1.PhaseRolledBack, "not available in time")
+}
