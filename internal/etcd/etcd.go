@@ -57,8 +57,9 @@ type Options struct {
 
 // Server is a running embedded etcd: alone and without a listener, or one of several.
 type Server struct {
-	etcd  *embed.Etcd
-	fatal *fatal
+	etcd       *embed.Etcd
+	fatal      *fatal
+	leadership *leadership
 
 	// peers and all below are nil for one that is alone.
 	peers      *Peers
@@ -90,7 +91,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{peers: o.Peers, end: func() {}}
+	s := &Server{peers: o.Peers, leadership: newLeadership(), end: func() {}}
 	if o.Peers != nil {
 		if s.door, err = openFor(ctx, o, has); err != nil {
 			return nil, err
@@ -153,6 +154,7 @@ func (s *Server) begin(ctx context.Context, o Options) error {
 			return err
 		}
 		go s.keepWatermark(life)
+		go s.followLeader(life)
 	}
 	s.compactAtStart(life)
 	go s.forgetOld(life, cmp.Or(o.Keep, defaultKeep))
@@ -295,7 +297,7 @@ func membersOf(cfg *embed.Config, o Options) error {
 // newClient returns a client with a stream of its own for its watches, so that
 // what one resource's watches ask for is no work for those of others.
 func (s *Server) newClient() *etcdkube.Client {
-	client := &etcdkube.Client{Client: inProcess(s.etcd.Server)}
+	client := &etcdkube.Client{Client: inProcess(s.etcd.Server, s.leadership)}
 	client.KV = steady{client.KV, s.serving.Load}
 	if s.peers != nil {
 		client.KV = inTurns{client.KV}

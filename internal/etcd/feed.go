@@ -80,7 +80,8 @@ func (f *Feed) List(ctx context.Context, each func(key string, value []byte, rev
 // revision up to which all was told. What changes in one revision comes before reached is
 // called. value is nil for what was deleted. It returns when ctx ends, when one of the two
 // fails or when the database ends the watch; with an API error of reason Expired when the
-// revision is not kept any more.
+// revision is not kept any more, and of reason ServiceUnavailable when the database knows no leader and so may not hear
+// of changes.
 func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error, reached func(revision int64) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -88,6 +89,9 @@ func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, v
 		if err := response.Err(); err != nil {
 			if errors.Is(err, rpctypes.ErrCompacted) || response.CompactRevision != 0 {
 				return apierrors.NewResourceExpired(fmt.Sprintf("watch %s after revision %d: %v", f.prefix, after, err))
+			}
+			if errors.Is(err, rpctypes.ErrNoLeader) {
+				return apierrors.NewServiceUnavailable(fmt.Sprintf("watch %s: %v", f.prefix, err))
 			}
 			return fmt.Errorf("watch %s: %w", f.prefix, err)
 		}

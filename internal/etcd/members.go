@@ -71,6 +71,20 @@ func (s *Server) Leader() string {
 	return ""
 }
 
+// followLeader looks whether there is a leader until ctx ends.
+func (s *Server) followLeader(ctx context.Context) {
+	ticker := time.NewTicker(time.Duration(s.etcd.Config().ElectionMs) * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			s.leadership.look(s.Leader() != "")
+		}
+	}
+}
+
 // AddLearner lets a member join that will be at the URL, and returns it. One that was
 // let in before and has not started is returned as it is.
 func (s *Server) AddLearner(ctx context.Context, address string) (Member, error) {

@@ -2,21 +2,63 @@ package etcd
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 )
 
-// inProcess returns a client that calls the member directly.
-func inProcess(member *etcdserver.EtcdServer) *clientv3.Client {
+// leaderlessLooks is how many looks in a row, an election timeout apart, may find no leader before the watches that
+// require one end.
+const leaderlessLooks = 3
+
+// leadership tells when a member has known no leader for so long that others may have changed what it does not hear of.
+type leadership struct {
+	mu     sync.Mutex // guards all below
+	missed int
+	lost   chan struct{}
+}
+
+func newLeadership() *leadership { return &leadership{lost: make(chan struct{})} }
+
+// look takes in whether there is a leader now.
+func (l *leadership) look(is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !is {
+		l.missed++
+		if l.missed == leaderlessLooks {
+			close(l.lost)
+		}
+		return
+	}
+	if l.missed >= leaderlessLooks {
+		l.lost = make(chan struct{})
+	}
+	l.missed = 0
+}
+
+// gone is closed when there is no leader for too long. Once there is one again, the next call returns another.
+func (l *leadership) gone() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost
+}
+
+// inProcess returns a client that calls the member directly. Its watches that require a leader end when there is none.
+func inProcess(member *etcdserver.EtcdServer, l *leadership) *clientv3.Client {
 	client := v3client.New(member)
-	client.Watcher = watcher{clientv3.NewWatchFromWatchClient(patient{adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(member))}, client)}
+	direct := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(member))
+	client.Watcher = watcher{clientv3.NewWatchFromWatchClient(patient{direct, l, func() bool { return member.Leader() != 0 }}, client)}
 	return client
 }
 
@@ -35,23 +77,45 @@ func (w watcher) Watch(ctx context.Context, key string, options ...clientv3.OpOp
 // patient keeps a client's requests until the member takes them. Between a client
 // and a member in one process there is no network, and so none of its buffers:
 // when very many watches of a stream end while others tell something, each side
-// would wait for the other to listen, for ever.
-type patient struct{ pb.WatchClient }
+// would wait for the other to listen, for ever. It also ends streams that require a
+// leader, as etcd does for clients across a network only.
+type patient struct {
+	pb.WatchClient
+	leadership *leadership
+	// led reports whether the member knows a leader.
+	led func() bool
+}
 
 // Watch implements pb.WatchClient.
 func (p patient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watch_WatchClient, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	stream, err := p.WatchClient.Watch(ctx, options...)
 	if err != nil {
+		cancel(err)
 		return nil, err
 	}
-	s := &patientStream{Watch_WatchClient: stream, more: make(chan struct{}, 1)}
+	s := &patientStream{Watch_WatchClient: stream, cancel: cancel, more: make(chan struct{}, 1)}
+	if requiresLeader(ctx) {
+		if p.led() {
+			p.leadership.look(true) // who came back before the next look need not end again
+		}
+		s.leaderless = p.leadership.gone()
+	}
 	go s.run()
 	return s, nil
 }
 
+func requiresLeader(ctx context.Context) bool {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	return slices.Contains(sent.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
+}
+
 type patientStream struct {
 	pb.Watch_WatchClient
-	more chan struct{}
+	cancel context.CancelCauseFunc
+	// leaderless is closed when the stream is to end since there is no leader; nil if it needs none.
+	leaderless <-chan struct{}
+	more       chan struct{}
 
 	mu     sync.Mutex // guards all below
 	queue  []*pb.WatchRequest
@@ -65,6 +129,15 @@ func (s *patientStream) Send(r *pb.WatchRequest) error {
 	s.queue = append(s.queue, r)
 	s.wake()
 	return s.Context().Err()
+}
+
+// Recv implements pb.Watch_WatchClient.
+func (s *patientStream) Recv() (*pb.WatchResponse, error) {
+	r, err := s.Watch_WatchClient.Recv()
+	if err != nil && errors.Is(context.Cause(s.Context()), rpctypes.ErrGRPCNoLeader) {
+		return nil, rpctypes.ErrGRPCNoLeader
+	}
+	return r, err
 }
 
 // CloseSend implements grpc.ClientStream.
@@ -88,6 +161,9 @@ func (s *patientStream) run() {
 	for {
 		select {
 		case <-s.more:
+		case <-s.leaderless:
+			s.cancel(rpctypes.ErrGRPCNoLeader)
+			return
 		case <-s.Context().Done():
 			return
 		}

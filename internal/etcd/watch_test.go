@@ -8,8 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -86,5 +88,76 @@ func create(t *testing.T, store storage.Interface, key string) {
 	p.Name = key
 	if err := store.Create(t.Context(), key, p, nil, 0); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestLeadership(t *testing.T) {
+	l := newLeadership()
+	gone := func() bool {
+		select {
+		case <-l.gone():
+			return true
+		default:
+			return false
+		}
+	}
+	for i, step := range []struct{ is, gone bool }{
+		{true, false},
+		{false, false}, {false, false}, {true, false}, // an election
+		{false, false}, {false, false}, {false, true}, {false, true}, {false, true}, // no majority
+		{true, false}, {false, false}, {false, false}, {false, true},
+	} {
+		l.look(step.is)
+		if gone() != step.gone {
+			t.Errorf("after look %d the leader is gone for too long: %t, want %t", i, gone(), step.gone)
+		}
+	}
+}
+
+// Watches of a member without a majority end, those of the library's storage as well: what the others write it would
+// not hear. Once there is a majority again, new ones tell what is written.
+func TestWatchesEndWithoutMajority(t *testing.T) {
+	c, first, second, third := three(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	feed, told := NewFeed(third.newClient().Client, "/registry", "/pods/"), make(chan string, 9)
+	watchPods := func() error {
+		return feed.Watch(ctx, 1, func(key string, _ []byte, _ int64) error { told <- key; return nil }, func(int64) error { return nil })
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- watchPods() }()
+	everything := storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything}
+	library, err := openPods(t, third.Server, "other").Watch(ctx, "/other/", everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, first, "/registry/pods/a", "1")
+	if key := <-told; key != "/pods/a" {
+		t.Fatalf("with a majority the watch tells of %s", key)
+	}
+	first.stop()
+	second.stop()
+	if err := <-ended; !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("without a majority the watch ends with %v", err)
+	}
+	if e := <-library.ResultChan(); e.Type != watch.Error || ctx.Err() != nil {
+		t.Errorf("without a majority the library's watch tells %v", e)
+	}
+	if err := watchPods(); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("without a majority a new watch ends with %v", err)
+	}
+	c.start(first)
+	put(t, first, "/registry/pods/b", "1")
+	go func() {
+		for ctx.Err() == nil {
+			_ = watchPods() // It ends until the member has seen that there is a leader.
+		}
+	}()
+	for key := ""; key != "/pods/b"; {
+		select {
+		case key = <-told:
+		case <-ctx.Done():
+			t.Fatal("with a majority again the watch does not tell what is written")
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (c *Cache) load(ctx context.Context) error {
 	for key := range c.writes {
 		c.settled(key, uint64(revision))
 	}
-	c.ready, c.since, c.failure = true, c.Clock.Now(), nil
+	c.ready, c.since, c.failure, c.readyAt = true, c.Clock.Now(), nil, 0
 	metrics.WatchCacheInitializations.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Inc()
 	metrics.WatchCacheInitializationDuration.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Observe(c.Clock.Since(start).Seconds())
 	return nil
@@ -82,13 +82,14 @@ func (c *Cache) forgetAll(err error) {
 	if c.ready {
 		c.ready, c.since = false, c.Clock.Now()
 	}
-	c.failure = err
+	c.failure, c.readyAt = err, 0
 	c.watchers.each(func(w *watcher) { w.end() })
 	c.watchers = newWatchers()
 }
 
 // follow applies what changes until the database keeps no more what was missed. A watch
-// that ends for another reason is made anew, which those who watch here do not notice.
+// that ends for another reason is made anew, which those who watch here do not notice, unless
+// the database was cut off for so long that what they know may be old.
 func (c *Cache) follow(ctx context.Context) error {
 	for {
 		var batch []*event
@@ -106,9 +107,40 @@ func (c *Cache) follow(ctx context.Context) error {
 			return ctx.Err() //nolint:wrapcheck // It is told to nobody.
 		case apierrors.IsResourceExpired(err), isUnreadable(err):
 			return err
+		case apierrors.IsServiceUnavailable(err):
+			klog.InfoS("Watches end, since the database is cut off", "resource", c.GroupResource, "reason", err)
+			c.forgetAll(err)
+			c.comeBack(ctx)
+			continue
 		}
 		klog.V(1).InfoS("Watch of the database ended", "resource", c.GroupResource, "reason", err)
 		c.pause(ctx)
+	}
+}
+
+// readFor is how long one attempt to read the database's revision may take.
+const readFor = 10 * time.Second
+
+// comeBack waits until the database answers again for all of its members. From the revision that it tells then on the
+// cache is ready; nothing needs to be loaded, since the watch goes on where it ended.
+func (c *Cache) comeBack(ctx context.Context) {
+	for c.pause(ctx); ctx.Err() == nil; c.pause(ctx) {
+		attempt, cancel := context.WithTimeout(ctx, readFor)
+		revision, err := c.Storage.GetCurrentResourceVersion(attempt)
+		cancel()
+		if err != nil {
+			continue // It is known to be cut off.
+		}
+		c.mu.Lock()
+		c.readyAt = revision
+		c.waiting[&waiter{revision: revision, reached: make(chan struct{})}] = struct{}{}
+		c.reach(c.revision)
+		c.mu.Unlock()
+		select {
+		case c.ask <- struct{}{}:
+		default:
+		}
+		return
 	}
 }
 

@@ -28,7 +28,7 @@ type Database interface {
 	// Watch calls change for all that changes after a revision, with a nil value for what
 	// is deleted, and reached with the revision up to which all was told. It ends with ctx,
 	// with an error of one of the two, or with one of its own, Expired if the revision is
-	// not kept any more.
+	// not kept any more, and ServiceUnavailable if it may not hear of changes.
 	Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error, reached func(revision int64) error) error
 	// RequestProgress makes a running Watch tell how far it is.
 	RequestProgress(ctx context.Context) error
@@ -87,6 +87,8 @@ type Cache struct {
 	ready   bool
 	since   time.Time
 	failure error
+	// readyAt is the revision at which it is ready again after the database was cut off; 0 at other times.
+	readyAt uint64
 }
 
 // waiter waits until the cache has reached a revision.
@@ -282,5 +284,8 @@ func (c *Cache) reach(revision uint64) {
 			close(w.reached)
 			delete(c.waiting, w)
 		}
+	}
+	if c.readyAt > 0 && c.readyAt <= revision {
+		c.ready, c.since, c.failure, c.readyAt = true, c.Clock.Now(), nil, 0
 	}
 }

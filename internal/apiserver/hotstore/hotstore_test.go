@@ -248,6 +248,72 @@ func TestDatabaseIsCutOff(t *testing.T) {
 	}
 }
 
+// minority is a storage whose database cannot be read while it is cut off.
+type minority struct {
+	storage.Interface
+	off atomic.Bool
+}
+
+func (m *minority) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	if m.off.Load() {
+		return 0, errors.New("no leader")
+	}
+	return m.Interface.GetCurrentResourceVersion(ctx)
+}
+
+// loads counts how often all is loaded.
+type loads struct {
+	Database
+	n atomic.Int64
+}
+
+func (l *loads) List(ctx context.Context, each func(string, []byte, int64) error) (int64, error) {
+	l.n.Add(1)
+	return l.Database.List(ctx, each)
+}
+
+// TestDatabaseHasNoMajority: watches end, and the cache answers again when it has what was written meanwhile, without
+// loading all anew.
+func TestDatabaseHasNoMajority(t *testing.T) {
+	cut, m, l := make(chan error), &minority{}, &loads{}
+	f := newFixture(t, func(c *Config) {
+		m.Interface, l.Database = c.Storage, &faulty{c.Database, cut}
+		c.Storage, c.Database = m, l
+	})
+	before := f.create(t, "a", "")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w := f.watchAll(ctx, t, "0")
+	if e := next(t, w); e.Type != watch.Added {
+		t.Fatal(e)
+	}
+	m.off.Store(true)
+	cut <- apierrors.NewServiceUnavailable("no leader")
+	for range w.ResultChan() {
+		t.Error("a watch is told more without a majority")
+	}
+	if f.Ready() || ctx.Err() != nil {
+		t.Fatal("the cache is ready, or its watch goes on, without a majority")
+	}
+	created := &example.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b"}}
+	if err := f.raw.Create(t.Context(), "/pods/ns/b", created, created, 0); err != nil {
+		t.Fatal(err)
+	}
+	m.off.Store(false)
+	waitReady(t, f.Cache)
+	list := &example.PodList{}
+	options := storage.ListOptions{ResourceVersion: "0", Recursive: true, Predicate: storage.Everything}
+	if err := f.GetList(t.Context(), "/pods/", options, list); err != nil || len(list.Items) != 2 {
+		t.Errorf("the cache that is ready again shows %d pods, %v, want 2", len(list.Items), err)
+	}
+	if e := next(t, f.watchAll(t.Context(), t, before.ResourceVersion)); e.Type != watch.Added {
+		t.Errorf("a watch that goes on is told %v", e)
+	}
+	if n := l.n.Load(); n != 1 {
+		t.Errorf("all was loaded %d times", n)
+	}
+}
+
 // TestDatabaseForgetsTooSoon: when what was missed cannot be told any more, all watches
 // end, and the cache shows what there is.
 func TestDatabaseForgetsTooSoon(t *testing.T) {
