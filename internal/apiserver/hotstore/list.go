@@ -61,7 +61,7 @@ func (c *Cache) Get(ctx context.Context, key string, options storage.GetOptions,
 }
 
 // GetList implements storage.Interface. Old versions, and the further pages of a list,
-// are read from the database.
+// are read from the database; what was renewed in memory is put in.
 func (c *Cache) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
 	if _, _, err := storage.ValidateListOptions(c.ResourcePrefix, c.versioner, options); err != nil {
 		return err //nolint:wrapcheck // As the library's.
@@ -71,7 +71,11 @@ func (c *Cache) GetList(ctx context.Context, key string, options storage.ListOpt
 		return err //nolint:wrapcheck // As the library's.
 	}
 	if way.ShouldDelegate || !c.Ready() && isSmall(options.Predicate) {
-		return c.Storage.GetList(ctx, key, options, list) //nolint:wrapcheck // The registry knows these errors.
+		err := c.Storage.GetList(ctx, key, options, list)
+		if err != nil || c.Renewal == nil {
+			return err //nolint:wrapcheck // The registry knows these errors.
+		}
+		return meta.EachListItem(list, c.freshen) //nolint:wrapcheck // It says what it is.
 	}
 	key, err = storage.PrepareKey(c.ResourcePrefix, key, options.Recursive)
 	if err != nil {

@@ -513,3 +513,41 @@ func TestNoShortWay(t *testing.T) {
 		t.Error("a kind without renewals is renewed")
 	}
 }
+
+// What was renewed in memory is in every page of a list, and in a list of a version, and can be written by what they show.
+func TestFurtherPagesShowRenewals(t *testing.T) {
+	f := newFixture(t, byMessage(time.Hour))
+	names := []string{"p1", "p2", "p3", "p4"}
+	for _, n := range append(names, "q") {
+		f.create(t, n, "")
+	}
+	f.shows(t, f.label(t, "q", "2"))
+	for _, n := range names {
+		f.mustPut(t, n, "alive", "")
+	}
+	list := func(change func(*storage.ListOptions)) *example.PodList {
+		t.Helper()
+		options, out := storage.ListOptions{Recursive: true, Predicate: storage.Everything}, &example.PodList{}
+		change(&options)
+		if err := f.GetList(t.Context(), "/pods/", options, out); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first := list(func(o *storage.ListOptions) { o.Predicate.Limit = 2 })
+	second := list(func(o *storage.ListOptions) { o.Predicate.Limit, o.Predicate.Continue = 2, first.Continue })
+	exact := list(func(o *storage.ListOptions) {
+		o.ResourceVersion, o.ResourceVersionMatch = first.ResourceVersion, metav1.ResourceVersionMatchExact
+	})
+	for what, pods := range map[string][]example.Pod{"further page": second.Items, "list of a version": exact.Items[:4]} {
+		for i := range pods {
+			if pods[i].Status.Message != "alive" || pods[i].ResourceVersion != first.Items[0].ResourceVersion {
+				t.Errorf("%s: %s of version %s says %q", what, pods[i].Name, pods[i].ResourceVersion, pods[i].Status.Message)
+			}
+		}
+	}
+	if len(second.Items) != 2 {
+		t.Fatalf("the further page has %d pods", len(second.Items))
+	}
+	f.mustPut(t, second.Items[0].Name, "written by the page", second.Items[0].ResourceVersion)
+}
