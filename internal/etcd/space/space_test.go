@@ -26,7 +26,7 @@ func TestNext(t *testing.T) {
 		{"full, and defragmented", Facts{Size: gib, InUse: gib, Revision: 9000, Alarm: true},
 			Action{Disarm: true, Tell: Full}},
 		{"full of what is current", Facts{Size: 8 * gib, InUse: 8 * gib, Revision: 9000, Compacted: 8000, Alarm: true},
-			Action{Tell: Full}},
+			Action{Defragment: true, Tell: Full}},
 		{"no room on the disk", Facts{Size: 2 * gib, InUse: gib / 2, Room: gib / 2}, Action{Tell: NoRoom}},
 		{"no quota", Facts{Size: 2 * gib, Quota: -1}, Action{}},
 	} {

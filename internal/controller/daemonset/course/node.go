@@ -40,9 +40,10 @@ type change struct {
 	// overlooked is how often its pod had restarted when the target was tried again.
 	overlooked int32
 	// up is since when its pod was seen available without a break, whatever its node says of
-	// it since, and fell when that ended after it had soaked; bound when it was seen to be bound, and troubled since when it
-	// was seen in a trouble that waiting does not end, or refused; held since when tries to change the
-	// node fail; healed when its node was seen in order again. All are by this process' clock.
+	// it since, and fell when that ended after it had soaked; bound when it was seen to be bound, and
+	// troubled since when it was seen in a trouble that waiting does not end, or refused; held since when
+	// tries to change the node fail; healed when its node was seen in order again. All are by this
+	// process' clock.
 	up, fell, bound, troubled, held, healed time.Time
 }
 
@@ -110,7 +111,8 @@ func (c *Course) observe(n *node, was *Daemon) {
 	switch {
 	case !d.Made.Equal(was.Made):
 		ch.fell = time.Time{}
-	case d.Since.IsZero() && !was.Since.IsZero() && !later(was.Since, ch.up).Add(c.soak(n)).After(c.now):
+	case !d.Since.IsZero(), was.Since.IsZero():
+	case !later(was.Since, ch.up).Add(c.soak(n)).After(c.now):
 		ch.fell = c.now
 	}
 	switch {

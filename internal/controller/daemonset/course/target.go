@@ -85,7 +85,8 @@ func (in *input) overdue() time.Time {
 // unmoved reports whether tries to change the node have failed for as long as a start may take. It is
 // tried again, and holds up no other.
 func (c *Course) unmoved(n *node) bool {
-	return c.policy != nil && !n.change.held.IsZero() && passed(n.change.held.Add(c.policy.Failure.StartDeadline), c.now)
+	held := n.change.held
+	return c.policy != nil && !held.IsZero() && passed(held.Add(c.policy.Failure.StartDeadline), c.now)
 }
 
 // lingersFrom is when a pod that was to end counts as one that does not: after as long as a start may take.
