@@ -93,6 +93,7 @@ var meanings = [stateCount]meaning{
 	Soaked:    {verdict: Current, always: the(Selected, Done)},
 	Leaving:   {verdict: Changing, always: the(Selected, Ours)},
 	Failed:    {verdict: FailedRevision, always: the(Selected, Passed), forward: the(Ours), ours: the(Ours)},
+	Kept:      {verdict: FailedRevision, always: the(Selected, Passed), ours: the(Ours)},
 	Stuck:     {verdict: NodeFault, always: the(Selected, Fault, Excused), ours: the(Ours)},
 	Crowded:   {verdict: NoRoom, always: the(Selected, Fault, Excused, Sick), ours: the(Ours)},
 	Faulty:    {verdict: NodeFault, always: the(Selected, Fault, Excused), ours: the(Ours)},

@@ -27,6 +27,7 @@ func TestWhatStatesCountAs(t *testing.T) {
 		Soaking:   {Current, the(Soaks), [4]bool{}},
 		Soaked:    {Current, the(Done), [4]bool{}},
 		Failed:    {FailedRevision, the(Passed), [4]bool{x, false, x, x}},
+		Kept:      {FailedRevision, the(Passed), [4]bool{false, false, x, x}},
 		Stuck:     {NodeFault, the(Fault, Excused), [4]bool{false, false, x, x}},
 		Crowded:   {NoRoom, the(Fault, Excused, Sick), [4]bool{false, false, x, x}},
 		Faulty:    {NodeFault, the(Fault, Excused), [4]bool{false, false, x, x}},

@@ -333,9 +333,6 @@ func (c *Course) count(n *node, in *input, v *standing) {
 		down = false // nothing is taken away from a node that never had the daemon
 	}
 	e := v.state.counts(v.cause, in.back)
-	if v.cause == Nobody && d.Available && !in.has() {
-		e &^= the(Ours) // the pod that was to start beside its old one was refused
-	}
 	mayChange, free := c.candidate(n, in)
 	v.free = free
 	e = e.with(Given, in.failed || in.changing && d.Revision == in.target).
@@ -347,7 +344,7 @@ func (c *Course) count(n *node, in *input, v *standing) {
 	}
 	excused := e.has(Excused)
 	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
-		with(Stays, down && (e.has(Fault) || v.state == Failed && !in.back))
+		with(Stays, down && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
 }
 
 // revoke ends the changes that were let begin for something else and show nowhere. One whose pod is being

@@ -38,6 +38,8 @@ const (
 	Leaving
 	// Failed: the target fails on it, or did and has not been well for long enough.
 	Failed
+	// Kept: the target fails on it, such as that its pod is refused, and its old daemon is there and available.
+	Kept
 	// Stuck: the pod does not come up, and the target is not to blame.
 	Stuck
 	// Crowded: the scheduler finds no room for the pod.
@@ -110,7 +112,7 @@ func classify(in *input) State {
 	case in.leaves:
 		return classifyLeaving(in)
 	case in.failed && !(in.up() && in.back):
-		return Failed
+		return in.failing()
 	case in.up():
 		return classifyUp(in)
 	case in.fault != "":
@@ -133,6 +135,14 @@ func classify(in *input) State {
 	return Starting
 }
 
+// failing is the state of a node on which the target fails.
+func (in *input) failing() State {
+	if in.daemon.Available && !in.has() {
+		return Kept
+	}
+	return Failed
+}
+
 // classifyLeaving is for a node that is to have no daemon.
 func classifyLeaving(in *input) State {
 	d := in.daemon
@@ -142,7 +152,7 @@ func classifyLeaving(in *input) State {
 	case d.empty():
 		return LeftOut
 	case in.failed && d.Revision != "":
-		return Failed
+		return in.failing()
 	case in.fault != "":
 		return Faulty
 	case d.Revision == "" && passed(in.lingers, in.now):
@@ -186,7 +196,7 @@ func (in *input) wake(s State) time.Time {
 	switch s {
 	case Soaking:
 		return deadline.Sooner(in.soaked, in.patience)
-	case Flapping, Failed:
+	case Flapping, Failed, Kept:
 		if !in.daemon.Since.IsZero() {
 			return in.soaked
 		}
@@ -224,7 +234,7 @@ func (c *Course) reason(n *node, in *input, s State) string {
 		return "soaks until " + clock(in.soaked)
 	case Leaving:
 		return cmp.Or(d.Trouble, "its pod is taken away")
-	case Failed:
+	case Failed, Kept:
 		return c.state.failures[n.name].why
 	case Stuck:
 		return cmp.Or(d.Trouble, "its daemon does not become available")

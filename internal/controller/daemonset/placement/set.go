@@ -40,12 +40,13 @@ func (s *Set) Of(revision string) *Rules {
 // reports whether it has a pod. For a revision that cannot be read the rules of the newest stand in,
 // so that a daemon which is missing shows; but pods that these do not want stay.
 func (s *Set) Eligible(revision string, n *corev1.Node, occupied bool) Eligibility {
-	r := cmp.Or(s.Of(revision), s.Rules)
+	own := s.Of(revision)
+	r := cmp.Or(own, s.Rules)
 	if n == nil || r == nil {
 		return ShouldNotRun
 	}
 	eligibility, _ := r.Judge(n)
-	if occupied && eligibility == ShouldNotRun && s.Of(revision) == nil {
+	if occupied && own == nil && eligibility == ShouldNotRun {
 		return ShouldContinueRunning
 	}
 	return eligibility
