@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 )
 
@@ -31,24 +29,9 @@ import (
 // node; and another account of the same level gets its answer as soon as seats become free, though the flood goes on.
 func TestFloodHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	o := Defaults()
-	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
-	o.API.Run.MaxRequestsInFlight, o.API.Run.MaxMutatingRequestsInFlight = 10, 10
-	s, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	running(t, s.Run)
-	select {
-	case <-s.Ready():
-	case <-time.After(time.Minute):
-		t.Fatal("the server is not ready")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
+	_, config := started(t, func(o *Options) {
+		o.API.Run.MaxRequestsInFlight, o.API.Run.MaxMutatingRequestsInFlight = 10, 10
+	})
 	client := kubernetes.NewForConfigOrDie(config)
 	settled(t, client)
 	hook := newGate(t, client)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver"
@@ -28,8 +29,16 @@ import (
 // first starts a server whose Services have so many addresses, and returns a client of it.
 func first(t *testing.T, serviceCIDR string) (*Server, kubernetes.Interface) {
 	t.Helper()
+	s, config := started(t, func(o *Options) { o.ServiceCIDR = serviceCIDR })
+	return s, kubernetes.NewForConfigOrDie(config)
+}
+
+// started starts a server in a folder of its own, and returns what its administrator reaches it by, without a limit.
+func started(t *testing.T, change func(*Options)) (*Server, *restclient.Config) {
+	t.Helper()
 	o := Defaults()
-	o.DataDir, o.Listen, o.ServiceCIDR, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, serviceCIDR, true
+	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
+	change(&o)
 	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +54,7 @@ func first(t *testing.T, serviceCIDR string) (*Server, kubernetes.Interface) {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	return s, kubernetes.NewForConfigOrDie(config)
+	return s, config
 }
 
 // running runs something until the test ends.

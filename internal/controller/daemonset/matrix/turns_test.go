@@ -1,47 +1,22 @@
 package matrix
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
-
-	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
-
-func policyOf(t *testing.T, text string) *rolloutpolicy.Policy {
-	var spec v1alpha1.RolloutPolicySpec
-	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
-		t.Fatal(err)
-	}
-	p, err := rolloutpolicy.Compile(&spec, time.LoadLocation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // tenNodes is ten nodes with revision a, complete under the policy.
 func tenNodes(t *testing.T, text string, s Strategy) (*world, func(revision string, s Strategy)) {
-	w := newWorld(Config{})
-	for i := range 10 {
-		n := fmt.Sprint("n", i)
-		w.setNode(NodeInfo{Name: n})
-		w.setPod(PodInfo{UID: types.UID("old-" + n), Name: "old-" + n, Owner: guided, Node: n, Bound: true, BoundAt: noon, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
-	}
-	w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: s}, corev1.PodSpec{})
-	r := w.rolloutOf(guided)
-	r.Policy, r.PolicyUID = policyOf(t, text), "p"
-	w.setRollout(r)
+	t.Helper()
+	w := following(t, 10, text)
 	update := func(revision string, s Strategy) {
-		old := w.sets[guided]
-		w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1, Revision: revision,
-			Reported: old.Reported, Conditions: old.Conditions, Strategy: s}, corev1.PodSpec{})
+		info := w.sets["logs"]
+		info.Generation, info.Revision, info.Strategy = info.Generation+1, revision, s
+		w.setDaemonSet(info, corev1.PodSpec{})
 	}
+	update("a", s)
 	w.passTurns(20)
 	return w, update
 }
@@ -97,7 +72,7 @@ func TestTurnsThatWaitForTheSlowStartEndWithTheTemplate(t *testing.T) {
 	w, update := tenNodes(t, "waves: [{name: canary, count: 1}]", rollingUpdate("0", "4"))
 	update("b", rollingUpdate("0", "4"))
 	for range 30 { // until the last step is under way
-		if st, _ := w.m.Rollout(guided); st.Step == "rest" {
+		if st, _ := w.m.Rollout("logs"); st.Step == "rest" {
 			break
 		}
 		w.passTurns(1)
@@ -106,9 +81,9 @@ func TestTurnsThatWaitForTheSlowStartEndWithTheTemplate(t *testing.T) {
 	t.Logf("in flight %v", a)
 	update("c", rollingUpdate("0", "2"))
 	w.passTurns(600)
-	st, _ := w.m.Rollout(guided)
-	if w.m.PodsOfRevision(guided, "c") != 10 {
-		t.Errorf("ten minutes later %d nodes have c, %d a: %s: %s", w.m.PodsOfRevision(guided, "c"), w.m.PodsOfRevision(guided, "a"), st.Phase, st.Message)
+	st, _ := w.m.Rollout("logs")
+	if w.m.PodsOfRevision("logs", "c") != 10 {
+		t.Errorf("ten minutes later %d nodes have c, %d a: %s: %s", w.m.PodsOfRevision("logs", "c"), w.m.PodsOfRevision("logs", "a"), st.Phase, st.Message)
 	}
 }
 
