@@ -101,6 +101,9 @@ type member struct {
 	labels map[string]string
 	step   Step
 	level  int // that the step is of
+	// hash is its rank in the wave that hashedFor names, "" if it has none yet.
+	hash      uint64
+	hashedFor string
 }
 
 // NewFleet returns a fleet without nodes.

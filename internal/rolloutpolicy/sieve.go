@@ -45,6 +45,14 @@ func (s *sieve) rank(name string) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
 
+// ranked is the member with its rank, which it keeps: a ramp offers it to many sieves of one wave.
+func (s *sieve) ranked(m *member) ranked {
+	if m.hashedFor != s.wave.Name {
+		m.hashedFor, m.hash = s.wave.Name, s.rank(m.name)
+	}
+	return ranked{m.hash, m}
+}
+
 // moves are the nodes, beside the one that was added or removed, that came in or
 // had to go by it.
 type moves struct{ in, out []*member }
@@ -53,7 +61,7 @@ type moves struct{ in, out []*member }
 func (s *sieve) add(m *member) moves {
 	p := s.pool(m.labels[s.wave.SpreadBy])
 	s.placed[m] = p
-	r := ranked{s.rank(m.name), m}
+	r := s.ranked(m)
 	if worst, ok := p.in.Max(); ok && before(r, worst) {
 		p.in.ReplaceOrInsert(r)
 	} else {
@@ -69,7 +77,7 @@ func (s *sieve) remove(m *member) moves {
 		return moves{}
 	}
 	delete(s.placed, m)
-	r := ranked{s.rank(m.name), m}
+	r := s.ranked(m)
 	p.in.Delete(r)
 	p.out.Delete(r)
 	return s.settle(p, m)
@@ -78,7 +86,7 @@ func (s *sieve) remove(m *member) moves {
 // isOut reports whether an offered node did not come in.
 func (s *sieve) isOut(m *member) bool {
 	p := s.placed[m]
-	return p == nil || p.out.Has(ranked{s.rank(m.name), m})
+	return p == nil || p.out.Has(s.ranked(m))
 }
 
 func (s *sieve) pool(value string) *pool {
