@@ -42,6 +42,7 @@
 //
 // # Work
 //
-// A fact about one node costs a logarithm of the fleet's size. A new target, a step
-// that begins and a rollback look at every node they concern, once.
+// A fact about one node costs a logarithm of the fleet's size: a domain that fills closes one line of
+// groups in each step. A new target, a step that begins, a rollback, and a domain in which nodes that stay
+// down use up the limit, look at every node they concern, once.
 package course

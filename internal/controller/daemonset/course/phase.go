@@ -281,7 +281,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing():
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s have another revision than %s", nodes(t[Pending]), c.state.stable) + c.blockedBy(), none
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[Pending]), c.state.stable) + c.blockedBy(), none
 	}
 	return c.standInStep()
 }

@@ -46,11 +46,14 @@ func recount(t *rapid.T, c *Course) {
 		}
 		s := c.steps[n.step]
 		change := now.has(Pending) || now.has(Held)
-		if change && (now.free != s.free.Has(n) || now.free == (s.waiting[n.group] != nil && s.waiting[n.group].Has(n))) {
-			t.Fatalf("%s may be changed (free %v) and is not where it is looked for", n.name, now.free)
+		var w *waiting
+		if change {
+			w = s.waiting[n.group]
 		}
-		if change && !now.free && s.open.Has(n.group) == n.group.full() {
-			t.Fatalf("the group of %s is open: %v, full: %v", n.name, s.open.Has(n.group), n.group.full())
+		if change && (now.free != s.free.Has(n) || now.free == (w != nil && w.nodes.Has(n) && s.asking.Has(n))) {
+			t.Fatalf("%s may be changed (free %v) and is not where it is looked for", n.name, now.free)
+		} else if change && !now.free && (!w.line.groups.Has(n.group) || s.open.Has(w.line) == w.line.domain.full) {
+			t.Fatalf("the group of %s is in no line, or a line of a full domain is open", n.name)
 		}
 		if blocked := now.has(Ours) && now.state.Verdict() != Changing; blocked != c.blocked.Has(n) {
 			t.Fatalf("%s blocks: %v, and is known to: %v", n.name, blocked, c.blocked.Has(n))
@@ -69,6 +72,12 @@ func recount(t *rapid.T, c *Course) {
 	}
 	for at, want := range steps {
 		have := c.steps[at]
+		if have == nil && want[Selected] == 0 {
+			continue
+		}
+		if first, _ := have.first(); first != firstOf(have) {
+			t.Fatalf("the first of step %v is %v, want %v", at, first, firstOf(have))
+		}
 		if want[Selected] > 0 && have.sums != *want {
 			t.Fatalf("step %v is %+v, want %+v", at, have.sums, want)
 		}
@@ -420,4 +429,14 @@ func (w *world) besideDead(dead map[string]bool, name string) bool {
 		}
 	}
 	return false
+}
+
+// firstOf is the first node of a step whose domains let it go, by a look at all.
+func firstOf(s *step) (first *node) {
+	for g, w := range s.waiting {
+		if !g.holder().full && (first == nil || g.key < first.group.key) {
+			first, _ = w.nodes.Min()
+		}
+	}
+	return first
 }

@@ -34,9 +34,7 @@ func (c *Course) Take(most int) []Permit {
 			out = append(out, c.begin(n))
 		}
 	}
-	if len(out) > 0 {
-		c.settle()
-	}
+	c.settle()
 	return out
 }
 
@@ -63,12 +61,20 @@ func (c *Course) forward() bool {
 	return open && !c.faulty() && c.tooFine() == ""
 }
 
-// first is the first node whose domains let it go.
+// first is the first node whose domains let it go. A group that another domain holds up goes to its line.
 func (s *step) first() (*node, bool) {
-	if g, ok := s.open.Min(); ok {
-		return s.waiting[g].Min()
+	for {
+		l, ok := s.open.Min()
+		if !ok {
+			return nil, false
+		}
+		g, w := l.first, s.waiting[l.first]
+		if !g.holder().full {
+			return w.nodes.Min()
+		}
+		s.move(l, func() { l.groups.Delete(g) })
+		s.enter(g, w)
 	}
-	return nil, false
 }
 
 // room reports whether the limit of the step, or the DaemonSet's own, has room.

@@ -12,11 +12,11 @@ import (
 // step is the sums of one step, and its nodes that may be changed.
 type step struct {
 	sums sums
-	// free are those that may be changed without asking limits; waiting those that
-	// ask, by group; open are the groups of waiting that no domain holds up.
-	free    *btree.BTreeG[*node]
-	waiting map[*group]*btree.BTreeG[*node]
-	open    *btree.BTreeG[*group]
+	// free are those that may be changed without asking limits; asking those that ask, and waiting
+	// the same by group; open are the lines of groups whose domain is not full, by their first group.
+	free, asking *btree.BTreeG[*node]
+	waiting      map[*group]*waiting
+	open         *btree.BTreeG[*line]
 	// changing are those on which something is under way that has not failed.
 	changing *btree.BTreeG[*node]
 }
@@ -25,6 +25,20 @@ func (s *step) of(e Effect) int32 { return int32(s.sums[e]) }
 
 // over is how many nodes of the step are not waited for.
 func (s *step) over() int { return s.sums[Done] + s.sums[Excused] + s.sums[Passed] }
+
+// waiting is the nodes of a group that wait in a step. The group stands in the line of one of its domains.
+type waiting struct {
+	nodes *btree.BTreeG[*node]
+	line  *line
+}
+
+// line is the groups of a step that stand in line for one domain. When that fills, all of them wait, and none
+// needs to be looked at; which of them another domain holds up is found out when it would be its turn.
+type line struct {
+	domain *domain
+	groups *btree.BTreeG[*group]
+	first  *group
+}
 
 // place is one value of a domain's label.
 type place struct {
@@ -38,7 +52,8 @@ type domain struct {
 	nodes, down, staying int
 	// full: no further node may go down. stuck: nodes that stay down see to that alone.
 	full, stuck bool
-	groups      []*group
+	groups      map[*group]bool
+	lines       map[*step]*line
 }
 
 // group is the nodes that are in the same domains.
@@ -46,24 +61,39 @@ type group struct {
 	key     string
 	domains []*domain
 	members map[*node]bool
-	// waits are the steps in which some of its nodes wait.
-	waits map[*step]bool
+	// home is the domain in whose line it stands while none is full: one that is for nobody else, if it is in none.
+	home *domain
 }
 
-func (g *group) full() bool {
-	return slices.ContainsFunc(g.domains, func(d *domain) bool { return d.full })
+// holder is a domain that lets no node of the group go; where none holds it up, its home.
+func (g *group) holder() *domain {
+	for _, d := range g.domains {
+		if d.full {
+			return d
+		}
+	}
+	return g.home
 }
+
+func newDomain(p place) *domain {
+	return &domain{place: p, groups: map[*group]bool{}, lines: map[*step]*line{}}
+}
+
 func (g *group) stuck() bool {
 	return slices.ContainsFunc(g.domains, func(d *domain) bool { return d.stuck })
 }
 
-func byName(a, b *node) bool { return a.name < b.name }
-func byKey(a, b *group) bool { return a.key < b.key }
+func byName(a, b *node) bool  { return a.name < b.name }
+func byKey(a, b *group) bool  { return a.key < b.key }
+func byFirst(a, b *line) bool { return a.first.key < b.first.key }
 
 func (c *Course) step(s rolloutpolicy.Step) *step {
 	t := c.steps[s]
 	if t == nil {
-		t = &step{free: btree.NewG(8, byName), waiting: map[*group]*btree.BTreeG[*node]{}, open: btree.NewG(8, byKey), changing: btree.NewG(8, byName)}
+		t = &step{
+			free: btree.NewG(8, byName), asking: btree.NewG(8, byName), changing: btree.NewG(8, byName),
+			waiting: map[*group]*waiting{}, open: btree.NewG(8, byFirst),
+		}
 		c.steps[s] = t
 	}
 	return t
@@ -97,7 +127,7 @@ func (c *Course) account(n *node, v standing) {
 	} else {
 		c.blocked.Delete(n)
 	}
-	if s.sums[Selected] == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && len(s.waiting) == 0 {
+	if s.sums[Selected] == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && s.asking.Len() == 0 {
 		delete(c.steps, n.step)
 	}
 }
@@ -122,31 +152,60 @@ func (s *step) offer(n *node) {
 	} else {
 		s.free.Delete(n)
 	}
-	w := s.waiting[n.group]
+	_, asked := s.asking.Delete(n)
 	switch {
 	case mayChange && !n.view.free:
-		if w == nil {
-			w = btree.NewG(8, byName)
-			s.waiting[n.group], n.group.waits[s] = w, true
-		}
-		w.ReplaceOrInsert(n)
-		s.admit(n.group)
-	case w != nil:
-		if w.Delete(n); w.Len() == 0 {
-			delete(s.waiting, n.group)
-			delete(n.group.waits, s)
-			s.open.Delete(n.group)
-		}
+		s.asking.ReplaceOrInsert(n)
+		s.wait(n)
+	case asked:
+		s.leave(n)
 	}
 }
 
-// admit brings the step's open groups in line with the limits of the group's domains.
-func (s *step) admit(g *group) {
-	if s.waiting[g] == nil || g.full() {
-		s.open.Delete(g)
-		return
+// wait puts the node among those of its group, and the group in a line.
+func (s *step) wait(n *node) {
+	w := s.waiting[n.group]
+	if w == nil {
+		w = &waiting{nodes: btree.NewG(8, byName)}
+		s.waiting[n.group] = w
+		s.enter(n.group, w)
 	}
-	s.open.ReplaceOrInsert(g)
+	w.nodes.ReplaceOrInsert(n)
+}
+
+func (s *step) leave(n *node) {
+	w := s.waiting[n.group]
+	w.nodes.Delete(n)
+	if w.nodes.Len() == 0 {
+		delete(s.waiting, n.group)
+		s.move(w.line, func() { w.line.groups.Delete(n.group) })
+	}
+}
+
+// enter puts a group that waits in a line.
+func (s *step) enter(g *group, w *waiting) {
+	d := g.holder()
+	w.line = d.lines[s]
+	if w.line == nil {
+		w.line = &line{domain: d, groups: btree.NewG(8, byKey)}
+		d.lines[s] = w.line
+	}
+	s.move(w.line, func() { w.line.groups.ReplaceOrInsert(g) })
+}
+
+// move changes a line, and keeps its place among those that are open.
+func (s *step) move(l *line, change func()) {
+	if l.first != nil {
+		s.open.Delete(l)
+	}
+	change()
+	l.first, _ = l.groups.Min()
+	switch {
+	case l.first == nil:
+		delete(l.domain.lines, s)
+	case !l.domain.full:
+		s.open.ReplaceOrInsert(l)
+	}
 }
 
 // measure compares a domain with its limit. Its nodes wait differently when nothing
@@ -156,15 +215,13 @@ func (c *Course) measure(d *domain) {
 	full, stuck := d.down >= limit, d.staying >= limit && d.staying > 0
 	if full != d.full {
 		d.full = full
-		for _, g := range d.groups {
-			for s := range g.waits {
-				s.admit(g)
-			}
+		for s, l := range d.lines {
+			s.move(l, func() {})
 		}
 	}
 	if stuck != d.stuck {
 		d.stuck = stuck
-		for _, g := range d.groups {
+		for g := range d.groups {
 			for n := range g.members {
 				c.stale = append(c.stale, n)
 			}
@@ -187,15 +244,19 @@ func (c *Course) regroup(n *node) {
 	}
 	g := c.groups[key.String()]
 	if g == nil {
-		g = &group{key: key.String(), members: map[*node]bool{}, waits: map[*step]bool{}}
+		g = &group{key: key.String(), members: map[*node]bool{}}
 		for _, p := range places {
 			d := c.places[p]
 			if d == nil {
-				d = &domain{place: p}
+				d = newDomain(p)
 				c.places[p] = d
 			}
-			d.groups = append(d.groups, g)
+			d.groups[g] = true
 			g.domains = append(g.domains, d)
+		}
+		g.home = newDomain(place{})
+		if len(g.domains) > 0 {
+			g.home = g.domains[0]
 		}
 		c.groups[g.key] = g
 	}
@@ -223,7 +284,7 @@ func (c *Course) ungroup(n *node) {
 	}
 	delete(c.groups, g.key)
 	for _, d := range g.domains {
-		d.groups = slices.DeleteFunc(d.groups, func(o *group) bool { return o == g })
+		delete(d.groups, g)
 		if len(d.groups) == 0 {
 			delete(c.places, d.place)
 		}

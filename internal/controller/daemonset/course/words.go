@@ -58,16 +58,11 @@ func (c *Course) firstChanging() (held *step) {
 
 // held is a node that waits for its domains, if all do that wait.
 func (s *step) held() *node {
-	if s.open.Len() > 0 || s.free.Len() > 0 {
+	if _, any := s.first(); any || s.free.Len() > 0 {
 		return nil
 	}
-	var first *node
-	for _, waiting := range s.waiting {
-		if n, ok := waiting.Min(); ok && (first == nil || n.name < first.name) {
-			first = n
-		}
-	}
-	return first
+	n, _ := s.asking.Min()
+	return n
 }
 
 // limits says which of the group's domains let no further node go.

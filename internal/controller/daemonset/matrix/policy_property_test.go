@@ -225,6 +225,11 @@ func (w *guidedWorld) checkTurn(t *rapid.T, a *DeletePod, known bool, before, af
 				return f.Revision == st.TargetRevision || f.Revision == w.pods[a.PodUID].Revision
 			})
 	}
+	p := w.pods[a.PodUID]
+	works := w.available(p, w.sets[guided]) && w.unsure[p.UID].IsZero()
+	if older := p.Revision != after.TargetRevision && p.Revision != after.StableRevision; older && !works {
+		return // one that was the target once keeps what it has only as long as that works
+	}
 	if back(after) || known && back(before) || w.stepBegan(guided, a.Node, after) || known && w.stepBegan(guided, a.Node, before) {
 		return
 	}
@@ -372,9 +377,12 @@ func (w *guidedWorld) settles(t *rapid.T) {
 		w.health(NodeHealth{Name: name})
 	}
 	clear(w.sick)
-	old := w.sets[guided]
+	old, last := w.sets[guided], rollingUpdate("1", "0")
+	if rapid.Bool().Draw(t, "with surge in the end") {
+		last = rollingUpdate("0", "1")
+	}
 	w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
-		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: rollingUpdate("1", "0")}, w.template(t, "final"))
+		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: last}, w.template(t, "final"))
 	w.follow(t, func(i *RolloutInfo) {
 		i.Following, i.Spec = course.Followed, v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "final", Step: v1alpha1.AllSteps}}
 	})
