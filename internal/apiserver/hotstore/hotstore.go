@@ -53,7 +53,7 @@ type Config struct {
 	// History is how many events are kept for watches that were cut off.
 	History int
 	// Slack is by how many events a watch may be behind before it is ended; four times
-	// the history, and 10000 at least, when 0.
+	// the history, and 10000 at least, when 0. A watch inside of the process may be behind by ten times as many.
 	Slack int
 	// Renewal is how writes are found that need not go to the database; nil for none. It is
 	// for a database that no other process writes to or reads.
@@ -128,7 +128,7 @@ func New(c Config) (*Cache, error) {
 	out.running.Go(func() { out.askForProgress(ctx) })
 	out.running.Go(func() { c.Decoder.detector.Run(ctx.Done()) })
 	if utilfeature.DefaultFeatureGate.Enabled(features.DetectCacheInconsistency) || consistency.PanicOnCacheInconsistency {
-		checker := consistency.NewChecker(c.ResourcePrefix, c.GroupResource, c.NewList, asStored{out}, c.Storage)
+		checker := consistency.NewChecker(c.ResourcePrefix, c.GroupResource, c.NewList, stored{out}, c.Storage)
 		out.running.Go(func() { checker.Run(ctx.Done()) })
 	}
 	return out, nil

@@ -63,6 +63,12 @@ func (c *Cache) Get(ctx context.Context, key string, options storage.GetOptions,
 // GetList implements storage.Interface. Old versions, and the further pages of a list,
 // are read from the database; what was renewed in memory is put in.
 func (c *Cache) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+	return c.getList(ctx, key, options, list, false)
+}
+
+// getList lists what was renewed in memory or, if stored is set, the versions that the database holds.
+func (c *Cache) getList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object,
+	stored bool) error {
 	if _, _, err := storage.ValidateListOptions(c.ResourcePrefix, c.versioner, options); err != nil {
 		return err //nolint:wrapcheck // As the library's.
 	}
@@ -72,7 +78,7 @@ func (c *Cache) GetList(ctx context.Context, key string, options storage.ListOpt
 	}
 	if way.ShouldDelegate || !c.Ready() && isSmall(options.Predicate) {
 		err := c.Storage.GetList(ctx, key, options, list)
-		if err != nil || c.Renewal == nil {
+		if err != nil || stored || c.Renewal == nil {
 			return err //nolint:wrapcheck // The registry knows these errors.
 		}
 		return meta.EachListItem(list, c.freshen) //nolint:wrapcheck // It says what it is.
@@ -81,7 +87,7 @@ func (c *Cache) GetList(ctx context.Context, key string, options storage.ListOpt
 	if err != nil {
 		return err //nolint:wrapcheck // As the library's.
 	}
-	err = c.list(ctx, key, options, list)
+	err = c.list(ctx, key, options, list, stored)
 	if !way.ConsistentRead {
 		return err
 	}
@@ -102,7 +108,8 @@ func isSmall(p storage.SelectionPredicate) bool {
 	return (p.Label == nil || p.Label.Empty()) && (p.Field == nil || p.Field.Empty()) && p.Limit > 0
 }
 
-func (c *Cache) list(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+func (c *Cache) list(ctx context.Context, key string, options storage.ListOptions, list runtime.Object,
+	stored bool) error {
 	revision, err := c.versioner.ParseResourceVersion(options.ResourceVersion)
 	if err != nil {
 		return err //nolint:wrapcheck // As the library's.
@@ -134,6 +141,9 @@ func (c *Cache) list(ctx context.Context, key string, options storage.ListOption
 		return err
 	}
 	count, last, err := fill(list, chosen)
+	if err == nil && stored {
+		err = asStored(list, chosen)
+	}
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
 package hotstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher/store"
 	"k8s.io/utils/ptr"
 )
 
@@ -244,18 +247,52 @@ func (k known) renewed(object runtime.Object) runtime.Object {
 	return shallow(k.memory)
 }
 
-// translate makes conditions on a renewed object into ones on what the database holds.
+// translate makes conditions on a renewed object into ones on what the database holds. A version that memory does not
+// know may be of a write that was just answered: the database knows. That of before the renewal would be right there.
 func (k known) translate(key string, p *storage.Preconditions) (*storage.Preconditions, error) {
 	if k.memory == nil || p == nil || p.ResourceVersion == nil {
 		return p, nil
 	}
-	if err := p.Check(key, k.memory); err != nil {
+	err := p.Check(key, k.memory)
+	if err != nil && *p.ResourceVersion != strconv.FormatUint(k.base, 10) {
+		return p, nil
+	}
+	if err != nil {
 		return nil, err //nolint:wrapcheck // The registry knows these errors.
 	}
 	translated := *p
 	translated.ResourceVersion = ptr.To(strconv.FormatUint(k.base, 10))
 	return &translated, nil
 }
+
+// renewedSince returns how to find what was renewed in memory below a key at a revision or after it, in the order of
+// revisions: no history keeps it, and who listed at the very revision may have the state of before. The lock is held;
+// what it returns needs none.
+func (c *Cache) renewedSince(key string, revision uint64) func() ([]*event, error) {
+	all := c.objects.Clone()
+	return func() (out []*event, err error) {
+		found, err := all.OrderedListPrefix(key, "")
+		if err != nil {
+			return nil, fmt.Errorf("find what was renewed: %w", err)
+		}
+		for _, item := range found {
+			element := item.(*store.Element)
+			e := element.Object.(*entry)
+			if e.base == 0 {
+				continue
+			}
+			version, err := c.versioner.ObjectResourceVersion(e.Object)
+			if err == nil && version >= revision {
+				out = append(out, &event{key: element.Key, revision: version, object: e, previous: e, renewed: true})
+			}
+		}
+		slices.SortStableFunc(out, byRevision)
+		return out, nil
+	}
+}
+
+// byRevision is the order in which events are told: should a watch be cut off it goes on after the last one.
+func byRevision(a, b *event) int { return cmp.Compare(a.revision, b.revision) }
 
 // freshen puts what was renewed since in place of an object that was read from the database.
 func (c *Cache) freshen(object runtime.Object) error {
@@ -276,27 +313,29 @@ func (c *Cache) freshen(object runtime.Object) error {
 	return nil
 }
 
-// asStored lists a cache's objects with the versions that the database holds, for the
-// check that compares both.
-type asStored struct{ *Cache }
+// stored lists a cache's objects with the versions that the database holds, for the check that compares both.
+type stored struct{ *Cache }
 
 // GetList implements what the check asks for.
-func (a asStored) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
-	if err := a.Cache.GetList(ctx, key, options, list); err != nil || a.Renewal == nil {
-		return err
-	}
+func (s stored) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+	return s.getList(ctx, key, options, list, true)
+}
+
+// asStored gives the items of a list the versions that the database holds, by the very entries that the list was made
+// of: meanwhile the cache may hold others.
+func asStored(list runtime.Object, chosen []*store.Element) error {
+	i := 0
 	return meta.EachListItem(list, func(object runtime.Object) error { //nolint:wrapcheck // It says what it is.
+		e := chosen[i].Object.(*entry)
+		i++
+		if e.base == 0 {
+			return nil
+		}
 		m, err := meta.Accessor(object)
 		if err != nil {
 			return fmt.Errorf("compare with the database: %w", err)
 		}
-		element, ok, err := a.objects.GetByKey(a.keyOf(m))
-		if err != nil || !ok {
-			return nil //nolint:nilerr // It is gone meanwhile; so the check will see.
-		}
-		if e := entryOf(element); e.base != 0 {
-			m.SetResourceVersion(strconv.FormatUint(e.base, 10))
-		}
+		m.SetResourceVersion(strconv.FormatUint(e.base, 10))
 		return nil
 	})
 }

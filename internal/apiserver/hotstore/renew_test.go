@@ -170,7 +170,7 @@ func renewalsStayInMemory(t *testing.T, f *fixture) {
 		t.Errorf("a write that changes nothing answers version %s, want %s", again.ResourceVersion, two.ResourceVersion)
 	}
 	list := &example.PodList{}
-	if err := (asStored{f.Cache}).GetList(t.Context(), "/pods/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, list); err != nil {
+	if err := (stored{f.Cache}).GetList(t.Context(), "/pods/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, list); err != nil {
 		t.Fatal(err)
 	}
 	if got := list.Items[0].ResourceVersion; got != created.ResourceVersion {
@@ -234,6 +234,9 @@ func TestOtherWritesCarryRenewalsAlong(t *testing.T) {
 	w := f.watchAll(t.Context(), t, renewed.ResourceVersion)
 	if err := remove(renewed.ResourceVersion); err != nil {
 		t.Errorf("a removal on condition of the renewed version: %v", err)
+	}
+	if e := next(t, w); e.Type != watch.Modified { // who was at this version may not know the renewal
+		t.Errorf("a watch from the renewal is told of %v first", e)
 	}
 	if e := next(t, w); e.Type != watch.Deleted {
 		t.Errorf("a watch is told of %v", e)

@@ -18,6 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// insideSlack is how many times as far behind a watch inside of the process may be.
+const insideSlack = 10
+
 type insideKey struct{}
 
 // Inside marks who watches from within the process, changes no object that it is told of,
@@ -108,6 +111,9 @@ func (c *Cache) join(w *watcher, revision uint64, options storage.ListOptions) e
 			return err
 		}
 		w.missed = missed
+		if c.Renewal != nil {
+			w.renewed = c.renewedSince(w.key, revision)
+		}
 	}
 	c.watchers.add(w)
 	return nil
@@ -214,7 +220,11 @@ func (ws watchers) tell(c *Cache, e *event) {
 	d := &delivery{event: e, order: c.told, attributesOf: c.Attributes, versioner: c.versioner}
 	hand := func(set map[*watcher]struct{}) {
 		for w := range set {
-			w.hand(d, uint64(c.Slack))
+			slack := uint64(c.Slack)
+			if w.inside { // it would list all in the busiest second, and what it waits with is held in any case
+				slack *= insideSlack
+			}
+			w.hand(d, slack)
 		}
 	}
 	namespace, name := c.placeOf(e)

@@ -2,6 +2,7 @@ package hotstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type watcher struct {
 	// What it is told first, and after which revision it is told the rest.
 	initial    func() ([]any, error)
 	missed     []*event
+	renewed    func() ([]*event, error)
 	initialEnd uint64
 	after      uint64
 
@@ -190,7 +192,16 @@ func (w *watcher) begin(ctx context.Context) bool {
 		}
 		events = elements(found, w.after)
 	}
-	w.initial, w.missed = nil, nil
+	if w.renewed != nil {
+		renewed, err := w.renewed()
+		if err != nil {
+			klog.ErrorS(err, "Cannot go on with a watch", "resource", w.cache.GroupResource)
+			return false
+		}
+		events = append(events, renewed...)
+		slices.SortStableFunc(events, byRevision)
+	}
+	w.initial, w.missed, w.renewed = nil, nil, nil
 	metrics.InitCounter.WithLabelValues(w.cache.GroupResource.Group, w.cache.GroupResource.Resource).Add(float64(len(events)))
 	for i, e := range events {
 		d := &delivery{event: e, attributesOf: w.cache.Attributes, versioner: w.cache.versioner}

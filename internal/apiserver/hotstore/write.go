@@ -96,13 +96,14 @@ func (c *Cache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 // Stats implements storage.Interface.
 func (c *Cache) Stats(ctx context.Context) (storage.Stats, error) {
 	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if !c.ready {
+	ready, count, bytes := c.ready, int64(c.objects.Count(c.ResourcePrefix, "")), c.bytes
+	c.mu.RUnlock()
+	if !ready { // the lock is not held: what loads the objects needs it
 		return c.Storage.Stats(ctx) //nolint:wrapcheck // It is the library's.
 	}
-	out := storage.Stats{ObjectCount: int64(c.objects.Count(c.ResourcePrefix, ""))}
-	if out.ObjectCount > 0 && utilfeature.DefaultFeatureGate.Enabled(features.SizeBasedListCostEstimate) {
-		out.EstimatedAverageObjectSizeBytes = c.bytes / out.ObjectCount
+	out := storage.Stats{ObjectCount: count}
+	if count > 0 && utilfeature.DefaultFeatureGate.Enabled(features.SizeBasedListCostEstimate) {
+		out.EstimatedAverageObjectSizeBytes = bytes / count
 	}
 	return out, nil
 }
