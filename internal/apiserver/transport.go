@@ -13,6 +13,11 @@ import (
 	"github.com/everynode/everynode/internal/members"
 )
 
+type inProcessKey struct{}
+
+// InProcess reports whether a request is one that the server's own parts make.
+func InProcess(ctx context.Context) bool { return ctx.Value(inProcessKey{}) != nil }
+
 // inProcess is a transport that calls the server's own handler, so that the
 // parts of the control plane need no socket and no TLS to reach it. The whole
 // chain of filters (authentication, authorization, admission) still applies.
@@ -41,7 +46,8 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
-	in := req.Clone(members.InTurn(detached{req.Context()}, members.TurnOf(req.Context())))
+	ctx := context.WithValue(detached{req.Context()}, inProcessKey{}, true)
+	in := req.Clone(members.InTurn(ctx, members.TurnOf(req.Context())))
 	in.RequestURI = req.URL.RequestURI()
 	in.Host = req.URL.Host
 	in.RemoteAddr = "127.0.0.1:0"

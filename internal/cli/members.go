@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -226,7 +227,7 @@ func printMembers(out io.Writer, list members.List) error {
 		}
 	}
 	for _, s := range list.Servers {
-		name, status, address := nameOf(s), "Ready", strings.TrimPrefix(s.URL, "https://")
+		name, status, address := nameOf(s), cmp.Or(s.Differs, "Ready"), strings.TrimPrefix(s.URL, "https://")
 		if address == "" {
 			address = "<none>"
 		}
@@ -241,6 +242,10 @@ func printMembers(out io.Writer, list members.List) error {
 	}
 	if !leads {
 		fmt.Fprintf(out, "\nNo majority: %d of %d servers answer, %d are needed. Nothing can be changed until more of them run; if they are lost for good, stop this one and run \"everynode members reset\" here.\n", voters-silent, voters, voters/2+1)
+	}
+	if slices.ContainsFunc(list.Servers, func(s members.Server) bool { return s.Differs == members.Disputed }) {
+		fmt.Fprint(out, "\nThe databases of the disputed servers differ, and no majority of the servers agrees. "+
+			"None can join. Find out which is right and remove the others: docs/operations.md, A database is corrupt.\n")
 	}
 	if old := outdated(list); len(old) > 0 {
 		fmt.Fprintf(out, "\n%s: goes by an authority of databases that was replaced, until it begins anew, which it does by itself when the others are ready.\n", strings.Join(old, ", "))

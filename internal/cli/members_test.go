@@ -104,6 +104,22 @@ func TestLostMajorityIsTold(t *testing.T) {
 	}
 }
 
+// Databases that differ are told, and what to do where nobody knows which is right.
+func TestDifferingDatabasesAreTold(t *testing.T) {
+	list := members.List{Servers: []members.Server{{Name: "m1", Leads: true}, {Name: "m2", Differs: members.Corrupt}}}
+	var out bytes.Buffer
+	err := printMembers(&out, list)
+	if err != nil || !strings.Contains(out.String(), "Corrupt") || strings.Contains(out.String(), "no majority") {
+		t.Errorf("%v: it says\n%s", err, &out)
+	}
+	list.Servers[0].Differs, list.Servers[1].Differs = members.Disputed, members.Disputed
+	out.Reset()
+	err = printMembers(&out, list)
+	if err != nil || strings.Contains(out.String(), "Ready") || !strings.Contains(out.String(), "no majority of the servers agrees") {
+		t.Errorf("%v: it says\n%s", err, &out)
+	}
+}
+
 // What is in front of several servers may lead to another one than that of the folder.
 func TestLeavingNamesItsServer(t *testing.T) {
 	name := ""

@@ -338,7 +338,8 @@ func Members(list members.List) (all []diagnosis.Member) {
 		newest = max(newest, s.Applied)
 	}
 	for _, s := range list.Servers {
-		m := diagnosis.Member{Name: cmp.Or(s.Name, s.ID), Version: s.Version, Problem: s.Problem, Learner: s.Learner}
+		m := diagnosis.Member{Name: cmp.Or(s.Name, s.ID), Version: s.Version, Problem: s.Problem, Learner: s.Learner,
+			Differs: s.Differs}
 		if s.Problem == "" {
 			m.Behind = newest - s.Applied
 		}

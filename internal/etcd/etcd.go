@@ -49,8 +49,15 @@ type Options struct {
 	Peers *Peers
 	// Keep is how long a revision stays readable at least, if no great number of others follows; 5 minutes if zero.
 	Keep time.Duration
+	// Writer names who writes in a context, each of whom has a share of what can be written; empty for one who may
+	// write as much as there is room. Without it all may.
+	Writer func(context.Context) string
+	// share is how many bytes one writer may write in a minute; defaultShare if zero.
+	share int64
 	// quota is the size of the file, in bytes, at which writes end; 8 GiB if zero, none if negative.
 	quota int64
+	// compareEvery is how often hashes are compared with those of other members; compareInterval if zero.
+	compareEvery time.Duration
 	// forgetOthers opens a copy of the database of one of several as one that is alone.
 	forgetOthers bool
 }
@@ -60,9 +67,11 @@ type Server struct {
 	etcd       *embed.Etcd
 	fatal      *fatal
 	leadership *leadership
+	shares     *shares // nil if all may write as much as there is room
 
 	// peers and all below are nil for one that is alone.
 	peers      *Peers
+	comparison comparison
 	door       *door
 	watermarks *clientv3.Client
 	end        context.CancelFunc
@@ -80,6 +89,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the database directory: %w; choose another --data-dir, or move what is there away", err)
 	}
+	err := checkCorrupt(o)
+	if err != nil {
+		return nil, err
+	}
 	has, err := checkData(o.Dir)
 	switch {
 	case err != nil:
@@ -92,6 +105,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{peers: o.Peers, leadership: newLeadership(), end: func() {}}
+	if o.Writer != nil {
+		s.shares = newShares(o.Writer, cmp.Or(o.share, defaultShare))
+	}
 	if o.Peers != nil {
 		if s.door, err = openFor(ctx, o, has); err != nil {
 			return nil, err
@@ -155,6 +171,7 @@ func (s *Server) begin(ctx context.Context, o Options) error {
 		}
 		go s.keepWatermark(life)
 		go s.followLeader(life)
+		go s.keepComparing(life, cmp.Or(o.compareEvery, compareInterval))
 	}
 	s.compactAtStart(life)
 	go s.forgetOld(life, cmp.Or(o.Keep, defaultKeep))
@@ -302,6 +319,9 @@ func (s *Server) newClient() *etcdkube.Client {
 	if s.peers != nil {
 		client.KV = inTurns{client.KV}
 	}
+	if s.shares != nil {
+		client.KV = inShares{client.KV, s.shares}
+	}
 	client.Kubernetes = client
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,4 +414,34 @@ func (s *Server) Close() {
 		s.etcd.Close()
 	})
 	s.door.close()
+}
+
+// closing is the storage of one resource that can be closed, also more than once: a resource
+// shares one with its subresources. A kind that is added to the API, changed and removed has many,
+// one after another.
+type closing struct {
+	storage.Interface
+	once sync.Once
+	end  []func()
+}
+
+// Close ends what the storage does in the background, and gives back its client.
+func (c *closing) Close() {
+	c.once.Do(func() {
+		for _, end := range c.end {
+			end()
+		}
+	})
+}
+
+// owning has a client closed with a storage that was opened with it.
+func (s *Server) owning(opened *closing, client *etcdkube.Client) *closing {
+	opened.end = append(opened.end, func() {
+		select {
+		case <-s.Lost(): // it could wait for ever
+		default:
+			s.drop(client.Client)
+		}
+	})
+	return opened
 }

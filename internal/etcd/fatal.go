@@ -37,6 +37,14 @@ func (f *fatal) end(end func()) {
 	}
 }
 
+// report has the database end for a reason, if it has no other.
+func (f *fatal) report(err error) {
+	select {
+	case f.failed <- err:
+	default: // the first reason counts
+	}
+}
+
 // OnWrite implements zapcore.CheckWriteHook. It holds the goroutine for ever:
 // what follows in etcd relies on it not to go on.
 func (f *fatal) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
@@ -49,10 +57,7 @@ func (f *fatal) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if errors.Is(err, syscall.ENOSPC) {
 		err = fmt.Errorf("%w; nothing that was stored is lost: free some space and start it again", err)
 	}
-	select {
-	case f.failed <- err:
-	default: // the first reason counts
-	}
+	f.report(err)
 	f.once.Do(func() { close(f.happened) })
 	select {}
 }

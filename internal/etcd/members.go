@@ -92,6 +92,10 @@ func (s *Server) AddLearner(ctx context.Context, address string) (Member, error)
 	if err != nil {
 		return Member{}, fmt.Errorf("the address %q for the other servers cannot be used: %w", address, err)
 	}
+	err = s.Disputed()
+	if err != nil {
+		return Member{}, fmt.Errorf("let a server join at %s: %w", address, err)
+	}
 	known := s.Members()
 	if at := slices.IndexFunc(known, func(m Member) bool { return m.URL == address }); at >= 0 {
 		if known[at].Name == "" {

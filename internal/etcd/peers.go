@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/etcd/hashcheck"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -84,6 +85,8 @@ type Status struct {
 	Bytes int64
 	// Defragmenting tells that it rewrites that file, or is about to.
 	Defragmenting bool
+	// Hashes are of its database at the last compactions.
+	Hashes []hashcheck.Hash
 	// Version is its program's.
 	Version string
 	// Serving tells that its server serves the API.
@@ -105,6 +108,7 @@ func (s *Server) Status() Status {
 	}
 	if s.peers != nil {
 		out.Name, out.Version = s.peers.Name, s.peers.Version
+		out.Hashes = s.hashes()
 		out.PeerStanding, _ = s.peers.Keys.Standing() // an empty one tells that it cannot be read
 	}
 	for _, m := range s.Members() {

@@ -17,23 +17,32 @@ import (
 const (
 	// defaultQuota is the size of the file, in bytes, at which writes end.
 	defaultQuota = 8 << 30
+	// defaultShare is how many bytes one writer may write in a minute: an eighth of the quota in the ten minutes for
+	// which a revision stays at most.
+	defaultShare = defaultQuota / 80
 	// spaceInterval is how often the size is looked at. A fast disk takes some gigabytes in ten seconds.
 	spaceInterval = 2 * time.Second
 )
 
-// Metrics are what the database shows of its space.
+// Metrics are what the database shows of itself.
 func (s *Server) Metrics() []prometheus.Collector {
 	gauge := func(name, help string, of func(Space) int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return float64(of(s.Space())) })
 	}
-	return []prometheus.Collector{
+	var of []prometheus.Collector
+	if s.peers != nil {
+		of = s.comparisonMetrics()
+	}
+	if s.shares != nil {
+		of = append(of, s.shares.refused)
+	}
+	return append(of,
 		gauge("everynode_database_size_bytes", "The size of the database's file.", func(is Space) int64 { return is.Size }),
 		gauge("everynode_database_in_use_bytes", "What of the database's file is in use.",
 			func(is Space) int64 { return is.InUse }),
 		gauge("everynode_database_quota_bytes", "The size of the database's file at which writes are refused.",
-			func(is Space) int64 { return is.Quota }),
-	}
+			func(is Space) int64 { return is.Quota }))
 }
 
 // Space is how much a database takes, in bytes.

@@ -85,9 +85,19 @@ type Server struct {
 	Loops bool
 	// Serving tells that it serves the API.
 	Serving bool
+	// Differs tells that its database holds something else than others': Corrupt or Disputed; empty if nothing is
+	// known of that.
+	Differs string `json:",omitempty"`
 	// PeerStanding is how it stands with the authority of the servers' databases.
 	pki.PeerStanding
 }
+
+const (
+	// Corrupt is a database that holds something else than a majority of them.
+	Corrupt = "Corrupt"
+	// Disputed are databases that hold different things while no majority agrees.
+	Disputed = "Disputed"
+)
 
 // List is the answer to who there is.
 type List struct {

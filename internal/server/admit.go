@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/hashcheck"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/members/jointoken"
 	"github.com/everynode/everynode/internal/pki"
@@ -175,8 +176,16 @@ func (a admission) List(ctx context.Context) members.List {
 		out.Servers = []members.Server{{ID: status.ID, Name: a.name(), Version: version.Kubernetes(), Leads: true, Applied: status.Applied, Bytes: status.Bytes, Loops: true}}
 		return out
 	}
-	for _, answer := range a.etcd.Ask(ctx) {
+	answers := a.etcd.Ask(ctx)
+	verdicts := etcd.Compare(answers)
+	for _, answer := range answers {
 		server := seen(answer)
+		switch verdicts[answer.ID].State {
+		case hashcheck.Odd:
+			server.Differs = members.Corrupt
+		case hashcheck.Disputed:
+			server.Differs = members.Disputed
+		}
 		server.Loops = answer.Err == nil && server.Name == working
 		out.Servers = append(out.Servers, server)
 	}

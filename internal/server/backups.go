@@ -86,6 +86,8 @@ type scheduled struct {
 	take    func(context.Context) (*snapshot, error)
 	clock   clock.Clock
 	events  record.EventRecorder
+	// disputed is an error while what is backed up may be wrong. Then no older backup is removed for it.
+	disputed func() error
 
 	success, size prometheus.Gauge
 	attempts      *prometheus.CounterVec
@@ -109,6 +111,7 @@ func (c *control) addBackups(a *actor) error {
 		return string(ns.UID), nil
 	}
 	s := newScheduled(c.options.Backups, to, cluster, c.take, clock.RealClock{}, a.recorder("backup-controller"))
+	s.disputed = c.etcd.Disputed
 	if err := s.register(c.metrics); err != nil {
 		return err
 	}
@@ -118,6 +121,7 @@ func (c *control) addBackups(a *actor) error {
 func newScheduled(o BackupOptions, to store.Store, cluster func(context.Context) (string, error), take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
 	return &scheduled{
 		options: o, store: to, cluster: cluster, take: take, clock: c, events: events,
+		disputed: func() error { return nil },
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_backup_last_success_timestamp_seconds", Help: "When the newest scheduled backup that is complete was made; 0 while none is known.",
 		}),
@@ -190,6 +194,11 @@ func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	s.attempts.WithLabelValues("success").Inc()
+	err = s.disputed()
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "No old backup is removed", "to", s.options.To)
+		return s.options.Every, nil
+	}
 	// What cannot be removed is in nobody's way but the disk's; the backup is made.
 	for _, old := range plan.Expired(append(names, made), made, s.options.Keep, s.clock.Now()) {
 		if err := s.store.Remove(attempt, old); err != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,6 +111,13 @@ func TestScheduledBackups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to, events := &shelf{held: map[string][]byte{plan.Name("4123abcd-0", time.Now(), 1): nil}}, record.NewFakeRecorder(100)
 		s := newScheduled(BackupOptions{Every: time.Hour, Keep: 3, KeyFile: key}, to, ours, taking(t, dir), clock.RealClock{}, events)
+		var differ atomic.Bool
+		s.disputed = func() error {
+			if differ.Load() {
+				return errors.New("they differ")
+			}
+			return nil
+		}
 		metrics := prometheus.NewRegistry()
 		if err := s.register(metrics); err != nil {
 			t.Fatal(err)
@@ -140,6 +148,16 @@ func TestScheduledBackups(t *testing.T) {
 		if got := testutil.ToFloat64(s.success); got != float64(plan.Newest(last).Unix()) {
 			t.Errorf("the metric says that the last was made at %v, and it was at %v", got, plan.Newest(last))
 		}
+
+		// While the databases of several servers differ, what may be wrong pushes nothing out.
+		differ.Store(true)
+		time.Sleep(2 * time.Hour)
+		if more := held(5); !slices.Contains(more, last[0]) {
+			t.Errorf("%s was removed for one of %v", last[0], more)
+		}
+		differ.Store(false)
+		time.Sleep(time.Hour)
+		last = held(3)
 
 		// A store that fails loses nothing, and is tried again; so it is with one that hangs.
 		to.set(errors.New("the bucket is full"), false)

@@ -380,7 +380,10 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 	if err != nil {
 		return err
 	}
-	database, err := etcd.Start(ctx, etcd.Options{Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Keep: s.options.KeepHistory, Peers: peers})
+	database, err := etcd.Start(ctx, etcd.Options{
+		Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Keep: s.options.KeepHistory, Peers: peers,
+		Writer: writerOf,
+	})
 	if err != nil && s.membership != nil {
 		return s.membership.refused(s.options.DataDir, err)
 	}

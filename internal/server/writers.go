@@ -9,10 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/scheduler"
@@ -184,4 +186,14 @@ func (w simulatorWriter) DeletePod(ctx context.Context, p *corev1.Pod) error {
 	options := metav1.NewPreconditionDeleteOptions(string(p.UID))
 	options.GracePeriodSeconds = new(int64)
 	return w.deletePod(ctx, p.Namespace, p.Name, *options)
+}
+
+// writerOf names who has a share of what can be written to the database. The server's own control loops may write as much
+// as there is to do.
+func writerOf(ctx context.Context) string {
+	writer, ok := request.UserFrom(ctx)
+	if !ok || apiserver.InProcess(ctx) || insidedoor.Inside(ctx) {
+		return ""
+	}
+	return writer.GetName()
 }

@@ -73,6 +73,8 @@ type Member struct {
 	Learner                bool
 	// Behind is how many changes its database does not have yet.
 	Behind uint64
+	// Differs says that its database holds something else than those of others; empty if that is not known.
+	Differs string
 }
 
 // OfCluster says what is wrong with a cluster, problems first.
@@ -128,6 +130,9 @@ func serversOf(f *findings, c *Cluster) {
 				silent++
 			}
 			f.add(Problem, subject, "everynode members remove "+m.Name+"    # if it is lost; else start it", "the server does not answer: %s", m.Problem)
+		case m.Differs != "":
+			f.add(Problem, subject, "everynode members    # docs/operations.md, A database is corrupt",
+				"its database holds something else than those of other servers (%s)", m.Differs)
 		case m.Behind > farBehind:
 			f.add(Warning, subject, "everynode members", "its database is %d changes behind", m.Behind)
 		}

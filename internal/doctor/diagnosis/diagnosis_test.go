@@ -163,6 +163,8 @@ func TestClusters(t *testing.T) {
 		"two servers":     {func(c *Cluster) { c.Members = c.Members[:2] }, []string{"Warning members servers: 2 servers stand no more losses than 1*"}},
 		"one server":      {func(c *Cluster) { c.Members = c.Members[:1]; c.Members[0].Problem = "x" }, nil},
 		"a server behind": {func(c *Cluster) { c.Members[0].Behind = 10001 }, []string{"Warning members server/m1: its database is 10001 changes behind | everynode members"}},
+		"a database corrupt": {func(c *Cluster) { c.Members[2].Differs = "Corrupt" },
+			[]string{"Problem members server/m3: its database holds something else than those of other servers (Corrupt)*"}},
 		"a clock off":     {func(c *Cluster) { c.ServerNow = now.Add(-5 * time.Second) }, []string{"Warning clock this machine: *differ by 5 s*| timedatectl set-ntp true"}},
 		"a clock wild":    {func(c *Cluster) { c.Now = now.Add(-time.Hour); c.Webhooks, c.Leases = nil, nil }, []string{"Problem clock this machine: *60 min*"}},
 		"an unknown time": {func(c *Cluster) { c.ServerNow = time.Time{} }, nil},
