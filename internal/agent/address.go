@@ -14,10 +14,12 @@ const addressFile = "node-address"
 
 // nodeAddresses are the node's, as they were last until Look or Run is called.
 func nodeAddresses(ctx context.Context, c *config.Config) (*ownaddress.Addresses, error) {
-	return ownaddress.New(ctx, ownaddress.Config{Fixed: c.NodeIPs, Server: c.Server, File: filepath.Join(c.DataDir, addressFile)})
+	return ownaddress.New(ctx, ownaddress.Config{Fixed: c.NodeIPs, Server: c.Server,
+		File: filepath.Join(c.DataDir, addressFile)})
 }
 
-// findAddress looks where the node is. One that has joined before goes on without an answer: with the address that it had last,
+// findAddress looks where the node is. One that has joined before goes on without an answer: with the address that it
+// had last,
 // or without one until there is one.
 func findAddress(ctx context.Context, dataDir string, addresses *ownaddress.Addresses) error {
 	err := addresses.Look(ctx)

@@ -11,7 +11,8 @@ import (
 // againAfter is how long to wait before a part that failed is tried again.
 const againAfter = 10 * time.Second
 
-// again makes of a part that the node can do without one that does not fail: it is tried again until ctx ends. A socket for plugins
+// again makes of a part that the node can do without one that does not fail: it is tried again until ctx ends. A
+// socket for plugins
 // that cannot be made is no reason to leave all pods alone.
 func again(clk clock.Clock, what string, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -20,7 +21,8 @@ func again(clk clock.Clock, what string, run func(context.Context) error) func(c
 			if err == nil || ctx.Err() != nil {
 				return nil //nolint:nilerr // The end of the agent is no failure.
 			}
-			klog.FromContext(ctx).Error(err, "A part of the node failed and is tried again; the rest goes on", "part", what, "after", againAfter)
+			klog.FromContext(ctx).Error(err, "A part of the node failed and is tried again; the rest goes on", "part", what,
+				"after", againAfter)
 			select {
 			case <-ctx.Done():
 				return nil

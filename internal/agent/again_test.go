@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/podresources"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 )
 
 // A folder of sockets that cannot be used does not end the agent, and is used once it can be.
@@ -98,7 +99,7 @@ func TestSocketsThatAreRemovedComeBack(t *testing.T) {
 					}
 					return err == nil
 				}
-				eventually(t, "it is served", func() bool { return reached() && clk.HasWaiters() })
+				podstest.Eventually(t, "it is served", func() bool { return reached() && clk.HasWaiters() })
 				err := remove(dir)
 				if err != nil {
 					t.Fatal(err)
@@ -107,7 +108,7 @@ func TestSocketsThatAreRemovedComeBack(t *testing.T) {
 					t.Fatal("what was removed is reached")
 				}
 				start := clk.Now()
-				eventually(t, "a minute is over, or it is served again", func() bool {
+				podstest.Eventually(t, "a minute is over, or it is served again", func() bool {
 					if clk.HasWaiters() {
 						clk.Step(time.Second)
 					}

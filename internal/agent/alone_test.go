@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
 	"github.com/everynode/everynode/internal/testenv/freeport"
@@ -21,10 +22,11 @@ func TestCrashWhileTheServerIsAway(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)
 	startAgent(t, m, env, joinToken(t, env))
-	_, err := env.Client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"},
-		Data: map[string]string{"WORD": "swordfish"}}, metav1.CreateOptions{})
-	must(t, err)
-	pod := boxPod("p", "env", "WORD")
+	_, err := env.Client.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"},
+			Data: map[string]string{"WORD": "swordfish"}}, metav1.CreateOptions{})
+	podstest.Must(t, err)
+	pod := podstest.Pod("p", "env", "WORD")
 	pod.UID = ""
 	pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}}
 	env.Eventually("the pod is there", func(ctx context.Context) error {
@@ -33,7 +35,7 @@ func TestCrashWhileTheServerIsAway(t *testing.T) {
 	})
 	env.Eventually("the pod is ready", func(ctx context.Context) error {
 		got, err := env.Client.CoreV1().Pods("default").Get(ctx, "p", metav1.GetOptions{})
-		if err == nil && !isReady(got) {
+		if err == nil && !podstest.IsReady(got) {
 			err = fmt.Errorf("status %+v", got.Status)
 		}
 		return err
@@ -43,40 +45,41 @@ func TestCrashWhileTheServerIsAway(t *testing.T) {
 		running, err := m.services.Runtime.ListContainers(t.Context(), &runtimeapi.ContainerFilter{
 			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 			LabelSelector: map[string]string{"io.kubernetes.pod.uid": string(pod.UID)}})
-		must(t, err)
+		podstest.Must(t, err)
 		return running
 	}
 	before := list()
 	if len(before) != 1 {
 		t.Fatalf("containers %v, want one", before)
 	}
-	must(t, m.services.Runtime.StopContainer(t.Context(), before[0].Id, 0))
-	eventually(t, "it runs again", func() bool {
+	podstest.Must(t, m.services.Runtime.StopContainer(t.Context(), before[0].Id, 0))
+	podstest.Eventually(t, "it runs again", func() bool {
 		now := list()
 		return len(now) == 1 && now[0].Id != before[0].Id
 	})
 	awaitFile(t, m.dir+"/log/pods/default_p_"+string(pod.UID)+"/main/1.log", "swordfish")
 }
 
-// TestAloneAfterAReboot: a machine that is switched on without a control plane runs its pods as they were, with what they read from the API;
+// TestAloneAfterAReboot: a machine that is switched on without a control plane runs its pods as they were, with what
+// they read from the API;
 // when it is back, what was deleted meanwhile ends, and the API learns how all are.
 func TestAloneAfterAReboot(t *testing.T) {
 	m := newMachine(t)
 	port, err := freeport.Take()
-	must(t, err)
+	podstest.Must(t, err)
 	env := testenv.Start(t, func(o *server.Options) { o.Listen = []string{fmt.Sprintf("127.0.0.1:%d", port)} })
 	plain := func(c *config.Config) { c.RememberSecrets = config.RememberPlain }
 	stop := startAgent(t, m, env, joinToken(t, env), plain)
 	ctx, client := t.Context(), env.Client
 	_, err = client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
 		StringData: map[string]string{"WORD": "swordfish"}}, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Data: map[string]string{"file": "from a config map"}}, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	_, err = client.AppsV1().DaemonSets("default").Create(ctx, daemonSet(), metav1.CreateOptions{})
-	must(t, err)
-	other := boxPod("gone", "sleep")
+	podstest.Must(t, err)
+	other := podstest.Pod("gone", "sleep")
 	other.UID = ""
 	env.Eventually("the other pod is there", func(ctx context.Context) error {
 		other, err = client.CoreV1().Pods("default").Create(ctx, other.DeepCopy(), metav1.CreateOptions{})
@@ -88,7 +91,7 @@ func TestAloneAfterAReboot(t *testing.T) {
 			if err != nil || len(list.Items) != 1 {
 				return fmt.Errorf("%d daemons, %w", len(list.Items), err)
 			}
-			if pod := &list.Items[0]; !isReady(pod) || pod.Status.ContainerStatuses[0].RestartCount != restarts {
+			if pod := &list.Items[0]; !podstest.IsReady(pod) || pod.Status.ContainerStatuses[0].RestartCount != restarts {
 				return fmt.Errorf("status %+v", pod.Status)
 			}
 			return nil
@@ -99,20 +102,24 @@ func TestAloneAfterAReboot(t *testing.T) {
 		list, err := m.services.Runtime.ListContainers(ctx, &runtimeapi.ContainerFilter{
 			State:         &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 			LabelSelector: map[string]string{"io.kubernetes.container.name": name}})
-		must(t, err)
+		podstest.Must(t, err)
 		return list
 	}
-	eventually(t, "the other pod runs", func() bool { return len(running("main")) == 1 })
+	podstest.Eventually(t, "the other pod runs", func() bool { return len(running("main")) == 1 })
 	stop()
 	m.reboot(t)
-	must(t, client.CoreV1().Pods("default").Delete(ctx, "gone", metav1.DeleteOptions{GracePeriodSeconds: ptr(int64(0))}))
+	podstest.Must(t, client.CoreV1().Pods("default").Delete(ctx, "gone",
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	env.Stop()
 	if len(running("word"))+len(running("main")) > 0 {
 		t.Fatal("the reboot left containers")
 	}
 	began := time.Now()
 	startAgent(t, m, env, "", plain)
-	eventually(t, "the pods run again", func() bool { return len(running("word")) == 1 && len(running("main")) == 1 })
+	podstest.Eventually(t, "the pods run again", func() bool {
+		return len(running("word")) == 1 &&
+			len(running("main")) == 1
+	})
 	t.Logf("the pods ran %v after the agent's start", time.Since(began))
 	daemon := running("word")[0]
 	dir := m.dir + "/log/pods/default_" + daemon.Labels["io.kubernetes.pod.name"] + "_" + daemon.Labels["io.kubernetes.pod.uid"]

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -40,18 +41,20 @@ func (m *machine) certificate(name string) *x509.Certificate {
 // ended reports whether the certificate was of use once and is no more.
 func ended(c *x509.Certificate) bool { return c != nil && time.Now().After(c.NotAfter) }
 
-// TestCertificatesAreRenewed lets a node outlive its certificates: its pod runs on, its log can be read, and what is new reaches it.
+// TestCertificatesAreRenewed lets a node outlive its certificates: its pod runs on, its log can be read, and what is
+// new reaches it.
 func TestCertificatesAreRenewed(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	m := newMachine(t)
 	env := testenv.Start(t, shortLives)
 	startAgent(t, m, env, joinToken(t, env))
 	before := awaitWord(t, env, "before")
-	eventually(t, "the node has both certificates", func() bool { return m.certificate("client.pem") != nil && m.certificate("serving.pem") != nil })
+	podstest.Eventually(t, "the node has both certificates",
+		func() bool { return m.certificate("client.pem") != nil && m.certificate("serving.pem") != nil })
 	client, serving := m.certificate("client.pem"), m.certificate("serving.pem")
 
 	renewals := map[string]bool{}
-	eventually(t, "both certificates ended and were renewed more than once", func() bool {
+	podstest.Eventually(t, "both certificates ended and were renewed more than once", func() bool {
 		for _, name := range []string{"client.pem", "serving.pem"} {
 			if now := m.certificate(name); now != nil {
 				renewals[name+now.SerialNumber.String()] = true
@@ -65,7 +68,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 		t.Error("the container that ran before is another one now")
 	}
 	for _, pod := range []*corev1.Pod{again, after} {
-		must(t, env.Client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
+		podstest.Must(t, env.Client.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 		awaitNothing(t, m, pod.UID)
 	}
 }
@@ -78,14 +81,14 @@ func awaitWord(t *testing.T, env *testenv.Env, name string) *corev1.Pod {
 	env.Eventually("pod "+name+" runs and its log can be read", func(ctx context.Context) (err error) {
 		pod, err = pods.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			wanted := boxPod(name, "env", "WORD")
+			wanted := podstest.Pod(name, "env", "WORD")
 			wanted.UID, wanted.Spec.Containers[0].Env = "", []corev1.EnvVar{{Name: "WORD", Value: name}}
 			pod, err = pods.Create(ctx, wanted, metav1.CreateOptions{})
 		}
 		if err != nil {
 			return err
 		}
-		if !isReady(pod) {
+		if !podstest.IsReady(pod) {
 			return fmt.Errorf("status %+v", pod.Status)
 		}
 		stream, err := pods.GetLogs(name, &corev1.PodLogOptions{}).Stream(ctx)
@@ -102,7 +105,8 @@ func awaitWord(t *testing.T, env *testenv.Env, name string) *corev1.Pod {
 	return pod
 }
 
-// TestCertificateEnded starts a node whose certificate has ended while the server is away: its static pod starts and its other
+// TestCertificateEnded starts a node whose certificate has ended while the server is away: its static pod starts and
+// its other
 // pod runs on. Once the server is back, it joins as the same node.
 func TestCertificateEnded(t *testing.T) {
 	t.Parallel()
@@ -114,15 +118,15 @@ func TestCertificateEnded(t *testing.T) {
 	before := awaitWord(t, env, "before")
 	nodes := env.Client.CoreV1().Nodes()
 	node, err := nodes.Get(t.Context(), "n1", metav1.GetOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	stop()
-	eventually(t, "the node's certificate has ended", func() bool { return ended(m.certificate("client.pem")) })
+	podstest.Eventually(t, "the node's certificate has ended", func() bool { return ended(m.certificate("client.pem")) })
 
 	m.write(t, "agent/manifests/static.yaml", staticManifest)
 	address, open := road(t, strings.TrimPrefix(env.Config.Host, "https://"))
 	startAgent(t, m, env, token, own, func(c *config.Config) { c.Server = "https://" + address })
 	logs := filepath.Join(m.dir, "log/pods/default_static-n1_*/main/0.log")
-	eventually(t, "the static pod runs", func() bool {
+	podstest.Eventually(t, "the static pod runs", func() bool {
 		paths, _ := filepath.Glob(logs)
 		if len(paths) != 1 {
 			return false
@@ -137,7 +141,7 @@ func TestCertificateEnded(t *testing.T) {
 	open()
 	env.Eventually("the node is back and shows its static pod", func(ctx context.Context) error {
 		pod, err := env.Client.CoreV1().Pods("default").Get(ctx, "static-n1", metav1.GetOptions{})
-		if err == nil && !isReady(pod) {
+		if err == nil && !podstest.IsReady(pod) {
 			err = fmt.Errorf("status %+v", pod.Status)
 		}
 		return err
@@ -159,14 +163,15 @@ spec:
   hostNetwork: true
   terminationGracePeriodSeconds: 1
   containers:
-    - {name: main, image: "` + boxImage + `", args: [env, WORD], env: [{name: WORD, value: without a server}]}
+    - {name: main, image: "` + podstest.BoxImage + `", args: [env, WORD], env: [{name: WORD, value: without a server}]}
 `
 
-// road leads from an address to a server, from the call of open until the test ends. Before that connections end at once.
+// road leads from an address to a server, from the call of open until the test ends. Before that connections end at
+// once.
 func road(t *testing.T, server string) (address string, open func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	podstest.Must(t, err)
 	var isOpen atomic.Bool
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

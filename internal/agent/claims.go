@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,12 +12,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/agent/claims"
-)
-
-// Reasons of events about a pod's claims to devices.
-const (
-	failedPrepare   = "FailedPrepareDynamicResources"
-	failedUnprepare = "FailedUnprepareDynamicResources"
 )
 
 // newClaims makes the node's side of dynamic resource allocation.
@@ -61,13 +54,4 @@ func (o offers) Delete(ctx context.Context, name string) error {
 		return fmt.Errorf("ask the API: %w", err)
 	}
 	return nil
-}
-
-// releaseClaims has drivers undo what they did for the pod.
-func (t task) releaseClaims(ctx context.Context) error {
-	err := t.claims.Release(ctx, t.w.uid)
-	if err != nil && ctx.Err() == nil && t.pod != nil {
-		t.events.pod(t.pod, corev1.EventTypeWarning, failedUnprepare, "Failed to give back dynamic resources: "+err.Error())
-	}
-	return err
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
 const (
-	boxImage   = "everynode.test/box:1"
 	pauseImage = "everynode.test/pause:1"
 )
 
@@ -84,7 +84,7 @@ func newMachine(t *testing.T) *machine {
 	m.write(t, "config.toml", fmt.Sprintf(containerdConfig, dir))
 	m.write(t, "cni/test.conflist", fmt.Sprintf(cniConfig, dir))
 	m.start(t)
-	m.importImage(t, pauseImage, boxImage)
+	m.importImage(t, pauseImage, podstest.BoxImage)
 	return m
 }
 
@@ -172,11 +172,12 @@ func (m *machine) sweep(t *testing.T) {
 	m.services = cri.Services{}
 }
 
-// reboot has the machine lose what a machine loses that is switched off: every process and mount. What is on its disk stays.
+// reboot has the machine lose what a machine loses that is switched off: every process and mount. What is on its disk
+// stays.
 func (m *machine) reboot(t *testing.T) {
 	t.Helper()
 	m.services.Close(t.Context())
-	eventually(t, "every process of the machine has ended", func() bool {
+	podstest.Eventually(t, "every process of the machine has ended", func() bool {
 		left := append(m.ownProcesses(), m.containerProcesses()...)
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -283,7 +284,8 @@ func (m *machine) importImage(t *testing.T, names ...string) {
 	if err := tarball.MultiWriteToFile(archive, images); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("ctr", "-a", filepath.Join(m.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", archive).CombinedOutput()
+	out, err := exec.Command("ctr", "-a", filepath.Join(m.dir, "containerd.sock"), "-n", "k8s.io", "images", "import",
+		archive).CombinedOutput()
 	if err != nil {
 		t.Fatalf("import the images: %v\n%s", err, out)
 	}
@@ -310,7 +312,10 @@ func boxImageOf(t *testing.T, binary string) v1.Image {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 )
 
 func addDebugger(name, target string, args ...string) func(*corev1.Pod) {
@@ -13,7 +15,7 @@ func addDebugger(name, target string, args ...string) func(*corev1.Pod) {
 		p.Generation++
 		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{
 			TargetContainerName: target,
-			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: boxImage, Args: args,
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: podstest.BoxImage, Args: args,
 				ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePolicy: corev1.TerminationMessageReadFile},
 		})
 	}
@@ -28,28 +30,29 @@ func debuggerOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{}
 }
 
-// debugged adds containers to a pod that runs: one that looks at the processes of another container, one that ends, and one whose
+// debugged adds containers to a pod that runs: one that looks at the processes of another container, one that ends,
+// and one whose
 // target is not there.
 func (s stories) debugged(t *testing.T) {
-	pod := boxPod("debugged", "sleep")
-	s.create(pod)
-	first := s.await(t, pod.UID, "to be ready", isReady)
-	s.update(pod.UID, addDebugger("looks", "main", "cat", "/proc/1/cmdline"))
-	s.await(t, pod.UID, "to have looked at the other container", func(p *corev1.Pod) bool {
+	pod := podstest.Pod("debugged", "sleep")
+	s.Create(pod)
+	first := s.Await(t, pod.UID, "to be ready", podstest.IsReady)
+	s.Update(pod.UID, addDebugger("looks", "main", "cat", "/proc/1/cmdline"))
+	s.Await(t, pod.UID, "to have looked at the other container", func(p *corev1.Pod) bool {
 		return debuggerOf(p, "looks").State.Terminated != nil
 	})
 	log := filepath.Join(s.dir, "log/pods/default_debugged_uid-debugged/looks/0.log")
 	awaitFile(t, log, "/box\x00sleep")
-	s.update(pod.UID, addDebugger("fails", "", "exit", "3"))
-	got := s.await(t, pod.UID, "to have had a debugger that fails", func(p *corev1.Pod) bool {
+	s.Update(pod.UID, addDebugger("fails", "", "exit", "3"))
+	got := s.Await(t, pod.UID, "to have had a debugger that fails", func(p *corev1.Pod) bool {
 		return debuggerOf(p, "fails").State.Terminated != nil
 	})
 	if end := debuggerOf(got, "fails").State.Terminated; end.ExitCode != 3 {
 		t.Errorf("the debugger ended with %+v, want the exit code 3", end)
 	}
-	s.update(pod.UID, addDebugger("stays", "main", "sleep"))
-	s.update(pod.UID, addDebugger("lost", "first", "sleep"))
-	got = s.await(t, pod.UID, "to have a debugger that stays, and one without a target", func(p *corev1.Pod) bool {
+	s.Update(pod.UID, addDebugger("stays", "main", "sleep"))
+	s.Update(pod.UID, addDebugger("lost", "first", "sleep"))
+	got = s.Await(t, pod.UID, "to have a debugger that stays, and one without a target", func(p *corev1.Pod) bool {
 		w := debuggerOf(p, "lost").State.Waiting
 		return debuggerOf(p, "stays").State.Running != nil && w != nil && w.Reason == "CreateContainerConfigError"
 	})
@@ -57,23 +60,25 @@ func (s stories) debugged(t *testing.T) {
 		t.Errorf("the debugger without a target waits: %q", w.Message)
 	}
 	for _, name := range []string{"looks", "fails", "stays"} {
-		if d := debuggerOf(got, name); d.RestartCount != 0 || d.Ready || d.Started != nil || !strings.HasPrefix(d.ContainerID, "containerd://") {
+		if d := debuggerOf(got, name); d.RestartCount != 0 || d.Ready || d.Started != nil ||
+			!strings.HasPrefix(d.ContainerID, "containerd://") {
 			t.Errorf("the status of %s is %+v, want one life, and no word of being ready", name, d)
 		}
 	}
-	if now := got.Status.ContainerStatuses[0]; now.ContainerID != first.Status.ContainerStatuses[0].ContainerID || !now.Ready || !isReady(got) {
+	if now := got.Status.ContainerStatuses[0]; now.ContainerID != first.Status.ContainerStatuses[0].ContainerID ||
+		!now.Ready || !podstest.IsReady(got) {
 		t.Errorf("the pod's own container changed: %+v", now)
 	}
-	s.awaitEvent(t, "debugged: Normal Started spec.ephemeralContainers{stays} Started container stays")
+	s.AwaitEvent(t, "debugged: Normal Started spec.ephemeralContainers{stays} Started container stays")
 	s.end(t, pod, 5)
 }
 func (s stories) windows(t *testing.T) {
-	pod := boxPod("windows", "sleep")
+	pod := podstest.Pod("windows", "sleep")
 	pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
-	s.create(pod)
-	got := s.await(t, pod.UID, "to be refused", hasPhase(corev1.PodFailed))
+	s.Create(pod)
+	got := s.Await(t, pod.UID, "to be refused", podstest.HasPhase(corev1.PodFailed))
 	if got.Status.Reason != "PodOSNotSupported" || len(got.Status.ContainerStatuses) > 0 {
 		t.Errorf("status %+v, want a refusal for its system and no container", got.Status)
 	}
-	s.drop(pod.UID)
+	s.Drop(pod.UID)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri"
 )
 
-// layCgroups finds out who makes cgroups on this machine, and makes those of all pods. Its error says why no pod could start.
+// layCgroups finds out who makes cgroups on this machine, and makes those of all pods. Its error says why no pod could
+// start.
 func (a *Agent) layCgroups(ctx context.Context, service internalapi.RuntimeService) error {
 	told, err := cri.CgroupDriver(ctx, service)
 	if err != nil {

@@ -16,19 +16,26 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/config"
-	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/agent/events"
+	"github.com/everynode/everynode/internal/agent/hollow"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/agent/objects"
+	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/referred"
+	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/node/peer"
 )
 
-// Hollow is a node's agent without the machine: it joins, watches, renews its lease, and reports its node and its pods by the very
-// code of Agent, over connections of its own, but its containers are only noted down. What is not there serves the machine: volumes,
-// network, services, the name server and the port for logs. Hundreds of them in one process show what a fleet's agents cost a server.
+// Hollow is a node's agent without the machine: it joins, watches, renews its lease, and reports its node and its pods
+// by the very
+// code of Agent, over connections of its own, but its containers are only noted down. What is not there serves the
+// machine: volumes,
+// network, services, the name server and the port for logs. Hundreds of them in one process show what a fleet's agents
+// cost a server.
 type Hollow struct {
 	// Config is as for an agent; of it Server, Token, NodeName, NodeIPs, DataDir, Labels, Port and Version are used.
 	config.Config
@@ -50,7 +57,8 @@ func (h Hollow) Run(ctx context.Context) error {
 	if err := findAddress(ctx, cfg.DataDir, addresses); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	identity, err := join.Join(ctx, join.Config{Server: cfg.Server, Token: cfg.Token, NodeName: cfg.NodeName, NodeIPs: addresses.List, DataDir: cfg.DataDir, Clock: clk})
+	identity, err := join.Join(ctx, join.Config{Server: cfg.Server, Token: cfg.Token, NodeName: cfg.NodeName,
+		NodeIPs: addresses.List, DataDir: cfg.DataDir, Clock: clk})
 	if err != nil {
 		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
 	}
@@ -65,28 +73,33 @@ func (h Hollow) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := &node{identity: identity, client: client, clock: clk, nodeName: cfg.NodeName, addresses: addresses, sources: newSources(client, cfg.NodeName),
-		broadcaster: record.NewBroadcaster(record.WithContext(ctx)), references: referred.New(ctx, client), statuses: status.New(status.APIWriter{Client: client})}
+	n := &node{identity: identity, client: client, clock: clk, nodeName: cfg.NodeName, addresses: addresses,
+		sources:     sources.New(client, cfg.NodeName),
+		broadcaster: record.NewBroadcaster(record.WithContext(ctx)), references: referred.New(ctx,
+			client), statuses: status.New(status.APIWriter{Client: client})}
 	defer n.broadcaster.Shutdown()
-	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: eventSource, Host: cfg.NodeName})
-	n.broadcaster.StartRecordingToSink(patientSink{&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, ctx, clk})
+	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: events.Source, Host: cfg.NodeName})
+	n.broadcaster.StartRecordingToSink(events.Sink{EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, Context: ctx, Clock: clk})
 	if n.reporter, err = nodestatus.New(hollowStatus(cfg, n, recorder)); err != nil {
 		return err
 	}
-	runtime := newHollowRuntime(clk)
-	n.pods = newPods(ctx, hollowParts(cfg, n, runtime, events{recorder: recorder}))
-	runtime.changed = n.pods.RuntimeChanged
-	return n.runHollow(ctx, runtime, cache.NewReflectorWithOptions(allNodes, &peer.Node{}, forgetful{}, cache.ReflectorOptions{Name: "the networks of all nodes"}))
+	runtime := hollow.NewRuntime(clk)
+	n.pods = pods.New(ctx, hollowPods(cfg, n, runtime, events.Recorder{EventRecorder: recorder}))
+	runtime.Changed = n.pods.RuntimeChanged
+	return n.runHollow(ctx, runtime, cache.NewReflectorWithOptions(allNodes, &peer.Node{}, hollow.Forgetful{},
+		cache.ReflectorOptions{Name: "the networks of all nodes"}))
 }
 
 func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nodestatus.Config {
 	ready := nodestatus.Condition{OK: true}
 	return nodestatus.Config{
-		NodeName: cfg.NodeName, NodeIPs: n.addresses.List, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client, Recorder: recorder, Node: n.sources.ownNode,
+		NodeName: cfg.NodeName, NodeIPs: n.addresses.List, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client,
+		Recorder: recorder, Node: n.sources.OwnNode,
 		KubeletVersion: cfg.Version, KubeletPort: cfg.Port, DataDir: cfg.DataDir, Thresholds: cfg.Rules.Hard,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		Network: func() (nodestatus.Condition, bool) {
-			return nodestatus.Condition{OK: true, Reason: "PodNetworkReady", Message: "the paths to the pods of other nodes are there"}, true
+			return nodestatus.Condition{OK: true, Reason: "PodNetworkReady",
+				Message: "the paths to the pods of other nodes are there"}, true
 		},
 		Runtime: func(context.Context) (nodestatus.Runtime, error) {
 			return nodestatus.Runtime{Name: "hollow", Version: cfg.Version, Ready: ready, NetworkReady: ready}, nil
@@ -94,44 +107,45 @@ func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nod
 	}
 }
 
-func hollowParts(cfg config.Config, n *node, runtime *hollowRuntime, ev events) parts {
-	objs := objects{Cache: n.references, client: n.client, services: n.sources.serviceLister(), servicesRead: n.sources.services.HasSynced,
-		noSecrets: true, allocatable: n.reporter.NodeAllocatable, nodeName: cfg.NodeName, node: n.sources.ownNode,
-		file: noFile}
-	environment := func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
-		if !objs.servicesKnown() {
-			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")
-		}
-		return env.Build(ctx, pod, c, podIPs, n.addresses.Texts(), objs)
+func hollowPods(cfg config.Config, n *node, runtime *hollow.Runtime, ev events.Recorder) pods.Config {
+	objs := objects.Reader{
+		Cache: n.references, Client: n.client, ServiceLister: n.sources.ServiceLister(),
+		ServicesRead: n.sources.Services.HasSynced,
+		NoSecrets:    true, Allocatable: n.reporter.NodeAllocatable, NodeName: cfg.NodeName, NodeObject: n.sources.OwnNode,
+		VolumeFile: noFile,
 	}
-	return parts{
-		runtime: runtime, devices: noDevices{}, claims: noClaims{}, images: allImages{}, volumes: readVolumes{objs}, statuses: n.statuses, events: ev, env: environment,
-		references: n.references, clock: n.clock, hostIPs: n.addresses.Texts, node: n.sources.ownNode,
-		prober: prober{manager: probes.New(probes.Config{
-			Exec: runtime.ExecSync, OnEvent: ev.container, Version: cfg.Version, Clock: n.clock,
-			OnChange: func(uid types.UID) { n.pods.probeChanged(uid) },
-		}), stopped: func(types.UID) {}},
+	return pods.Config{
+		Runtime: runtime, Devices: hollow.NoDevices{}, Claims: hollow.NoClaims{}, Images: hollow.AllImages{},
+		Volumes: hollow.ReadVolumes{Reader: objs}, Statuses: n.statuses, Events: ev,
+		Env:        newEnvironment(objs, n.addresses.Texts),
+		References: n.references, Clock: n.clock, HostIPs: n.addresses.Texts, Node: n.sources.OwnNode,
+		Prober: pods.Probes{Manager: probes.New(probes.Config{
+			Exec: runtime.ExecSync, OnEvent: ev.Container, Version: cfg.Version, Clock: n.clock,
+			OnChange: func(uid types.UID) { n.pods.ProbeChanged(uid) },
+		})},
 	}
 }
 
 // runHollow runs all parts until ctx ends.
-func (n *node) runHollow(ctx context.Context, runtime *hollowRuntime, peers *cache.Reflector) error {
-	handled, err := n.sources.feed(n.pods)
+func (n *node) runHollow(ctx context.Context, runtime *hollow.Runtime, peers *cache.Reflector) error {
+	handled, err := n.sources.Feed(n.pods)
 	if err != nil {
 		return fmt.Errorf("watch the node's pods: %w", err)
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var wg sync.WaitGroup
-	for what, run := range map[string]func(context.Context) error{"keep the node's certificates": n.identity.Run, "report the node": n.reporter.Run} {
+	for what, run := range map[string]func(context.Context) error{"keep the node's certificates": n.identity.Run,
+		"report the node": n.reporter.Run} {
 		wg.Go(func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
 				fail(fmt.Errorf("%s: %w", what, err))
 			}
 		})
 	}
-	for _, run := range []func(context.Context){n.followServers, n.statuses.Run, peers.RunWithContext, n.pods.wait, func(ctx context.Context) { runtime.watch(ctx, n.pods) },
-		func(ctx context.Context) { n.sources.run(ctx, handled, n.pods.apiListed) }} {
+	for _, run := range []func(context.Context){n.followServers, n.statuses.Run, peers.RunWithContext, n.pods.Wait,
+		func(ctx context.Context) { runtime.Watch(ctx, n.pods) },
+		func(ctx context.Context) { n.sources.Run(ctx, handled, n.pods.APIListed) }} {
 		wg.Go(func() { run(ctx) })
 	}
 	wg.Wait()

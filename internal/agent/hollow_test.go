@@ -14,16 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// TestHollow runs a hollow agent against a whole control plane: its node becomes ready, has a lease, and a pod of a DaemonSet is
+// TestHollow runs a hollow agent against a whole control plane: its node becomes ready, has a lease, and a pod of a
+// DaemonSet is
 // reported running there, with its events, and gone when the DaemonSet is.
 func TestHollow(t *testing.T) {
 	e := testenv.Start(t)
 	joined := make(chan struct{})
 	h := Hollow{Joined: func() { close(joined) }, Config: config.Config{
-		Node:    config.Node{Server: e.Config.Host, Token: joinToken(t, e), NodeName: "h1", NodeIPs: []net.IP{net.IPv4(100, 64, 0, 1)}, Version: "v0.0.0"},
+		Node: config.Node{Server: e.Config.Host, Token: joinToken(t, e), NodeName: "h1",
+			NodeIPs: []net.IP{net.IPv4(100, 64, 0, 1)}, Version: "v0.0.0"},
 		Folders: config.Folders{DataDir: t.TempDir()},
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -57,16 +60,17 @@ func TestHollow(t *testing.T) {
 			},
 		}},
 	}, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	pod := readyDaemon(e)
 	e.Eventually("events tell of it", func(ctx context.Context) error {
-		list, err := e.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "reason=Started,involvedObject.name=" + pod.Name})
+		list, err := e.Client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=Started,involvedObject.name=" + pod.Name})
 		if err == nil && len(list.Items) != 2 {
 			err = fmt.Errorf("%d containers were started, want 2", len(list.Items))
 		}
 		return err
 	})
-	must(t, e.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "d", metav1.DeleteOptions{}))
+	podstest.Must(t, e.Client.AppsV1().DaemonSets("default").Delete(t.Context(), "d", metav1.DeleteOptions{}))
 	e.Eventually("the pod is gone", func(ctx context.Context) error {
 		_, err := e.Client.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 )
 
 // TestUnusedImagesAreRemoved fills a disk, as far as the node knows, and looks which images containerd has then.
@@ -25,7 +26,7 @@ func TestUnusedImagesAreRemoved(t *testing.T) {
 	m.importVariant(t, unused)
 	has := func(image string) bool {
 		list, err := cri.ListImages(t.Context(), m.services.Images)
-		must(t, err)
+		podstest.Must(t, err)
 		return slices.ContainsFunc(list, func(i cri.ImageInfo) bool { return slices.Contains(i.Names, image) })
 	}
 	if !has(unused) || !has(pauseImage) {
@@ -36,12 +37,13 @@ func TestUnusedImagesAreRemoved(t *testing.T) {
 	}
 	runtime := cri.New(cri.Config{Service: m.services.Runtime})
 	collector := images.NewCollector(images.CollectorConfig{
-		Service: m.services.Images, Used: runtime.UsedImages, High: 85, Low: 80, MinAge: time.Minute, Clock: clock.RealClock{},
+		Service: m.services.Images, Used: runtime.UsedImages, High: 85, Low: 80, MinAge: time.Minute,
+		Clock: clock.RealClock{},
 		Space: func(context.Context) (int64, int64, error) { return 0, 100, nil },
 		Warn:  func(reason, message string) { t.Logf("%s: %s", reason, message) },
 	})
 	freed, err := collector.RemoveUnused(t.Context())
-	must(t, err)
+	podstest.Must(t, err)
 	if has(unused) || freed <= 0 {
 		t.Errorf("the image that nobody uses is still there; %d bytes were freed", freed)
 	}
@@ -55,12 +57,14 @@ func TestUnusedImagesAreRemoved(t *testing.T) {
 func (m *machine) importVariant(t *testing.T, image string) {
 	t.Helper()
 	tag, err := name.NewTag(image)
-	must(t, err)
-	variant, err := mutate.Config(boxImageOf(t, filepath.Join(m.dir, "box")), v1.Config{Entrypoint: []string{"/box", "other"}})
-	must(t, err)
+	podstest.Must(t, err)
+	variant, err := mutate.Config(boxImageOf(t, filepath.Join(m.dir, "box")),
+		v1.Config{Entrypoint: []string{"/box", "other"}})
+	podstest.Must(t, err)
 	archive := filepath.Join(m.dir, "variant.tar")
-	must(t, tarball.MultiWriteToFile(archive, map[name.Tag]v1.Image{tag: variant}))
-	out, err := exec.Command("ctr", "-a", filepath.Join(m.dir, "containerd.sock"), "-n", "k8s.io", "images", "import", archive).CombinedOutput()
+	podstest.Must(t, tarball.MultiWriteToFile(archive, map[name.Tag]v1.Image{tag: variant}))
+	out, err := exec.Command("ctr", "-a", filepath.Join(m.dir, "containerd.sock"), "-n", "k8s.io", "images", "import",
+		archive).CombinedOutput()
 	if err != nil {
 		t.Fatalf("import an image: %v\n%s", err, out)
 	}

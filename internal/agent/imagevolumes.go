@@ -6,9 +6,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/everynode/everynode/internal/agent/pods"
 )
 
-// firstWithImages is from which version on runtimes mount images. Earlier ones would mount nothing, or fail without saying why.
+// firstWithImages is from which version on runtimes mount images. Earlier ones would mount nothing, or fail without
+// saying why.
 var firstWithImages = map[string]string{"containerd": "2.1.0", "cri-o": "1.31.0"}
 
 // mountsImages says why the runtime cannot mount images as volumes; nil if it can, or if nobody knows.
@@ -25,7 +28,8 @@ func mountsImages(name, version string) error {
 }
 
 // imageVolume makes the image of a volume present, as it does those of containers.
-func (n *node) imageVolume(images Images) func(context.Context, *corev1.Pod, *corev1.ImageVolumeSource) (string, error) {
+func (n *node) imageVolume(images pods.Images) func(context.Context, *corev1.Pod, *corev1.ImageVolumeSource) (string,
+	error) {
 	return func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error) {
 		info, err := n.runtime.Info(ctx)
 		if err != nil {

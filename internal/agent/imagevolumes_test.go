@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/volumes"
 )
 
@@ -43,7 +44,8 @@ func (s shelf) Secret(_ context.Context, _, name string) (*corev1.Secret, error)
 	return nil, apierrors.NewNotFound(corev1.Resource("secrets"), name)
 }
 
-func (shelf) ServiceAccountToken(context.Context, string, string, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+func (shelf) ServiceAccountToken(context.Context, string, string,
+	*authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	panic("no pod has a token")
 }
 
@@ -52,34 +54,35 @@ func (shelf) NodeAllocatable() corev1.ResourceList { return nil }
 // A volume is mounted inside another one that is read-only to the runtime.
 func TestNestedVolumes(t *testing.T) {
 	m := newMachine(t)
-	s := stories{machine: m, api: newAPI()}
-	s.node = startNode(t, m, s.api)
+	s := stories{machine: m, API: podstest.NewAPI()}
+	s.node = startNode(t, m, s.API)
 	manager := volumes.New(volumes.Config{RootDir: filepath.Join(m.dir, "volumes"), Objects: shelf{
 		"settings": {Data: map[string]string{"a": "setting\n"}}, "keys": {Data: map[string]string{"k": "key\n"}},
 	}})
-	pod := boxPod("nested", "cat", "/etc/app/a", "/etc/app/keys/k", "/etc/app/keys/deep/er/k")
+	pod := podstest.Pod("nested", "cat", "/etc/app/a", "/etc/app/keys/k", "/etc/app/keys/deep/er/k")
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	for _, name := range []string{"settings", "keys"} {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}})
 	}
 	main := &pod.Spec.Containers[0]
-	main.VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/etc/app"}, {Name: "keys", MountPath: "/etc/app/keys"},
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "settings", MountPath: "/etc/app"},
+		{Name: "keys", MountPath: "/etc/app/keys"},
 		{Name: "keys", MountPath: "/etc/app/keys/deep/er"}}
 	if err := manager.SetUp(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	if s.node.volumes.mounts, err = manager.Mounts(pod, main); err != nil {
+	if s.node.volumes.Given, err = manager.Mounts(pod, main); err != nil {
 		t.Fatal(err)
 	}
-	s.create(pod)
-	s.await(t, pod.UID, "to succeed", hasPhase(corev1.PodSucceeded))
+	s.Create(pod)
+	s.Await(t, pod.UID, "to succeed", podstest.HasPhase(corev1.PodSucceeded))
 	log, err := os.ReadFile(filepath.Join(m.dir, "log/pods/default_nested_uid-nested/main/0.log"))
 	if err != nil || strings.Count(string(log), "F setting\n") != 1 || strings.Count(string(log), "F key\n") != 2 {
 		t.Errorf("the container read (%v):\n%s", err, log)
 	}
-	s.drop(pod.UID)
+	s.Drop(pod.UID)
 	awaitNothing(t, m, pod.UID)
 	if err := manager.TearDown(t.Context(), pod.UID); err != nil {
 		t.Error(err)

@@ -22,11 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
-// TestJoinedNode runs a whole agent against a whole control plane: it joins, its node becomes ready, and a DaemonSet's pod runs
+// TestJoinedNode runs a whole agent against a whole control plane: it joins, its node becomes ready, and a DaemonSet's
+// pod runs
 // on it, with a secret in its environment and a config map in a file, reports ready, and ends with the DaemonSet.
 func TestJoinedNode(t *testing.T) {
 	m := newMachine(t)
@@ -49,12 +51,12 @@ func TestJoinedNode(t *testing.T) {
 	client := env.Client
 	_, err := client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
 		StringData: map[string]string{"WORD": "swordfish"}}, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Data: map[string]string{"file": "from a config map"}}, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	_, err = client.AppsV1().DaemonSets("default").Create(ctx, daemonSet(), metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 
 	pod := readyDaemon(env)
 	env.Eventually("the DaemonSet counts it", func(ctx context.Context) error {
@@ -70,7 +72,8 @@ func TestJoinedNode(t *testing.T) {
 	awaitFile(t, dir+"/read/0.log", "default") // the namespace of its service account
 	undoMeddling(t, env, pod)
 	env.Eventually("events tell of it", func(ctx context.Context) error {
-		list, err := client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name})
+		list, err := client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name})
 		if err != nil {
 			return err
 		}
@@ -96,7 +99,7 @@ func TestJoinedNode(t *testing.T) {
 		}
 		return errors.Join(err, stream.Close())
 	})
-	must(t, client.AppsV1().DaemonSets("default").Delete(ctx, "d", metav1.DeleteOptions{}))
+	podstest.Must(t, client.AppsV1().DaemonSets("default").Delete(ctx, "d", metav1.DeleteOptions{}))
 	env.Eventually("the pod is gone", func(ctx context.Context) error {
 		_, err := client.CoreV1().Pods("default").Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -107,27 +110,22 @@ func TestJoinedNode(t *testing.T) {
 	awaitNothing(t, m, pod.UID)
 }
 
-// undoMeddling makes the pod unready, as a controller does that takes the node for lost, and waits until the node has its say.
+// undoMeddling makes the pod unready, as a controller does that takes the node for lost, and waits until the node has
+// its say.
 func undoMeddling(t *testing.T, env *testenv.Env, pod *corev1.Pod) {
 	t.Helper()
 	pods := env.Client.CoreV1().Pods(pod.Namespace)
 	patch := `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"NodeNotReady"}]}}`
-	_, err := pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-	must(t, err)
+	_, err := pods.Patch(t.Context(), pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{},
+		"status")
+	podstest.Must(t, err)
 	env.Eventually("the pod is ready again", func(ctx context.Context) error {
 		got, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
-		if err == nil && !isReady(got) {
+		if err == nil && !podstest.IsReady(got) {
 			err = fmt.Errorf("conditions %+v", got.Status.Conditions)
 		}
 		return err
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // readyDaemon waits until the DaemonSet d has its one pod, and the pod is ready.
@@ -140,7 +138,7 @@ func readyDaemon(env *testenv.Env) (pod *corev1.Pod) {
 		if len(list.Items) != 1 {
 			return fmt.Errorf("%d pods", len(list.Items))
 		}
-		if pod = &list.Items[0]; !isReady(pod) {
+		if pod = &list.Items[0]; !podstest.IsReady(pod) {
 			return fmt.Errorf("status %+v", pod.Status)
 		}
 		return nil
@@ -158,11 +156,11 @@ func daemonSet() *appsv1.DaemonSet {
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
-					TerminationGracePeriodSeconds: ptr(int64(2)),
-					InitContainers: []corev1.Container{{Name: "read", Image: boxImage, Args: []string{"cat", "/etc/c/file",
+					TerminationGracePeriodSeconds: new(int64(2)),
+					InitContainers: []corev1.Container{{Name: "read", Image: podstest.BoxImage, Args: []string{"cat", "/etc/c/file",
 						"/var/run/secrets/kubernetes.io/serviceaccount/namespace"}, VolumeMounts: file}},
 					Containers: []corev1.Container{
-						{Name: "word", Image: boxImage, Args: []string{"env", "WORD"}, EnvFrom: []corev1.EnvFromSource{{
+						{Name: "word", Image: podstest.BoxImage, Args: []string{"env", "WORD"}, EnvFrom: []corev1.EnvFromSource{{
 							SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}},
 							ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 								Exec: &corev1.ExecAction{Command: []string{"/box", "cat", "/etc/c/file"}}}}, VolumeMounts: file},
@@ -179,9 +177,9 @@ func daemonSet() *appsv1.DaemonSet {
 func joinToken(t *testing.T, env *testenv.Env) string {
 	t.Helper()
 	secret, token, err := authn.NewBootstrapToken(time.Now(), time.Hour, "test")
-	must(t, err)
+	podstest.Must(t, err)
 	_, err = env.Client.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 	block, _ := pem.Decode(env.Config.CAData)
 	hash := sha256.Sum256(block.Bytes)
 	token.CAHash = hex.EncodeToString(hash[:])
@@ -189,10 +187,12 @@ func joinToken(t *testing.T, env *testenv.Env) string {
 }
 
 // startAgent runs an agent until the test ends, or until stop is called, which waits for its end.
-func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, options ...func(*config.Config)) (stop func()) {
+func startAgent(t *testing.T, m *machine, env *testenv.Env, token string,
+	options ...func(*config.Config)) (stop func()) {
 	t.Helper()
 	cfg := config.Config{
-		Node:     config.Node{Server: env.Config.Host, Token: token, NodeName: "n1", NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t), Version: "v1.0.0-test"},
+		Node: config.Node{Server: env.Config.Host, Token: token, NodeName: "n1",
+			NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t), Version: "v1.0.0-test"},
 		Folders:  config.Folders{DataDir: m.dir + "/agent", LogDir: m.dir + "/log", KubeletDir: m.dir + "/kubelet"},
 		Runtime:  config.Runtime{RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot},
 		Eviction: config.Eviction{EvictionHard: "none"},
@@ -205,7 +205,7 @@ func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, option
 		option(&cfg)
 	}
 	a, err := New(cfg)
-	must(t, err)
+	podstest.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -222,7 +222,7 @@ func startAgent(t *testing.T, m *machine, env *testenv.Env, token string, option
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	podstest.Must(t, err)
 	defer func() { _ = l.Close() }()
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }

@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/agent/streaming"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // lookup finds the containers that logs and streams are about; it is a streaming.Lookup.
 type lookup struct {
-	sources *sources
+	sources *sources.Sources
 	runtime *cri.Runtime
 	// static finds the static pod of a name, nil if there is none.
 	static func(namespace, name string) *corev1.Pod
@@ -34,14 +35,16 @@ func (l lookup) uidOf(pod *corev1.Pod) types.UID {
 }
 
 // Container finds the container that was made last, or with previous the one whose end the status tells of.
-func (l lookup) Container(ctx context.Context, namespace, pod, container string, previous bool) (streaming.Container, error) {
-	p := l.sources.pod(namespace, pod)
+func (l lookup) Container(ctx context.Context, namespace, pod, container string, previous bool) (streaming.Container,
+	error) {
+	p := l.sources.Pod(namespace, pod)
 	if p == nil {
 		return streaming.Container{}, apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}
 	spec := podfacts.Container(p, container)
 	if spec == nil {
-		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", container, pod))
+		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", container,
+			pod))
 	}
 	status := podfacts.ContainerStatus(&p.Status, container)
 	var id string
@@ -67,7 +70,8 @@ func (l lookup) Container(ctx context.Context, namespace, pod, container string,
 	if status != nil && status.State.Waiting != nil {
 		reason = status.State.Waiting.Reason
 	}
-	return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s", container, pod, reason))
+	return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("container %q in pod %q is waiting to start: %s",
+		container, pod, reason))
 }
 
 // lastID is the runtime's ID of the container that ended before the present state of its status.
@@ -81,7 +85,7 @@ func lastID(s *corev1.ContainerStatus) string {
 
 // Sandbox finds the ID of the pod's running sandbox.
 func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, error) {
-	p := l.sources.pod(namespace, pod)
+	p := l.sources.Pod(namespace, pod)
 	if p == nil {
 		return "", apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/dns"
 )
 
@@ -15,7 +16,7 @@ const dnsPort = 53
 func (a *Agent) namesOwn() bool { return !a.cfg.ForeignDNS && len(a.cfg.ClusterDNS) > 0 }
 
 // newNames prepares the node's name server; nil if somebody else answers.
-func (a *Agent) newNames(s *sources, known *remember.Known) (*dns.Server, error) {
+func (a *Agent) newNames(s *sources.Sources, known *remember.Known) (*dns.Server, error) {
 	if !a.namesOwn() {
 		return nil, nil
 	}
@@ -30,7 +31,7 @@ func (a *Agent) newNames(s *sources, known *remember.Known) (*dns.Server, error)
 	}
 	return dns.New(dns.Config{
 		Addresses: listen, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf,
-		Objects: dns.Objects{Services: s.services, EndpointSlices: s.slices, Namespaces: s.namespaces},
+		Objects: dns.Objects{Services: s.Services, EndpointSlices: s.Slices, Namespaces: s.Namespaces},
 		Known:   knownNames(known),
 		Prepare: func() error { return network.HoldAddresses(addresses) },
 		Serves:  func(client netip.Addr) bool { return network.IsHere(client, a.addresses.List(), a.cfg.ForeignNetwork) },

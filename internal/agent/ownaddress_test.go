@@ -5,11 +5,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/testenv/needs"
@@ -18,7 +16,8 @@ import (
 // A machine without a network and without DNS: a node that has joined starts, one that has not says what to do.
 func TestNodeStartsWithoutANetwork(t *testing.T) {
 	inNewNetwork(t, func() {
-		for name, c := range map[string]struct{ joined, known bool }{"never joined": {}, "joined": {joined: true}, "joined, with an address": {true, true}} {
+		for name, c := range map[string]struct{ joined, known bool }{"never joined": {}, "joined": {joined: true},
+			"joined, with an address": {true, true}} {
 			dir := t.TempDir()
 			if c.joined {
 				mustWrite(t, filepath.Join(dir, "pki", "client.pem"), "a certificate")
@@ -27,7 +26,8 @@ func TestNodeStartsWithoutANetwork(t *testing.T) {
 				mustWrite(t, filepath.Join(dir, addressFile), "10.0.0.7\n")
 			}
 			for _, server := range []string{"https://10.0.0.1:6443", "https://cp.example.invalid:6443"} {
-				cfg, err := config.Config{Node: config.Node{Server: server, NodeName: "n1"}, Folders: config.Folders{DataDir: dir}}.Complete()
+				cfg, err := config.Config{Node: config.Node{Server: server, NodeName: "n1"},
+					Folders: config.Folders{DataDir: dir}}.Complete()
 				if err != nil {
 					t.Errorf("%s, %s: %v", name, server, err)
 					continue
@@ -49,26 +49,6 @@ func TestNodeStartsWithoutANetwork(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Pods that run say the node's new address when it has one.
-func TestPodsSayTheNodesNewAddress(t *testing.T) {
-	r, a := newMemoryRuntime(), newAPI()
-	p := startPods(t, r, a)
-	a.watch(p)
-	var now atomic.Pointer[string]
-	p.hostIPs = func() []string { return []string{*now.Load()} }
-	first, second := "192.0.2.1", "192.0.2.9"
-	now.Store(&first)
-	pod := boxPod("p")
-	a.create(pod)
-	p.apiListed()
-	p.RuntimeListed(nil)
-	a.await(t, pod.UID, "to say the first address", func(pod *corev1.Pod) bool { return pod.Status.HostIP == first })
-	r.await(t, "sandbox p", "start p/main")
-	now.Store(&second)
-	p.addressChanged()
-	a.await(t, pod.UID, "to say the second address", func(pod *corev1.Pod) bool { return pod.Status.HostIP == second })
 }
 
 func mustWrite(t *testing.T, path, content string) {

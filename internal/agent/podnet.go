@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/proxy"
@@ -48,28 +46,9 @@ func (a *Agent) networkCondition(n *node) func() (nodestatus.Condition, bool) {
 		if state.Problem != nil {
 			return nodestatus.Condition{Reason: "PodNetworkNotReady", Message: state.Problem.Error()}, true
 		}
-		return nodestatus.Condition{OK: true, Reason: "PodNetworkReady", Message: "the paths to the pods of other nodes are there"}, state.Known
+		return nodestatus.Condition{OK: true, Reason: "PodNetworkReady",
+			Message: "the paths to the pods of other nodes are there"}, state.Known
 	}
-}
-
-// apiServers is where the control plane says that it answers: behind the service kubernetes.
-func (s *sources) apiServers() (out []netip.AddrPort) {
-	obj, ok, err := s.slices.GetStore().GetByKey("default/kubernetes")
-	slice, is := obj.(*discoveryv1.EndpointSlice)
-	if err != nil || !ok || !is {
-		return nil
-	}
-	for _, e := range slice.Endpoints {
-		for _, text := range e.Addresses {
-			ip, err := netip.ParseAddr(text)
-			for _, port := range slice.Ports {
-				if err == nil && port.Port != nil {
-					out = append(out, netip.AddrPortFrom(ip, uint16(*port.Port)))
-				}
-			}
-		}
-	}
-	return out
 }
 
 // followInterval is how often the node looks where the API servers are.
@@ -78,11 +57,11 @@ const followInterval = 10 * time.Second
 // followServers keeps where they are, until ctx ends.
 func (n *node) followServers(ctx context.Context) {
 	for {
-		n.identity.Learn(ctx, n.sources.apiServers())
+		n.identity.Learn(ctx, n.sources.APIServers())
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.pods.clock.After(followInterval):
+		case <-n.clock.After(followInterval):
 		}
 	}
 }

@@ -15,7 +15,8 @@ import (
 // networksFile, in the data folder, has what the node knows of the networks of all nodes.
 const networksFile = "networks.jsonl"
 
-// newNetwork makes what connects the node's pods with those of others, and what keeps for its next start where these are; nil if that
+// newNetwork makes what connects the node's pods with those of others, and what keeps for its next start where these
+// are; nil if that
 // is left to somebody else.
 func (a *Agent) newNetwork(ctx context.Context, n *node, identity *join.Identity) (*network.Network, error) {
 	if a.cfg.ForeignNetwork {
@@ -34,8 +35,8 @@ func (a *Agent) newNetwork(ctx context.Context, n *node, identity *join.Identity
 	}
 	n.networkKeeper = keeper
 	return network.New(network.Config{
-		NodeName: a.cfg.NodeName, AllNodes: allNodes, Own: n.sources.node, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
+		NodeName: a.cfg.NodeName, AllNodes: allNodes, Own: n.sources.Node, Mode: a.cfg.NetworkMode, Changed: n.reporter.Check,
 		Known: (*network.Known)(known), Learned: keeper.Note,
-		APIServers: func() []netip.AddrPort { return append(n.sources.apiServers(), addressOf(a.cfg.Server)...) },
+		APIServers: func() []netip.AddrPort { return append(n.sources.APIServers(), addressOf(a.cfg.Server)...) },
 	})
 }

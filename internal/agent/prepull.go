@@ -28,7 +28,8 @@ func (s stock) Check(image string) error {
 	return nil
 }
 
-// Pull implements streaming.Images. An image that is to be kept is so before it is there, so that nobody removes it in between.
+// Pull implements streaming.Images. An image that is to be kept is so before it is there, so that nobody removes it in
+// between.
 func (s stock) Pull(ctx context.Context, image string, pin, always bool) imagepull.Progress {
 	fail := func(err error) imagepull.Progress {
 		return imagepull.Progress{State: imagepull.Failed, Message: err.Error()}

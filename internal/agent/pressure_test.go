@@ -19,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -31,23 +32,26 @@ type strained struct {
 	m *machine
 }
 
-// startStrained starts a node with the daemons keeper, which is important, and filler, which is not, and a pod that must not notice
+// startStrained starts a node with the daemons keeper, which is important, and filler, which is not, and a pod that
+// must not notice
 // anything. The filler does its worst once.
 func startStrained(t *testing.T, filler []string, options ...func(*config.Config)) *strained {
 	t.Helper()
 	s := &strained{m: newMachine(t)}
 	s.m.importVariant(t, idleImage)
 	// A disk of its own, small enough to be filled.
-	must(t, os.MkdirAll(s.m.dir+"/agent", 0o755))
-	must(t, syscall.Mount("tmpfs", s.m.dir+"/agent", "tmpfs", 0, "size=64m"))
+	podstest.Must(t, os.MkdirAll(s.m.dir+"/agent", 0o755))
+	podstest.Must(t, syscall.Mount("tmpfs", s.m.dir+"/agent", "tmpfs", 0, "size=64m"))
 	t.Cleanup(func() { _ = syscall.Unmount(s.m.dir+"/agent", syscall.MNT_DETACH) })
 	s.Env = testenv.Start(t)
-	startAgent(t, s.m, s.Env, joinToken(t, s.Env), append(options, func(c *config.Config) { c.PressureTransition = 3 * time.Second })...)
+	startAgent(t, s.m, s.Env, joinToken(t, s.Env), append(options,
+		func(c *config.Config) { c.PressureTransition = 3 * time.Second })...)
 	for name, value := range map[string]int32{"low": 10, "high": 1000} {
-		_, err := s.Client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
-		must(t, err)
+		_, err := s.Client.SchedulingV1().PriorityClasses().Create(t.Context(),
+			&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
+		podstest.Must(t, err)
 	}
-	must(t, os.MkdirAll(s.m.dir+"/marks", 0o777))
+	podstest.Must(t, os.MkdirAll(s.m.dir+"/marks", 0o777))
 	s.daemon(t, "keeper", "high", "sleep")
 	s.Eventually("the keeper is there", func(ctx context.Context) error { return s.available(ctx, "keeper") })
 	s.daemon(t, "filler", "low", filler...)
@@ -60,15 +64,16 @@ func (s *strained) daemon(t *testing.T, name, class string, args ...string) {
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-			PriorityClassName: class, TerminationGracePeriodSeconds: ptr(int64(1)),
-			Containers: []corev1.Container{{Name: "main", Image: boxImage, Args: args, VolumeMounts: []corev1.VolumeMount{
-				{Name: "scratch", MountPath: "/scratch"}, {Name: "marks", MountPath: "/marks"}}}},
+			PriorityClassName: class, TerminationGracePeriodSeconds: new(int64(1)),
+			Containers: []corev1.Container{{Name: "main", Image: podstest.BoxImage, Args: args,
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "scratch", MountPath: "/scratch"}, {Name: "marks", MountPath: "/marks"}}}},
 			Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 				{Name: "marks", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: s.m.dir + "/marks"}}}},
 		}},
 	}}
 	_, err := s.Client.AppsV1().DaemonSets("default").Create(t.Context(), ds, metav1.CreateOptions{})
-	must(t, err)
+	podstest.Must(t, err)
 }
 
 func (s *strained) available(ctx context.Context, name string) error {
@@ -85,10 +90,13 @@ func (s *strained) pressure(ctx context.Context, kind corev1.NodeConditionType, 
 	if err != nil {
 		return err
 	}
-	under := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
-	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == taint && t.Effect == corev1.TaintEffectNoSchedule })
+	under := slices.ContainsFunc(node.Status.Conditions,
+		func(c corev1.NodeCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+	tainted := slices.ContainsFunc(node.Spec.Taints,
+		func(t corev1.Taint) bool { return t.Key == taint && t.Effect == corev1.TaintEffectNoSchedule })
 	if under != want || tainted != want {
-		return fmt.Errorf("%s is %v and the taint %v: %+v, %+v", kind, under, tainted, node.Status.Conditions, node.Spec.Taints)
+		return fmt.Errorf("%s is %v and the taint %v: %+v, %+v", kind, under, tainted, node.Status.Conditions,
+			node.Spec.Taints)
 	}
 	return nil
 }
@@ -96,7 +104,8 @@ func (s *strained) pressure(ctx context.Context, kind corev1.NodeConditionType, 
 // told returns the event of the reason about the object, once there is one.
 func (s *strained) told(kind, reason, text string) {
 	s.Eventually("an event "+reason+" about "+text, func(ctx context.Context) error {
-		list, err := s.Client.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",reason=" + reason})
+		list, err := s.Client.CoreV1().Events("default").List(ctx,
+			metav1.ListOptions{FieldSelector: "involvedObject.kind=" + kind + ",reason=" + reason})
 		if err != nil {
 			return err
 		}
@@ -115,12 +124,14 @@ func (s *strained) told(kind, reason, text string) {
 func (s *strained) unharmed(t *testing.T) {
 	t.Helper()
 	list, err := s.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=keeper"})
-	must(t, err)
-	if len(list.Items) != 1 || !isReady(&list.Items[0]) || list.Items[0].Status.ContainerStatuses[0].RestartCount != 0 {
+	podstest.Must(t, err)
+	if len(list.Items) != 1 || !podstest.IsReady(&list.Items[0]) ||
+		list.Items[0].Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the keeper was hurt: %+v", list.Items)
 	}
-	events, err := s.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Evicted"})
-	must(t, err)
+	events, err := s.Client.CoreV1().Events("default").List(t.Context(),
+		metav1.ListOptions{FieldSelector: "reason=Evicted"})
+	podstest.Must(t, err)
 	for _, e := range events.Items {
 		if !strings.HasPrefix(e.InvolvedObject.Name, "filler-") {
 			t.Errorf("%s: %s", e.InvolvedObject.Name, e.Message)
@@ -144,7 +155,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 	s.Eventually("the filler is back", func(ctx context.Context) error { return s.available(ctx, "filler") })
 	images, err := cri.ListImages(t.Context(), s.m.services.Images)
-	must(t, err)
+	podstest.Must(t, err)
 	if slices.ContainsFunc(images, func(i cri.ImageInfo) bool { return slices.Contains(i.Names, idleImage) }) {
 		t.Error("a pod was evicted and the image that nobody uses is still there")
 	}
@@ -178,8 +189,8 @@ func limitMemory(t *testing.T, cgroup string, bytes int) {
 	path := "/sys/fs/cgroup/memory" + cgroup + "/memory.limit_in_bytes"
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		path = "/sys/fs/cgroup" + cgroup + "/memory.max"
-		must(t, os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory"), 0o644))
+		podstest.Must(t, os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory"), 0o644))
 	}
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(strconv.Itoa(bytes)), 0o644))
+	podstest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	podstest.Must(t, os.WriteFile(path, []byte(strconv.Itoa(bytes)), 0o644))
 }

@@ -16,7 +16,8 @@ import (
 // boundEvery is how often it is looked whether the machine still has what all pods are bounded by.
 const boundEvery = 10 * time.Second
 
-// boundPods has the kernel keep from all pods together what is reserved, and follows what the machine has: huge pages come and go.
+// boundPods has the kernel keep from all pods together what is reserved, and follows what the machine has: huge pages
+// come and go.
 func (n *node) boundPods(ctx context.Context) error {
 	var last *cgroups.Room
 	for {
@@ -26,7 +27,7 @@ func (n *node) boundPods(ctx context.Context) error {
 			err = n.cgroups.Bound(room)
 		}
 		if err != nil {
-			n.pods.events.node(n.nodeName, "FailedNodeAllocatableEnforcement", err.Error())
+			n.events.Node(n.nodeName, "FailedNodeAllocatableEnforcement", err.Error())
 			return err
 		}
 		last = &room
@@ -38,9 +39,11 @@ func (n *node) boundPods(ctx context.Context) error {
 	}
 }
 
-// roomFor is what all pods together may have of a machine with such a capacity, and so many processes and threads. Of what nothing is
+// roomFor is what all pods together may have of a machine with such a capacity, and so many processes and threads. Of
+// what nothing is
 // reserved there is no bound but the machine's own.
-func roomFor(capacity corev1.ResourceList, processes int64, reserved corev1.ResourceList) (room cgroups.Room, err error) {
+func roomFor(capacity corev1.ResourceList, processes int64, reserved corev1.ResourceList) (room cgroups.Room,
+	err error) {
 	room.HugePages = corev1.ResourceList{}
 	for name, amount := range capacity {
 		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {

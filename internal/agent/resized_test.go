@@ -8,24 +8,25 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/agent/devices"
-	"github.com/everynode/everynode/internal/agent/podadmission"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
 )
 
 func amounts(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu),
+		corev1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// resized changes the CPU and memory of a pod that runs: up and down, without a restart and with one, and to what cannot be.
+// resized changes the CPU and memory of a pod that runs: up and down, without a restart and with one, and to what
+// cannot be.
 func (s stories) resized(t *testing.T) {
-	pod := boxPod("resized", "sleep")
-	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts("100m", "20Mi"), Limits: amounts("200m", "40Mi")}
-	s.create(pod)
-	first := s.await(t, pod.UID, "to be ready", isReady).Status.ContainerStatuses[0]
+	pod := podstest.Pod("resized", "sleep")
+	pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts("100m", "20Mi"),
+		Limits: amounts("200m", "40Mi")}
+	s.Create(pod)
+	first := s.Await(t, pod.UID, "to be ready", podstest.IsReady).Status.ContainerStatuses[0]
 	resize := func(limits corev1.ResourceList, policy ...corev1.ContainerResizePolicy) {
-		s.update(pod.UID, func(p *corev1.Pod) {
+		s.Update(pod.UID, func(p *corev1.Pod) {
 			p.Generation++
 			p.Spec.Containers[0].Resources.Limits, p.Spec.Containers[0].ResizePolicy = limits, policy
 		})
@@ -38,17 +39,17 @@ func (s stories) resized(t *testing.T) {
 		}
 	}
 	resize(amounts("400m", "80Mi"))
-	now := s.await(t, pod.UID, "to have more", has("80Mi")).Status.ContainerStatuses[0]
+	now := s.Await(t, pod.UID, "to have more", has("80Mi")).Status.ContainerStatuses[0]
 	if now.ContainerID != first.ContainerID {
 		t.Errorf("the container was restarted: %s, and before %s", now.ContainerID, first.ContainerID)
 	}
 	s.wantLimits(t, pod, now.ContainerID, "40000", "83886080")
 	resize(amounts("150m", "30Mi"))
-	now = s.await(t, pod.UID, "to have less", has("30Mi")).Status.ContainerStatuses[0]
+	now = s.Await(t, pod.UID, "to have less", has("30Mi")).Status.ContainerStatuses[0]
 	s.wantLimits(t, pod, now.ContainerID, "15000", "31457280")
 
 	resize(amounts("150m", "64Ki"))
-	stuck := s.await(t, pod.UID, "to say that its memory is in use", func(p *corev1.Pod) bool {
+	stuck := s.Await(t, pod.UID, "to say that its memory is in use", func(p *corev1.Pod) bool {
 		c := condition(p, corev1.PodResizeInProgress)
 		return c != nil && c.Reason == corev1.PodReasonError
 	})
@@ -59,32 +60,33 @@ func (s stories) resized(t *testing.T) {
 		t.Errorf("the container has %s, want what it had", c.Resources.Limits.Memory())
 	}
 
-	resize(amounts("150m", "50Mi"), corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer})
-	now = s.await(t, pod.UID, "to have been restarted with more", has("50Mi")).Status.ContainerStatuses[0]
+	resize(amounts("150m", "50Mi"), corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory,
+		RestartPolicy: corev1.RestartContainer})
+	now = s.Await(t, pod.UID, "to have been restarted with more", has("50Mi")).Status.ContainerStatuses[0]
 	if now.RestartCount != 1 {
 		t.Errorf("restarts: %d, want one", now.RestartCount)
 	}
 	s.wantLimits(t, pod, now.ContainerID, "15000", "52428800")
-	s.awaitEvent(t, "resized: Normal Killing spec.containers{main} Container main resize requires restart")
+	s.AwaitEvent(t, "resized: Normal Killing spec.containers{main} Container main resize requires restart")
 	s.end(t, pod, 5)
 }
 
 // grows gives more to a pod whose container is yet to be made: the pod as a whole was made with room for less.
 func (s stories) grows(t *testing.T) {
-	pod := boxPod("grows", "sleep")
+	pod := podstest.Pod("grows", "sleep")
 	c := &pod.Spec.Containers[0]
 	c.Image, c.ImagePullPolicy = "everynode.test/later:1", corev1.PullNever
 	c.Resources = corev1.ResourceRequirements{Requests: amounts("100m", "20Mi"), Limits: amounts("200m", "40Mi")}
-	s.create(pod)
-	s.await(t, pod.UID, "to wait for its image", func(p *corev1.Pod) bool {
+	s.Create(pod)
+	s.Await(t, pod.UID, "to wait for its image", func(p *corev1.Pod) bool {
 		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Waiting != nil &&
 			p.Status.ContainerStatuses[0].State.Waiting.Reason == "ErrImageNeverPull"
 	})
-	s.update(pod.UID, func(p *corev1.Pod) {
+	s.Update(pod.UID, func(p *corev1.Pod) {
 		p.Generation++
-		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources.Limits = boxImage, amounts("400m", "80Mi")
+		p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources.Limits = podstest.BoxImage, amounts("400m", "80Mi")
 	})
-	now := s.await(t, pod.UID, "to be ready", isReady).Status.ContainerStatuses[0]
+	now := s.Await(t, pod.UID, "to be ready", podstest.IsReady).Status.ContainerStatuses[0]
 	s.wantLimits(t, pod, now.ContainerID, "40000", "83886080")
 	s.end(t, pod, 5)
 }
@@ -104,54 +106,16 @@ func (s stories) wantLimits(t *testing.T, pod *corev1.Pod, id, quota, memory str
 	dir := s.cgroupRoot + "/kubepods/burstable/pod" + string(pod.UID)
 	_, id, _ = strings.Cut(id, "://")
 	for _, dir := range []string{dir, filepath.Join(dir, id)} {
-		want := map[string]string{"/sys/fs/cgroup/cpu" + dir + "/cpu.cfs_quota_us": quota, "/sys/fs/cgroup/memory" + dir + "/memory.limit_in_bytes": memory}
+		want := map[string]string{"/sys/fs/cgroup/cpu" + dir + "/cpu.cfs_quota_us": quota,
+			"/sys/fs/cgroup/memory" + dir + "/memory.limit_in_bytes": memory}
 		if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-			want = map[string]string{"/sys/fs/cgroup" + dir + "/cpu.max": quota + " 100000", "/sys/fs/cgroup" + dir + "/memory.max": memory}
+			want = map[string]string{"/sys/fs/cgroup" + dir + "/cpu.max": quota + " 100000",
+				"/sys/fs/cgroup" + dir + "/memory.max": memory}
 		}
 		for path, text := range want {
 			if got, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(got)) != text {
 				t.Errorf("%s has %q (%v), want %q", path, got, err, text)
 			}
 		}
-	}
-}
-
-// A pod that waits for room has what it had, also for the sums of others, and after a restart of the agent; it gets more once another goes.
-func TestResizeWaitsForRoom(t *testing.T) {
-	small, big := boxPod("small"), boxPod("big")
-	small.Spec.Containers[0].Resources.Requests, big.Spec.Containers[0].Resources.Requests = amounts("1", "1Mi"), amounts("2", "1Mi")
-	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: amounts("3500m", "1Gi")}}
-	p := newPods(t.Context(), parts{clock: clock.RealClock{}, node: func() *corev1.Node { return node },
-		devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), claims: noClaims{}})
-	for _, pod := range []*corev1.Pod{small, big} {
-		if _, why := p.admit(pod); why != nil {
-			t.Fatal(why)
-		}
-	}
-	asked := small.DeepCopy()
-	asked.Spec.Containers[0].Resources.Requests = amounts("2", "1Mi")
-	got, why := p.resize(asked)
-	if cpu := got.Spec.Containers[0].Resources.Requests.Cpu(); why.Reason != corev1.PodReasonDeferred || cpu.String() != "1" {
-		t.Fatalf("it has %s and %+v, want 1 and Deferred", cpu, why)
-	}
-	third := boxPod("third")
-	third.Spec.Containers[0].Resources.Requests = amounts("500m", "1Mi")
-	if _, why := p.admit(third); why != nil {
-		t.Errorf("what is not given is held against another pod: %+v", why)
-	}
-	reported := asked.DeepCopy()
-	reported.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: amounts("1", "1Mi"),
-		Resources: &corev1.ResourceRequirements{Requests: amounts("1", "1Mi")}}}
-	if cpu := podadmission.AsReported(reported).Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "1" {
-		t.Errorf("after a restart of the agent it has %s, want 1", cpu)
-	}
-	w := newWorker(p, small.UID)
-	p.workers[small.UID] = w
-	p.release(big.UID)
-	if !w.freed {
-		t.Error("nobody told the pod that another one went")
-	}
-	if got, why := p.resize(asked); why.Reason != "" || got.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
-		t.Errorf("with room it has %+v and %+v", got.Spec.Containers[0].Resources, why)
 	}
 }

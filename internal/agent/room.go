@@ -7,7 +7,9 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/diskuse"
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/agent/evictor"
 	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/measure"
 )
 
 // makeRoomKeepers puts together what keeps the node from running full.
@@ -24,19 +26,18 @@ func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 			return disk.Available, disk.Capacity, nil
 		},
 		Warn: func(reason, message string) {
-			n.pods.events.node(a.cfg.NodeName, reason, message)
+			n.events.Node(a.cfg.NodeName, reason, message)
 		},
 	})
-	n.gauge = gauge{runtime: n.runtime, volumes: n.volumes, meter: diskuse.NewMeter(a.clk)}
-	n.evictor = &evictor{
-		node: a.cfg.NodeName, rules: a.cfg.Rules, observe: n.reporter.Observe, report: n.reporter.Check,
-		usage: n.gauge.pods, pods: n.pods, clock: a.clk,
-		freeImages: func(ctx context.Context) error {
+	n.gauge = measure.Gauge{Runtime: n.runtime, Volumes: n.volumes, Meter: diskuse.NewMeter(a.clk)}
+	n.evictor = evictor.New(evictor.Config{
+		NodeName: a.cfg.NodeName, Rules: a.cfg.Rules, Observe: n.reporter.Observe, Report: n.reporter.Check,
+		Usage: n.gauge.Pods, Pods: n.pods, Events: n.events, Clock: a.clk,
+		FreeImages: func(ctx context.Context) error {
 			if _, err := n.images.RemoveUnused(ctx); err != nil {
 				return fmt.Errorf("free the disk: %w", err)
 			}
 			return nil
 		},
-	}
-	n.pods.pressures = n.evictor.pressures
+	})
 }

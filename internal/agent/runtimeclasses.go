@@ -18,13 +18,15 @@ const classPatience = 10 * time.Second
 // getClass reads a RuntimeClass.
 type getClass func(ctx context.Context, name string, options metav1.GetOptions) (*nodev1.RuntimeClass, error)
 
-// runtimeClasses finds out how the container runtime calls the classes that pods name. Few pods name one, so they are read one by
+// runtimeClasses finds out how the container runtime calls the classes that pods name. Few pods name one, so they are
+// read one by
 // one when a sandbox is made.
 type runtimeClasses struct {
 	get getClass
 
 	mu sync.Mutex
-	// known are the handlers of classes that were read. A class keeps its handler, so they are good while the API does not answer.
+	// known are the handlers of classes that were read. A class keeps its handler, so they are good while the API does
+	// not answer.
 	known map[string]string
 }
 

@@ -14,7 +14,10 @@ import (
 func TestRuntimeClassesAreKnownWhileTheAPIIsAway(t *testing.T) {
 	var class *nodev1.RuntimeClass
 	var failure error
-	r := newRuntimeClasses(func(context.Context, string, metav1.GetOptions) (*nodev1.RuntimeClass, error) { return class, failure }, nil)
+	r := newRuntimeClasses(func(context.Context, string, metav1.GetOptions) (*nodev1.RuntimeClass, error) {
+		return class,
+			failure
+	}, nil)
 	away, gone := errors.New("connection refused"), apierrors.NewNotFound(nodev1.Resource("runtimeclasses"), "vm")
 	refused := apierrors.NewForbidden(nodev1.Resource("runtimeclasses"), "vm", errors.New("no"))
 	for i, step := range []struct {

@@ -6,6 +6,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/proxy"
 )
@@ -15,9 +16,9 @@ const knownFile = "services.jsonl"
 
 // newKeeper prepares what keeps the node's knowledge of Services for its next start, and tells what it kept in an
 // earlier run.
-func (a *Agent) newKeeper(logger klog.Logger, s *sources) (*remember.Keeper, *remember.Known) {
+func (a *Agent) newKeeper(logger klog.Logger, s *sources.Sources) (*remember.Keeper, *remember.Known) {
 	keeper, known, err := remember.NewKeeper(filepath.Join(a.cfg.DataDir, knownFile), a.cfg.NodeName, remember.Sources{
-		Nodes: s.node, Services: s.services, EndpointSlices: s.slices, Namespaces: s.namespaces,
+		Nodes: s.Node, Services: s.Services, EndpointSlices: s.Slices, Namespaces: s.Namespaces,
 	}, a.clk)
 	if err != nil {
 		logger.Error(err, "Names of the cluster are not found before the API server answers")
@@ -26,11 +27,12 @@ func (a *Agent) newKeeper(logger klog.Logger, s *sources) (*remember.Keeper, *re
 }
 
 // newServices prepares the node's service proxy; nil if Services are somebody else's.
-func (a *Agent) newServices(s *sources, known *remember.Known) (*proxy.Proxy, error) {
+func (a *Agent) newServices(s *sources.Sources, known *remember.Known) (*proxy.Proxy, error) {
 	if a.cfg.ForeignServices {
 		return nil, nil
 	}
-	config := proxy.Config{NodeName: a.cfg.NodeName, Services: s.services, EndpointSlices: s.slices, Nodes: s.node, Clock: a.clk, ServiceNetwork: a.cfg.ServiceCIDR,
+	config := proxy.Config{NodeName: a.cfg.NodeName, Services: s.Services, EndpointSlices: s.Slices, Nodes: s.Node,
+		Clock: a.clk, ServiceNetwork: a.cfg.ServiceCIDR,
 		HealthAddress: a.cfg.ProxyHealthAddress, MetricsAddress: a.cfg.ProxyMetricsAddress}
 	if known != nil {
 		config.Known = &proxy.Known{Node: known.Node, Services: known.Services, EndpointSlices: known.EndpointSlices}

@@ -16,7 +16,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// lookEvery is how often the folder is looked through. It needs no notification to be quick, and works on every file system.
+// lookEvery is how often the folder is looked through. It needs no notification to be quick, and works on every file
+// system.
 const lookEvery = time.Second
 
 // maxFile bounds what is read of a file, in bytes; the API takes no larger object either.
@@ -139,7 +140,8 @@ func (f *Folder) list() (map[string]stamp, error) {
 
 func stampOf(info fs.FileInfo) stamp { return stamp{size: info.Size(), modified: info.ModTime()} }
 
-// note reads the file if it changed. After the start it waits until the file is the same at two looks, because somebody may be
+// note reads the file if it changed. After the start it waits until the file is the same at two looks, because
+// somebody may be
 // in the middle of writing it.
 func (f *Folder) note(path string, now stamp) {
 	known, ok := f.files[path]

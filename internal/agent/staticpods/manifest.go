@@ -43,7 +43,8 @@ func IsUID(uid types.UID) bool {
 	return err == nil
 }
 
-// Parse reads the pod that the file at path describes, for the node. The pod is complete: named NAME-NODE, with defaults, checked
+// Parse reads the pod that the file at path describes, for the node. The pod is complete: named NAME-NODE, with
+// defaults, checked
 // like a pod in the API, and sure to refer to no API object. The error says what is wrong with the file's content.
 func Parse(data []byte, path, node string) (*corev1.Pod, error) {
 	pod, err := decode(data)
@@ -80,7 +81,8 @@ func Parse(data []byte, path, node string) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// decode reads the one pod that data holds, as YAML or JSON. Unknown fields are errors: a misspelt one would be missing silently.
+// decode reads the one pod that data holds, as YAML or JSON. Unknown fields are errors: a misspelt one would be
+// missing silently.
 func decode(data []byte) (*corev1.Pod, error) {
 	content, err := document.Single(data)
 	if errors.Is(err, document.ErrSeveral) {
@@ -103,7 +105,8 @@ func decode(data []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// hashOf identifies what a file of a node says. Comments and the order of fields do not count, so changing them restarts nothing.
+// hashOf identifies what a file of a node says. Comments and the order of fields do not count, so changing them
+// restarts nothing.
 func hashOf(pod *corev1.Pod, path, node string) (string, error) {
 	content, err := json.Marshal(pod)
 	if err != nil {

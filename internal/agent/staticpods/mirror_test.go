@@ -36,11 +36,14 @@ func TestPlan(t *testing.T) {
 		running, found []*corev1.Pod
 		want           []string
 	}{
-		"new":                            {[]*corev1.Pod{a}, nil, []string{"create default/a-n1 (the API does not show it)"}},
-		"in line":                        {[]*corev1.Pod{a}, []*corev1.Pod{mirror(a)}, nil},
-		"file gone":                      {nil, []*corev1.Pod{mirror(a)}, []string{"delete default/a-n1 (its static pod is not here)"}},
-		"file edited":                    {[]*corev1.Pod{a}, []*corev1.Pod{mirror(old)}, []string{"delete default/a-n1 (it shows an earlier static pod)"}},
-		"mirror deleted":                 {[]*corev1.Pod{a}, []*corev1.Pod{deleted(mirror(a))}, []string{"delete default/a-n1 (somebody asked for it, and it runs nowhere)"}},
+		"new":     {[]*corev1.Pod{a}, nil, []string{"create default/a-n1 (the API does not show it)"}},
+		"in line": {[]*corev1.Pod{a}, []*corev1.Pod{mirror(a)}, nil},
+		"file gone": {nil, []*corev1.Pod{mirror(a)},
+			[]string{"delete default/a-n1 (its static pod is not here)"}},
+		"file edited": {[]*corev1.Pod{a}, []*corev1.Pod{mirror(old)},
+			[]string{"delete default/a-n1 (it shows an earlier static pod)"}},
+		"mirror deleted": {[]*corev1.Pod{a}, []*corev1.Pod{deleted(mirror(a))},
+			[]string{"delete default/a-n1 (somebody asked for it, and it runs nowhere)"}},
 		"somebody else's pod, same name": {[]*corev1.Pod{a}, []*corev1.Pod{ordinary}, nil},
 		"ordinary pods":                  {nil, []*corev1.Pod{ordinary}, nil},
 	} {
@@ -63,7 +66,8 @@ func TestMirrorShowsThePod(t *testing.T) {
 	if !podfacts.IsMirror(m) || podfacts.IsMirror(pod) || !Mirrors(m, pod) {
 		t.Error("the mirror is not recognized")
 	}
-	if m.UID != "" || len(m.OwnerReferences) != 1 || m.OwnerReferences[0].Name != "n1" || m.OwnerReferences[0].UID != "node-uid" {
+	if m.UID != "" || len(m.OwnerReferences) != 1 || m.OwnerReferences[0].Name != "n1" ||
+		m.OwnerReferences[0].UID != "node-uid" {
 		t.Errorf("UID %q, owners %v", m.UID, m.OwnerReferences)
 	}
 }

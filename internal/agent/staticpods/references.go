@@ -23,7 +23,8 @@ func references(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	for i := range spec.Volumes {
 		volumeReferences(&spec.Volumes[i], path.Child("volumes").Index(i), forbid)
 	}
-	for name, list := range map[string][]corev1.Container{"initContainers": spec.InitContainers, "containers": spec.Containers} {
+	for name, list := range map[string][]corev1.Container{"initContainers": spec.InitContainers,
+		"containers": spec.Containers} {
 		for i := range list {
 			environmentReferences(&list[i], path.Child(name).Index(i), forbid)
 		}

@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/cgroups"
+	"github.com/everynode/everynode/internal/agent/claims"
+	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/csi"
+	"github.com/everynode/everynode/internal/agent/devices"
+	"github.com/everynode/everynode/internal/agent/events"
+	"github.com/everynode/everynode/internal/agent/evictor"
+	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/join"
+	"github.com/everynode/everynode/internal/agent/measure"
+	"github.com/everynode/everynode/internal/agent/network"
+	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/agent/ownaddress"
+	"github.com/everynode/everynode/internal/agent/plugins"
+	"github.com/everynode/everynode/internal/agent/podresources"
+	"github.com/everynode/everynode/internal/agent/pods"
+	"github.com/everynode/everynode/internal/agent/referred"
+	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/scrape"
+	"github.com/everynode/everynode/internal/agent/sources"
+	"github.com/everynode/everynode/internal/agent/staticpods"
+	"github.com/everynode/everynode/internal/agent/status"
+	"github.com/everynode/everynode/internal/agent/streaming"
+	"github.com/everynode/everynode/internal/agent/volumes"
+	"github.com/everynode/everynode/internal/dns"
+	"github.com/everynode/everynode/internal/proxy"
+)
+
+// node is everything that runs on a node, put together.
+type node struct {
+	identity  *join.Identity
+	reporter  *nodestatus.Reporter
+	sources   *sources.Sources
+	runtime   *cri.Runtime
+	volumes   *volumes.Manager
+	devices   *devices.Manager
+	claims    *claims.Manager
+	drivers   *csi.Drivers
+	plugins   *plugins.Watcher
+	resources *podresources.Server
+	statuses  *status.Manager
+	pods      *pods.Manager
+	folder    *staticpods.Folder
+	mirrors   *staticpods.MirrorKeeper
+	images    *images.Collector
+	stock     stock
+	evictor   *evictor.Evictor
+	gauge     measure.Gauge
+	events    events.Recorder
+	server    *streaming.Server
+	network   *network.Network
+	// networkKeeper is nil where there is no network.
+	networkKeeper *remember.NetworkKeeper
+	names         *dns.Server
+	keeper        *remember.Keeper
+	podKeeper     *remember.PodKeeper
+	book          *pods.Book
+	references    *referred.Cache
+	classes       *runtimeClasses
+	services      *proxy.Proxy
+	scraped       *scrape.Pages
+	broadcaster   record.EventBroadcaster
+	client        kubernetes.Interface
+	clock         clock.WithTicker
+	// healthAddress is where the node tells of its health; empty for nowhere.
+	healthAddress string
+	// nodeName is the node's, and reserved what is kept from its pods.
+	nodeName string
+	reserved corev1.ResourceList
+	cgroups  *cgroups.Cgroups
+	// addresses are the node's.
+	addresses *ownaddress.Addresses
+}
+
+// followAddress looks for the node's address, until ctx ends.
+func (n *node) followAddress(ctx context.Context) {
+	n.addresses.OnChange(n.addressChanged)
+	n.addresses.Run(ctx)
+}
+
+// addressChanged has the node's new address reach its Node, its serving certificate and its pods.
+func (n *node) addressChanged() {
+	n.reporter.Check()
+	n.identity.AddressChanged()
+	n.pods.AddressChanged()
+}
+
+// run runs all parts until ctx ends. A part that fails ends it through fail.
+func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
+	defer n.broadcaster.Shutdown()
+	n.broadcaster.StartRecordingToSink(events.Sink{EventSink: &typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")}, Context: ctx, Clock: n.clock})
+	handled, err := n.sources.Feed(n.pods)
+	if err != nil {
+		return fmt.Errorf("watch the node's pods: %w", err)
+	}
+	var wg sync.WaitGroup
+	start := func(what string, run func(context.Context) error) {
+		wg.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				fail(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	quiet := func(run func(context.Context)) func(context.Context) error {
+		return func(ctx context.Context) error {
+			run(ctx)
+			return nil
+		}
+	}
+	start("keep the node's certificates", n.identity.Run)
+	start("follow the node's address", quiet(n.followAddress))
+	start("follow the servers", quiet(n.followServers))
+	start("serve logs and streams", n.server.Run)
+	if n.healthAddress != "" {
+		serve := func(ctx context.Context) error { return streaming.ServeHealth(ctx, n.healthAddress, n.pods.Healthy) }
+		start("tell of the node's health", again(n.clock, "the answer about the node's health", serve))
+	}
+	start("report the node", n.reporter.Run)
+	if n.network != nil {
+		start("keep the pod network", n.network.Run)
+		start("keep what is known of networks", n.networkKeeper.Run)
+	}
+	if n.names != nil {
+		start("answer for names", n.names.Run)
+	}
+	start("keep what is known of services", n.keeper.Run)
+	start("keep what is known of pods", n.podKeeper.Run)
+	if n.services != nil {
+		start("make services lead to pods", n.services.Run)
+	}
+	start("refresh volumes", n.volumes.Run)
+	start("serve device plugins", again(n.clock, "the socket for device plugins", n.devices.Run))
+	start("watch plugins", quiet(n.plugins.Run))
+	start("take back devices of drivers that are away", quiet(n.claims.Run))
+	start("tell of pods' devices", again(n.clock, "the socket that tells of pods' devices", n.resources.Run))
+	start("give back volumes", quiet(n.sweepDrivers))
+	start("report pods", quiet(n.statuses.Run))
+	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
+	start("keep from pods what is reserved", again(n.clock, "the bound of all pods", n.boundPods))
+	start("remove images", quiet(n.images.Run))
+	start("evict pods", quiet(n.evictor.Run))
+	start("watch static pods", quiet(n.folder.Run))
+	start("mirror static pods", quiet(n.mirrors.Run))
+	start("run pods", quiet(func(ctx context.Context) { n.pods.Wait(ctx) }))
+	start("rotate logs", quiet(n.runtime.RotateLogs))
+	start("clear up", quiet(n.sweep))
+	start("watch the API", quiet(func(ctx context.Context) { n.sources.Run(ctx, handled, n.listed) }))
+	wg.Wait()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// file reads a file of a volume of the pod.
+func (n *node) file(pod *corev1.Pod, volume, path string) ([]byte, error) {
+	return n.volumes.File(pod, volume, path)
+}
+
+// listed says that everything that the API had at first was seen.
+func (n *node) listed() {
+	n.pods.APIListed()
+	n.mirrors.Poke()
+}
+
+// sweep removes, once, what pods left that are neither in the API nor in the runtime.
+func (n *node) sweep(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-n.pods.Known():
+	}
+	n.devices.Sweep(n.pods.Remains)
+	err := errors.Join(n.volumes.Sweep(ctx, n.pods.Remains), n.runtime.Sweep(n.pods.Remains))
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Could not clear up after pods of an earlier run")
+	}
+}

@@ -1,0 +1,110 @@
+package shutdown_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/pods"
+	"github.com/everynode/everynode/internal/agent/pods/podstest"
+	"github.com/everynode/everynode/internal/agent/shutdown"
+)
+
+func TestShutdownEndsCriticalPodsLast(t *testing.T) {
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	p := podstest.Start(t, r, a)
+	ordinary, critical := podstest.Pod("ordinary"), podstest.Pod("critical")
+	critical.Spec.Priority = new(int32(2000001000))
+	a.Create(ordinary)
+	a.Create(critical)
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	for _, pod := range []*corev1.Pod{ordinary, critical} {
+		a.Await(t, pod.UID, "to be ready", podstest.IsReady)
+	}
+	for len(r.Done) > 0 {
+		<-r.Done
+	}
+	announced := false
+	s := &shutdown.Shutdown{Grace: 2 * time.Minute, Critical: time.Minute, Pods: p, Clock: clock.RealClock{},
+		Announce: func() { announced = true }, Reported: func() bool { return true }}
+	s.Run(t.Context())
+	if !announced {
+		t.Error("the node did not say that it shuts down")
+	}
+	for _, pod := range []*corev1.Pod{ordinary, critical} {
+		got := a.Await(t, pod.UID, "to have ended", podstest.HasPhase(corev1.PodFailed))
+		if got.Status.Reason != "Terminated" || got.Status.Message != "Pod was terminated in response to imminent node shutdown." {
+			t.Errorf("%s ended with %q, %q", pod.Name, got.Status.Reason, got.Status.Message)
+		}
+	}
+	r.Await(t, "kill uid-ordinary-main-0")
+	var order []string
+	for len(r.Done) > 0 {
+		order = append(order, <-r.Done)
+	}
+	killed := -1
+	for i, call := range order {
+		if call == "kill uid-critical-main-0" {
+			killed = i
+		}
+	}
+	if killed < 0 {
+		t.Errorf("after the ordinary pod the runtime was asked for %q, want the end of the critical one", order)
+	}
+	late := podstest.Pod("late")
+	a.Create(late)
+	if got := a.Await(t, late.UID, "to be refused", podstest.HasPhase(corev1.PodFailed)); got.Status.Reason != "NodeShutdown" {
+		t.Errorf("a pod that comes late: %q, %q", got.Status.Reason, got.Status.Message)
+	}
+}
+
+// haunted has a pod that ended, and nobody heard of it: it keeps its room.
+type haunted struct{ *pods.Manager }
+
+func (h haunted) ActivePods() []*corev1.Pod {
+	return append(h.Manager.ActivePods(), podstest.Pod("ghost"))
+}
+
+func (h haunted) Active(uid types.UID) bool { return uid == "uid-ghost" || h.Manager.Active(uid) }
+
+func TestShutdownDoesNotWaitForEver(t *testing.T) {
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	p := podstest.Start(t, r, a)
+	pod := podstest.Pod("stubborn")
+	a.Create(pod)
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	a.Await(t, pod.UID, "to be ready", podstest.IsReady)
+	s := &shutdown.Shutdown{Grace: time.Millisecond, Pods: haunted{p}, Clock: clock.RealClock{}, Announce: func() {},
+		Reported: func() bool { return true }}
+	s.Run(t.Context())
+}
+
+// An upgrade of the program is no reason to end pods.
+func TestPodsEndWithTheMachineOnly(t *testing.T) {
+	there, away := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	for _, c := range []struct {
+		dir, state string
+		err        error
+		want       bool
+	}{
+		{away, "", errors.New("no systemd to ask"), true},
+		{there, "running", nil, false},
+		{there, "degraded", nil, false},
+		{there, "starting", nil, false},
+		{there, "stopping", nil, true},
+		{there, "", errors.New("no answer"), true},
+	} {
+		got := shutdown.MachineStopsBy(t.Context(), c.dir, func(context.Context) (string, error) { return c.state, c.err })
+		if got != c.want {
+			t.Errorf("%+v: the machine stops: %v", c, got)
+		}
+	}
+}
