@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/callers"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/join"
+	"github.com/everynode/everynode/internal/agent/lookup"
 	"github.com/everynode/everynode/internal/agent/measure"
 	"github.com/everynode/everynode/internal/agent/scrape"
 	"github.com/everynode/everynode/internal/agent/streaming"
@@ -26,8 +27,9 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 	return streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort("", strconv.Itoa(int(a.cfg.Port))),
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool, Protect: guard.Protect,
-		Lookup: lookup{sources: n.sources, runtime: n.runtime, static: n.pods.StaticNamed}, Runtime: streams{n.runtime},
-		Pods: n.sources.AllPods, Summary: a.newSummary(n).Summary, Pages: n.scraped.Handlers(), Images: n.stock,
+		Lookup:  lookup.Lookup{Sources: n.sources, Runtime: n.runtime, Static: n.pods.StaticNamed},
+		Runtime: lookup.Streams{Runtime: n.runtime},
+		Pods:    n.sources.AllPods, Summary: a.newSummary(n).Summary, Pages: n.scraped.Handlers(), Images: n.stock,
 		Configz: a.cfg.Configz(),
 	})
 }
@@ -36,7 +38,7 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 func (a *Agent) newSummary(n *node) measure.Full {
 	return measure.Full{
 		Summarizer: &measure.Summarizer{
-			NodeName: a.cfg.NodeName, Pods: n.sources.AllPods, UIDOf: lookup{static: n.pods.StaticNamed}.uidOf,
+			NodeName: a.cfg.NodeName, Pods: n.sources.AllPods, UIDOf: lookup.Lookup{Static: n.pods.StaticNamed}.UIDOf,
 			Stats:   n.runtime.Stats,
 			Machine: n.reporter.Use, Clock: a.clk,
 		},

@@ -108,7 +108,7 @@ func (a *Agent) makeRuntime(n *node, services cri.Services) error {
 		Relisted: n.scraped.Relisted,
 		Service:  services.Runtime, Lister: services.Lists,
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
-		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.handler,
+		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.Handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault,
 		MaxLogSize: a.cfg.LogMaxBytes, MaxLogFiles: a.cfg.LogMaxFiles,

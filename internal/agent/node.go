@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/measure"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
+	"github.com/everynode/everynode/internal/agent/objects"
 	"github.com/everynode/everynode/internal/agent/ownaddress"
 	"github.com/everynode/everynode/internal/agent/plugins"
 	"github.com/everynode/everynode/internal/agent/podresources"
@@ -58,7 +59,7 @@ type node struct {
 	folder    *staticpods.Folder
 	mirrors   *staticpods.MirrorKeeper
 	images    *images.Collector
-	stock     stock
+	stock     images.Stock
 	evictor   *evictor.Evictor
 	gauge     measure.Gauge
 	events    events.Recorder
@@ -71,7 +72,7 @@ type node struct {
 	podKeeper     *remember.PodKeeper
 	book          *pods.Book
 	references    *referred.Cache
-	classes       *runtimeClasses
+	classes       *objects.RuntimeClasses
 	services      *proxy.Proxy
 	scraped       *scrape.Pages
 	broadcaster   record.EventBroadcaster

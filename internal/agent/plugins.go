@@ -3,14 +3,22 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/everynode/everynode/internal/agent/claims"
 	"github.com/everynode/everynode/internal/agent/csi"
 	"github.com/everynode/everynode/internal/agent/devices"
+	"github.com/everynode/everynode/internal/agent/events"
 	"github.com/everynode/everynode/internal/agent/plugins"
 	"github.com/everynode/everynode/internal/agent/podresources"
 )
@@ -76,4 +84,67 @@ func (n *node) sweepDrivers(ctx context.Context) {
 		case <-n.clock.After(driverRetry):
 		}
 	}
+}
+
+// newDevices makes the node's side of device plugins.
+func (a *Agent) newDevices(n *node) *devices.Manager {
+	return devices.New(devices.Config{
+		Dir: filepath.Join(a.cfg.KubeletDir, "device-plugins"), Clock: a.clk,
+		Changed: func() { n.reporter.Check() },
+		CDI:     func(ctx context.Context) (bool, error) { return n.runtime.KnowsCDI(ctx) },
+	})
+}
+
+// reportDevices says why no pod can have devices, of plugins or by claims, if that is so.
+func (a *Agent) reportDevices(ctx context.Context, n *node, ev events.Recorder) {
+	if err := n.devices.Problem(); err != nil {
+		klog.FromContext(ctx).Error(err, "No device plugin is accepted")
+		ev.Node(a.cfg.NodeName, "InvalidDeviceCheckpoint", err.Error())
+	}
+	if err := n.claims.Problem(); err != nil {
+		klog.FromContext(ctx).Error(err, "No resource claim is prepared")
+		ev.Node(a.cfg.NodeName, "InvalidResourceClaims", err.Error())
+	}
+}
+
+// newClaims makes the node's side of dynamic resource allocation.
+func (a *Agent) newClaims(n *node) *claims.Manager {
+	return claims.New(claims.Config{
+		File: filepath.Join(a.cfg.DataDir, "claims.json"),
+		Claim: func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
+			claim, err := n.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("read it from the API: %w", err)
+			}
+			return claim, nil
+		},
+		Offers: offers{n.client, a.cfg.NodeName}, Clock: a.clk,
+		CDI: func(ctx context.Context) (bool, error) { return n.runtime.KnowsCDI(ctx) },
+	})
+}
+
+// offers are the ResourceSlices of the node.
+type offers struct {
+	client   kubernetes.Interface
+	nodeName string
+}
+
+// List implements claims.Offers.
+func (o offers) List(ctx context.Context) ([]resourcev1.ResourceSlice, error) {
+	list, err := o.client.ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorNodeName, o.nodeName).String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("ask the API: %w", err)
+	}
+	return list.Items, nil
+}
+
+// Delete implements claims.Offers.
+func (o offers) Delete(ctx context.Context, name string) error {
+	err := o.client.ResourceV1().ResourceSlices().Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("ask the API: %w", err)
+	}
+	return nil
 }

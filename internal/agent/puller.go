@@ -1,13 +1,20 @@
 package agent
 
 import (
+	"context"
 	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/events"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/objects"
+	"github.com/everynode/everynode/internal/agent/pods"
 )
+
+// pinsFile, in the data folder, names the images that stay.
+const pinsFile = "pins.json"
 
 // newPuller makes what makes images present, for pods and for who asks before them.
 func (a *Agent) newPuller(n *node, services cri.Services, objs objects.Reader, ev events.Recorder) *images.Manager {
@@ -19,6 +26,22 @@ func (a *Agent) newPuller(n *node, services cri.Services, objs objects.Reader, e
 		config.Programs = a.programs
 	}
 	puller := images.New(config)
-	n.stock = stock{images: puller, pins: images.OpenPins(filepath.Join(a.cfg.DataDir, pinsFile))}
+	n.stock = images.Stock{Manager: puller, Pinned: images.OpenPins(filepath.Join(a.cfg.DataDir, pinsFile))}
 	return puller
+}
+
+// imageVolume makes the image of a volume present, as it does those of containers.
+func (n *node) imageVolume(puller pods.Images) func(context.Context, *corev1.Pod, *corev1.ImageVolumeSource) (string,
+	error) {
+	return func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error) {
+		info, err := n.runtime.Info(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := images.MountedBy(info.Name, info.Version); err != nil {
+			return "", err
+		}
+		image, err := puller.Ensure(ctx, pod, &corev1.Container{Image: source.Reference, ImagePullPolicy: source.PullPolicy})
+		return image.Ref, err
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/objects"
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/referred"
 	"github.com/everynode/everynode/internal/agent/remember"
@@ -44,7 +45,7 @@ func (a *Agent) recall(ctx context.Context, n *node) (*remember.Pods, *remember.
 		known.Secrets = nil
 		keeper.Note()
 	}
-	n.classes = newRuntimeClasses(n.client.NodeV1().RuntimeClasses().Get, known.Handlers)
+	n.classes = objects.NewRuntimeClasses(n.client.NodeV1().RuntimeClasses().Get, known.Handlers)
 	n.references = referred.New(ctx, n.client)
 	n.references.Recall(known.ConfigMaps, known.Secrets, keeper.Note)
 	var services *remember.Known
@@ -54,7 +55,7 @@ func (a *Agent) recall(ctx context.Context, n *node) (*remember.Pods, *remember.
 
 // worthKeeping is what the node needs to start its pods as they are.
 func (n *node) worthKeeping(secrets string) *remember.Pods {
-	out := &remember.Pods{Pods: n.book.List(), Handlers: n.classes.all()}
+	out := &remember.Pods{Pods: n.book.List(), Handlers: n.classes.All()}
 	out.ConfigMaps, out.Secrets = n.references.Known()
 	if secrets == config.RememberNoSecrets {
 		out.Secrets = nil

@@ -1,4 +1,4 @@
-package agent
+package images
 
 import (
 	"context"
@@ -7,22 +7,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/node/imagepull"
 )
 
-// pinsFile, in the data folder, names the images that stay.
-const pinsFile = "pins.json"
-
-// stock pulls images before pods need them, and keeps them.
-type stock struct {
-	images *images.Manager
-	pins   *images.Pins
+// Stock pulls images before pods need them, and keeps them. It is a streaming.Images.
+type Stock struct {
+	Manager *Manager
+	Pinned  *Pins
 }
 
 // Check implements streaming.Images.
-func (s stock) Check(image string) error {
-	if _, err := images.PinName(image); err != nil {
+func (s Stock) Check(image string) error {
+	if _, err := PinName(image); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	return nil
@@ -30,21 +26,21 @@ func (s stock) Check(image string) error {
 
 // Pull implements streaming.Images. An image that is to be kept is so before it is there, so that nobody removes it in
 // between.
-func (s stock) Pull(ctx context.Context, image string, pin, always bool) imagepull.Progress {
+func (s Stock) Pull(ctx context.Context, image string, pin, always bool) imagepull.Progress {
 	fail := func(err error) imagepull.Progress {
 		return imagepull.Progress{State: imagepull.Failed, Message: err.Error()}
 	}
-	name, err := images.PinName(image)
+	name, err := PinName(image)
 	if err != nil {
 		return fail(err)
 	}
 	ended := func(bool) error { return nil }
 	if pin {
-		if ended, err = s.pins.Add(name); err != nil {
+		if ended, err = s.Pinned.Add(name); err != nil {
 			return fail(err)
 		}
 	}
-	bytes, present, err := s.images.Pull(ctx, image, always)
+	bytes, present, err := s.Manager.Pull(ctx, image, always)
 	if err = errors.Join(err, ended(err == nil)); err != nil {
 		return fail(err)
 	}
@@ -56,13 +52,13 @@ func (s stock) Pull(ctx context.Context, image string, pin, always bool) imagepu
 }
 
 // Pins implements streaming.Images.
-func (s stock) Pins() ([]string, error) { return s.pins.Names() }
+func (s Stock) Pins() ([]string, error) { return s.Pinned.Names() }
 
 // Unpin implements streaming.Images.
-func (s stock) Unpin(image string) (bool, error) {
-	name, err := images.PinName(image)
+func (s Stock) Unpin(image string) (bool, error) {
+	name, err := PinName(image)
 	if err != nil {
 		return false, err
 	}
-	return s.pins.Remove(name)
+	return s.Pinned.Remove(name)
 }

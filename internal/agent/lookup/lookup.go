@@ -1,4 +1,5 @@
-package agent
+// Package lookup finds the containers and sandboxes that those who call a node ask for.
+package lookup
 
 import (
 	"context"
@@ -16,18 +17,18 @@ import (
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
-// lookup finds the containers that logs and streams are about; it is a streaming.Lookup.
-type lookup struct {
-	sources *sources.Sources
-	runtime *cri.Runtime
-	// static finds the static pod of a name, nil if there is none.
-	static func(namespace, name string) *corev1.Pod
+// Lookup finds the containers that logs and streams are about; it is a streaming.Lookup.
+type Lookup struct {
+	Sources *sources.Sources
+	Runtime *cri.Runtime
+	// Static finds the static pod of a name, nil if there is none.
+	Static func(namespace, name string) *corev1.Pod
 }
 
-// uidOf is the UID under which the runtime knows a pod of the API.
-func (l lookup) uidOf(pod *corev1.Pod) types.UID {
+// UIDOf is the UID under which the runtime knows a pod of the API.
+func (l Lookup) UIDOf(pod *corev1.Pod) types.UID {
 	if podfacts.IsMirror(pod) {
-		if static := l.static(pod.Namespace, pod.Name); static != nil {
+		if static := l.Static(pod.Namespace, pod.Name); static != nil {
 			return static.UID
 		}
 	}
@@ -35,9 +36,9 @@ func (l lookup) uidOf(pod *corev1.Pod) types.UID {
 }
 
 // Container finds the container that was made last, or with previous the one whose end the status tells of.
-func (l lookup) Container(ctx context.Context, namespace, pod, container string, previous bool) (streaming.Container,
+func (l Lookup) Container(ctx context.Context, namespace, pod, container string, previous bool) (streaming.Container,
 	error) {
-	p := l.sources.Pod(namespace, pod)
+	p := l.Sources.Pod(namespace, pod)
 	if p == nil {
 		return streaming.Container{}, apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}
@@ -51,18 +52,18 @@ func (l lookup) Container(ctx context.Context, namespace, pod, container string,
 	var err error
 	if previous {
 		id = lastID(status)
-	} else if id, err = l.runtime.Newest(ctx, l.uidOf(p), container); err != nil {
+	} else if id, err = l.Runtime.Newest(ctx, l.UIDOf(p), container); err != nil {
 		return streaming.Container{}, err
 	}
 	logPath := ""
 	if id != "" {
-		if logPath, err = l.runtime.LogOf(ctx, id); err != nil {
+		if logPath, err = l.Runtime.LogOf(ctx, id); err != nil {
 			return streaming.Container{}, err
 		}
 	}
 	switch {
 	case logPath != "":
-		return streaming.Container{ID: id, LogPath: logPath, LogRoot: l.runtime.LogRoot(), TTY: spec.TTY}, nil
+		return streaming.Container{ID: id, LogPath: logPath, LogRoot: l.Runtime.LogRoot(), TTY: spec.TTY}, nil
 	case previous:
 		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", container, pod))
 	}
@@ -84,12 +85,12 @@ func lastID(s *corev1.ContainerStatus) string {
 }
 
 // Sandbox finds the ID of the pod's running sandbox.
-func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, error) {
-	p := l.sources.Pod(namespace, pod)
+func (l Lookup) Sandbox(ctx context.Context, namespace, pod string) (string, error) {
+	p := l.Sources.Pod(namespace, pod)
 	if p == nil {
 		return "", apierrors.NewNotFound(corev1.Resource("pods"), pod)
 	}
-	id, err := l.runtime.Sandbox(ctx, l.uidOf(p))
+	id, err := l.Runtime.Sandbox(ctx, l.UIDOf(p))
 	if err != nil {
 		return "", err
 	}
@@ -99,15 +100,15 @@ func (l lookup) Sandbox(ctx context.Context, namespace, pod string) (string, err
 	return id, nil
 }
 
-// streams is cri.Runtime in the words of streaming.
-type streams struct{ *cri.Runtime }
+// Streams is cri.Runtime in the words of streaming.
+type Streams struct{ *cri.Runtime }
 
 // Exec runs a command in a container.
-func (s streams) Exec(ctx context.Context, id string, command []string, want streaming.Streams) (*url.URL, error) {
+func (s Streams) Exec(ctx context.Context, id string, command []string, want streaming.Streams) (*url.URL, error) {
 	return s.Runtime.Exec(ctx, id, command, cri.Streams(want))
 }
 
 // Attach connects to a container's process.
-func (s streams) Attach(ctx context.Context, id string, want streaming.Streams) (*url.URL, error) {
+func (s Streams) Attach(ctx context.Context, id string, want streaming.Streams) (*url.URL, error) {
 	return s.Runtime.Attach(ctx, id, cri.Streams(want))
 }

@@ -1,4 +1,4 @@
-package agent
+package objects
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 // classPatience is how long a pod waits for what the API says of its runtime class.
 const classPatience = 10 * time.Second
 
-// getClass reads a RuntimeClass.
-type getClass func(ctx context.Context, name string, options metav1.GetOptions) (*nodev1.RuntimeClass, error)
+// GetClass reads a RuntimeClass.
+type GetClass func(ctx context.Context, name string, options metav1.GetOptions) (*nodev1.RuntimeClass, error)
 
-// runtimeClasses finds out how the container runtime calls the classes that pods name. Few pods name one, so they are
+// RuntimeClasses finds out how the container runtime calls the classes that pods name. Few pods name one, so they are
 // read one by
 // one when a sandbox is made.
-type runtimeClasses struct {
-	get getClass
+type RuntimeClasses struct {
+	get GetClass
 
 	mu sync.Mutex
 	// known are the handlers of classes that were read. A class keeps its handler, so they are good while the API does
@@ -30,22 +30,22 @@ type runtimeClasses struct {
 	known map[string]string
 }
 
-// newRuntimeClasses knows these handlers from an earlier run.
-func newRuntimeClasses(get getClass, known map[string]string) *runtimeClasses {
-	r := &runtimeClasses{get: get, known: map[string]string{}}
+// NewRuntimeClasses knows these handlers, by class, from an earlier run.
+func NewRuntimeClasses(get GetClass, known map[string]string) *RuntimeClasses {
+	r := &RuntimeClasses{get: get, known: map[string]string{}}
 	maps.Copy(r.known, known)
 	return r
 }
 
-// all are the handlers that are known, by class.
-func (r *runtimeClasses) all() map[string]string {
+// All are the handlers that are known, by class.
+func (r *RuntimeClasses) All() map[string]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.known)
 }
 
-// handler is how the runtime calls a class.
-func (r *runtimeClasses) handler(ctx context.Context, name string) (string, error) {
+// Handler is how the runtime calls a class.
+func (r *RuntimeClasses) Handler(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, classPatience)
 	defer cancel()
 	class, err := r.get(ctx, name, metav1.GetOptions{})

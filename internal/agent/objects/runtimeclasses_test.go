@@ -1,4 +1,4 @@
-package agent
+package objects
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 func TestRuntimeClassesAreKnownWhileTheAPIIsAway(t *testing.T) {
 	var class *nodev1.RuntimeClass
 	var failure error
-	r := newRuntimeClasses(func(context.Context, string, metav1.GetOptions) (*nodev1.RuntimeClass, error) {
+	r := NewRuntimeClasses(func(context.Context, string, metav1.GetOptions) (*nodev1.RuntimeClass, error) {
 		return class,
 			failure
 	}, nil)
@@ -33,7 +33,7 @@ func TestRuntimeClassesAreKnownWhileTheAPIIsAway(t *testing.T) {
 		{nil, away, " failed to lookup RuntimeClass vm: connection refused"},
 	} {
 		class, failure = step.class, step.err
-		handler, err := r.handler(t.Context(), "vm")
+		handler, err := r.Handler(t.Context(), "vm")
 		if got := fmt.Sprint(handler, " ", err); got != step.want {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
