@@ -24,8 +24,13 @@ type Course struct {
 
 	started bool
 	state   state
+	aim
+	// phase, message and wake are what stands says, if that stood since the last event. At wake the phase
+	// may change by time alone.
+	stood   bool
 	phase   v1alpha1.Phase
 	message string
+	wake    time.Time
 	// named is what failing3 says, "" when a failure has come or gone since.
 	named string
 
@@ -44,7 +49,6 @@ type Course struct {
 	moved     []string
 	timers    deadline.Timers[*node]
 	recent    recent
-	wake      time.Time // when the phase may change by time alone
 	window    window
 }
 
@@ -68,6 +72,26 @@ type state struct {
 	most int
 }
 
+// aim is what follows from the revisions and what is known to have failed.
+type aim struct {
+	// changing: there is another revision to go to than the stable one. isNew: there is none that nodes could
+	// stay with. back: nodes go to the stable revision, which asks for no step, window or approval.
+	changing, isNew, back bool
+	// failed is what is known of it if the target has failed; targetFailed also where that is only its name.
+	failed       *v1alpha1.FailedRevision
+	targetFailed bool
+}
+
+// takeAim is called after each change of what it reads.
+func (c *Course) takeAim() {
+	target, f := c.state.target, c.failedRevision(c.state.target)
+	changing := c.started && target != c.state.stable
+	c.aim = aim{
+		changing: changing, isNew: c.state.stable == "", back: !changing || f != nil && rollsBack(f),
+		failed: f, targetFailed: c.hasFailed(target),
+	}
+}
+
 // failure is why the target fails on a node; both "" if that was seen before a restart.
 type failure struct {
 	reason Reason
@@ -81,6 +105,7 @@ func New() *Course {
 		places: map[place]*domain{}, steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
+	c.takeAim()
 	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
 	return c
 }
@@ -146,9 +171,6 @@ func (c *Course) PausedBecause(why string) {
 	}
 }
 
-// aborts reports whether people give the target up: for as long as the spec says so.
-func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
-
 // Start begins to decide. All facts have been told by then; status is what the
 // rollout's object says, empty for one that is new.
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
@@ -157,6 +179,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if c.state.target == "" {
 		c.state.stable = c.mostRun()
 	}
+	c.takeAim()
 	known := c.state.target == c.ds.Newest && status.Step != ""
 	c.retarget()
 	c.chooseAll()
@@ -293,11 +316,12 @@ func (c *Course) retarget() {
 	if !c.started || c.state.target == c.ds.Newest {
 		return
 	}
-	if c.isNew() && c.mostHave(c.state.target) {
+	if c.isNew && c.mostHave(c.state.target) {
 		c.state.stable = c.state.target
 	}
 	c.state.target = c.ds.Newest
-	if !c.changing() {
+	c.takeAim()
+	if !c.changing {
 		c.turnBack()
 	}
 	c.beginAnew()
@@ -318,7 +342,7 @@ func (c *Course) beginAnew() {
 // runsAlready reports whether nodes have the target from before it became the target.
 func (c *Course) runsAlready() bool {
 	for _, n := range c.nodes {
-		if c.changing() && n.daemon.Revision == c.state.target {
+		if c.changing && n.daemon.Revision == c.state.target {
 			return true
 		}
 	}
@@ -362,6 +386,7 @@ func (c *Course) Tick(now time.Time) {
 
 // NextTick is when Tick has something to do next, if ever.
 func (c *Course) NextTick() (time.Time, bool) {
+	c.stands()
 	at, _ := c.timers.Next()
 	quiet, _ := c.recent.ends.Next()
 	at = deadline.Sooner(deadline.Sooner(at, quiet), deadline.Sooner(c.wake, c.recent.lost.again))

@@ -38,37 +38,6 @@ const (
 	effectCount
 )
 
-// effects is a set of them.
-type effects uint32
-
-func the(es ...Effect) (out effects) {
-	for _, e := range es {
-		out |= 1 << e
-	}
-	return out
-}
-
-func (e effects) has(one Effect) bool { return e>>one&1 > 0 }
-
-// with adds an effect if it holds.
-func (e effects) with(one Effect, is bool) effects {
-	if is {
-		return e | 1<<one
-	}
-	return e
-}
-
-// sums counts nodes by effect.
-type sums [effectCount]int
-
-func (s *sums) add(e effects, sign int) {
-	for i := range s {
-		if e.has(Effect(i)) {
-			s[i] += sign
-		}
-	}
-}
-
 // meaning is a row of the table: what a state is called, and what it counts as, always, on the
 // way to the target, and while the node's daemon is unavailable by our doing.
 type meaning struct {

@@ -20,7 +20,7 @@ func (c *Course) weigh(n *node, in *input) {
 	available := has && !d.Since.IsZero()
 	soaked := available && in.fault == "" && !in.soaked.After(in.now)
 	switch {
-	case failed && soaked && !c.hasFailed(c.state.target):
+	case failed && soaked && !c.targetFailed:
 		c.acquit(n)
 	case failed:
 		c.recall(n, in, available)
@@ -53,7 +53,7 @@ func (c *Course) refusedBeside(n *node) {
 	_, failed := c.state.failures[n.name]
 	begun := n.change.begun
 	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
-		c.lasts(n) && !failed && c.changing() && c.target(n) == c.state.target {
+		c.lasts(n) && !failed && c.changing && c.target(n) == c.state.target {
 		c.blame(n, failure{BecauseRefused, d.Refused})
 	}
 }
@@ -108,42 +108,4 @@ func (c *Course) forgetFailures() {
 	for n := range c.recent.changed {
 		c.recent.acquit(n)
 	}
-}
-
-func (c *Course) tooManyRestarts(n *node) bool {
-	return c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts
-}
-
-// deadline is until when the node's newest pod must be available. It counts from when it was seen
-// to be bound, since the API's clock may be another, and again from when it fell after it had soaked, and
-// from when its node is in order again. One that never soaks gets no more time by falling.
-func (c *Course) deadline(n *node) time.Time {
-	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
-		return time.Time{}
-	}
-	from := n.change.bound
-	if from.IsZero() {
-		from = n.daemon.Bound
-	}
-	if c.old(n) {
-		from = later(from, c.state.since)
-	}
-	from = later(from, later(n.change.fell, n.change.healed))
-	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
-}
-
-func (c *Course) soak(n *node) time.Duration {
-	if c.policy == nil {
-		return 0
-	}
-	return c.policy.Waves[n.step.Wave].Soak
-}
-
-// patience is until when the node may soak. Its own word says since when its pod is ready,
-// and one that moves it on while the pod is ready must not hold up all others for ever.
-func (c *Course) patience(n *node) time.Time {
-	if c.policy == nil {
-		return n.change.up
-	}
-	return n.change.up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
 }

@@ -53,7 +53,7 @@ func (m *memory) refusal(revision string) string {
 
 // fail writes the target down as failed. A new DaemonSet has nothing to go back to.
 func (c *Course) fail(why string, action v1alpha1.FailureAction) {
-	if c.isNew() {
+	if c.isNew {
 		action = halt
 	}
 	f := v1alpha1.FailedRevision{
@@ -63,6 +63,7 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 		f.Retries = r.Count
 	}
 	c.state.add(f)
+	c.takeAim()
 	c.revoke()
 	if action == rollback {
 		c.turnBack()
@@ -77,10 +78,9 @@ func (c *Course) refuse() {
 	if target == c.state.stable {
 		return
 	}
-	if f := c.failedRevision(target); f != nil {
-		if c.isNew() && rollsBack(f) {
-			c.state.failed = slices.Clone(c.state.failed)
-			c.failedRevision(target).Action = halt
+	if c.failed != nil {
+		if c.isNew && rollsBack(c.failed) {
+			c.retell(halt, "")
 		}
 		return
 	}
@@ -90,13 +90,22 @@ func (c *Course) refuse() {
 	}
 }
 
+// retell writes down otherwise what the target's failure leads to.
+func (c *Course) retell(action v1alpha1.FailureAction, why string) {
+	c.state.failed = slices.Clone(c.state.failed)
+	f := c.failedRevision(c.state.target)
+	f.Action, f.Why = action, f.Why+why
+	c.takeAim()
+}
+
 // retry tries a failed revision again, if somebody asks for it once more.
-func (c *Course) retry(f *v1alpha1.FailedRevision) bool {
+func (c *Course) retry() bool {
 	r := c.spec.Retry
-	if r == nil || r.Revision != f.Revision || r.Count <= f.Retries {
+	if r == nil || r.Revision != c.failed.Revision || r.Count <= c.failed.Retries {
 		return false
 	}
 	c.state.drop(r.Revision)
+	c.takeAim()
 	c.beginAnew()
 	c.disregardEarlier()
 	c.recallBefore(c.goneBack())
@@ -131,58 +140,12 @@ func (c *Course) overlook() {
 	}
 }
 
-// old reports whether the node's pod is from before the target was tried again: what was
-// wrong with it then is no evidence.
-func (c *Course) old(n *node) bool {
-	return n.daemon.Revision == c.state.target && n.daemon.Made.Before(c.state.since)
-}
-
-// restarts is how often the node's newest pod restarted since the evidence begins.
-func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.change.overlooked }
-
-// lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
-// ConfigMap may come a moment later than its reader, and registries and webhooks restart. A kubelet has
-// tried three times by then.
-const lasting = 30 * time.Second
-
-// sureFrom is when the trouble that the node's pod is in counts as one that waiting does not end;
-// zero if it does already, or the pod is in none.
-func (c *Course) sureFrom(n *node) time.Time {
-	if n.change.troubled.IsZero() || c.policy == nil {
-		return time.Time{}
-	}
-	at := n.change.troubled.Add(min(lasting, c.policy.Failure.StartDeadline))
-	if !at.After(c.now) {
-		return time.Time{}
-	}
-	return at
-}
-
-// lasts reports whether the trouble that the node's pod is in, or that it is refused, has lasted.
-func (c *Course) lasts(n *node) bool {
-	return !n.change.troubled.IsZero() && c.sureFrom(n).IsZero()
-}
-
-// roomUntil is until when the scheduler may find room for a pod from before the target was
-// tried again; zero if it has said its word.
-func (c *Course) roomUntil(n *node) time.Time {
-	if c.policy == nil || n.daemon.NoRoom == "" || !c.old(n) {
-		return time.Time{}
-	}
-	if ends := c.state.since.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
-		return ends
-	}
-	return time.Time{}
-}
-
 // giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
-func (c *Course) giveUp(f *v1alpha1.FailedRevision) bool {
-	if !c.aborts() || c.isNew() || rollsBack(f) {
+func (c *Course) giveUp() bool {
+	if !c.aborts() || c.isNew || c.back {
 		return false
 	}
-	c.state.failed = slices.Clone(c.state.failed)
-	given := c.failedRevision(f.Revision)
-	given.Action, given.Why = rollback, given.Why+"; somebody aborted it"
+	c.retell(rollback, "; somebody aborted it")
 	c.turnBack()
 	c.refreshAll()
 	return true

@@ -61,8 +61,6 @@ type standing struct {
 	wake  time.Time
 }
 
-func (v *standing) has(e Effect) bool { return v.counts.has(e) }
-
 // SetNode tells of a node.
 func (c *Course) SetNode(name string, fact Node) {
 	fact.Fault = cut(fact.Fault)
@@ -105,7 +103,7 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 func (c *Course) observe(n *node, was *Daemon) {
 	d, ch := &n.daemon, &n.change
 	another := was.Revision == "" || !d.Made.Equal(was.Made)
-	if another && c.changing() && d.Revision == c.state.target && d.Before != "" {
+	if another && c.changing && d.Revision == c.state.target && d.Before != "" {
 		ch.before = d.Before // it was begun before a restart
 	}
 	switch {
@@ -258,95 +256,6 @@ func (c *Course) noteReplacing(n *node, in *input) {
 	}
 }
 
-// judge gives a node's standing. It changes nothing.
-func (c *Course) judge(n *node) standing {
-	in := c.input(n)
-	return c.judgeBy(n, &in)
-}
-
-// judgeBy is judge where the input is known already.
-func (c *Course) judgeBy(n *node, in *input) standing {
-	if !n.chosen.any() {
-		target := cmp.Or(c.state.stable, c.state.target)
-		return standing{state: Outside, order: Order{Target: target, Changing: in.changing}}
-	}
-	v := standing{state: classify(in), order: c.order(n, in)}
-	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.state), in.wake(v.state)
-	if !v.wake.After(c.now) {
-		v.wake = time.Time{}
-	}
-	v.wake = deadline.Sooner(v.wake, in.overdue())
-	v.wake = deadline.Sooner(deadline.Sooner(v.wake, in.sure), in.recovers)
-	c.count(n, in, &v)
-	return v
-}
-
-// input collects what a node's state follows from.
-func (c *Course) input(n *node) input {
-	want := c.target(n)
-	in := input{
-		now: c.now, daemon: &n.daemon, fault: n.fact.Fault, want: want, leaves: c.leaves(n, want), target: c.state.target,
-		back: c.back(), changing: c.changing(), isNew: c.isNew(), begun: n.change.begun != nil,
-		unmoved: c.unmoved(n), restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
-		late: c.deadline(n), lingers: c.lingersFrom(n), patience: c.patience(n), room: c.roomUntil(n),
-	}
-	in.joins = in.changing && !in.isNew && n.chosen.target && !n.chosen.stable
-	in.departs = in.changing && n.chosen.stable && !n.chosen.target
-	in.first = c.untouched(n, in.joins)
-	in.crowded = n.daemon.NoRoom != "" && in.room.IsZero()
-	// A pod from before the target was tried again has the time of a start to show that it is another.
-	in.hopeless = n.daemon.Certain && in.sure.IsZero() && !c.old(n)
-	if in.changing {
-		_, in.failed = c.state.failures[n.name]
-	}
-	if !n.daemon.Since.IsZero() {
-		in.soaked = later(n.daemon.Since, n.change.up).Add(c.soak(n))
-	}
-	return in
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// cause is by whose doing the node's daemon is unavailable. Of a node that nobody hears of it is
-// nobody's: whatever began there, it died.
-func (c *Course) cause(n *node, in *input) Cause {
-	d := &n.daemon
-	switch {
-	case in.begun, d.Unsure, d.Two && in.fault == "" && !passed(in.lingers, in.now):
-		return UnderWay
-	case n.change.taken && !n.fact.Silent:
-		return Us
-	}
-	return Nobody
-}
-
-// count adds what the node counts as.
-func (c *Course) count(n *node, in *input, v *standing) {
-	d := &n.daemon
-	down := !d.Available && !(in.leaves && d.empty()) || in.begun && (!c.ds.Surge || in.leaves)
-	if in.first && in.fault == "" {
-		down = false // nothing is taken away from a node that never had the daemon
-	}
-	e := v.state.counts(v.cause, in.back)
-	mayChange, free := c.candidate(n, in)
-	v.free = free
-	e = e.with(Given, in.failed || in.changing && d.Revision == in.target).
-		with(Failure, in.failed).with(Sick, in.fault != "").with(Down, down).
-		with(Removed, v.state == LeftOut && in.want == in.target && in.departs)
-	held := mayChange && !free && n.group.stuck()
-	if held {
-		e = e&^the(Passed) | the(Excused)
-	}
-	excused := e.has(Excused)
-	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
-		with(Stays, down && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
-}
-
 // revoke ends the changes that were let begin for something else and show nowhere. One whose pod is being
 // made counts until that is known.
 func (c *Course) revoke() {
@@ -370,19 +279,19 @@ func (c *Course) turnBack() {
 // of nodes that have none what is stored, or the pod that was there last: one of the target what
 // it replaced, another what it was like.
 func (c *Course) recallBefore(stored map[string]Before) {
-	f := c.failedRevision(c.state.target)
+	f := c.failed
 	for _, n := range c.nodes {
 		d, ch := &n.daemon, &n.change
 		ch.before = stored[n.name]
 		ch.taken = ch.before == WasAvailable && !d.Available
 		switch {
-		case d.Revision == "" && c.changing() && ch.before == "":
+		case d.Revision == "" && c.changing && ch.before == "":
 			ch.before = d.Was
 			if d.Ending == c.state.target {
 				ch.before = d.Before
 			}
 			ch.taken = ch.before == WasAvailable
-		case d.Revision != "" && c.changing() && d.Revision == c.state.target:
+		case d.Revision != "" && c.changing && d.Revision == c.state.target:
 			ch.before = d.Before
 		case d.Revision != "":
 			ch.before = ""
@@ -395,11 +304,65 @@ func (c *Course) recallBefore(stored map[string]Before) {
 
 // isOfThisChange reports whether the pod was made in the present direction of the rollout.
 func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
-	if !c.changing() {
+	if !c.changing {
 		return false
 	}
 	if failed != nil && rollsBack(failed) {
 		return d.Revision == c.state.stable && !d.Made.Before(failed.Time.Time.Truncate(time.Second))
 	}
 	return d.Revision == c.state.target
+}
+
+// chosen says by whose placement rules a node is to have a daemon: those of the stable
+// revision, of the target, and of the revision that its own pod has. A node that any of
+// them wants belongs to the fleet: what is to leave it, and what is to come to it, are
+// changes like others.
+type chosen struct{ stable, target, own bool }
+
+func (h chosen) any() bool { return h.stable || h.target || h.own }
+
+// choose asks whose rules want a daemon on the node.
+func (c *Course) choose(n *node) (h chosen) {
+	stable, target := c.state.stable, c.state.target
+	if !c.started {
+		target = c.ds.Newest
+	}
+	selects := func(revision string) bool {
+		return revision != "" && c.ds.Selects(revision, n.fact.Object, n.daemon.occupied())
+	}
+	h.target = selects(target)
+	h.stable = stable == target && h.target || stable != target && selects(stable)
+	switch has := cmp.Or(n.daemon.Revision, n.daemon.Ending); has {
+	case target:
+		h.own = has != "" && h.target
+	case stable:
+		h.own = h.stable
+	default:
+		h.own = selects(has)
+	}
+	return h
+}
+
+// chooseAll asks again about every node: another revision is stable, or the target.
+func (c *Course) chooseAll() {
+	for _, n := range c.nodes {
+		c.resort(n, false)
+	}
+}
+
+// empty: nothing is left of a pod.
+func (d *Daemon) empty() bool { return d.Revision == "" && d.Ending == "" && !d.Ended }
+
+// occupied: there is some pod, of whatever revision.
+func (d *Daemon) occupied() bool { return !d.empty() || !d.Made.IsZero() }
+
+// troubled: waiting does not help, as far as can be told at once.
+func (d *Daemon) troubled() bool { return d.Certain || d.Refused != "" }
+
+// leftAt takes note of when the daemon left a node of the present step. There is no pod
+// whose age could be looked at, so the step soaks from then on.
+func (c *Course) leftAt(n *node, was *Daemon) {
+	if c.started && !was.empty() && n.daemon.empty() && c.gone(n) {
+		c.state.left = c.now
+	}
 }

@@ -16,7 +16,7 @@ func (c *Course) Order(name string) Order {
 	if n := c.nodes[name]; n != nil {
 		return n.view.order
 	}
-	return Order{Target: c.state.stable, Changing: c.changing()}
+	return Order{Target: c.state.stable, Changing: c.changing}
 }
 
 // Moved returns the nodes whose order has changed since it was last called.
@@ -34,14 +34,6 @@ func (c *Course) Before(name string) Before {
 	return ""
 }
 
-func (c *Course) order(n *node, in *input) Order {
-	want := in.want
-	return Order{
-		Target: want, Change: in.begun && want != "", Changing: in.changing,
-		Create: c.started && want != "" && (in.begun || !in.isNew && !in.joins || want != in.target),
-	}
-}
-
 // Keeps reports whether pods of the revision may still have to be made.
 func (c *Course) Keeps(revision string) bool {
 	return revision != "" && (revision == c.state.stable || revision == c.state.target)
@@ -55,4 +47,4 @@ func (c *Course) Wants() bool { return c.totals[Pending] > 0 && c.followed() }
 
 // Returns reports whether nodes go back to the stable revision, for which there is no
 // pace.
-func (c *Course) Returns() bool { return c.started && c.policy != nil && c.changing() && c.back() }
+func (c *Course) Returns() bool { return c.started && c.policy != nil && c.changing && c.back }

@@ -32,16 +32,24 @@ func (c *Course) settle() {
 			break
 		}
 	}
-	c.phase, c.message, c.wake = c.stand()
+	c.stood = false
+}
+
+// stands finds out what the rollout does, once for all who ask between two events.
+func (c *Course) stands() {
+	if c.started && !c.stood {
+		c.phase, c.message, c.wake = c.stand()
+		c.stood = true
+	}
 }
 
 // advance moves the rollout by one move; false if there is none.
 func (c *Course) advance() bool {
-	if !c.changing() {
+	if !c.changing {
 		return false
 	}
-	if f := c.failedRevision(c.state.target); f != nil {
-		return c.retry(f) || c.giveUp(f)
+	if c.failed != nil {
+		return c.retry() || c.giveUp()
 	}
 	switch {
 	case c.aborts(): // also while no policy can be read: it must not be forgotten
@@ -52,6 +60,7 @@ func (c *Course) advance() bool {
 		c.fail(c.evidence(), c.action())
 	case c.complete():
 		c.state.stable = c.state.target
+		c.takeAim()
 		c.forgetFailures()
 	default:
 		return c.nextStep()
@@ -109,12 +118,12 @@ func (c *Course) complete() bool {
 	// The nodes of steps to come may all be out of order. When they are back, it must
 	// not be too late for steps, windows and approvals.
 	_, more := c.following()
-	return c.isNew() || !more
+	return c.isNew || !more
 }
 
 // nextStep begins the step after the present one, if that is over.
 func (c *Course) nextStep() bool {
-	if c.isNew() || c.follow != Followed || c.spec.Paused || c.tooFine() != "" {
+	if c.isNew || c.follow != Followed || c.spec.Paused || c.tooFine() != "" {
 		return false
 	}
 	over, _ := c.over()
@@ -247,40 +256,32 @@ func (c *Course) faulty() bool {
 // tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
 // steps do not count.
 func (c *Course) tooFine() string {
-	if c.isNew() {
+	if c.isNew {
 		return ""
 	}
 	return c.fleet.TooFine()
 }
 
-// back reports whether nodes go to the stable revision, which asks for no step,
-// window or approval.
-func (c *Course) back() bool {
-	f := c.failedRevision(c.state.target)
-	return !c.changing() || f != nil && rollsBack(f)
-}
-
 // stand says what the rollout does now, why, and when that may change by itself.
 func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
-	t, none := &c.totals, time.Time{}
-	failed := c.failedRevision(c.state.target)
+	t, none, failed := &c.totals, time.Time{}, c.failed
 	switch {
-	case !c.changing() && t[Pending] == 0:
+	case !c.changing && t[Pending] == 0:
 		return v1alpha1.PhaseComplete, c.completed(), none
-	case c.changing() && failed != nil && !rollsBack(failed):
+	case c.changing && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
-	case c.follow != Followed && c.changing() && failed != nil:
+	case c.follow != Followed && c.changing && failed != nil:
 		return v1alpha1.PhasePaused, cmp.Or(c.why, "no policy can be followed") + "; revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.follow != Followed:
 		return v1alpha1.PhasePaused, cmp.Or(c.why, "no policy can be followed"), none
-	case c.changing() && failed != nil && c.wayBackIsLost():
+	case c.changing && failed != nil && c.wayBackIsLost():
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing goes back to revision %s: its ControllerRevision is gone or cannot be read; revision %s %s",
 			c.state.stable, failed.Revision, failed.Why), none
-	case c.changing() && failed != nil:
+	case c.changing && failed != nil:
 		return v1alpha1.PhaseRolledBack, "revision " + failed.Revision + " " + failed.Why + c.notBack(), none
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
-	case !c.changing():
+	case !c.changing:
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[Pending]), c.state.stable) + c.blockedBy(), none
 	}
 	return c.standInStep()
@@ -302,7 +303,7 @@ func (c *Course) notBack() string {
 
 // wayBackIsLost reports whether nodes are to return to a revision that cannot be read.
 func (c *Course) wayBackIsLost() bool {
-	return c.back() && c.state.stable != "" && c.ds.Of(c.state.stable) == nil && c.totals[Done] < c.totals[Selected]
+	return c.back && c.state.stable != "" && c.ds.Of(c.state.stable) == nil && c.totals[Done] < c.totals[Selected]
 }
 
 // blockedBy says which nodes use up the limit and do not come up; "" if there is room.
@@ -313,13 +314,6 @@ func (c *Course) blockedBy() string {
 	}
 	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
 		nodes(c.blocked.Len()), first.name, cmp.Or(first.view.reason, "its change was let begin"))
-}
-
-func have(n int) string {
-	if n == 1 {
-		return "1 node has"
-	}
-	return fmt.Sprintf("%d nodes have", n)
 }
 
 // completed says what has been reached, and what has not.
@@ -343,7 +337,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	if why := c.tooFine(); why != "" {
 		return v1alpha1.PhasePaused, "nothing new begins: " + why, time.Time{}
 	}
-	if !c.isNew() {
+	if !c.isNew {
 		if _, ask := c.over(); ask != "" {
 			return v1alpha1.PhaseWaitingForApproval, ask + "; the next step begins when it is approved", time.Time{}
 		}
@@ -358,7 +352,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	case c.faulty():
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
 			c.totals[Sick], nodes(c.totals[Selected]), c.policy.MaxNodeFaults), changes
-	case c.isNew():
+	case c.isNew:
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[Done], nodes(c.totals[Selected])), changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
@@ -369,11 +363,11 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 func (c *Course) soaks(name string) (string, time.Time) {
 	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
 	switch {
-	case !c.isNew() && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
+	case !c.isNew && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
 		return fmt.Sprintf("step %s: %s soak", name, nodes(s.sums[Soaks])), time.Time{}
 	case !ends.IsZero() && s.over() == s.sums[Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.sums[Removed])), ends
-	case c.isNew() && t[Soaks] > 0 && t[Done]+t[Excused]+t[Soaks] == t[Selected]:
+	case c.isNew && t[Soaks] > 0 && t[Done]+t[Excused]+t[Soaks] == t[Selected]:
 		return nodes(t[Soaks]) + " soak", time.Time{}
 	}
 	return "", time.Time{}
@@ -406,26 +400,26 @@ func (c *Course) failing3() string {
 	return c.named
 }
 
-func nodes(n int) string {
-	if n == 1 {
-		return "1 node"
+// quietUntil is until when the nodes that the daemon left in the present step are watched;
+// zero if they need not be.
+func (c *Course) quietUntil() time.Time {
+	s := c.steps[c.state.open]
+	if c.policy == nil || s == nil || s.sums[Removed] == 0 {
+		return time.Time{}
 	}
-	return fmt.Sprintf("%d nodes", n)
+	since := c.state.openSince
+	if c.state.left.After(since) {
+		since = c.state.left
+	}
+	ends := since.Add(c.policy.Waves[c.state.open.Wave].Soak)
+	if !ends.After(c.now) {
+		return time.Time{}
+	}
+	return ends
 }
 
-// waitsFor says what the node's change waits for.
-func (c *Course) waitsFor(n *node) string {
-	switch {
-	case c.phase != v1alpha1.PhaseProgressing && c.phase != v1alpha1.PhaseSoaking && !c.back():
-		return c.message
-	case !c.back() && !c.begun(n.step):
-		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
-	}
-	if n.daemon.Refused != "" {
-		return n.daemon.Refused + "; it is tried again"
-	}
-	if full := n.group.limits(c); full != "" {
-		return full
-	}
-	return "its turn"
-}
+// aborts reports whether people give the target up: for as long as the spec says so.
+func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
+
+// over is how many nodes of the step are not waited for.
+func (s *step) over() int { return s.sums[Done] + s.sums[Excused] + s.sums[Passed] }

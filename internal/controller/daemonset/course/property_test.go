@@ -17,6 +17,11 @@ import (
 func recount(t *rapid.T, c *Course) {
 	var all sums
 	steps, places, counts := map[rolloutpolicy.Step]*sums{}, map[place]*domain{}, map[Verdict]int32{}
+	aimed := c.aim
+	c.takeAim()
+	if aimed != c.aim {
+		t.Fatalf("the course takes aim at %+v, want %+v", aimed, c.aim)
+	}
 	for _, n := range c.nodes {
 		now := c.judge(n)
 		was := n.view
@@ -101,7 +106,7 @@ func recount(t *rapid.T, c *Course) {
 func (w *world) limits(t *rapid.T, p Permit) {
 	c := w.course
 	spec, m := w.policy, w.nodes[p.Node]
-	back := c.state.target == c.state.stable || c.hasFailed(c.state.target)
+	back := c.state.target == c.state.stable || c.targetFailed
 	if c.spec.Paused || c.follow != Followed {
 		t.Fatalf("%s begins while nothing may", p.Node)
 	}
@@ -168,7 +173,7 @@ func (w *world) limitOfStep(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 		}
 	}
 	limit := w.ds.MaxUnavailable.Of(len(w.nodes))
-	if own := w.policy.Waves[step.Wave].MaxUnavailable; own != nil && c.state.target != c.state.stable && !c.hasFailed(c.state.target) && c.begun(step) {
+	if own := w.policy.Waves[step.Wave].MaxUnavailable; own != nil && c.state.target != c.state.stable && !c.targetFailed && c.begun(step) {
 		limit = own.Of(all)
 	}
 	if p.To == "" && going > max(limit, 1) {
@@ -184,7 +189,7 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 		return
 	}
 	limit, own := w.ds.MaxUnavailable.Of(len(w.nodes)), false
-	if most := w.policy.Waves[step.Wave].MaxUnavailable; most != nil && !c.back() && c.begun(step) {
+	if most := w.policy.Waves[step.Wave].MaxUnavailable; most != nil && !c.back && c.begun(step) {
 		size := 0
 		for name := range w.nodes {
 			at, has := c.fleet.Step(name)
@@ -214,8 +219,8 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 // noteTaken keeps which nodes lost an available daemon to the rollout, and have none since.
 func (w *world) noteTaken(p *Permit) {
 	c := w.course
-	if way := fmt.Sprint(c.back(), c.state.target, c.state.since); way != w.way {
-		if w.way = way; c.back() {
+	if way := fmt.Sprint(c.back, c.state.target, c.state.since); way != w.way {
+		if w.way = way; c.back {
 			clear(w.taken)
 		}
 	}

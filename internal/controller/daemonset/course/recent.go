@@ -41,7 +41,7 @@ func (r *recent) note(c *Course, n *node) {
 	ends := n.fact.Since.Add(suspicion)
 	if d := &n.daemon; n.fact.Fault != "" && !n.fact.Since.IsZero() && n.chosen.any() && ends.After(c.now) {
 		switch {
-		case !c.changing() || d.Revision != c.state.target:
+		case !c.changing || d.Revision != c.state.target:
 			is = withoutCause
 		case n.fact.Since.Before(c.state.since): // before the target was tried again
 		case !n.fact.Since.Before(d.Bound) && n.fact.Since.Before(d.Bound.Add(suspicion)):
@@ -103,7 +103,7 @@ func (r *recent) baseline(c *Course) {
 func (c *Course) suspect() bool {
 	r := &c.recent
 	down, given := len(r.changed), c.totals[Given]
-	if !c.changing() || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
+	if !c.changing || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
 		return false
 	}
 	others, of := r.others, c.totals[Selected]-given

@@ -69,42 +69,6 @@ const (
 	causeCount
 )
 
-// input is all that a node's state follows from.
-type input struct {
-	now    time.Time
-	daemon *Daemon
-	fault  string
-	// want is the revision that a pod made now is to have, "" if none is to be made; leaves
-	// tells that the node is to have no daemon by its rules.
-	want   string
-	leaves bool
-	// target is where the change goes, back that nodes return to the stable revision.
-	target         string
-	back, changing bool
-	// isNew: there is no revision that nodes could stay with. first: nothing was done yet on a node that
-	// is to get its first daemon. joins: it gets that by the target's rules. departs: these take it away.
-	isNew, first, joins, departs bool
-	// begun: its change was let begin. failed: the target counts as failed on it.
-	begun, failed bool
-	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
-	// it will not help. unmoved: every try to change the node has failed for long.
-	crowded, restarted, hopeless, unmoved bool
-	// late is when the pod is to be available, lingers when the old one counts as not
-	// ending, soaked when it has been available for long enough, patience until when that
-	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
-	// lasting, recovers until when it may heal by itself. Zero times mean never.
-	late, lingers, soaked, patience, room, sure, recovers time.Time
-}
-
-func passed(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
-
-func (in *input) has() bool { return in.want != "" && in.daemon.Revision == in.want }
-
-func (in *input) up() bool { return in.has() && !in.daemon.Since.IsZero() }
-
-// stuck reports whether the pod will not come up in time.
-func (in *input) stuck() bool { return in.hopeless || in.restarted || passed(in.late, in.now) }
-
 // classify gives the state of a node that some revision's rules want.
 func classify(in *input) State {
 	d := in.daemon
@@ -246,4 +210,96 @@ func (c *Course) reason(n *node, in *input, s State) string {
 		return "its old pod was to end by " + clock(d.EndsBy) + ", and is still there"
 	}
 	return reasons[s]
+}
+
+// judge gives a node's standing. It changes nothing.
+func (c *Course) judge(n *node) standing {
+	in := c.input(n)
+	return c.judgeBy(n, &in)
+}
+
+// judgeBy is judge where the input is known already.
+func (c *Course) judgeBy(n *node, in *input) standing {
+	if !n.chosen.any() {
+		target := cmp.Or(c.state.stable, c.state.target)
+		return standing{state: Outside, order: Order{Target: target, Changing: in.changing}}
+	}
+	v := standing{state: classify(in), order: c.order(n, in)}
+	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.state), in.wake(v.state)
+	if !v.wake.After(c.now) {
+		v.wake = time.Time{}
+	}
+	v.wake = deadline.Sooner(v.wake, in.overdue())
+	v.wake = deadline.Sooner(deadline.Sooner(v.wake, in.sure), in.recovers)
+	c.count(n, in, &v)
+	return v
+}
+
+// cause is by whose doing the node's daemon is unavailable. Of a node that nobody hears of it is
+// nobody's: whatever began there, it died.
+func (c *Course) cause(n *node, in *input) Cause {
+	d := &n.daemon
+	switch {
+	case in.begun, d.Unsure, d.Two && in.fault == "" && !passed(in.lingers, in.now):
+		return UnderWay
+	case n.change.taken && !n.fact.Silent:
+		return Us
+	}
+	return Nobody
+}
+
+// count adds what the node counts as.
+func (c *Course) count(n *node, in *input, v *standing) {
+	d := &n.daemon
+	down := !d.Available && !(in.leaves && d.empty()) || in.begun && (!c.ds.Surge || in.leaves)
+	if in.first && in.fault == "" {
+		down = false // nothing is taken away from a node that never had the daemon
+	}
+	e := v.state.counts(v.cause, in.back)
+	mayChange, free := c.candidate(n, in)
+	v.free = free
+	e = e.with(Given, in.failed || in.changing && d.Revision == in.target).
+		with(Failure, in.failed).with(Sick, in.fault != "").with(Down, down).
+		with(Removed, v.state == LeftOut && in.want == in.target && in.departs)
+	held := mayChange && !free && n.group.stuck()
+	if held {
+		e = e&^the(Passed) | the(Excused)
+	}
+	excused := e.has(Excused)
+	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
+		with(Stays, down && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
+}
+
+// candidate reports whether the node's pod is to be replaced, or made where that asks
+// for leave, and whether that makes nothing unavailable. Nothing changes towards a revision
+// whose template cannot be read.
+func (c *Course) candidate(n *node, in *input) (change, free bool) {
+	d := &n.daemon
+	free = !d.Available && in.recovers.IsZero()
+	switch {
+	case !c.started || in.want == "" || in.has() || in.begun || d.Held || in.fault != "" || c.ds.Of(in.want) == nil:
+		return false, false
+	case d.Revision == "":
+		return (in.isNew || in.joins) && !in.leaves, in.isNew || n.change.taken
+	case !free && c.superseded(n, in.want):
+		return false, false
+	}
+	return true, free
+}
+
+// overdue is when the second pod of the node does, or that of one that is to have none, if
+// that is to come.
+func (in *input) overdue() time.Time {
+	if (in.daemon.Two || in.leaves) && in.lingers.After(in.now) {
+		return in.lingers
+	}
+	return time.Time{}
+}
+
+func (c *Course) order(n *node, in *input) Order {
+	want := in.want
+	return Order{
+		Target: want, Change: in.begun && want != "", Changing: in.changing,
+		Create: c.started && want != "" && (in.begun || !in.isNew && !in.joins || want != in.target),
+	}
 }

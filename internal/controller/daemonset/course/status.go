@@ -17,6 +17,7 @@ const keptNames = 200
 
 // Phase is what the rollout does, and why.
 func (c *Course) Phase() (v1alpha1.Phase, string) {
+	c.stands()
 	switch {
 	case c.policy == nil:
 	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack && c.totals[Pending]+c.totals[Held] > 0 && !c.spec.Paused:
@@ -28,9 +29,9 @@ func (c *Course) Phase() (v1alpha1.Phase, string) {
 // Stage is the target and the step under way, as Status tells them.
 func (c *Course) Stage() (target, step string) {
 	switch {
-	case c.changing() && c.state.unread != nil && c.policy == nil:
+	case c.changing && c.state.unread != nil && c.policy == nil:
 		step = c.state.unread.Step
-	case c.changing() && !c.isNew() && c.policy != nil:
+	case c.changing && !c.isNew && c.policy != nil:
 		step = c.policy.StepName(c.state.open)
 	}
 	return c.state.target, step
@@ -60,13 +61,13 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		}
 	}
 	out.Replacing = c.between()
-	if u := c.state.unread; u != nil && c.changing() {
+	if u := c.state.unread; u != nil && c.changing {
 		out.Step, out.StepStarted, out.LastDeparture, out.Steps = u.Step, u.StepStarted, u.LastDeparture, slices.Clone(u.Steps)
 	}
 	if c.policy == nil {
 		return out
 	}
-	if c.changing() && !c.isNew() {
+	if c.changing && !c.isNew {
 		out.Step = c.policy.StepName(c.state.open)
 		at := metav1.NewTime(c.state.openSince)
 		out.StepStarted = &at

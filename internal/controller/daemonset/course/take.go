@@ -18,7 +18,7 @@ func (c *Course) Take(most int) []Permit {
 	if c.totals[Pending] == 0 || !c.followed() {
 		return nil
 	}
-	forward := c.back() || c.forward()
+	forward := c.back || c.forward()
 	var out []Permit
 	for _, at := range c.fleet.Steps() {
 		s := c.steps[at]
@@ -51,8 +51,8 @@ func (c *Course) nextOf(at rolloutpolicy.Step, s *step) *node {
 
 // followed reports whether anything may begin at all.
 func (c *Course) followed() bool {
-	f := c.failedRevision(c.state.target)
-	return c.started && c.policy != nil && c.follow == Followed && !c.spec.Paused && (f == nil || rollsBack(f) || !c.changing())
+	f := c.failed
+	return c.started && c.policy != nil && c.follow == Followed && !c.spec.Paused && (f == nil || rollsBack(f) || !c.changing)
 }
 
 // forward reports whether nodes may be given the target now.
@@ -79,7 +79,7 @@ func (s *step) first() (*node, bool) {
 
 // room reports whether the limit of the step, or the DaemonSet's own, has room.
 func (c *Course) room(at rolloutpolicy.Step, s *step) bool {
-	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back() && c.begun(at) {
+	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back && c.begun(at) {
 		return s.sums[Ours] < max(own.Of(s.sums[Selected]), 1)
 	}
 	return c.totals[Ours] < c.most()

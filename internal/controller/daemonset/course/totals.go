@@ -23,9 +23,6 @@ type step struct {
 
 func (s *step) of(e Effect) int32 { return int32(s.sums[e]) }
 
-// over is how many nodes of the step are not waited for.
-func (s *step) over() int { return s.sums[Done] + s.sums[Excused] + s.sums[Passed] }
-
 // waiting is the nodes of a group that wait in a step. The group stands in the line of one of its domains.
 type waiting struct {
 	nodes *btree.BTreeG[*node]
@@ -290,3 +287,36 @@ func (c *Course) ungroup(n *node) {
 		}
 	}
 }
+
+// effects is a set of them.
+type effects uint32
+
+func the(es ...Effect) (out effects) {
+	for _, e := range es {
+		out |= 1 << e
+	}
+	return out
+}
+
+func (e effects) has(one Effect) bool { return e>>one&1 > 0 }
+
+// with adds an effect if it holds.
+func (e effects) with(one Effect, is bool) effects {
+	if is {
+		return e | 1<<one
+	}
+	return e
+}
+
+// sums counts nodes by effect.
+type sums [effectCount]int
+
+func (s *sums) add(e effects, sign int) {
+	for i := range s {
+		if e.has(Effect(i)) {
+			s[i] += sign
+		}
+	}
+}
+
+func (v *standing) has(e Effect) bool { return v.counts.has(e) }

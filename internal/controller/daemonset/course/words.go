@@ -3,6 +3,9 @@ package course
 import (
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a
@@ -21,7 +24,7 @@ func cut(s string) string {
 // somebody must see why.
 func (c *Course) progress() string {
 	s, text := c.steps[c.state.open], ""
-	if c.isNew() || c.back() {
+	if c.isNew || c.back {
 		s = c.firstChanging()
 	} else if s != nil {
 		text = fmt.Sprintf(": %d of %s done", s.sums[Done], nodes(s.sums[Selected]))
@@ -75,4 +78,58 @@ func (g *group) limits(c *Course) string {
 		}
 	}
 	return strings.Join(full, "; ")
+}
+
+func colon(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+// clock writes a time for people.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
+
+// moves says what a change does beside replacing a pod; "" if it does nothing else.
+func (c *Course) moves(n *node) string {
+	switch {
+	case c.back:
+	case c.departs(n):
+		return "; then its daemon is taken away"
+	case c.joins(n) && n.daemon.Revision == "":
+		return "; then it gets its first daemon"
+	}
+	return ""
+}
+
+// waitsFor says what the node's change waits for.
+func (c *Course) waitsFor(n *node) string {
+	c.stands()
+	switch {
+	case c.phase != v1alpha1.PhaseProgressing && c.phase != v1alpha1.PhaseSoaking && !c.back:
+		return c.message
+	case !c.back && !c.begun(n.step):
+		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
+	}
+	if n.daemon.Refused != "" {
+		return n.daemon.Refused + "; it is tried again"
+	}
+	if full := n.group.limits(c); full != "" {
+		return full
+	}
+	return "its turn"
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }

@@ -136,11 +136,11 @@ func (a *audit) look(name string) {
 
 // judged is what would follow for a cell, and until when.
 func (r *row) judged(c *cell) (verdict, time.Time) {
-	j := judge(c, r.order(c.node), r.now)
+	j := r.judge(c, r.order(c.node))
 	if r.guide == nil {
 		return j.verdict, j.wake
 	}
-	_, until := c.facts(r.now)
+	_, until := r.facts(c)
 	return j.verdict, deadline.Sooner(j.wake, until)
 }
 

@@ -41,7 +41,7 @@ const (
 
 // because explains one cell, after Ready has taken what could be done.
 func (r *row) because(c *cell) Because {
-	j := judge(c, r.order(c.node), r.now)
+	j := r.judge(c, r.order(c.node))
 	switch {
 	case j.asWanted():
 		return AsWanted
@@ -106,7 +106,7 @@ func (j *judgement) occupied() Because {
 		return LeftToCollector
 	case j.finished > 0:
 		return FailedAgain
-	case c.eligibility != placement.ShouldRun && c.row.eligibleBy(j.order.Target, c) == placement.ShouldNotRun:
+	case c.eligibility != placement.ShouldRun && j.row.eligibleBy(j.order.Target, c) == placement.ShouldNotRun:
 		return WaitsForTurn
 	case c.eligibility != placement.ShouldRun:
 		return MayStay
@@ -117,7 +117,7 @@ func (j *judgement) occupied() Because {
 	case j.oldLive > 0:
 		return WaitsForUser
 	}
-	if why := j.cell.row.trouble(j.oldestNew); why != TooManyPods || j.mapped == j.live {
+	if why := j.row.trouble(j.oldestNew); why != TooManyPods || j.mapped == j.live {
 		return why
 	}
 	return PodTerminating // of another pod

@@ -86,7 +86,6 @@ func (c *creation) saw(p *PodInfo) {
 // cell is one (DaemonSet, Node) pair. It exists while the node should run the
 // daemon or a pod is there.
 type cell struct {
-	row    *row
 	column *column // nil while there is no such Node
 	node   string
 
@@ -216,11 +215,46 @@ func (c *cell) forgettable() bool {
 // freeName is the first of the cell's names that no pod in it has. So the same
 // facts give the same name in any process, and a creation that is repeated meets
 // its own pod.
-func (c *cell) freeName() string {
+func (r *row) freeName(c *cell) string {
 	for attempt := c.taken; ; attempt++ {
-		name := podName(c.row.info.Name, c.row.info.UID, c.node, attempt)
+		name := podName(r.info.Name, r.info.UID, c.node, attempt)
 		if !slices.ContainsFunc(c.pods, func(p *trackedPod) bool { return p.info.Name == name }) {
 			return name
 		}
+	}
+}
+
+// trackedPod is a pod the matrix knows.
+type trackedPod struct {
+	info PodInfo
+	cell *cell // nil while it has no node or no row
+	// doomedUntil is set from the moment its deletion leaves Ready; until then
+	// the pod counts as terminating whatever its last event said.
+	doomedUntil time.Time
+	// unsureUntil is set while a deletion got no answer: it may be done. The pod
+	// counts as live, so that it is deleted again, and as not up.
+	unsureUntil time.Time
+	// readyFrom is when it became ready, but not after we first saw it, and not before
+	// it was made: the node's clock may be ahead of ours, or behind.
+	readyFrom time.Time
+}
+
+// update takes a new state of the pod in.
+func (p *trackedPod) update(info PodInfo, now time.Time) {
+	if !p.info.Ready || p.info.ReadySince != info.ReadySince {
+		p.readyFrom = info.ReadySince
+		if !p.readyFrom.IsZero() && p.readyFrom.Before(info.Created) {
+			p.readyFrom = info.Created
+		}
+		if p.readyFrom.After(now) {
+			p.readyFrom = now
+		}
+	}
+	if p.info.UID == info.UID {
+		info.Before = p.info.Before // it was written when the pod was made, and not since
+	}
+	p.info = info
+	if info.Terminating {
+		p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 }

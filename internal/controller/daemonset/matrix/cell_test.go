@@ -26,9 +26,10 @@ func TestSettledCellIsSmall(t *testing.T) {
 		w.setPod(p)
 	}
 	settle()
-	c := w.m.rows["logs"].cells["n1"]
+	row := w.m.rows["logs"]
+	c := row.cells["n1"]
 	size := unsafe.Sizeof(*c) + uintptr(cap(c.pods))*unsafe.Sizeof(c.pods[0])
-	if why := c.row.because(c); why != AsWanted || c.tries != nothing || size > most {
+	if why := row.because(c); why != AsWanted || c.tries != nothing || size > most {
 		t.Errorf("a cell with [%s] and %+v takes %d bytes, want %d at most", why, *c.tries, size, most)
 	}
 }

@@ -3,6 +3,7 @@ package matrix
 import (
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
@@ -85,7 +86,7 @@ func (r *row) judgeNode(name string, col *column) {
 }
 
 func (r *row) addCell(name string) *cell {
-	c := &cell{row: r, node: name, tries: nothing, column: r.columns[name]}
+	c := &cell{node: name, tries: nothing, column: r.columns[name]}
 	c.newest = r.newest(c.column)
 	c.timer.Owner = c
 	if r.sums != nil {
@@ -157,7 +158,7 @@ func (r *row) refresh(c *cell) {
 		r.settle(c, time.Time{})
 		return
 	}
-	daemon, until := c.facts(r.now)
+	daemon, until := r.facts(c)
 	if c.column != nil {
 		r.guide.course.SetDaemon(c.node, daemon)
 	}
@@ -169,7 +170,7 @@ func (r *row) refresh(c *cell) {
 func (r *row) follow(judged *cell) {
 	for _, node := range r.guide.course.Moved() {
 		if c := r.cellOf(node); c != nil && c != judged {
-			_, until := c.facts(r.now)
+			_, until := r.facts(c)
 			r.settle(c, until)
 		}
 	}
@@ -179,7 +180,7 @@ func (r *row) follow(judged *cell) {
 func (r *row) settle(c *cell, until time.Time) {
 	order := r.order(c.node)
 	c.eligibility = r.eligibility(c, order)
-	j := judge(c, order, r.now)
+	j := r.judge(c, order)
 	r.place(c, j.verdict)
 	c.todo = nil
 	if j.verdict.work != workNone {
@@ -194,4 +195,90 @@ func (r *row) settle(c *cell, until time.Time) {
 		r.timers.Stop(&c.timer)
 		delete(r.cells, c.node)
 	}
+}
+
+// facts is what became of the DaemonSet on the cell's node, for the row's course, and until when
+// that holds.
+func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
+	if c.column == nil {
+		return course.Daemon{}, time.Time{}
+	}
+	d = course.Daemon{Refused: c.refused, Unsure: r.mayBeMade(c)}
+	for _, at := range []time.Time{c.setback.until, c.deletions.until} {
+		if at.After(r.now) {
+			d.Held, until = true, deadline.Sooner(until, at)
+		}
+	}
+	var newest *trackedPod
+	others, newestUp := 0, false
+	for _, p := range c.pods {
+		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
+		if !p.live() || p.info.Phase != PodActive {
+			others += p.leaves(&d)
+			continue
+		}
+		if newest != nil {
+			others++
+		}
+		up, at := p.up(r.info.MinReadySeconds, r.now)
+		newest, newestUp, d.Available, until = p, up, d.Available || up, deadline.Sooner(until, at)
+	}
+	d.Restarts = int32(c.failures.count)
+	if newest == nil {
+		d.Ended = len(c.pods) > 0
+		if others > 0 && d.Trouble == "" {
+			d.Trouble = "its old pod has not ended yet"
+		}
+		return d, until
+	}
+	is := &newest.info
+	d.Two, d.Revision, d.Ending, d.Was = others > 0, is.Revision, "", ""
+	d.Made, d.Bound, d.Restarts = is.Created, is.BoundAt, d.Restarts+is.Restarts
+	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
+	d.Before, d.Cause = is.Before, course.Reason(is.Cause)
+	if newestUp {
+		d.Since = newest.since(r.info.MinReadySeconds)
+	}
+	return d, until
+}
+
+// mayBeMade reports whether a pod may be there that nobody has seen, and whose old one does not show it.
+func (r *row) mayBeMade(c *cell) bool { return c.unanswered != "" || r.surge && c.creating.name != "" }
+
+// leaves adds what a pod says that does not stay, and returns 1 if it still occupies its cell beside
+// another.
+func (p *trackedPod) leaves(d *course.Daemon) int {
+	d.Ending, d.Before = p.info.Revision, p.info.Before
+	switch {
+	case p.live():
+		d.Trouble = p.info.Trouble
+	case p.mapped():
+		if p.info.EndsBy.After(d.EndsBy) {
+			d.EndsBy = p.info.EndsBy
+		}
+		d.Was = ""
+		if p.info.WasReady {
+			d.Was = course.WasAvailable
+		}
+		return 1
+	}
+	return 0
+}
+
+// up reports whether the rollout may rely on the pod, and from when on by time alone if it may not yet.
+func (p *trackedPod) up(minReadySeconds int32, now time.Time) (up bool, from time.Time) {
+	at, ok := p.availableAt(minReadySeconds)
+	if ok && at.After(now) {
+		return false, at
+	}
+	return ok && p.unsureUntil.IsZero(), time.Time{}
+}
+
+// since is from when on the pod is available, which it is.
+func (p *trackedPod) since(minReadySeconds int32) time.Time {
+	at := p.readyFrom
+	if at.IsZero() {
+		at = p.info.Created
+	}
+	return at.Add(time.Duration(minReadySeconds) * time.Second)
 }

@@ -29,7 +29,7 @@ func (r *row) sample(g count) string {
 // describe says why the cell is in the group. The words change seldom: a step
 // that takes a moment has none of its own.
 func (r *row) describe(c *cell, g count) string {
-	p := c.decisive(g)
+	p := r.decisive(c, g)
 	if p == nil {
 		return "no pod yet"
 	}
@@ -45,8 +45,8 @@ func (r *row) describe(c *cell, g count) string {
 
 // decisive is the pod that puts the cell into the group: the successor where
 // the group is about surging, else the one that counts in the status.
-func (c *cell) decisive(g count) *trackedPod {
-	target := c.row.order(c.node).Target
+func (r *row) decisive(c *cell, g count) *trackedPod {
+	target := r.order(c.node).Target
 	for _, p := range c.pods {
 		if g == surging && p.live() && p.info.Revision == target || g != surging && p.mapped() {
 			return p

@@ -8,43 +8,6 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// count is one of the numbers that a row keeps of its cells.
-type count uint8
-
-// The numbers. Those up to outdated go by the oldest pod of a desired cell, as the status
-// does; those after it look at all live pods, as the rollout does.
-const (
-	desired count = iota
-	current
-	misscheduled
-	ready
-	updated
-	available
-	lacking  // desired, without an available pod
-	outdated // desired, with one that is available and not updated
-	down     // count against maxUnavailable
-	surging  // count against maxSurge
-	up       // have a pod that the rollout may rely on
-	troubled // desired, and the last creation failed
-	countCount
-)
-
-// counts are the numbers that one cell is in.
-type counts uint16
-
-func (c counts) has(n count) bool { return c>>n&1 > 0 }
-
-// totals are the sums over a row's cells.
-type totals [countCount]int32
-
-func (t *totals) add(c counts, sign int32) {
-	for n := range t {
-		if c.has(count(n)) {
-			t[n] += sign
-		}
-	}
-}
-
 // verdict is what follows from the present facts of one cell for its row.
 type verdict struct {
 	work   work
@@ -68,6 +31,7 @@ type todo struct {
 
 // judgement computes the verdict of one cell. It changes nothing.
 type judgement struct {
+	row   *row
 	cell  *cell
 	spec  *DaemonSetInfo
 	surge bool
@@ -86,9 +50,8 @@ type judgement struct {
 }
 
 // judge computes what follows for one cell that is to be as the order says.
-func judge(c *cell, order course.Order, now time.Time) *judgement {
-	r := c.row
-	j := &judgement{cell: c, spec: &r.info, surge: r.surge, now: now, guided: r.guide != nil, order: order,
+func (r *row) judge(c *cell, order course.Order) *judgement {
+	j := &judgement{row: r, cell: c, spec: &r.info, surge: r.surge, now: r.now, guided: r.guide != nil, order: order,
 		census: takeCensus(c.pods, order.Target)}
 	j.countStatus()
 	j.wakeAt(c.expectation())
@@ -376,4 +339,81 @@ func (j *judgement) waitsForTurn() bool {
 // mayCreate reports whether a pod may be made where there is none.
 func (j *judgement) mayCreate() bool {
 	return j.order.Create || j.guided && j.cell.unanswered != "" && j.order.Target != ""
+}
+
+// census sorts the pods of a cell.
+type census struct {
+	mapped, live, finished            int
+	oldLive, newLive                  int
+	first                             *trackedPod // of the mapped
+	oldestOld, oldestNew              *trackedPod // of the live
+	activeFirst, activeOld, activeNew *trackedPod // of the active
+	adopting                          bool
+	// leaving are pods whose deletion is in flight: for all we know they run.
+	leaving int
+}
+
+func takeCensus(pods []*trackedPod, revision string) census {
+	var c census
+	for _, p := range pods {
+		if p.mapped() {
+			c.mapped++
+			c.first = firstOf(c.first, p)
+		}
+		if !p.live() {
+			if !p.info.Terminating {
+				c.leaving++
+			}
+			continue
+		}
+		c.live++
+		c.adopting = c.adopting || p.info.Adopting
+		updated, active := p.info.Revision == revision, p.info.Phase == PodActive
+		if updated {
+			c.newLive++
+			c.oldestNew = firstOf(c.oldestNew, p)
+		} else {
+			c.oldLive++
+			c.oldestOld = firstOf(c.oldestOld, p)
+		}
+		switch {
+		case !active:
+			c.finished++
+			continue
+		case updated:
+			c.activeNew = firstOf(c.activeNew, p)
+		default:
+			c.activeOld = firstOf(c.activeOld, p)
+		}
+		c.activeFirst = firstOf(c.activeFirst, p)
+	}
+	return c
+}
+
+func firstOf(have, p *trackedPod) *trackedPod {
+	if have != nil {
+		return have
+	}
+	return p
+}
+
+// live reports whether the pod is not on its way out.
+func (p *trackedPod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
+
+// mapped reports whether the pod occupies its cell: a finished pod whose deletion
+// hangs on a finalizer does not.
+func (p *trackedPod) mapped() bool { return p.info.Phase == PodActive || !p.info.Terminating }
+
+// availableAt returns from when on the pod counts as available; false if it is
+// not on its way there.
+func (p *trackedPod) availableAt(minReadySeconds int32) (time.Time, bool) {
+	switch {
+	case !p.info.Ready:
+		return time.Time{}, false
+	case minReadySeconds <= 0:
+		return time.Time{}, true
+	case p.readyFrom.IsZero():
+		return time.Time{}, false
+	}
+	return p.readyFrom.Add(time.Duration(minReadySeconds) * time.Second), true
 }

@@ -208,7 +208,7 @@ func (r *row) doom(c *cell, rm removal) Action {
 func (r *row) create(c *cell, why Reason) Action {
 	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why, again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
-		a.PodName = c.freeName()
+		a.PodName = r.freeName(c)
 	}
 	if r.guide != nil {
 		a.Before = r.guide.course.Before(c.node)

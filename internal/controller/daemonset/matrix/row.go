@@ -155,3 +155,40 @@ func resolve(v intstr.IntOrString, total int) int {
 }
 
 func allowsSurge(s Strategy) bool { return !s.OnDelete && resolve(s.MaxSurge, 1) > 0 }
+
+// count is one of the numbers that a row keeps of its cells.
+type count uint8
+
+// The numbers. Those up to outdated go by the oldest pod of a desired cell, as the status
+// does; those after it look at all live pods, as the rollout does.
+const (
+	desired count = iota
+	current
+	misscheduled
+	ready
+	updated
+	available
+	lacking  // desired, without an available pod
+	outdated // desired, with one that is available and not updated
+	down     // count against maxUnavailable
+	surging  // count against maxSurge
+	up       // have a pod that the rollout may rely on
+	troubled // desired, and the last creation failed
+	countCount
+)
+
+// counts are the numbers that one cell is in.
+type counts uint16
+
+func (c counts) has(n count) bool { return c>>n&1 > 0 }
+
+// totals are the sums over a row's cells.
+type totals [countCount]int32
+
+func (t *totals) add(c counts, sign int32) {
+	for n := range t {
+		if c.has(count(n)) {
+			t[n] += sign
+		}
+	}
+}

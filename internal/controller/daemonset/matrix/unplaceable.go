@@ -37,7 +37,7 @@ func (r *row) noteUnplaceable(c *cell) {
 		}
 	case p.info.Unplaceable != c.told && !c.untold:
 		c.untold = true
-		c.row.untold = append(c.row.untold, c)
+		r.untold = append(r.untold, c)
 	}
 }
 

@@ -1,0 +1,245 @@
+package course
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// input is all that a node's state follows from.
+type input struct {
+	now    time.Time
+	daemon *Daemon
+	fault  string
+	// want is the revision that a pod made now is to have, "" if none is to be made; leaves
+	// tells that the node is to have no daemon by its rules.
+	want   string
+	leaves bool
+	// target is where the change goes, back that nodes return to the stable revision.
+	target         string
+	back, changing bool
+	// isNew: there is no revision that nodes could stay with. first: nothing was done yet on a node that
+	// is to get its first daemon. joins: it gets that by the target's rules. departs: these take it away.
+	isNew, first, joins, departs bool
+	// begun: its change was let begin. failed: the target counts as failed on it.
+	begun, failed bool
+	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
+	// it will not help. unmoved: every try to change the node has failed for long.
+	crowded, restarted, hopeless, unmoved bool
+	// late is when the pod is to be available, lingers when the old one counts as not
+	// ending, soaked when it has been available for long enough, patience until when that
+	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
+	// lasting, recovers until when it may heal by itself. Zero times mean never.
+	late, lingers, soaked, patience, room, sure, recovers time.Time
+}
+
+func passed(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+func (in *input) has() bool { return in.want != "" && in.daemon.Revision == in.want }
+
+func (in *input) up() bool { return in.has() && !in.daemon.Since.IsZero() }
+
+// stuck reports whether the pod will not come up in time.
+func (in *input) stuck() bool { return in.hopeless || in.restarted || passed(in.late, in.now) }
+
+// input collects what a node's state follows from.
+func (c *Course) input(n *node) input {
+	want := c.target(n)
+	in := input{
+		now: c.now, daemon: &n.daemon, fault: n.fact.Fault, want: want, leaves: c.leaves(n, want), target: c.state.target,
+		back: c.back, changing: c.changing, isNew: c.isNew, begun: n.change.begun != nil,
+		unmoved: c.unmoved(n), restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
+		late: c.deadline(n), lingers: c.lingersFrom(n), patience: c.patience(n), room: c.roomUntil(n),
+	}
+	in.joins = in.changing && !in.isNew && n.chosen.target && !n.chosen.stable
+	in.departs = in.changing && n.chosen.stable && !n.chosen.target
+	in.first = c.untouched(n, in.joins)
+	in.crowded = n.daemon.NoRoom != "" && in.room.IsZero()
+	// A pod from before the target was tried again has the time of a start to show that it is another.
+	in.hopeless = n.daemon.Certain && in.sure.IsZero() && !c.old(n)
+	if in.changing {
+		_, in.failed = c.state.failures[n.name]
+	}
+	if !n.daemon.Since.IsZero() {
+		in.soaked = later(n.daemon.Since, n.change.up).Add(c.soak(n))
+	}
+	return in
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// target is the revision that a pod made now on the node is to have; "" if none is
+// to be made.
+func (c *Course) target(n *node) string {
+	switch {
+	case !c.changing:
+		return c.state.stable
+	case c.targetFailed, c.follow != Followed:
+		if f := c.failed; f != nil && rollsBack(f) && c.state.stable != "" {
+			return c.state.stable
+		}
+		if n.daemon.Revision == c.state.target || c.gone(n) {
+			return c.state.target
+		}
+		return c.state.stable
+	case c.isNew, n.daemon.Revision == c.state.target, c.begun(n.step):
+		return c.state.target
+	}
+	return c.state.stable
+}
+
+// begun reports whether the step has begun.
+func (c *Course) begun(s rolloutpolicy.Step) bool {
+	return c.policy != nil && (c.isNew || s.Compare(c.state.open) <= 0)
+}
+
+// recovers is until when the node's daemon may become available again by itself, after its node was
+// out of order: as long as a start may take. Taking it takes a daemon away. Zero if it is not to be
+// waited for.
+func (c *Course) recovers(n *node) time.Time {
+	if n.daemon.Available || n.daemon.Revision == "" || n.change.healed.IsZero() || c.policy == nil {
+		return time.Time{}
+	}
+	if ends := n.change.healed.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
+		return ends
+	}
+	return time.Time{}
+}
+
+// untouched: nothing was done yet on a node that is to get its first daemon.
+func (c *Course) untouched(n *node, joins bool) bool {
+	ch := &n.change
+	return (c.isNew || joins) && n.daemon.Revision == "" && !n.daemon.Ended && ch.begun == nil && !ch.taken
+}
+
+// unmoved reports whether tries to change the node have failed for as long as a start may take. It is
+// tried again, and holds up no other.
+func (c *Course) unmoved(n *node) bool {
+	held := n.change.held
+	return c.policy != nil && !held.IsZero() && passed(held.Add(c.policy.Failure.StartDeadline), c.now)
+}
+
+// lingersFrom is when a pod that was to end counts as one that does not: after as long as a start may take.
+func (c *Course) lingersFrom(n *node) time.Time {
+	if n.daemon.EndsBy.IsZero() || c.policy == nil {
+		return time.Time{}
+	}
+	return n.daemon.EndsBy.Add(c.policy.Failure.StartDeadline)
+}
+
+// superseded: the node has a revision that was the target once and did not fail. It
+// keeps it until its step begins.
+func (c *Course) superseded(n *node, want string) bool {
+	r := n.daemon.Revision
+	return c.changing && want == c.state.stable && r != c.state.target && !c.hasFailed(r) && !c.targetFailed
+}
+
+// leaves reports whether the node is to have no daemon, by the revision that it is to have.
+func (c *Course) leaves(n *node, want string) bool {
+	if want == c.state.target {
+		return want != "" && !n.chosen.target
+	}
+	return want != "" && !n.chosen.stable
+}
+
+// joins reports whether the node is to have its first daemon by the target's rules.
+func (c *Course) joins(n *node) bool {
+	return c.changing && !c.isNew && n.chosen.target && !n.chosen.stable
+}
+
+// departs reports whether the target takes the daemon away from the node.
+func (c *Course) departs(n *node) bool {
+	return c.changing && n.chosen.stable && !n.chosen.target
+}
+
+// gone reports whether the daemon was taken away: a departure that is done stays so.
+func (c *Course) gone(n *node) bool {
+	return c.departs(n) && n.daemon.Revision == "" && c.begun(n.step)
+}
+
+// old reports whether the node's pod is from before the target was tried again: what was
+// wrong with it then is no evidence.
+func (c *Course) old(n *node) bool {
+	return n.daemon.Revision == c.state.target && n.daemon.Made.Before(c.state.since)
+}
+
+// restarts is how often the node's newest pod restarted since the evidence begins.
+func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.change.overlooked }
+
+// lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
+// ConfigMap may come a moment later than its reader, and registries and webhooks restart. A kubelet has
+// tried three times by then.
+const lasting = 30 * time.Second
+
+// sureFrom is when the trouble that the node's pod is in counts as one that waiting does not end;
+// zero if it does already, or the pod is in none.
+func (c *Course) sureFrom(n *node) time.Time {
+	if n.change.troubled.IsZero() || c.policy == nil {
+		return time.Time{}
+	}
+	at := n.change.troubled.Add(min(lasting, c.policy.Failure.StartDeadline))
+	if !at.After(c.now) {
+		return time.Time{}
+	}
+	return at
+}
+
+// lasts reports whether the trouble that the node's pod is in, or that it is refused, has lasted.
+func (c *Course) lasts(n *node) bool {
+	return !n.change.troubled.IsZero() && c.sureFrom(n).IsZero()
+}
+
+// roomUntil is until when the scheduler may find room for a pod from before the target was
+// tried again; zero if it has said its word.
+func (c *Course) roomUntil(n *node) time.Time {
+	if c.policy == nil || n.daemon.NoRoom == "" || !c.old(n) {
+		return time.Time{}
+	}
+	if ends := c.state.since.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
+		return ends
+	}
+	return time.Time{}
+}
+
+func (c *Course) tooManyRestarts(n *node) bool {
+	return c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts
+}
+
+// deadline is until when the node's newest pod must be available. It counts from when it was seen
+// to be bound, since the API's clock may be another, and again from when it fell after it had soaked, and
+// from when its node is in order again. One that never soaks gets no more time by falling.
+func (c *Course) deadline(n *node) time.Time {
+	if c.policy == nil || n.daemon.Revision == "" || n.daemon.Bound.IsZero() {
+		return time.Time{}
+	}
+	from := n.change.bound
+	if from.IsZero() {
+		from = n.daemon.Bound
+	}
+	if c.old(n) {
+		from = later(from, c.state.since)
+	}
+	from = later(from, later(n.change.fell, n.change.healed))
+	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
+}
+
+func (c *Course) soak(n *node) time.Duration {
+	if c.policy == nil {
+		return 0
+	}
+	return c.policy.Waves[n.step.Wave].Soak
+}
+
+// patience is until when the node may soak. Its own word says since when its pod is ready,
+// and one that moves it on while the pod is ready must not hold up all others for ever.
+func (c *Course) patience(n *node) time.Time {
+	if c.policy == nil {
+		return n.change.up
+	}
+	return n.change.up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
+}
