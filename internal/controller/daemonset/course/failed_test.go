@@ -251,3 +251,30 @@ func TestWhatWasTakenBackHaltsANewDaemonSet(t *testing.T) {
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "10 of 10 nodes have revision v2")
 }
+
+// A node on which the target was refused goes back to the stable revision, since another policy has it in a later
+// step. It has a daemon that works: it uses up no limit.
+func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
+	canary := func(rack string) string {
+		return "waves: [{name: canary, nodes: {matchLabels: {rack: " + rack + "}}}]\nfailure: {max: 100%, min: 3}"
+	}
+	w := newWorld()
+	w.addFleet(1, 2, 5, "v1")
+	w.start(policy(t, canary("z0-r1")), daemonSet("v1"))
+	w.update("v2")
+	name := w.take(1)[0].Node
+	m := w.nodes[name]
+	m.daemon = Daemon{Refused: "the API refuses the pod"}
+	w.tell(name)
+	w.now = w.now.Add(2 * lasting)
+	w.course.Tick(w.now)
+	if n := w.course.failures(); n != 1 {
+		t.Fatalf("%d nodes count as failed, want the one whose pod is refused", n)
+	}
+	w.policy = policy(t, canary("z0-r0"))
+	w.course.SetPolicy(w.policy, Followed, "")
+	m.daemon = Daemon{}
+	w.tell(name)
+	w.pass(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "10 of 10 nodes have revision v2")
+}

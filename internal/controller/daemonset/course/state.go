@@ -38,7 +38,7 @@ const (
 	Leaving
 	// Failed: the target fails on it, or did and has not been well for long enough.
 	Failed
-	// Kept: the target fails on it, such as that its pod is refused, and its old daemon is there and available.
+	// Kept: the target fails on it, such as that its pod is refused, and it has another daemon that is available.
 	Kept
 	// Stuck: the pod does not come up, and the target is not to blame.
 	Stuck
@@ -101,7 +101,7 @@ func classify(in *input) State {
 
 // failing is the state of a node on which the target fails.
 func (in *input) failing() State {
-	if in.daemon.Available && !in.has() {
+	if in.daemon.Available && in.daemon.Revision != in.target {
 		return Kept
 	}
 	return Failed
