@@ -177,7 +177,7 @@ func (a *audit) end() {
 	if a.drifted {
 		r.totals = s.totals
 		r.collect()
-		a.matrix.enter(r)
+		a.matrix.tell(r, touched{})
 	}
 	r.sums, a.row = nil, nil
 }

@@ -15,7 +15,7 @@ func (m *Matrix) wholeAudit() []string {
 		a.nodes()
 		a.cells()
 		if a.totals(); len(a.findings) > 0 {
-			m.enter(r)
+			m.tell(r, touched{})
 		}
 		findings = append(findings, a.findings...)
 	}

@@ -7,7 +7,8 @@
 // itself: it has no clock, no lock, no goroutine, no log and no client. One
 // goroutine owns a Matrix.
 //
-// A row knows nothing of other rows: the Matrix takes events to it. Within a row an event goes one
+// A row knows nothing of other rows: the Matrix tells it of events through one door, row.step. In its turn the
+// row returns what it does, and how much of the pace that it shares it has used. Within a row an event goes one
 // way: what is known of its cell, told to the row's course if it follows a policy, then the cell is judged,
 // once, and with it the cells whose order the course has changed.
 //

@@ -2,12 +2,11 @@ package matrix
 
 import "time"
 
-// answered takes note of what became of an action; known says that the pod it
-// made has been seen.
-func (r *row) answered(e Answer, known bool) {
+// answered takes note of what became of an action.
+func (r *row) answered(e answered) {
 	switch a := e.Action.(type) {
 	case *CreatePod:
-		r.created(a, e, known)
+		r.created(a, e)
 	case *DeletePod:
 		r.deleted(a, e.Outcome)
 	case *UpdateStatus:
@@ -17,12 +16,12 @@ func (r *row) answered(e Answer, known bool) {
 	}
 }
 
-func (r *row) created(a *CreatePod, e Answer, known bool) {
+func (r *row) created(a *CreatePod, e answered) {
 	p := r.paceOf(a)
 	p.end(r.now)
 	c := r.cells[a.Node]
 	if c != nil && c.creating.name == a.PodName && !c.creating.answered {
-		r.settleCreation(c, e, known)
+		r.settleCreation(c, e)
 		r.refresh(c)
 	}
 	r.adjust(p, e.Outcome)
@@ -48,12 +47,12 @@ func (r *row) adjust(p *pace, o Outcome) {
 }
 
 // settleCreation settles the cell's creation in flight.
-func (r *row) settleCreation(c *cell, e Answer, known bool) {
+func (r *row) settleCreation(c *cell, e answered) {
 	name := c.creating.name
 	switch e.Outcome {
 	case OK:
 		c.answer()
-		if known || c.creating.left == e.Pod {
+		if e.known || c.creating.left == e.Pod {
 			c.creating = creation{}
 			return
 		}

@@ -73,6 +73,21 @@ func (r *row) judgeNodes() {
 	}
 }
 
+// changeNode has the row's course and its cell know of a node, where it matters.
+func (r *row) changeNode(e nodeChanged) {
+	if r.guide != nil {
+		r.sawNode(e.name, e.is)
+		r.follow(nil)
+	}
+	same := e.was != nil && e.is != nil && e.was.node == e.is.node
+	switch c := r.cells[e.name]; {
+	case same && c != nil:
+		c.column = e.is
+	case !same && (c != nil || r.newest(e.is) == placement.ShouldRun):
+		r.judgeNode(e.name, e.is)
+	}
+}
+
 // judgeNode brings what the row has of a node in line with it; col is nil for one that is gone.
 func (r *row) judgeNode(name string, col *column) {
 	e, c := r.newest(col), r.cells[name]

@@ -75,9 +75,9 @@ type guide struct {
 	looked  time.Time
 	stale   bool
 	setback setback // of writing it
-	// allowed is how many changes the policy's pace lets begin now, begun how many did. turn is how much
-	// of the pace had been spent when the row took from it last: who shares it takes in turn.
-	allowed, begun, turn int
+	// turn is how much of the policy's pace had been spent when the row took from it last: who shares it takes
+	// in turn.
+	turn int
 }
 
 // updateRollout takes a policy or what people wrote into a rollout in.
@@ -87,16 +87,22 @@ func (m *Matrix) updateRollout(info RolloutInfo) {
 	}
 	m.rollouts[info.UID] = info
 	if r := m.rows[info.UID]; r != nil {
-		m.guide(m.enter(r), info)
+		m.guide(r, info)
 	}
+}
+
+// guide has the row follow the rollout, at its policy's pace.
+func (m *Matrix) guide(r *row, info RolloutInfo) {
+	if info.Policy != nil {
+		m.paceOf(info.PolicyUID).Set(info.Policy.NodesPerMinute, m.now)
+	}
+	m.tell(r, info)
 }
 
 func (m *Matrix) deleteRollout(uid types.UID) {
 	m.forgetRollout(uid)
 	if r := m.rows[uid]; r != nil && r.guide != nil {
-		m.enter(r).guide = nil
-		r.refreshAll()
-		r.judgeNodes()
+		m.tell(r, RolloutGone(uid))
 	}
 }
 
@@ -112,12 +118,12 @@ func (m *Matrix) forgetRollout(uid types.UID) {
 	delete(m.paces, policy)
 }
 
-// guide has the row follow the rollout.
-func (m *Matrix) guide(r *row, info RolloutInfo) {
+// obey has the row follow the rollout.
+func (r *row) obey(info RolloutInfo) {
 	g := r.guide
 	if g == nil {
 		g = &guide{course: course.New()}
-		g.course.Tick(m.now)
+		g.course.Tick(r.now)
 		if info.Status != nil {
 			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
 		}
@@ -128,9 +134,6 @@ func (m *Matrix) guide(r *row, info RolloutInfo) {
 		r.tryAnew()
 	}
 	g.info = info
-	if info.Policy != nil {
-		m.paceOf(info.PolicyUID).Set(info.Policy.NodesPerMinute, m.now)
-	}
 	g.course.SetPolicy(info.Policy, info.Following, info.Why)
 	g.course.SetSpec(named(info.Spec, r.info.Digest))
 	g.course.PausedBecause(info.PausedWhy)
@@ -196,24 +199,23 @@ func (r *row) forCourse() course.DaemonSet {
 	}
 }
 
-// takeTurns has the course say which cells may be changed now.
-func (r *row) takeTurns() {
+// takeTurns has the course say which cells may be changed now. It returns how many of so many as may begin at the
+// policy's pace have.
+func (r *row) takeTurns(allowed int) (begun int) {
 	g := r.guide
 	if !g.course.Started() {
 		g.start(r)
 	}
 	if g.holdsStage() {
 		room := min(r.cfg.BurstReplicas-r.deletes, r.cfg.BurstReplicas-r.fresh.inFlight-r.again.inFlight)
-		paced := !g.course.Returns()
-		if paced {
-			room = min(room, g.allowed)
-		}
-		begun := len(g.course.Take(room))
-		if paced {
-			g.begun = begun
+		if g.course.Returns() {
+			g.course.Take(room)
+		} else {
+			begun = len(g.course.Take(min(room, allowed)))
 		}
 	}
 	r.follow(nil)
+	return begun
 }
 
 // holdsStage reports whether the API holds the target and the step that the course is at: nothing

@@ -83,22 +83,18 @@ func (m *Matrix) Step(e Event) {
 		m.tick(e.Time)
 	case Answer:
 		if r := m.rows[e.Action.Row()]; r != nil {
-			m.enter(r).answered(e, m.pods[e.Pod] != nil)
+			m.tell(r, answered{e, m.pods[e.Pod] != nil})
 		}
 	}
 }
 
-// enter has Ready look at the row, to which something is about to happen.
-func (m *Matrix) enter(r *row) *row {
-	if r.now = m.now; r.guide != nil {
-		r.guide.course.Tick(m.now)
-		r.follow(nil)
-	}
+// tell tells a row of an event, and has Ready look at it.
+func (m *Matrix) tell(r *row, event any) {
+	r.step(m.now, event)
 	if !r.dirty {
 		r.dirty = true
 		m.dirty = append(m.dirty, r)
 	}
-	return r
 }
 
 // arm sets the timers of the rows that something happened to.
@@ -113,18 +109,14 @@ func (m *Matrix) arm() {
 func (m *Matrix) updateDaemonSet(info DaemonSetInfo) {
 	if r := m.rows[info.UID]; r != nil {
 		if r.changes(&info) {
-			m.enter(r).update(info)
+			m.tell(r, info)
 		}
 		return
 	}
-	r := newRow(info, &m.cfg, m.now, m.columns)
+	r := newRow(info, &m.cfg, m.now, m.columns, m.waiting[info.UID])
 	m.rows[info.UID] = r
-	m.enter(r)
-	for _, p := range m.waiting[info.UID] {
-		r.attach(p)
-	}
 	delete(m.waiting, info.UID)
-	r.judgeNodes()
+	m.tell(r, touched{})
 	if rollout, known := m.rollouts[info.UID]; known {
 		m.guide(r, rollout)
 	}
@@ -180,17 +172,12 @@ func (m *Matrix) setColumn(name string, col *column) {
 
 // tellOf tells a row of a node. Where nothing that it goes by has changed, there is no work.
 func (m *Matrix) tellOf(r *row, name string, was, col *column) {
-	if r.guide != nil {
-		m.enter(r).sawNode(name, col)
-		r.follow(nil)
-	}
-	same := was != nil && col != nil && was.node == col.node
-	switch c := r.cells[name]; {
+	c, same := r.cells[name], was != nil && col != nil && was.node == col.node
+	switch {
+	case r.guide != nil, !same && (c != nil || r.newest(col) == placement.ShouldRun):
+		m.tell(r, nodeChanged{name, was, col})
 	case same && c != nil:
 		c.column = col
-	case same:
-	case c != nil || r.newest(col) == placement.ShouldRun:
-		m.enter(r).judgeNode(name, col)
 	}
 }
 
@@ -203,7 +190,7 @@ func (m *Matrix) updatePod(info PodInfo) {
 	case p.info == info:
 		return
 	case p.cell != nil && info.Owner == p.info.Owner && info.Node == p.info.Node:
-		m.enter(m.rows[info.Owner]).change(p, info)
+		m.tell(m.rows[info.Owner], podChanged{p, info})
 		return
 	default:
 		m.detach(p)
@@ -221,7 +208,7 @@ func (m *Matrix) deletePod(uid types.UID) {
 
 func (m *Matrix) attach(p *trackedPod) {
 	if r := m.rows[p.info.Owner]; r != nil {
-		m.enter(r).attach(p)
+		m.tell(r, podCame{p})
 		return
 	}
 	m.wait(p)
@@ -229,7 +216,7 @@ func (m *Matrix) attach(p *trackedPod) {
 
 func (m *Matrix) detach(p *trackedPod) {
 	if r := m.rows[p.info.Owner]; r != nil {
-		m.enter(r).detach(p)
+		m.tell(r, podWent{p})
 		return
 	}
 	delete(m.waiting[p.info.Owner], p.info.UID)
@@ -256,7 +243,7 @@ func (m *Matrix) tick(now time.Time) {
 		m.now = now
 	}
 	for t := m.timers.Pop(m.now); t != nil; t = m.timers.Pop(m.now) {
-		m.enter(t.Owner).tick()
+		m.tell(t.Owner, Now{m.now})
 	}
 }
 

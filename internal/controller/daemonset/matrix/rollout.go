@@ -30,12 +30,7 @@ func (m *Matrix) Ready() []Action {
 	for _, r := range rows {
 		r.dirty = false
 		if m.rows[r.info.UID] == r {
-			r.now = m.now
-			out = m.readyAtPace(r, out)
-			r.due = time.Time{}
-			if !r.info.Deleting {
-				r.due = r.later()
-			}
+			out = append(out, m.takeTurn(r)...)
 			m.timers.Set(&r.timer, m.next(r))
 		}
 	}
@@ -52,19 +47,18 @@ func (m *Matrix) paceOf(policy types.UID) *course.Pace {
 	return p
 }
 
-// readyAtPace returns what is to be done for the row, and takes what begins off the pace that it shares.
-func (m *Matrix) readyAtPace(r *row, out []Action) []Action {
+// takeTurn has the row act, and takes what begins off the pace that it shares.
+func (m *Matrix) takeTurn(r *row) []Action {
 	g := r.guide
 	if g == nil {
-		return r.ready(out)
+		return r.step(m.now, turn{}).actions
 	}
 	p := m.paceOf(g.info.PolicyUID)
-	g.allowed, g.begun = p.Allows(m.now), 0
-	out = r.ready(out)
-	if g.begun > 0 {
-		g.turn = p.Spend(g.begun)
+	did := r.step(m.now, turn{p.Allows(m.now)})
+	if did.begun > 0 {
+		g.turn = p.Spend(did.begun)
 	}
-	return out
+	return did.actions
 }
 
 // next is when time alone brings the row something to do, if ever: its own, or its turn.
@@ -97,7 +91,7 @@ func (m *Matrix) wakeSharers() {
 	}
 	for _, r := range m.rows {
 		if g := r.guide; g != nil && !r.dirty && paces[m.paceOf(g.info.PolicyUID)] && g.course.Wants() {
-			m.enter(r)
+			m.tell(r, touched{})
 		}
 	}
 }
@@ -110,18 +104,21 @@ func (r *row) turn() int {
 	return r.guide.turn
 }
 
-// ready returns what is to be done for the row.
-func (r *row) ready(out []Action) []Action {
+// act returns what is to be done, with so many changes as may begin at the policy's pace.
+func (r *row) act(allowed int) (out result) {
+	r.due = time.Time{}
 	if r.info.Deleting {
 		return out
 	}
 	if !r.info.Held {
 		if r.guide != nil {
-			r.takeTurns()
+			out.begun = r.takeTurns(allowed)
 		}
-		out = r.changePods(out)
+		out.actions = r.changePods(nil)
 	}
-	return r.readyRollout(r.readyStatus(r.placements(out)))
+	out.actions = r.readyRollout(r.readyStatus(r.placements(out.actions)))
+	r.due = r.later()
+	return out
 }
 
 func (r *row) changePods(out []Action) []Action {

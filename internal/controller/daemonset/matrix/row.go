@@ -13,9 +13,9 @@ import (
 )
 
 // row is one DaemonSet: its cells, the sets of those that want something, and
-// the running totals.
+// the running totals. All that it learns and does goes through step.
 //
-// It knows nothing of other rows, and changes no column.
+// It knows nothing of other rows nor of what they share, calls nobody back, and changes no column.
 type row struct {
 	cfg   *Config // never changes
 	now   time.Time
@@ -61,14 +61,88 @@ type row struct {
 	timer deadline.Timer[*row] // in the matrix
 }
 
-func newRow(info DaemonSetInfo, cfg *Config, now time.Time, columns map[string]*column) *row {
-	r := &row{info: info, cfg: cfg, now: now, columns: columns, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{}, revisions: map[string]int{},
-		fresh: pace{window: 1}, again: pace{window: 1}}
+// newRow makes the row of a DaemonSet whose pods are known.
+func newRow(info DaemonSetInfo, cfg *Config, now time.Time, columns map[string]*column, pods map[types.UID]*trackedPod) *row {
+	r := &row{
+		info: info, cfg: cfg, now: now, columns: columns, cells: map[string]*cell{}, unplaced: map[types.UID]*trackedPod{},
+		revisions: map[string]int{}, fresh: pace{window: 1}, again: pace{window: 1},
+	}
 	r.newSets()
 	r.written, r.progress = info.Conditions, progressOf(&info, now)
 	r.timer.Owner = r
 	r.surge, r.rules = allowsSurge(info.Strategy), info.rules()
+	for _, p := range pods {
+		r.attach(p)
+	}
+	r.judgeNodes()
 	return r
+}
+
+// What a row is told beside a DaemonSetInfo, a RolloutInfo, a RolloutGone and a Now.
+type (
+	// nodeChanged: the node of that name was one and is another; nil for none.
+	nodeChanged struct {
+		name    string
+		was, is *column
+	}
+	podCame struct{ pod *trackedPod }
+	podWent struct{ pod *trackedPod }
+	// podChanged: a pod that stays in its cell is to be like that.
+	podChanged struct {
+		pod  *trackedPod
+		info PodInfo
+	}
+	// answered is what became of an action; known: the pod that it made has been seen.
+	answered struct {
+		Answer
+		known bool
+	}
+	// touched: something else wants the row looked at.
+	touched struct{}
+	// turn is the row's turn to act. So many changes may begin at the pace that it shares.
+	turn struct{ allowed int }
+)
+
+// result is what a row does in its turn: actions, in their order and each with its reason, and how many changes
+// it has begun at the pace that it shares. Nothing comes of other events before that.
+type result struct {
+	actions []Action
+	begun   int
+}
+
+// step takes in what the row is told at a moment.
+func (r *row) step(now time.Time, event any) result {
+	r.now = now
+	if t, is := event.(turn); is {
+		return r.act(t.allowed)
+	}
+	if r.guide != nil {
+		r.guide.course.Tick(now)
+		r.follow(nil)
+	}
+	switch e := event.(type) {
+	case DaemonSetInfo:
+		r.update(e)
+	case RolloutInfo:
+		r.obey(e)
+	case RolloutGone:
+		r.guide = nil
+		r.refreshAll()
+		r.judgeNodes()
+	case nodeChanged:
+		r.changeNode(e)
+	case podCame:
+		r.attach(e.pod)
+	case podWent:
+		r.detach(e.pod)
+	case podChanged:
+		r.change(e.pod, e.info)
+	case answered:
+		r.answered(e)
+	case Now:
+		r.tick()
+	}
+	return result{}
 }
 
 // newSets makes the sets of cells, empty.
