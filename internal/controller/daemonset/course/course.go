@@ -236,28 +236,28 @@ func (c *Course) mostRun() string {
 	return best
 }
 
-// begunSteps names the step that is under way and those that began before it.
+// begunSteps names the step that is under way and those that began before it, as they are or were last known.
 func (c *Course) begunSteps() []string {
-	if u := c.state.unread; u != nil {
-		names := []string{u.Step}
+	var steps []string
+	at := ""
+	switch u := c.state.unread; {
+	case u != nil:
+		at = u.Step
 		for i := range u.Steps {
-			if u.Steps[i].Name == u.Step {
-				return names
-			}
-			names = append(names, u.Steps[i].Name)
+			steps = append(steps, u.Steps[i].Name)
 		}
-		return append(names[:1], c.stepsBefore(u.Step, names[1:])...)
-	}
-	if c.policy == nil {
+	case c.policy == nil:
 		return nil
-	}
-	names := []string{c.policy.StepName(c.state.open)}
-	for _, s := range c.fleet.Steps() {
-		if s.Compare(c.state.open) < 0 {
-			names = append(names, c.policy.StepName(s))
+	default:
+		at = c.policy.StepName(c.state.open)
+		for _, s := range c.fleet.Steps() {
+			steps = append(steps, c.policy.StepName(s))
 		}
 	}
-	return names
+	if i := slices.Index(steps, at); i >= 0 {
+		return append([]string{at}, steps[:i]...)
+	}
+	return append([]string{at}, c.stepsBefore(at, steps)...)
 }
 
 // stepsBefore are those of the steps that come before one that has no nodes any more.
@@ -279,35 +279,26 @@ func (c *Course) stepsBefore(name string, steps []string) (before []string) {
 // restart; the first of the names is the one under way. A step that comes behind one
 // that never began has to wait for it.
 func (c *Course) reopen(begun []string) {
-	open := rolloutpolicy.Step{}
+	var open, at rolloutpolicy.Step
+	underWay := false // at, and all before it have begun
+	if len(begun) > 0 {
+		at, underWay = c.policy.StepNamed(begun[0])
+	}
 	for _, s := range c.fleet.Steps() {
 		if !slices.Contains(begun, c.policy.StepName(s)) {
+			underWay = underWay && s.Compare(at) > 0
 			break
 		}
 		open = s
 	}
-	if at, ok := c.emptied(begun); ok && at.Compare(open) > 0 {
-		open = at
+	if underWay && c.fleet.Size(at) == 0 && at.Compare(open) > 0 {
+		open = at // it has lost all its nodes, and its approval is still to be given
 	}
-	if c.state.open = open; len(begun) == 0 || c.policy.StepName(open) != begun[0] {
+	c.state.open = open
+	if len(begun) == 0 || c.policy.StepName(open) != begun[0] {
 		c.state.openSince, c.state.left = c.now, time.Time{}
 	}
 	c.state.unread = nil
-}
-
-// emptied is the step under way if it has lost all its nodes, and all before it have begun: its approval
-// is still to be given.
-func (c *Course) emptied(begun []string) (rolloutpolicy.Step, bool) {
-	if len(begun) == 0 {
-		return rolloutpolicy.Step{}, false
-	}
-	at, known := c.policy.StepNamed(begun[0])
-	for _, s := range c.fleet.Steps() {
-		if known && s.Compare(at) < 0 {
-			known = slices.Contains(begun, c.policy.StepName(s))
-		}
-	}
-	return at, known && c.fleet.Size(at) == 0
 }
 
 // retarget follows the DaemonSet's newest revision: with another one the steps, and

@@ -81,10 +81,10 @@ func (r *row) changeNode(e nodeChanged) {
 	}
 	same := e.was != nil && e.is != nil && e.was.node == e.is.node
 	switch c := r.cells[e.name]; {
-	case same && c != nil:
-		c.column = e.is
-	case !same && (c != nil || r.newest(e.is) == placement.ShouldRun):
+	case !same:
 		r.judgeNode(e.name, e.is)
+	case c != nil:
+		c.column = e.is
 	}
 }
 

@@ -176,7 +176,7 @@ func (m *Matrix) tellOf(r *row, name string, was, col *column) {
 	switch {
 	case r.guide != nil, !same && (c != nil || r.newest(col) == placement.ShouldRun):
 		m.tell(r, nodeChanged{name, was, col})
-	case same && c != nil:
+	case c != nil:
 		c.column = col
 	}
 }
