@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,19 +17,21 @@ import (
 	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
-// serveFolder and serveLinks tell this program, when it is run once more, what file system to be.
-const serveFolder, serveLinks = "TEST_SERVE_FOLDER", "TEST_SERVE_LINKS"
+// serveFolder and the others tell this program, when it is run once more, what file system to be, and which operation
+// fails there.
+const serveFolder, serveLinks, serveFails = "TEST_SERVE_FOLDER", "TEST_SERVE_LINKS", "TEST_SERVE_FAILS"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveFolder); dir != "" {
-		fmt.Println(serveFlagless(dir, os.Getenv(serveLinks) != ""))
+		fails, _ := strconv.Atoi(os.Getenv(serveFails)) // 0 for none
+		fmt.Println(serveFlagless(dir, os.Getenv(serveLinks) != "", uint32(fails)))
 		return
 	}
 	os.Exit(m.Run())
 }
 
 // mountFlagless mounts a file system in memory that knows no flags of renameat2, as NFS, CephFS and 9p do not.
-func mountFlagless(t *testing.T, links string) (dir string) {
+func mountFlagless(t *testing.T, links string, fails int) (dir string) {
 	t.Helper()
 	needs.Root(t, "only root mounts file systems")
 	if _, err := os.Stat("/dev/fuse"); err != nil {
@@ -36,7 +39,7 @@ func mountFlagless(t *testing.T, links string) (dir string) {
 	}
 	dir = t.TempDir()
 	serves := exec.CommandContext(t.Context(), os.Args[0])
-	serves.Env = append(os.Environ(), serveFolder+"="+dir, serveLinks+"="+links)
+	serves.Env = append(os.Environ(), serveFolder+"="+dir, serveLinks+"="+links, serveFails+"="+strconv.Itoa(fails))
 	out, err := serves.StdoutPipe()
 	if err == nil {
 		err = serves.Start()
@@ -58,7 +61,7 @@ func mountFlagless(t *testing.T, links string) (dir string) {
 func TestCreateWhereRenameKnowsNoFlags(t *testing.T) {
 	for _, links := range []string{"", "yes"} {
 		t.Run("links="+links, func(t *testing.T) {
-			dir := mountFlagless(t, links)
+			dir := mountFlagless(t, links, 0)
 			path := filepath.Join(dir, "f")
 			from := filepath.Join(dir, "from")
 			if err := os.WriteFile(from, nil, 0o600); err != nil {
@@ -84,9 +87,37 @@ func TestCreateWhereRenameKnowsNoFlags(t *testing.T) {
 	}
 }
 
+// What a file system of another machine cannot do is told, and leaves nothing that passes for whole.
+func TestFailuresOfAFileSystem(t *testing.T) {
+	for what, test := range map[string]struct {
+		fails int
+		links string
+	}{
+		"write":              {opWrite, "yes"},
+		"fsync":              {opFsync, "yes"},
+		"rename":             {opRename, ""},
+		"fsync of the names": {opFsyncdir, "yes"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := mountFlagless(t, test.links, test.fails)
+			err := Create(filepath.Join(dir, "f"), 0o600, Bytes([]byte("content")))
+			entries, listErr := os.ReadDir(dir)
+			if !errors.Is(err, unix.EIO) || listErr != nil || len(entries) > 0 {
+				t.Errorf("it says %v and leaves %v, %v", err, entries, listErr)
+			}
+		})
+	}
+	// Where a second name fails for whatever reason the file gets its name the other way.
+	dir := mountFlagless(t, "yes", opLink)
+	err := Create(filepath.Join(dir, "f"), 0o600, Bytes([]byte("content")))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // What was written is there after a loss of power under its name.
 func TestNamesAreOnTheDisk(t *testing.T) {
-	dir := mountFlagless(t, "yes")
+	dir := mountFlagless(t, "yes", 0)
 	synced := int64(0)
 	for name, write := range map[string]func() error{
 		"Write":  func() error { return Write(filepath.Join(dir, "a"), 0o600, Bytes([]byte("a"))) },
@@ -117,6 +148,7 @@ const (
 // it was synced.
 type flagless struct {
 	links  bool
+	fails  uint32 // the operation that does
 	synced uint64
 	files  map[uint64][]byte
 	names  map[string]uint64
@@ -124,7 +156,7 @@ type flagless struct {
 }
 
 // serveFlagless mounts one and serves it until it is unmounted.
-func serveFlagless(dir string, links bool) error {
+func serveFlagless(dir string, links bool, fails uint32) error {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -133,7 +165,7 @@ func serveFlagless(dir string, links bool) error {
 		return err
 	}
 	fmt.Println("mounted")
-	f := &flagless{links: links, files: map[uint64][]byte{}, names: map[string]uint64{}, next: 2}
+	f := &flagless{links: links, fails: fails, files: map[uint64][]byte{}, names: map[string]uint64{}, next: 2}
 	for buffer := make([]byte, 1<<20); ; {
 		n, err := unix.Read(fd, buffer)
 		if errors.Is(err, unix.ENODEV) {
@@ -178,6 +210,9 @@ func (f *flagless) entry(node uint64) []byte {
 func (f *flagless) do(op uint32, node uint64, in []byte) (out []byte, failed unix.Errno) {
 	name := func(from int) string { return string(bytes.TrimRight(in[from:], "\x00")) }
 	number := func(at int) uint64 { return binary.LittleEndian.Uint64(in[at:]) }
+	if op == f.fails {
+		return nil, unix.EIO
+	}
 	switch op {
 	case opInit:
 		return le(nil, uint32(7), uint32(31), uint32(65536), uint32(0), uint16(16), uint16(12), uint32(131072), uint32(1),

@@ -46,7 +46,11 @@ func Create(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return SyncFolder(filepath.Dir(path))
+	err = SyncFolder(filepath.Dir(path))
+	if err != nil {
+		return errors.Join(err, os.Remove(path))
+	}
+	return nil
 }
 
 // moveNew renames a file unless something has the new name.
