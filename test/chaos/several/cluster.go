@@ -171,8 +171,39 @@ func (c *namespaces) kinds(ctx context.Context, name string, j *journal) []fault
 		{"deaf", func() error { return c.cut(name, "input") }, func() error { return c.cut(name, "") }},
 		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
 		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
+		{"removed, and joins again", func() error { return c.rejoin(ctx, name) }, func() error { return nil }},
 		{"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) }, c.disks[name].free},
 	}
+}
+
+// rejoin takes a server off the others' list, and its data away: it is started with an empty folder then, and joins.
+// The first one's folder has the data of the nodes as well, so the second goes in its place.
+func (c *namespaces) rejoin(ctx context.Context, name string) error {
+	if name == c.servers[0].name {
+		name = c.servers[1].name
+	}
+	err := run(exec.CommandContext(ctx, c.binary, "members", "remove", name, "--data-dir", c.dir))
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(c.dir, "servers", name)
+	return until(ctx, func(context.Context) error { return c.empty(name, folder) })
+}
+
+// empty takes all files of a server away whose process has ended, or is ended here. A disk is mounted there, which
+// stays.
+func (c *namespaces) empty(name, folder string) error {
+	pid, err := c.pid(name)
+	if err == nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+	}
+	entries, err := os.ReadDir(folder)
+	for _, entry := range entries {
+		if entry.Name() != "lost+found" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, entry.Name())))
+		}
+	}
+	return err
 }
 
 // said implements place.

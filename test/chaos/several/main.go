@@ -3,8 +3,9 @@
 // both ways or one way, and left without room, while clients write through each of them. A
 // server whose disk is full must say so, and take part again once there is room. Afterwards
 // every write that was acknowledged must be on every server, and every server must have the
-// same; and a list that is asked for after an acknowledgement must have it. `make chaos-servers`
-// runs it; it needs root.
+// same; and a list that is asked for after an acknowledgement must have it. Clients that watch, and go on at another
+// server each time that a watch ends, must be told of every change, once and in order. Servers are also removed, and
+// join again. `make chaos-servers` runs it; it needs root.
 //
 // With -machines each server has an emulated machine: its clock jumps by hours, and its disk takes
 // a few writes a second. `make chaos-machines` runs that; it needs QEMU, and no root.
@@ -108,17 +109,20 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 			bad++
 			verdict = "VIOLATION"
 		}
-		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer, %4d reads  whole after %4.1f s  %s\n",
-			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.reads, out.healing.Seconds(), verdict)
+		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer, %4d reads, %5d events  whole after %4.1f s  %s\n",
+			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.reads, out.events,
+			out.healing.Seconds(), verdict)
 		c.tell(out, p.verbose)
 		if len(out.violations) > 0 && p.keep {
 			return bad, nil
 		}
 		sum.reads += out.reads
+		sum.events += out.events
 		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
 	}
-	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, %d reads, in %.0f s\n",
-		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, sum.reads, time.Since(begin).Seconds())
+	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, %d reads, %d events, in %.0f s\n",
+		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, sum.reads, sum.events,
+		time.Since(begin).Seconds())
 	return bad, nil
 }
 

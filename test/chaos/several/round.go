@@ -26,6 +26,8 @@ type outcome struct {
 	faults, acknowledged, unknown int
 	// reads are those that were answered, and right after a write through another server.
 	reads int
+	// events are what listeners were told.
+	events int
 	// full are the servers that ended of a full disk.
 	full                 int
 	healing              time.Duration
@@ -69,6 +71,17 @@ func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, leng
 		clients.Go(func() { j.count(acting, s.client, space) })
 		clients.Go(func() { j.read(acting, s.client, c.servers[(n+1)%len(c.servers)].client, space, n) })
 	}
+	hearing, heard := context.WithCancel(ctx)
+	defer heard()
+	var listeners []*listener
+	var listening sync.WaitGroup
+	for n, s := range c.servers {
+		for _, k := range kinds {
+			l := &listener{name: "who listened to " + k.name + " first at " + s.name, kind: k}
+			listeners = append(listeners, l)
+			listening.Go(func() { l.listen(hearing, c.servers, n, space) })
+		}
+	}
 	for acting.Err() == nil {
 		c.strike(acting, chance, j)
 	}
@@ -76,6 +89,9 @@ func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, leng
 	c.heal()
 	healed := time.Now()
 	j.judge(ctx, c, space)
+	j.hearEnd(ctx, c, space, listeners)
+	heard()
+	listening.Wait()
 	j.healing = time.Since(healed)
 	return j.outcome
 }
@@ -119,7 +135,7 @@ func (j *journal) create(ctx context.Context, client kubernetes.Interface, space
 		if n%2 == 0 {
 			_, err = client.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{})
 		} else {
-			_, err = client.CoordinationV1().Leases(space).Create(ctx, &coordinationv1.Lease{ObjectMeta: meta}, metav1.CreateOptions{})
+			err = lease(ctx, client, space, meta)
 		}
 		j.mu.Lock()
 		if err == nil {
@@ -131,6 +147,18 @@ func (j *journal) create(ctx context.Context, client kubernetes.Interface, space
 		j.mu.Unlock()
 		sleep(ctx, 20*time.Millisecond)
 	}
+}
+
+// lease makes a Lease, and changes it once: whether that worked shows in what is told of it.
+func lease(ctx context.Context, client kubernetes.Interface, space string, m metav1.ObjectMeta) error {
+	leases := client.CoordinationV1().Leases(space)
+	made, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: m}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	made.Labels = map[string]string{"changed": "once"}
+	_, _ = leases.Update(ctx, made, metav1.UpdateOptions{})
+	return nil
 }
 
 // count adds one to a number that all share: an acknowledged addition that is lost, or was
