@@ -66,6 +66,67 @@ type RolloutPolicySpec struct {
 	// Pace limits how fast nodes' changes begin, over all DaemonSets of the policy.
 	// +optional
 	Pace Pace `json:"pace,omitempty"`
+	// Content makes the ConfigMaps and Secrets that a template names a part of its revision. Without
+	// it their changes reach all nodes at once, as in Kubernetes.
+	// +optional
+	Content *Content `json:"content,omitempty"`
+}
+
+// Content says which objects belong to a revision. A revision has immutable copies of them, and its
+// pods refer to the copies.
+type Content struct {
+	// ConfigMaps is Referenced (the default): those that the template names in volumes, envFrom and
+	// valueFrom; or None.
+	// +optional
+	// +default="Referenced"
+	ConfigMaps ContentScope `json:"configMaps,omitempty"`
+	// Secrets is Referenced or None (the default).
+	// +optional
+	// +default="None"
+	Secrets ContentScope `json:"secrets,omitempty"`
+	// Apply is Restart (the default): a node gets another content with another pod.
+	// +optional
+	// +default="Restart"
+	Apply ContentApply `json:"apply,omitempty"`
+	// Settle is how long no object may have changed before the change is taken to be whole. Default 5s.
+	// +optional
+	// +default="5s"
+	Settle Duration `json:"settle,omitempty"`
+	// Exclude names objects whose changes must not wait, such as CA bundles and revocations.
+	// +optional
+	Exclude *ContentExclusion `json:"exclude,omitempty"`
+}
+
+// ContentScope says which objects of a kind are content.
+//
+// +enum
+type ContentScope string
+
+// The scopes.
+const (
+	// ContentReferenced takes what the template names.
+	ContentReferenced ContentScope = "Referenced"
+	// ContentNone takes nothing.
+	ContentNone ContentScope = "None"
+)
+
+// ContentApply says how a node gets another content.
+//
+// +enum
+type ContentApply string
+
+// ContentRestart replaces the pod.
+const ContentRestart ContentApply = "Restart"
+
+// ContentExclusion names objects that are no content: pods refer to them themselves.
+type ContentExclusion struct {
+	// Names are names of ConfigMaps and Secrets.
+	// +optional
+	// +listType=set
+	Names []string `json:"names,omitempty"`
+	// Selector chooses them by their labels.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // Wave is a part of the fleet. Exactly one of Nodes, Count, Percent and Each says

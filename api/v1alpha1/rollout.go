@@ -154,6 +154,9 @@ type DaemonSetRolloutStatus struct {
 	// another template can be made to have; who approves, retries or aborts names both.
 	// +optional
 	TargetDigest string `json:"targetDigest,omitempty"`
+	// Content is the content of the target, where it is a part of the revision.
+	// +optional
+	Content *ContentStatus `json:"content,omitempty"`
 	// Policy is the policy that the changes follow, or followed last.
 	// +optional
 	Policy *FollowedPolicy `json:"policy,omitempty"`
@@ -227,6 +230,38 @@ type Replacing struct {
 	// +optional
 	// +listType=atomic
 	Unavailable []string `json:"unavailable,omitempty"`
+}
+
+// ContentStatus is the content of a target. No value of any object is in it.
+type ContentStatus struct {
+	// Stable is the content of the stable revision; "" if it has none.
+	// +optional
+	Stable string `json:"stable,omitempty"`
+	// Target is the target's.
+	// +optional
+	Target string `json:"target,omitempty"`
+	// Changes are the keys in which the target's content differs from the stable one's, such as
+	// "ConfigMap agent: agent.conf"; at most 20 lines.
+	// +optional
+	// +listType=atomic
+	Changes []string `json:"changes,omitempty"`
+	// Message says why the content cannot be followed; "" if it is.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// Lines says for people what changes, and what hinders it.
+func (c *ContentStatus) Lines() (out []string) {
+	if c == nil {
+		return nil
+	}
+	for _, change := range c.Changes {
+		out = append(out, "content: "+change)
+	}
+	if c.Message != "" {
+		out = append(out, "content cannot be followed: "+c.Message)
+	}
+	return out
 }
 
 // FailedRevision is a revision that is not tried again by itself.

@@ -11,6 +11,21 @@ func (in Abort) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Content) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.Content"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ContentExclusion) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.ContentExclusion"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ContentStatus) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.ContentStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DaemonSetRollout) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.DaemonSetRollout"
 }

@@ -9,11 +9,14 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -22,7 +25,9 @@ import (
 type manifests struct {
 	daemonSets []*appsv1.DaemonSet
 	policies   []*v1alpha1.RolloutPolicy
-	ignored    []string
+	// contents are what ConfigMaps and Secrets are to hold; those of a Secret are not shown.
+	contents []plan.Change
+	ignored  []string
 }
 
 // parseManifests reads one document after the other. DaemonSets and policies must not have fields that are not known.
@@ -77,6 +82,25 @@ func (m *manifests) add(raw []byte) error {
 		}
 		rolloutpolicy.SetDefaults(&p.Spec)
 		m.policies = append(m.policies, p)
+	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
+		o := &corev1.ConfigMap{}
+		if err := yaml.UnmarshalStrict(raw, o); err != nil {
+			return fmt.Errorf("ConfigMap %s: %w", head.Metadata.Name, err)
+		}
+		m.contents = append(m.contents, plan.Change{Namespace: o.Namespace, New: content.OfConfigMap(o)})
+	case corev1.SchemeGroupVersion.WithKind("Secret"):
+		o := &corev1.Secret{}
+		if err := yaml.UnmarshalStrict(raw, o); err != nil {
+			// What it says may be a part of a value.
+			return fmt.Errorf("Secret %s is not as the API takes one", head.Metadata.Name)
+		}
+		for key, value := range o.StringData {
+			if o.Data == nil {
+				o.Data = map[string][]byte{}
+			}
+			o.Data[key] = []byte(value)
+		}
+		m.contents = append(m.contents, plan.Change{Namespace: o.Namespace, New: content.OfSecret(o)})
 	default:
 		if head.Kind != "" || head.Metadata.Name != "" {
 			m.ignored = append(m.ignored, strings.TrimSpace(head.Kind+" "+head.Metadata.Name))

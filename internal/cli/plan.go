@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -31,8 +33,9 @@ func newPlanCommand(plugin bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Say what applying DaemonSets would do, and do nothing",
-		Long: `Say what "kubectl apply -f FILE" would do to DaemonSets: which fields change, which
-nodes change, in which steps, what has no room, and how long it takes. Nothing is
+		Long: `Say what "kubectl apply -f FILE" would do to DaemonSets: which fields, and which keys of
+their ConfigMaps and Secrets, change, which nodes change, in which steps, what has no
+room, and how long it takes. Nothing is
 written: the server is only asked to try (dry run) what it would store.
 
 The exit code is 0 if nothing would happen before somebody approves, resumes or
@@ -63,7 +66,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 	}
 	at = addClusterFlags(cmd, plugin)
 	f := cmd.Flags()
-	f.StringVarP(&file, "filename", "f", "", "file with DaemonSets as YAML or JSON, more than one document if wanted; - for standard input")
+	f.StringVarP(&file, "filename", "f", "",
+		"file with DaemonSets, ConfigMaps and Secrets as YAML or JSON, more than one document if wanted; - for standard input")
 	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
 	return cmd
 }
@@ -71,7 +75,9 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 // plans is what would happen to all DaemonSets of a file.
 type plans struct {
 	DaemonSets []*plan.Forecast `json:"daemonSets"`
-	// Ignored are the objects that are no DaemonSets or policies.
+	// Direct says which changes of ConfigMaps and Secrets are no part of a revision.
+	Direct []string `json:"direct,omitempty"`
+	// Ignored are the objects of other kinds.
 	Ignored []string `json:"ignored,omitempty"`
 	// Missing says what could not be read or asked, and why.
 	Missing []string `json:"missing,omitempty"`
@@ -92,7 +98,16 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	if hidden != "" {
 		out.Missing = append(out.Missing, hidden)
 	}
-	s = survey.New(m.withPolicies(s.Objects, l.namespace))
+	objects := m.withPolicies(s.Objects, l.namespace)
+	s = survey.New(objects)
+	changes, unread, err := l.stored(ctx, m.contents)
+	if err != nil {
+		return nil, err
+	}
+	out.Missing = append(out.Missing, unread...)
+	objects.Edits, out.Direct = plan.Contents(s, changes)
+	s = survey.New(objects)
+	planned := map[types.UID]bool{}
 	for _, wanted := range m.daemonSets {
 		if wanted.Namespace == "" {
 			wanted.Namespace = l.namespace
@@ -110,8 +125,49 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 			return nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
 		}
 		out.DaemonSets = append(out.DaemonSets, forecast)
+		planned[stored.UID] = true
+	}
+	for _, ds := range s.DaemonSets {
+		if len(objects.Edits[ds.UID]) == 0 || planned[ds.UID] {
+			continue
+		}
+		forecast, err := plan.Make(s, ds, ds)
+		if err != nil {
+			return nil, fmt.Errorf("DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+		}
+		out.DaemonSets = append(out.DaemonSets, forecast)
 	}
 	return out, nil
+}
+
+// stored finds what ConfigMaps and Secrets hold that are to change; unread says which may not be read.
+func (l *lists) stored(ctx context.Context, wanted []plan.Change) (changes []plan.Change, unread []string, err error) {
+	for _, c := range wanted {
+		if c.Namespace == "" {
+			c.Namespace = l.namespace
+		}
+		switch c.New.Kind {
+		case content.ConfigMap:
+			var have *corev1.ConfigMap
+			if have, err = l.client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.New.Name, metav1.GetOptions{}); err == nil {
+				c.Old = content.OfConfigMap(have)
+			}
+		default:
+			var have *corev1.Secret
+			if have, err = l.client.CoreV1().Secrets(c.Namespace).Get(ctx, c.New.Name, metav1.GetOptions{}); err == nil {
+				c.Old = content.OfSecret(have)
+			}
+		}
+		switch {
+		case apierrors.IsForbidden(err):
+			unread = append(unread, fmt.Sprintf("%s may not be read, so nobody knows what changes in it: %v", c.New.Ref, err))
+			continue
+		case err != nil && !apierrors.IsNotFound(err):
+			return nil, nil, fmt.Errorf("read %s: %w", c.New.Ref, err)
+		}
+		changes = append(changes, c)
+	}
+	return changes, unread, nil
 }
 
 // try returns the DaemonSet as "kubectl apply" would store it, by having the server try. If it may not be asked, defaults
@@ -244,6 +300,9 @@ func (p *plans) write(w io.Writer) {
 		}
 		f.Write(w)
 	}
+	for _, direct := range p.Direct {
+		fmt.Fprint(w, survey.Wrap(direct+".", ""))
+	}
 	for _, ignored := range p.Ignored {
 		fmt.Fprint(w, survey.Wrap("Not planned: "+ignored+".", ""))
 	}
@@ -266,8 +325,8 @@ func readManifests(in io.Reader, file string) (*manifests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(m.daemonSets) == 0 {
-		return nil, fmt.Errorf("%s: there is no DaemonSet in it", file)
+	if len(m.daemonSets)+len(m.contents) == 0 {
+		return nil, fmt.Errorf("%s: there is no DaemonSet, ConfigMap or Secret in it", file)
 	}
 	return m, nil
 }

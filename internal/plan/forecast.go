@@ -160,7 +160,9 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 
 // compare says which revision and fields change.
 func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
-	before, err := s.Set(p.old)
+	unedited := s.Objects
+	unedited.Edits = nil
+	before, err := survey.New(unedited).Set(p.old)
 	if err != nil {
 		return err
 	}
@@ -170,7 +172,11 @@ func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 		p.out.To = number(set, set.Revision)
 	}
 	p.out.Fields, err = difference(p.old, set.DaemonSet)
-	return err
+	if err != nil {
+		return err
+	}
+	p.addEdits(s.Edits[p.old.UID])
+	return nil
 }
 
 func number(s *survey.Set, hash string) string {

@@ -60,7 +60,7 @@ func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 	p.rollout = p.core.Book.RolloutOf(set.DaemonSet)
 	for _, n := range s.Nodes {
 		for _, o := range set.Pods(n.Name) {
-			p.begin(matrix.ProjectPod(o, set.DaemonSet.UID))
+			p.begin(set.Project(o))
 		}
 	}
 	slices.SortStableFunc(p.queue, func(a, b start) int { return a.from.Compare(b.from) })

@@ -32,6 +32,11 @@ func (v View) Show(out io.Writer, s State) error {
 		b.WriteString(line + "\n")
 	}
 	fmt.Fprintf(&b, "daemonset %s/%s   stable %s   target %s\n", s.Namespace, s.DaemonSet, orNone(s.StableRevision), orNone(s.TargetRevision))
+	for _, text := range s.Content.Lines() {
+		for _, line := range v.wrap(text) {
+			b.WriteString(line + "\n")
+		}
+	}
 	if s.Nodes > 0 {
 		fmt.Fprintf(&b, "%s %s\n", v.bar(s, 20), amounts(s))
 	}

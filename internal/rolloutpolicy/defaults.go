@@ -31,6 +31,12 @@ func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
 		f.Then = v1alpha1.FailureHalt
 	}
 	fill(&spec.NodeFaults.Max, intstr.FromString("20%"))
+	if c := spec.Content; c != nil {
+		fillText(&c.ConfigMaps, v1alpha1.ContentReferenced)
+		fillText(&c.Secrets, v1alpha1.ContentNone)
+		fillText(&c.Apply, v1alpha1.ContentRestart)
+		fillText(&c.Settle, "5s")
+	}
 	for i := range spec.Windows {
 		if w := &spec.Windows[i]; w.TimeZone == "" {
 			w.TimeZone = "UTC"
@@ -41,5 +47,11 @@ func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
 func fill[T any](to **T, value T) {
 	if *to == nil {
 		*to = ptr.To(value)
+	}
+}
+
+func fillText[T ~string](to *T, value T) {
+	if *to == "" {
+		*to = value
 	}
 }

@@ -27,6 +27,8 @@ type Policy struct {
 	Windows       Windows
 	// NodesPerMinute is how many changes may begin in a minute; 0 means no limit.
 	NodesPerMinute int
+	// Content is nil where a revision is a template alone.
+	Content *Content
 
 	spec *v1alpha1.RolloutPolicySpec
 }
@@ -135,6 +137,11 @@ func Compile(spec *v1alpha1.RolloutPolicySpec, locate Locate) (*Policy, error) {
 		}
 		p.Windows = append(p.Windows, w)
 	}
+	var excluded labels.Selector
+	if c := spec.Content; c != nil && c.Exclude != nil && c.Exclude.Selector != nil {
+		excluded = compile(c.Exclude.Selector, at.Child("content", "exclude", "selector"))
+	}
+	p.Content = compileContent(spec.Content, excluded)
 	if n := spec.Pace.NodesPerMinute; n != nil {
 		p.NodesPerMinute = int(*n)
 	}

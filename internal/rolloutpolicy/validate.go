@@ -49,6 +49,7 @@ func Validate(spec *v1alpha1.RolloutPolicySpec, at *field.Path) field.ErrorList 
 			errs = append(errs, validateWindow(&spec.Windows[i], at.Child("windows").Index(i))...)
 		}
 	}
+	errs = append(errs, validateContent(spec.Content, at.Child("content"))...)
 	return append(errs, positive(spec.Pace.NodesPerMinute, at.Child("pace", "nodesPerMinute"))...)
 }
 

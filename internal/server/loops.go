@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
 	"github.com/everynode/everynode/internal/controller/cronjob"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/copies"
 	"github.com/everynode/everynode/internal/controller/deployment"
 	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/controller/endpointslice"
@@ -193,7 +194,7 @@ func (c *control) addDaemonSets(a *actor) error {
 		return err
 	}
 	run, err := daemonSets(daemonset.Config{
-		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
+		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches, Content: copies.Access{Client: a.client},
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside}, Recorder: a.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.metrics,
 	}, c.options.RecordDecisions)

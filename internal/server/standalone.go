@@ -20,6 +20,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/copies"
 )
 
 // ControllerOptions say how the DaemonSet controller runs alone, against any
@@ -83,7 +84,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	defer shown.close()
 	run, err := daemonSets(daemonset.Config{
 		Registerer: shown.registry,
-		Rollouts:   daemonset.NewRolloutWriter(own), Watches: watches,
+		Rollouts:   daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: client},
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
 		NormalizeTemplate: podspec.SetTemplateDefaults,

@@ -13,6 +13,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/content"
 )
 
 // pods holds the pods of all simulated nodes. A worker takes one pod at a time, so a pod is never worked on twice at once.
@@ -154,6 +156,9 @@ func (p *pods) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 	}
 	now := p.config.Clock.Now()
 	p.examine(known.sim, object, host, now)
+	if err := p.readContent(ctx, known.sim, object); err != nil {
+		return 0, err
+	}
 	res := known.sim.step(object, gone, now)
 	tell(p.config, object, known.sim.events)
 	known.sim.events = nil
@@ -225,6 +230,32 @@ func (p *pods) examine(sim *pod, object *corev1.Pod, host *node, now time.Time) 
 		sim.toldUnread = true
 		sim.note("", corev1.EventTypeWarning, "SimulatedFaultUnreadable", err.Error())
 	}
+}
+
+// readContent reads the ConfigMaps that the pod refers to, once, if that can make it ill. One that is not
+// there has nothing in it.
+func (p *pods) readContent(ctx context.Context, sim *pod, object *corev1.Pod) error {
+	if !sim.ward.Reads() {
+		return nil
+	}
+	if sim.content == nil {
+		read := []map[string]string{}
+		for _, ref := range content.Refs(&object.Spec) {
+			if ref.Kind != content.ConfigMap {
+				continue
+			}
+			m, err := p.config.Writer.GetConfigMap(ctx, object.Namespace, ref.Name)
+			switch {
+			case err == nil:
+				read = append(read, m.Data)
+			case !apierrors.IsNotFound(err):
+				return err
+			}
+		}
+		sim.content = read
+	}
+	sim.ward.Content = sim.content
+	return nil
 }
 
 func (p *pods) forget(uid types.UID, known *entry, host *node) {

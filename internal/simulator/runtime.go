@@ -32,6 +32,8 @@ type pod struct {
 	// ward is what ails the pod, boots how often its node had come back from a loss of power when it last acted.
 	ward  *illness.Ward
 	boots int
+	// content is what the pod read from ConfigMaps when it began; nil if that was not asked.
+	content []map[string]string
 	// toldUnready is the container of which was told that its probes fail, and toldUnread: that its fault cannot be read.
 	toldUnready string
 	toldUnread  bool

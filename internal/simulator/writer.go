@@ -22,6 +22,8 @@ type Writer interface {
 	UpdatePodStatus(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error)
 	// DeletePod removes this very pod without grace.
 	DeletePod(ctx context.Context, pod *corev1.Pod) error
+	// GetConfigMap reads what a pod refers to.
+	GetConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 }
 
 type clientWriter struct{ client kubernetes.Interface }
@@ -68,6 +70,11 @@ func (w clientWriter) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
 	return wrap("delete pod", pod.Namespace+"/"+pod.Name, w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options))
+}
+
+func (w clientWriter) GetConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	m, err := w.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	return m, wrap("get ConfigMap", namespace+"/"+name, err)
 }
 
 func wrap(tried, name string, err error) error {

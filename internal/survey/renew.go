@@ -100,7 +100,7 @@ func (v *View) renewPods(s *Survey) {
 	for _, pods := range s.byOwner[uid] {
 		for _, p := range pods {
 			if v.seen[p.UID].pod != p {
-				v.core.Step(matrix.ProjectPod(p, uid))
+				v.core.Step(v.Project(p))
 			}
 			v.seen[p.UID] = seenPod{p, v.round}
 			there++

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
@@ -18,8 +19,9 @@ import (
 // Set is one DaemonSet and what belongs to it.
 type Set struct {
 	DaemonSet *appsv1.DaemonSet
-	// Revision is the hash of its present template, Numbers those of all its revisions by hash. Stored tells that there
-	// is a ControllerRevision of the template.
+	// Revision is that of its present template, with the content that its rollout leads to where content is a part of
+	// revisions. Numbers are those of all its revisions by name. Stored tells that there is a ControllerRevision of the
+	// template.
 	Revision string
 	Numbers  map[string]int64
 	Stored   bool
@@ -31,6 +33,8 @@ type Set struct {
 	// revisions are those that are stored, present is that of the present template.
 	revisions []*appsv1.ControllerRevision
 	present   *appsv1.ControllerRevision
+	// content is the ID of the content of Revision, "" where that is a template alone.
+	content string
 }
 
 // Set finds what belongs to a DaemonSet.
@@ -54,13 +58,48 @@ func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
 	if !belongings.StrategyOf(ds).OnDelete { // else it is not asked
 		set.Policy = s.Policy(ds)
 	}
+	set.addContent()
 	return set, nil
+}
+
+// addContent finds the content that the present template has, where the policy wants it to be a part of revisions.
+func (s *Set) addContent() {
+	if s.Policy == nil || s.Policy.Spec.Content == nil || s.Rollout == nil {
+		return
+	}
+	st := &s.Rollout.Status
+	s.content = content.IDOf(st.TargetRevision)
+	if s.content == "" {
+		return
+	}
+	if len(s.survey.Edits[s.DaemonSet.UID]) > 0 {
+		s.content = content.Planned
+	}
+	s.Revision = content.Revision(s.Revision, s.content)
+	whole := []string{s.Revision, st.StableRevision, st.TargetRevision}
+	for i := range st.FailedRevisions {
+		whole = append(whole, st.FailedRevisions[i].Revision)
+	}
+	for _, revision := range whole {
+		if n := s.Numbers[content.TemplateOf(revision)]; n > 0 {
+			s.Numbers[revision] = n
+		}
+	}
+}
+
+// Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
+func (s *Set) Project(p *corev1.Pod) matrix.PodInfo {
+	info := matrix.ProjectPod(p, s.DaemonSet.UID)
+	if s.content == "" {
+		info.Revision = content.TemplateOf(info.Revision)
+	}
+	return info
 }
 
 // Template is the pod template of a revision, the present one if it cannot be read.
 func (s *Set) Template(hash string) *corev1.PodTemplateSpec {
 	for _, r := range s.revisions {
-		if history.HashOf(r) != hash || hash == s.Revision {
+		if history.HashOf(r) != content.TemplateOf(hash) || r == s.present {
 			continue
 		}
 		if t, err := history.Template(r); err == nil {
@@ -79,6 +118,9 @@ func (s *Set) Pods(name string) []*corev1.Pod {
 func (s *Set) info() matrix.DaemonSetInfo {
 	ds := s.DaemonSet
 	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
+	if s.content != "" && s.Rollout.Status.TargetRevision == s.Revision {
+		digest = s.Rollout.Status.TargetDigest
+	}
 	return matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: s.Revision, Digest: digest,
 		Placement: placement.Compile(&ds.Spec.Template.Spec),
@@ -145,7 +187,7 @@ func (s *Set) surroundings(cfg matrix.Config) *Core {
 func (s *Set) begin(c *Core, row matrix.DaemonSetInfo) {
 	for _, pods := range s.survey.byOwner[row.UID] {
 		for _, p := range pods {
-			c.Step(matrix.ProjectPod(p, row.UID))
+			c.Step(s.Project(p))
 		}
 	}
 	c.Step(row)

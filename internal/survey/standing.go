@@ -38,7 +38,7 @@ func (v *View) Standing(name string) Standing {
 	st := Standing{Verdict: verdict, Step: v.Step(name)}
 	if pods := v.Pods(name); len(pods) > 0 {
 		st.Pod = pods[len(pods)-1]
-		st.Has = st.Pod.Labels["controller-revision-hash"]
+		st.Has = v.Project(st.Pod).Revision
 	}
 	st.Since = v.since(name, verdict, st.Pod)
 	order, _ := v.core.Order(v.DaemonSet.UID, name)

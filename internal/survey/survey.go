@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/fit"
@@ -28,6 +29,8 @@ type Objects struct {
 	// Policies and Rollouts are empty where the API does not have these kinds.
 	Policies []*v1alpha1.RolloutPolicy
 	Rollouts []*v1alpha1.DaemonSetRollout
+	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
+	Edits map[types.UID][]content.Edit
 	// Locate finds time zones.
 	Locate rolloutpolicy.Locate
 }

@@ -1,13 +1,16 @@
 package why
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -60,13 +63,15 @@ type SetReport struct {
 	Revision  string `json:"revision"`
 	Policy    string `json:"policy,omitempty"`
 	// Phase and Message are those of the rollout's object; Stable and Target are revisions. Empty without a policy.
-	Phase   string  `json:"phase,omitempty"`
-	Message string  `json:"message,omitempty"`
-	Step    string  `json:"step,omitempty"`
-	Stable  string  `json:"stable,omitempty"`
-	Target  string  `json:"target,omitempty"`
-	Nodes   int     `json:"nodes"`
-	Groups  []Group `json:"groups"`
+	Phase   string `json:"phase,omitempty"`
+	Message string `json:"message,omitempty"`
+	Step    string `json:"step,omitempty"`
+	Stable  string `json:"stable,omitempty"`
+	Target  string `json:"target,omitempty"`
+	// Content is what the target holds beside its template.
+	Content *v1alpha1.ContentStatus `json:"content,omitempty"`
+	Nodes   int                     `json:"nodes"`
+	Groups  []Group                 `json:"groups"`
 	// Unseen says what no controller has taken note of.
 	Unseen []string `json:"unseen,omitempty"`
 	// Missing says what could not be read, and why.
@@ -138,7 +143,11 @@ func revision(v *survey.View, hash string) string {
 
 // numbered adds the numbers of revisions to a text that names them by their hashes.
 func numbered(v *survey.View, text string) string {
-	for hash := range v.Numbers {
+	// The name of a template's revision is the beginning of those with content.
+	names := slices.SortedFunc(maps.Keys(v.Numbers), func(a, b string) int {
+		return cmp.Or(len(b)-len(a), cmp.Compare(a, b))
+	})
+	for _, hash := range names {
 		text = strings.ReplaceAll(text, "revision "+hash, "revision "+revision(v, hash))
 	}
 	return text
@@ -156,6 +165,7 @@ func Set(s *survey.Survey, ds *appsv1.DaemonSet, all course.Verdict) (*SetReport
 	}
 	if v.Rollout != nil {
 		status := &v.Rollout.Status
+		r.Content = status.Content
 		r.Phase, r.Message, r.Step = string(status.Phase), numbered(v, status.Message), status.Step
 		r.Stable, r.Target = revision(v, status.StableRevision), revision(v, status.TargetRevision)
 	}

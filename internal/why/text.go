@@ -132,6 +132,9 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 	switch {
 	case r.Phase != "":
 		fmt.Fprint(w, survey.Wrap(name+": "+r.Phase+": "+r.Message, ""))
+		for _, line := range r.Content.Lines() {
+			fmt.Fprint(w, survey.Wrap(line, "  "))
+		}
 	default:
 		fmt.Fprint(w, survey.Wrap(name+": "+r.summary(), ""))
 	}

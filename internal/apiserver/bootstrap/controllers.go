@@ -90,6 +90,7 @@ func clusterControllers() []controller {
 			may("update").on(groupCore, "nodes/status", "pods/status"),
 			may("delete").on(groupCore, "pods"),
 			may("get", "create", "update").on(groupCoordination, "leases"),
+			may("get").on(groupCore, "configmaps"),
 			recordEvents(),
 		}},
 		{"clusterrole-aggregation-controller", []rbacv1.PolicyRule{

@@ -24,10 +24,21 @@ func ClusterRoles() []rbacv1.ClusterRole {
 	roles = append(roles, peopleRoles()...)
 	roles = append(roles, nodeRoles()...)
 	roles = append(roles, schedulerRole(), managerRole(), provisionerRole())
+	roles = append(roles, contentRoles()...)
 	for _, c := range controllers() {
 		roles = append(roles, clusterRole(controllerPrefix+c.name, c.rules...))
 	}
 	return roles
+}
+
+// contentRoles are bound to nobody: a RoleBinding in a namespace gives them to the DaemonSet controller's
+// account, so that a RolloutPolicy there can make ConfigMaps, or Secrets too, a part of revisions.
+func contentRoles() []rbacv1.ClusterRole {
+	copies := may("get", "list", "watch", "create", "update", "delete")
+	return []rbacv1.ClusterRole{
+		clusterRole("everynode:content", copies.on(groupCore, "configmaps")),
+		clusterRole("everynode:content-secrets", copies.on(groupCore, "secrets")),
+	}
 }
 
 // ClusterRoleBindings lists the default bindings.

@@ -24,6 +24,7 @@ func times(n int, format string) string {
 
 func policyCases() []objectCase {
 	wave := func(fields string) string { return "spec: {waves: [{name: a, " + fields + "}]}" }
+	excluded := func(n int) string { return "spec: {content: {exclude: {names: [" + times(n, "n%d, ") + "]}}}" }
 	selector := func(fields string) string { return "spec: {selector: {" + fields + "}}" }
 	window := func(fields string) string { return "spec: {windows: [{" + fields + "}]}" }
 	domain := func(fields string) string { return "spec: {domains: [{" + fields + "}]}" }
@@ -81,6 +82,19 @@ spec:
 		{"a ramp from nothing", wave("nodes: {}, ramp: {from: 0}"), false},
 		{"a ramp that does not grow", wave("nodes: {}, ramp: {factor: 1}"), false},
 		{"a ramp that leaps", wave("nodes: {}, ramp: {factor: 1001}"), false},
+		{"content", "spec: {content: {}}", true},
+		{"content of both kinds", "spec: {content: {configMaps: Referenced, secrets: Referenced, apply: Restart, settle: 0s}}", true},
+		{"content but for some", "spec: {content: {exclude: {names: [ca, b.c], selector: {matchLabels: {a: b}}}}}", true},
+		{"content of no kind", `spec: {content: {configMaps: None, secrets: "", apply: "", settle: ""}}`, true},
+		{"content of all there is", "spec: {content: {configMaps: All}}", false},
+		{"secrets of all there are", "spec: {content: {secrets: All}}", false},
+		{"content that settles before it changes", "spec: {content: {settle: -1s}}", false},
+		{"content that is applied otherwise", "spec: {content: {apply: Maybe}}", false},
+		{"an exclusion that is no name", "spec: {content: {exclude: {names: [A]}}}", false},
+		{"an exclusion that is there twice", "spec: {content: {exclude: {names: [a, a]}}}", false},
+		{"as many exclusions as may be", excluded(rolloutpolicy.MaxExcluded), true},
+		{"too many exclusions", excluded(rolloutpolicy.MaxExcluded + 1), false},
+		{"an exclusion by a label that is none", `spec: {content: {exclude: {selector: {matchLabels: {"-a": b}}}}}`, false},
 		{"an empty spread", wave(`each: zone, spreadBy: ""`), true},
 		{"no soak", wave("count: 1, soak: 0s"), true},
 		{"a soak in parts", wave("count: 1, soak: 1h2m3.5s"), true},

@@ -134,6 +134,14 @@ func (r rules) selects(path string) {
 	r[path+".matchExpressions[].values[]"] = []rule{maxLength(63), pattern(labelValue)}
 }
 
+// notNegativeTime is a length of time, or nothing.
+func notNegativeTime(p *props) {
+	cel("self == '' || duration(self) >= duration('0s')", "must be a length of time such as 90s or 1h30m, and not negative")(p)
+}
+
+// objectName is what a DNS subdomain looks like.
+const objectName = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+
 // conditions adds the rules of a status' conditions.
 func (r rules) conditions() rules {
 	r["status.conditions[].type"] = []rule{maxLength(316), pattern(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`)}
@@ -172,7 +180,7 @@ func policyRules() rules {
 		"spec.waves[].each":             aLabel("self == '' || "),
 		"spec.waves[].spreadBy":         aLabel("self == '' || "),
 		"spec.waves[].maxUnavailable":   someOf(1),
-		"spec.waves[].soak":             {cel("self == '' || duration(self) >= duration('0s')", "must be a length of time such as 90s or 1h30m, and not negative")},
+		"spec.waves[].soak":             {notNegativeTime},
 		"spec.waves[].approval":         {orEmpty},
 		"spec.domains":                  {maxItems(rolloutpolicy.MaxDomains)},
 		"spec.domains[].key":            aLabel(""),
@@ -189,8 +197,16 @@ func policyRules() rules {
 		"spec.windows[].from":           {pattern("^" + time + "$")},
 		"spec.windows[].to":             {pattern("^(" + time + "|24:00)$")},
 		"spec.pace.nodesPerMinute":      {atLeast(1)},
+
+		"spec.content.configMaps":      {orEmpty},
+		"spec.content.secrets":         {orEmpty},
+		"spec.content.apply":           {orEmpty},
+		"spec.content.settle":          {notNegativeTime},
+		"spec.content.exclude.names":   {maxItems(rolloutpolicy.MaxExcluded)},
+		"spec.content.exclude.names[]": {maxLength(253), pattern(objectName)},
 	}
 	r.selects("spec.selector")
+	r.selects("spec.content.exclude.selector")
 	r.selects("spec.waves[].nodes")
 	return r.conditions()
 }

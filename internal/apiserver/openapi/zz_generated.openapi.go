@@ -40,6 +40,9 @@ import (
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
 		v1alpha1.Abort{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Abort(ref),
+		v1alpha1.Content{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Content(ref),
+		v1alpha1.ContentExclusion{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_ContentExclusion(ref),
+		v1alpha1.ContentStatus{}.OpenAPIModelName():                                  schema_everynode_everynode_api_v1alpha1_ContentStatus(ref),
 		v1alpha1.DaemonSetRollout{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref),
 		v1alpha1.DaemonSetRolloutList{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutList(ref),
 		v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref),
@@ -781,6 +784,155 @@ func schema_everynode_everynode_api_v1alpha1_Abort(ref common.ReferenceCallback)
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_Content(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Content says which objects belong to a revision. A revision has immutable copies of them, and its pods refer to the copies.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"configMaps": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ConfigMaps is Referenced (the default): those that the template names in volumes, envFrom and valueFrom; or None.\n\nPossible enum values:\n - `\"None\"` takes nothing.\n - `\"Referenced\"` takes what the template names.",
+							Default:     "Referenced",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"None", "Referenced"},
+						},
+					},
+					"secrets": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Secrets is Referenced or None (the default).\n\nPossible enum values:\n - `\"None\"` takes nothing.\n - `\"Referenced\"` takes what the template names.",
+							Default:     "None",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"None", "Referenced"},
+						},
+					},
+					"apply": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Apply is Restart (the default): a node gets another content with another pod.\n\nPossible enum values:\n - `\"Restart\"` replaces the pod.",
+							Default:     "Restart",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Restart"},
+						},
+					},
+					"settle": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Settle is how long no object may have changed before the change is taken to be whole. Default 5s.",
+							Default:     "5s",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"exclude": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Exclude names objects whose changes must not wait, such as CA bundles and revocations.",
+							Ref:         ref(v1alpha1.ContentExclusion{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.ContentExclusion{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_ContentExclusion(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContentExclusion names objects that are no content: pods refer to them themselves.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"names": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Names are names of ConfigMaps and Secrets.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Selector chooses them by their labels.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ContentStatus is the content of a target. No value of any object is in it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"stable": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Stable is the content of the stable revision; \"\" if it has none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"target": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Target is the target's.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"changes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Changes are the keys in which the target's content differs from the stable one's, such as \"ConfigMap agent: agent.conf\"; at most 20 lines.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why the content cannot be followed; \"\" if it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -977,6 +1129,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Format:      "",
 						},
 					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content is the content of the target, where it is a part of the revision.",
+							Ref:         ref(v1alpha1.ContentStatus{}.OpenAPIModelName()),
+						},
+					},
 					"policy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Policy is the policy that the changes follow, or followed last.",
@@ -1116,7 +1274,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1730,11 +1888,17 @@ func schema_everynode_everynode_api_v1alpha1_RolloutPolicySpec(ref common.Refere
 							Ref:         ref(v1alpha1.Pace{}.OpenAPIModelName()),
 						},
 					},
+					"content": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Content makes the ConfigMaps and Secrets that a template names a part of its revision. Without it their changes reach all nodes at once, as in Kubernetes.",
+							Ref:         ref(v1alpha1.Content{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Domain{}.OpenAPIModelName(), v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.NodeFaults{}.OpenAPIModelName(), v1alpha1.Pace{}.OpenAPIModelName(), v1alpha1.Wave{}.OpenAPIModelName(), v1alpha1.Window{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
+			v1alpha1.Content{}.OpenAPIModelName(), v1alpha1.Domain{}.OpenAPIModelName(), v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.NodeFaults{}.OpenAPIModelName(), v1alpha1.Pace{}.OpenAPIModelName(), v1alpha1.Wave{}.OpenAPIModelName(), v1alpha1.Window{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
 	}
 }
 

@@ -34,6 +34,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 )
 
@@ -43,6 +45,16 @@ const EventSource = "daemonset-controller"
 // Informers is where the controller reads. A controller-runtime cache is one.
 type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// ContentAccess reads ConfigMaps and Secrets in some namespaces, and writes copies of them.
+type ContentAccess interface {
+	// Follow reads a kind in a namespace until ctx ends, and reports whether it can be read. It returns at once.
+	Follow(
+		ctx context.Context, namespace string, kind content.Kind,
+		handler toolscache.ResourceEventHandler, tell func(contents.Sight),
+	)
+	CarryOut(ctx context.Context, j *contents.Job) contents.Result
 }
 
 // Config is what New needs. Informers, Writer and Recorder are required.
@@ -68,6 +80,8 @@ type Config struct {
 	// Where the API does not serve the kinds, they are awaited: a DaemonSet that says that it
 	// follows a policy stands still until then, and all others change as without one.
 	Rollouts RolloutWriter
+	// Content reads and writes what is content. With nil no policy with content can be followed.
+	Content ContentAccess
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
 	Watches *Watches

@@ -7,11 +7,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
@@ -30,6 +33,10 @@ type owner struct {
 	log       klog.Logger
 	book      *belongings.Book
 	matrix    decisions
+	// contents stands before the matrix: it adds what revisions hold beside their template.
+	contents *contents.Book
+	// following ends the reading of a namespace's kind.
+	following map[followed]context.CancelFunc
 	rollouts  *rollouts.Book
 	own       *sight
 	seen      rollouts.Sight
@@ -50,8 +57,9 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	if o.matrix = matrix.New(c.cfg.Limits); c.cfg.Record != nil {
 		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
-	o.book = belongings.New(o.matrix, c.cfg.NormalizeTemplate)
-	o.rollouts = rollouts.New(o.matrix, time.LoadLocation)
+	o.contents, o.following = contents.New(o.matrix), map[followed]context.CancelFunc{}
+	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
+	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
 	return o
 }
 
@@ -67,7 +75,7 @@ func (o *owner) run(ctx context.Context) {
 		look = ticker.C()
 	}
 	for ctx.Err() == nil {
-		o.turn()
+		o.turn(ctx)
 		o.wait(ctx, audit.C(), look)
 	}
 	if r, ok := o.matrix.(*recorder); ok && r.err != nil {
@@ -103,12 +111,13 @@ func (o *owner) wait(ctx context.Context, audit, look <-chan time.Time) {
 	}
 }
 
-func (o *owner) turn() {
+func (o *owner) turn(ctx context.Context) {
 	start := o.cfg.Clock.Now()
 	o.now = start
 	o.matrix.Step(matrix.Now{Time: o.now})
 	o.book.Step(belongings.Now{Time: o.now})
 	o.rollouts.Step(rollouts.Now{Time: o.now})
+	o.contents.Tell(contents.Now{Time: o.now})
 	own := o.own.look() // before draining: what has been read by now is in the buffer
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
@@ -132,6 +141,7 @@ func (o *owner) turn() {
 			})
 		}
 	}
+	o.keepContents(ctx)
 	for _, a := range o.matrix.Ready() {
 		o.dispatch(a)
 	}
@@ -154,7 +164,7 @@ func (o *owner) look(own rollouts.Sight) {
 // nextTurn returns when there is something to do without any event.
 func (o *owner) nextTurn() (time.Time, bool) {
 	at, ok := o.matrix.NextTick()
-	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts} {
+	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts, o.contents} {
 		if t, also := book.NextTick(); also && (!ok || t.Before(at)) {
 			at, ok = t, true
 		}
@@ -170,6 +180,7 @@ func (o *owner) apply(kind string, c change) {
 		}
 		if o.cfg.Rollouts != nil {
 			// First: the row must not act before it knows what to follow.
+			o.contents.Tell(contents.DaemonSet{Object: obj, Gone: c.deleted})
 			o.rollouts.Step(rollouts.DaemonSet{Object: obj, Gone: c.deleted})
 		}
 		o.book.Step(belongings.DaemonSet{Object: obj, Gone: c.deleted})
@@ -188,6 +199,8 @@ func (o *owner) apply(kind string, c change) {
 		o.rollouts.Step(rollouts.Rollout{Object: obj, Gone: c.deleted})
 	case *corev1.Pod:
 		o.book.Step(belongings.Pod{Object: obj, Gone: c.deleted})
+	case *corev1.ConfigMap, *corev1.Secret:
+		o.contents.Tell(contents.Object{Object: obj.(metav1.Object), Gone: c.deleted})
 	default:
 		o.log.Error(nil, "Informer delivers an unexpected type", "kind", kind)
 	}
@@ -277,11 +290,14 @@ func (o *owner) forget(ds *appsv1.DaemonSet) {
 // moldOf returns what pods of a revision are made from, once for each generation or
 // older revision.
 func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
-	revision, current := o.book.Revision(ds.UID, hash)
+	revision, current := o.book.Revision(ds.UID, content.TemplateOf(hash))
 	if _, follows := o.matrix.Rollout(ds.UID); !follows || current {
 		m := o.molds[ds.UID]
-		if m == nil || m.generation != ds.Generation {
+		if m == nil || m.generation != ds.Generation || m.content != content.IDOf(hash) {
 			m = newPodMold(ds)
+			if err := o.fill(ds, m, hash); err != nil {
+				return nil, err
+			}
 			o.molds[ds.UID] = m
 		}
 		return m, nil
@@ -290,7 +306,7 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 		return m, nil
 	}
 	if revision == nil {
-		return nil, fmt.Errorf("the ControllerRevision with hash %s is gone", hash)
+		return nil, fmt.Errorf("the ControllerRevision with hash %s is gone", content.TemplateOf(hash))
 	}
 	template, err := history.Template(revision)
 	if err != nil {
@@ -298,6 +314,85 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 	}
 	// Of the older ones a rollout needs one at a time.
 	m := moldFrom(ds, template)
+	if err := o.fill(ds, m, hash); err != nil {
+		return nil, err
+	}
 	o.olds[ds.UID] = map[string]*podMold{hash: m}
 	return m, nil
+}
+
+// fill has a mold refer to the content of the revision.
+func (o *owner) fill(ds *appsv1.DaemonSet, m *podMold, revision string) error {
+	m.content = content.IDOf(revision)
+	if m.content == "" {
+		return nil
+	}
+	members, known := o.contents.Members(ds.UID, m.content)
+	if !known {
+		return fmt.Errorf("the content of revision %s is gone", revision)
+	}
+	content.Rewrite(&m.spec, members)
+	m.meta.Labels[content.RevisionLabel] = revision
+	return nil
+}
+
+// followed is a kind that is read in a namespace.
+type followed struct {
+	namespace string
+	kind      content.Kind
+}
+
+// keepContents reads what can be content, and hands out what is to be written about it.
+func (o *owner) keepContents(ctx context.Context) {
+	if want, moved := o.contents.Follow(); moved {
+		o.read(ctx, want)
+	}
+	for _, j := range o.contents.Jobs() {
+		o.rowLane.submit(func(ctx context.Context) {
+			r := o.cfg.Content.CarryOut(ctx, j)
+			if r.Why != "" {
+				o.metrics.writesFailed.Inc()
+			}
+			o.buffer.result(func(o *owner) { o.contents.Tell(r) })
+		})
+	}
+	for _, n := range o.contents.News() {
+		o.tell(n.DaemonSet, &matrix.RolloutNews{Warning: n.Warning, Event: n.Reason, Message: n.Message})
+	}
+}
+
+// read has just these kinds be read, by namespace.
+func (o *owner) read(ctx context.Context, want map[string]map[content.Kind]bool) {
+	for f, end := range o.following {
+		if !want[f.namespace][f.kind] {
+			end()
+			delete(o.following, f)
+			o.contents.Tell(contents.Sight{Namespace: f.namespace, Kind: f.kind, Over: true})
+		}
+	}
+	for namespace, kinds := range want {
+		for kind := range kinds {
+			o.follow(ctx, followed{namespace, kind})
+		}
+	}
+}
+
+func (o *owner) follow(ctx context.Context, f followed) {
+	if o.following[f] != nil {
+		return
+	}
+	ctx, o.following[f] = context.WithCancel(ctx)
+	if o.cfg.Content == nil {
+		const why = "this controller reads no ConfigMaps and Secrets"
+		o.contents.Tell(contents.Sight{Namespace: f.namespace, Kind: f.kind, Why: why})
+		return
+	}
+	handler := o.buffer.handler(string(f.kind), sameVersion)
+	o.cfg.Content.Follow(ctx, f.namespace, f.kind, handler, func(s contents.Sight) {
+		o.buffer.result(func(o *owner) {
+			if ctx.Err() == nil {
+				o.contents.Tell(s)
+			}
+		})
+	})
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/podtemplate"
@@ -21,6 +22,7 @@ const templateGenerationLabel = "pod-template-generation"
 // that a thousand pods cost one copy of the template each and no more.
 type podMold struct {
 	generation int64
+	content    string // its ID; "" where it is no part of the revision
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
 }
@@ -60,7 +62,7 @@ func (m *podMold) pod(a *matrix.CreatePod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: m.meta, Spec: m.spec}
 	p.Name = a.PodName
 	p.Labels = maps.Clone(m.meta.Labels)
-	p.Labels[appsv1.ControllerRevisionHashLabelKey] = a.Revision
+	p.Labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(a.Revision)
 	if a.Before != "" {
 		p.Annotations = maps.Clone(m.meta.Annotations)
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, matrix.Replaced, matrix.ReplacedText(a.Before, a.PodName))

@@ -3,6 +3,7 @@ package illness
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -13,12 +14,26 @@ func errOfNode(f *Fault) error {
 	return fmt.Errorf("annotation %s: %s is a fault of nodes, and stands on a pod", Annotation, f.kinds()[0])
 }
 
-// afflict adds a fault of pods to what ails the container already.
-func (f *Fault) afflict(c *Container) {
+func (f *Crash) afflict(c *Container) {
+	c.Ends, c.After, c.ExitCode = true, given(f.After, time.Second), cmp.Or(f.ExitCode, 1)
+	c.Reason, c.Message = "Error", f.Message
+}
+
+// in reports whether one of the ConfigMaps has the value.
+func (f *BadContent) in(content []map[string]string) bool {
+	return slices.ContainsFunc(content, func(data map[string]string) bool {
+		v, has := data[f.Key]
+		return has && v == f.Value
+	})
+}
+
+// afflict adds a fault of pods to what ails the container already; content is what its pod reads.
+func (f *Fault) afflict(c *Container, content []map[string]string) {
 	switch {
 	case f.Crash != nil && !c.Ends:
-		c.Ends, c.After, c.ExitCode = true, given(f.Crash.After, time.Second), cmp.Or(f.Crash.ExitCode, 1)
-		c.Reason, c.Message = "Error", f.Crash.Message
+		f.Crash.afflict(c)
+	case f.BadContent != nil && !c.Ends && f.BadContent.in(content):
+		f.BadContent.afflict(c)
 	case f.Memory != nil && !c.Ends:
 		c.Ends, c.After, c.ExitCode, c.Reason = true, given(f.Memory.After, time.Second), outOfMemoryCode, "OOMKilled"
 	case f.Unready != nil:

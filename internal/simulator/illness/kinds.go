@@ -12,7 +12,7 @@ import (
 // kindNames are the kinds of fault as they are written, those of nodes first.
 var kindNames = []string{
 	"notReady", "pressure", "flaps", "powerLoss", "room",
-	"crash", "outOfMemory", "neverReady", "slowPull", "slowTask", "pullError", "startError", "killsNode",
+	"crash", "outOfMemory", "neverReady", "slowPull", "slowTask", "pullError", "startError", "killsNode", "badContent",
 }
 
 // nodeKinds is how many of kindNames are faults of nodes.
@@ -23,6 +23,7 @@ func (f *Fault) kinds() (names []string) {
 	for i, there := range []bool{
 		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil,
 		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
+		f.BadContent != nil,
 	} {
 		if there {
 			names = append(names, kindNames[i])
@@ -56,6 +57,11 @@ func (f *Fault) checkKind() error {
 		return f.Room.check()
 	case f.Crash != nil:
 		return f.Crash.check()
+	case f.BadContent != nil:
+		if f.BadContent.Key == "" {
+			return errors.New("badContent names no key")
+		}
+		return f.BadContent.check()
 	case f.Memory != nil:
 		return notNegative(given(f.Memory.After, 0))
 	case f.SlowPull != nil:

@@ -258,6 +258,13 @@ func (c *Container) Kills() bool { return c.kills != nil }
 // Ward is what ails the pods of one node.
 type Ward struct {
 	faults []*Fault
+	// Content is what the pod reads from ConfigMaps, for the caller to fill in where Reads says so.
+	Content []map[string]string
+}
+
+// Reads reports whether what the pod reads can make it ill.
+func (w *Ward) Reads() bool {
+	return w != nil && slices.ContainsFunc(w.faults, func(f *Fault) bool { return f.BadContent != nil })
 }
 
 // Ward returns what ails the pod on this node; nil if nothing can. The annotation of a pod that cannot be read is an error.
@@ -297,7 +304,7 @@ func (w *Ward) Container(pod *corev1.Pod, spec *corev1.Container) Container {
 	for _, f := range w.faults {
 		named := f.Pods != nil && f.Pods.Container != ""
 		if f.Pods.matches(pod, spec) && (named || !init) {
-			f.afflict(&c)
+			f.afflict(&c, w.Content)
 		}
 	}
 	return c

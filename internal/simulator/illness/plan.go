@@ -61,6 +61,8 @@ type Fault struct {
 	PullError *Refusal   `json:"pullError,omitempty"`
 	Unstarted *Refusal   `json:"startError,omitempty"`
 	KillsNode *KillsNode `json:"killsNode,omitempty"`
+	// BadContent comes where a ConfigMap that the pod refers to has a key with a value.
+	BadContent *BadContent `json:"badContent,omitempty"`
 
 	nodes labels.Selector
 	share float64
@@ -112,6 +114,13 @@ type Crash struct {
 	After    *metav1.Duration `json:"after,omitempty"`
 	ExitCode int32            `json:"exitCode,omitempty"`
 	Message  string           `json:"message,omitempty"`
+}
+
+// BadContent makes a container crash if its pod reads, from any ConfigMap, this value of the key.
+type BadContent struct {
+	Crash `json:",inline"`
+	Key   string `json:"key"`
+	Value string `json:"value"`
 }
 
 // Memory makes a container be killed for memory some time after each start, 1 s by default.

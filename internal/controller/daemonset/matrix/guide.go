@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -295,11 +296,27 @@ func (r *row) readyRollout(out []Action) []Action {
 	want := g.course.Status()
 	want.ObservedGeneration, want.DaemonSetGeneration = g.info.Generation, r.info.Generation
 	want.TargetDigest, want.Policy = r.info.Digest, g.info.Followed
+	want.Content = contentOf(&want, r.info.Content)
 	if g.stored && apiequality.Semantic.DeepEqual(&want, &g.written) {
 		return out
 	}
 	g.inFlight = true
 	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(), PausedWhy: g.info.PausedWhy})
+}
+
+// contentOf is what a status says of content; what differs from the stable one's is news until it is that.
+func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus) *v1alpha1.ContentStatus {
+	out := v1alpha1.ContentStatus{Stable: content.IDOf(s.StableRevision), Target: content.IDOf(s.TargetRevision)}
+	if said != nil && s.StableRevision != s.TargetRevision {
+		out.Changes = said.Changes
+	}
+	if said != nil {
+		out.Message = said.Message
+	}
+	if out.Stable == "" && out.Target == "" && out.Message == "" {
+		return nil
+	}
+	return &out
 }
 
 // progressing is the condition of a row that follows a policy.

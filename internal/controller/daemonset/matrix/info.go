@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/node"
@@ -33,10 +35,12 @@ type DaemonSetInfo struct {
 	// Generation is the generation of the spec that the other fields describe.
 	// A new generation forgives failed pods.
 	Generation int64
-	// Revision is the hash of the current template.
+	// Revision is the hash of the current template; where content is a part of it, of both.
 	Revision string
 	// Digest is that of the current template, for the status of a rollout.
-	Digest    string `json:",omitempty"`
+	Digest string `json:",omitempty"`
+	// Content is what the status of a rollout says of the revision's content; nil where it has none.
+	Content   *v1alpha1.ContentStatus `json:",omitempty"`
 	Placement *placement.Rules
 	// Earlier has the placement rules of earlier revisions. Without a policy they do not
 	// matter.
@@ -148,7 +152,7 @@ func ProjectPod(p *corev1.Pod, owner types.UID) PodInfo {
 	info := PodInfo{
 		UID: p.UID, Name: p.Name, Owner: owner,
 		Node: pod.TargetNode(p), Bound: pod.IsBound(p),
-		Revision:    p.Labels[appsv1.ControllerRevisionHashLabelKey],
+		Revision:    content.RevisionOf(p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels),
 		Terminating: pod.IsTerminating(p),
 		Unplaceable: unplaceableBecause(p),
 		Created:     utc(p.CreationTimestamp),

@@ -5,6 +5,8 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/content"
 )
 
 // Revisions are the rules of earlier revisions, by hash. They do not change.
@@ -28,12 +30,12 @@ type Set struct {
 // Of returns the rules of a revision, nil if they are not known.
 func (s *Set) Of(revision string) *Rules {
 	switch {
-	case revision == s.Newest:
+	case revision == s.Newest, revision != "" && content.TemplateOf(revision) == content.TemplateOf(s.Newest):
 		return s.Rules
 	case s.Earlier == nil:
 		return nil
 	}
-	return s.Earlier.ByRevision[revision]
+	return s.Earlier.ByRevision[content.TemplateOf(revision)]
 }
 
 // Eligible is what the rules of a revision say about a node, nil if there is none; occupied

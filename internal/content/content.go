@@ -1,0 +1,203 @@
+package content
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The most that can be content of one DaemonSet.
+const (
+	MaxObjects = 20
+	// MaxBytes is of one object, its keys and values together.
+	MaxBytes = 1 << 20
+)
+
+// digits is the length of names that are made of digests: 120 bits.
+const digits = 24
+
+// maxName is the longest name of an object.
+const maxName = 253
+
+const alphabet = "abcdefghijklmnopqrstuvwxyz234567"
+
+var letters = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
+
+// Object is what a pod can see of a ConfigMap or a Secret. It shares its maps with the API's object.
+type Object struct {
+	Ref
+	Labels map[string]string
+	Data   map[string]string
+	Binary map[string][]byte
+	// NotContent tells that the API made it, and renews it: a token, or the cluster's own CA.
+	NotContent bool
+}
+
+// rootCA is the ConfigMap with the CA of the API's server, which each namespace has.
+const rootCA = "kube-root-ca.crt"
+
+// OfConfigMap returns a ConfigMap as an object.
+func OfConfigMap(m *corev1.ConfigMap) *Object {
+	return &Object{
+		Ref: Ref{ConfigMap, m.Name}, Labels: m.Labels, Data: m.Data, Binary: m.BinaryData, NotContent: m.Name == rootCA,
+	}
+}
+
+// OfSecret returns a Secret as an object.
+func OfSecret(s *corev1.Secret) *Object {
+	return &Object{
+		Ref: Ref{Secret, s.Name}, Labels: s.Labels, Binary: s.Data,
+		NotContent: s.Type == corev1.SecretTypeServiceAccountToken,
+	}
+}
+
+// size is that of all keys and values, in bytes.
+func (o *Object) size() (n int) {
+	for k, v := range o.Data {
+		n += len(k) + len(v)
+	}
+	for k, v := range o.Binary {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// Member is an object of a content.
+type Member struct {
+	Ref
+	// Copy is the name of the copy. There is no such object where the author's was missing.
+	Copy   string `json:"copy"`
+	Absent bool   `json:"absent,omitempty"`
+}
+
+// Content is what a template's objects held at one time.
+type Content struct {
+	// ID is short, for names; Digest is that of all members, as sha256: and 64 digits.
+	ID, Digest string
+	Members    []Member
+}
+
+// Sum returns what identifies an object's data as content of the owner: nil for an object that is not there.
+type Sum func(Ref) ([]byte, error)
+
+// Of returns the content of the objects that refs name, as copies of the owner. The error says which limit
+// is broken.
+func Of(key []byte, owner string, refs []Ref, sum Sum) (Content, error) {
+	c := Content{}
+	if len(refs) > MaxObjects {
+		return c, fmt.Errorf("the template names %d ConfigMaps and Secrets; content can be %d at most", len(refs), MaxObjects)
+	}
+	all := hmac.New(sha256.New, key)
+	write(all, []byte("content"), []byte(owner))
+	for _, ref := range refs {
+		of, err := sum(ref)
+		if err != nil {
+			return Content{}, err
+		}
+		m := Member{Ref: ref, Absent: of == nil}
+		if m.Absent {
+			of = absent(key, owner, ref)
+		}
+		m.Copy = NameFor(ref.Name, of)
+		c.Members = append(c.Members, m)
+		write(all, []byte(ref.Kind), []byte(ref.Name), of)
+	}
+	of := all.Sum(nil)
+	c.ID, c.Digest = short(of), "sha256:"+hex.EncodeToString(of)
+	return c, nil
+}
+
+// Hash returns the sum of an object, as content of the owner under the name of ref. Hashes are keyed: who
+// may read the names of copies must not find out short values by trying.
+func Hash(key []byte, owner string, ref Ref, object *Object) ([]byte, error) {
+	if object.size() > MaxBytes {
+		return nil, fmt.Errorf("%s has %d bytes; content can have %d", ref, object.size(), MaxBytes)
+	}
+	return digest(key, owner, ref, object), nil
+}
+
+func absent(key []byte, owner string, ref Ref) []byte { return digest(key, owner, ref, nil) }
+
+// Keyed reports whether the sums of such objects need a key.
+func Keyed(refs []Ref) bool {
+	return slices.ContainsFunc(refs, func(r Ref) bool { return r.Kind == Secret })
+}
+
+// Refs are those of all members.
+func (c *Content) Refs() (out []Ref) {
+	for _, m := range c.Members {
+		out = append(out, m.Ref)
+	}
+	return out
+}
+
+// Same reports whether both say the same of each object.
+func (c *Content) Same(o *Content) bool {
+	return c.ID == o.ID && c.Digest == o.Digest && slices.Equal(c.Members, o.Members)
+}
+
+func digest(key []byte, owner string, ref Ref, object *Object) []byte {
+	h := hmac.New(sha256.New, key)
+	write(h, []byte(owner), []byte(ref.Kind), []byte(ref.Name))
+	if object == nil {
+		write(h, []byte("absent"))
+		return h.Sum(nil)
+	}
+	for _, k := range slices.Sorted(maps.Keys(object.Data)) {
+		write(h, []byte("data"), []byte(k), []byte(object.Data[k]))
+	}
+	for _, k := range slices.Sorted(maps.Keys(object.Binary)) {
+		write(h, []byte("binary"), []byte(k), object.Binary[k])
+	}
+	return h.Sum(nil)
+}
+
+// write adds parts so that no other parts are written alike.
+func write(h hash.Hash, parts ...[]byte) {
+	for _, p := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write(p)
+	}
+}
+
+func short(sum []byte) string { return letters.EncodeToString(sum)[:digits] }
+
+// NameFor is the name of what a digest is of, made of a name that is cut if there is no room.
+func NameFor(name string, sum []byte) string {
+	return strings.TrimRight(name[:min(len(name), maxName-1-digits)], "-.") + "-" + short(sum)
+}
+
+// Keys returns the keys in which two objects differ, in order; either may be nil.
+func Keys(a, b *Object) []string {
+	if a == nil {
+		a = &Object{}
+	}
+	if b == nil {
+		b = &Object{}
+	}
+	differ := map[string]bool{}
+	compare := func(x, y *Object) {
+		for k, v := range x.Data {
+			if w, has := y.Data[k]; !has || v != w {
+				differ[k] = true
+			}
+		}
+		for k, v := range x.Binary {
+			if w, has := y.Binary[k]; !has || string(v) != string(w) {
+				differ[k] = true
+			}
+		}
+	}
+	compare(a, b)
+	compare(b, a)
+	return slices.Sorted(maps.Keys(differ))
+}

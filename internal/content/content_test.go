@@ -1,0 +1,278 @@
+package content
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const everyPlace = `
+initContainers:
+- name: i
+  envFrom: [{configMapRef: {name: from-init}}]
+containers:
+- name: c
+  envFrom: [{configMapRef: {name: all, optional: true}}, {secretRef: {name: all}}]
+  env:
+  - {name: A, valueFrom: {configMapKeyRef: {name: key, key: a}}}
+  - {name: B, valueFrom: {secretKeyRef: {name: key, key: b}}}
+  - {name: C, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+  - {name: D, value: plain}
+  volumeMounts: [{name: v, mountPath: /a, subPath: agent.conf}]
+imagePullSecrets: [{name: registry}]
+volumes:
+- {name: v, configMap: {name: volume, items: [{key: k, path: p}]}}
+- {name: w, secret: {secretName: volume}}
+- name: p
+  projected:
+    sources:
+    - configMap: {name: projected}
+    - configMap: {name: volume}
+    - secret: {name: projected, optional: true}
+    - serviceAccountToken: {path: token}
+- {name: d, iscsi: {targetPortal: a, iqn: b, lun: 1, secretRef: {name: driver}}}
+- {name: e, emptyDir: {}}
+`
+
+func podSpec(t *testing.T, text string) *corev1.PodSpec {
+	t.Helper()
+	var spec corev1.PodSpec
+	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+		t.Fatal(err)
+	}
+	return &spec
+}
+
+func TestTemplateNamesItsContent(t *testing.T) {
+	got := fmt.Sprint(Refs(podSpec(t, everyPlace)))
+	want := "[ConfigMap all ConfigMap from-init ConfigMap key ConfigMap projected ConfigMap volume Secret all Secret key Secret projected Secret volume]"
+	if got != want {
+		t.Errorf("the template names\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What is rewritten is each place that names content, and nothing else.
+func TestRewrittenTemplateNamesTheCopies(t *testing.T) {
+	spec := podSpec(t, everyPlace)
+	var members []Member
+	for _, ref := range Refs(spec) {
+		members = append(members, Member{Ref: ref, Copy: ref.Name + "-" + strings.ToLower(string(ref.Kind)) + "-copy"})
+	}
+	rewritten := spec.DeepCopy()
+	Rewrite(rewritten, members)
+	for _, ref := range Refs(rewritten) {
+		if !strings.HasSuffix(ref.Name, "-"+strings.ToLower(string(ref.Kind))+"-copy") {
+			t.Errorf("the rewritten template names %s", ref)
+		}
+	}
+	var back []Member
+	for _, m := range members {
+		back = append(back, Member{Ref: Ref{m.Kind, m.Copy}, Copy: m.Name})
+	}
+	Rewrite(rewritten, back)
+	if !reflect.DeepEqual(spec, rewritten) {
+		t.Error("the template differs in more than the names of its content")
+	}
+}
+
+func objects(list ...*Object) Sum {
+	return func(ref Ref) ([]byte, error) {
+		for _, o := range list {
+			if o.Ref == ref {
+				return Hash([]byte("key"), "agent", ref, o)
+			}
+		}
+		return nil, nil
+	}
+}
+
+func configMap(name string, data map[string]string, binary map[string][]byte) *Object {
+	return OfConfigMap(&corev1.ConfigMap{Data: data, BinaryData: binary, ObjectMeta: meta(name)})
+}
+
+func TestContentGoesByWhatAPodCanSee(t *testing.T) {
+	refs := []Ref{{ConfigMap, "a"}, {ConfigMap, "b"}}
+	of := func(list ...*Object) Content {
+		c, err := Of([]byte("key"), "agent", refs, objects(list...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	base := of(configMap("a", map[string]string{"x": "1", "y": "2"}, nil))
+	labeled := configMap("a", map[string]string{"y": "2", "x": "1"}, nil)
+	labeled.Labels = map[string]string{"argocd": "yes"}
+	if same := of(labeled); !same.Same(&base) {
+		t.Error("a label makes another content")
+	}
+	for name, other := range map[string]Content{
+		"another value":        of(configMap("a", map[string]string{"x": "1", "y": "3"}, nil)),
+		"a key less":           of(configMap("a", map[string]string{"x": "1"}, nil)),
+		"shifted":              of(configMap("a", map[string]string{"x": "1y", "": "2"}, nil)),
+		"in binary":            of(configMap("a", map[string]string{"x": "1"}, map[string][]byte{"y": []byte("2")})),
+		"nothing":              of(configMap("a", nil, nil)),
+		"not there":            of(),
+		"the other one, empty": of(configMap("a", map[string]string{"x": "1", "y": "2"}, nil), configMap("b", nil, nil)),
+	} {
+		if other.ID == base.ID || other.Digest == base.Digest || !IsID(other.ID) {
+			t.Errorf("%s: content %s is the same as %s", name, other.ID, base.ID)
+		}
+	}
+	another, err := Of([]byte("another key"), "agent", refs, func(ref Ref) ([]byte, error) { return nil, nil })
+	if err != nil || another.ID == of().ID || another.Members[0].Copy == of().Members[0].Copy {
+		t.Errorf("the key changes neither the content nor the copies' names: %v", err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	var refs []Ref
+	for i := range MaxObjects + 1 {
+		refs = append(refs, Ref{ConfigMap, fmt.Sprintf("m%02d", i)})
+	}
+	if _, err := Of(nil, "agent", refs, objects()); err == nil || !strings.Contains(err.Error(), "21 ConfigMaps and Secrets") {
+		t.Errorf("21 objects: %v", err)
+	}
+	if _, err := Of(nil, "agent", refs[:MaxObjects], objects()); err != nil {
+		t.Errorf("20 objects: %v", err)
+	}
+	fits := configMap("m00", map[string]string{"k": strings.Repeat("v", MaxBytes-1)}, nil)
+	if _, err := Of(nil, "agent", refs[:1], objects(fits)); err != nil {
+		t.Errorf("an object of 1 MiB: %v", err)
+	}
+	large := configMap("m00", map[string]string{"k": strings.Repeat("v", MaxBytes)}, nil)
+	if _, err := Of(nil, "agent", refs[:1], objects(large)); err == nil || strings.Contains(err.Error(), "vvv") {
+		t.Errorf("an object of more than 1 MiB: %v", err)
+	}
+}
+
+func TestManifestIsReadAsItWasWritten(t *testing.T) {
+	c, err := Of(nil, "agent", []Ref{{ConfigMap, "a"}, {Secret, "a"}}, objects(configMap("a", nil, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := c.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadManifest(data)
+	if err != nil || !got.Same(&c) {
+		t.Errorf("the manifest says %+v, %v; want %+v", got, err, c)
+	}
+	for name, bad := range map[string]string{
+		"nothing":       "",
+		"no content":    "{}",
+		"another kind":  strings.Replace(data[manifestKey], `"kind":"Secret"`, `"kind":"Node"`, 1),
+		"no ID":         strings.Replace(data[manifestKey], c.ID, "x", 1),
+		"another order": strings.NewReplacer(`"ConfigMap"`, `"Secret"`, `"Secret"`, `"ConfigMap"`).Replace(data[manifestKey]),
+	} {
+		if _, err := ReadManifest(map[string]string{manifestKey: bad}); err == nil {
+			t.Errorf("%s is read as a manifest", name)
+		}
+	}
+}
+
+func TestChangesNameKeysAndNoValues(t *testing.T) {
+	refs := []Ref{{ConfigMap, "a"}, {ConfigMap, "b"}, {ConfigMap, "c"}}
+	old := []*Object{configMap("a", map[string]string{"w": "", "x": "old", "y": "old", "z": "old", "same": ""}, nil), configMap("b", nil, nil)}
+	fresh := []*Object{configMap("a", map[string]string{"v": "", "x": "new", "y": "new", "z": "new", "same": ""}, nil), configMap("c", nil, nil)}
+	from, _ := Of([]byte("key"), "agent", refs, objects(old...))
+	to, _ := Of([]byte("key"), "agent", refs, objects(fresh...))
+	got := Changes(&from, &to, 20, func(m Member) *Object {
+		for _, o := range old {
+			if o.Ref == m.Ref && slices.Contains(from.Members, m) {
+				return o
+			}
+		}
+		return fresh[0]
+	})
+	want := []string{"ConfigMap a: v, w, x and 2 more keys", "ConfigMap b is gone", "ConfigMap c is there"}
+	if !slices.Equal(got, want) {
+		t.Errorf("changes are %q, want %q", got, want)
+	}
+	if got := Changes(&from, &to, 2, func(Member) *Object { return nil }); len(got) != 2 || got[1] != "and 2 more objects" {
+		t.Errorf("cut to two lines they are %q", got)
+	}
+	if got := Changes(nil, &to, 20, nil); len(got) != 3 || got[0] != "ConfigMap a is part of the revision" {
+		t.Errorf("from no content they are %q", got)
+	}
+	none := Content{}
+	if got := Changes(&from, &none, 20, nil); len(got) != 3 || got[0] != "ConfigMap a is no part of the revision any more" {
+		t.Errorf("to no content they are %q", got)
+	}
+}
+
+func TestRevisionNames(t *testing.T) {
+	id := strings.Repeat("a2", 12)
+	for _, c := range [][3]string{
+		{"5d8f", id, "5d8f." + id}, {"5d8f", "", "5d8f"}, {"my.ds-5d8f", id, "my.ds-5d8f." + id}, {"my.ds-5d8f", "", "my.ds-5d8f"}, {"", "", ""},
+	} {
+		if r := Revision(c[0], c[1]); r != c[2] || TemplateOf(r) != c[0] || IDOf(r) != c[1] {
+			t.Errorf("template %q and content %q are %q, read as %q and %q", c[0], c[1], r, TemplateOf(r), IDOf(r))
+		}
+	}
+	// An equal template can have another hash since; what is no ID is none.
+	for value, want := range map[string]string{"old." + id: "new." + id, "old.short": "new", id: "new", "": "new", "." + id: "new"} {
+		if got := RevisionOf("new", map[string]string{RevisionLabel: value}); got != want {
+			t.Errorf("a pod with hash new and label %q has revision %q, want %q", value, got, want)
+		}
+	}
+	if got := RevisionOf("", map[string]string{RevisionLabel: "old." + id}); got != "" {
+		t.Errorf("a pod without a hash has revision %q", got)
+	}
+}
+
+// Whatever a template names, each name is found once, and all are replaced.
+func FuzzTemplates(f *testing.F) {
+	f.Add([]byte(`{"volumes":[{"name":"v","configMap":{"name":"a"}},{"name":"w","projected":{"sources":[{"secret":{"name":"a"}},{}]}}]}`))
+	f.Add([]byte(`{"containers":[{"name":"c","env":[{"name":"A","valueFrom":{}},{"name":"B","valueFrom":{"secretKeyRef":{}}}],"envFrom":[{}]}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var spec corev1.PodSpec
+		if json.Unmarshal(raw, &spec) != nil {
+			t.Skip()
+		}
+		refs := Refs(&spec)
+		if !slices.IsSortedFunc(refs, Ref.Compare) || len(slices.Compact(slices.Clone(refs))) != len(refs) {
+			t.Errorf("the template names %v: not sorted, or one twice", refs)
+		}
+		if len(refs) > MaxObjects {
+			return
+		}
+		c, err := Of([]byte("key"), "owner", refs, objects())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := c.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := ReadManifest(data); err == nil && !back.Same(&c) {
+			t.Errorf("the manifest of %+v says %+v", c, back)
+		}
+		Rewrite(&spec, c.Members)
+		for _, m := range c.Members {
+			if len(m.Copy) > maxName || !slices.Contains(Refs(&spec), Ref{m.Kind, m.Copy}) {
+				t.Errorf("the rewritten template does not name %q", m.Copy)
+			}
+		}
+	})
+}
+
+// What somebody wrote in place of a manifest is refused, or read as it is.
+func FuzzManifests(f *testing.F) {
+	f.Add(`{"id":"aaaaaaaaaaaaaaaaaaaaaaaa","digest":"x","members":[{"kind":"Secret","name":"a","copy":"b"}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := ReadManifest(map[string]string{manifestKey: text})
+		if err == nil && (!IsID(c.ID) || len(c.Members) > MaxObjects) {
+			t.Errorf("%q is read as %+v", text, c)
+		}
+	})
+}
+
+func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

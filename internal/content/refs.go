@@ -1,0 +1,114 @@
+package content
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Kind is the kind of an object that can be content.
+type Kind string
+
+// The kinds.
+const (
+	ConfigMap Kind = "ConfigMap"
+	Secret    Kind = "Secret"
+)
+
+// Ref names an object in the namespace of the template.
+type Ref struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"`
+}
+
+func (r Ref) String() string { return string(r.Kind) + " " + r.Name }
+
+// Compare orders by kind and name.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Name, o.Name))
+}
+
+// Refs returns what a template names in volumes, envFrom and valueFrom, each once and in order. What a
+// volume's driver or a registry is to be told is not among it.
+func Refs(spec *corev1.PodSpec) []Ref {
+	var out []Ref
+	walk(spec, func(kind Kind, name *string) {
+		if *name != "" {
+			out = append(out, Ref{kind, *name})
+		}
+	})
+	slices.SortFunc(out, Ref.Compare)
+	return slices.Compact(out)
+}
+
+// walk visits each place of a pod's spec that names a ConfigMap or Secret which containers see.
+func walk(spec *corev1.PodSpec, visit func(Kind, *string)) {
+	for i := range spec.Volumes {
+		walkVolume(&spec.Volumes[i].VolumeSource, visit)
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			walkContainer(&containers[i], visit)
+		}
+	}
+}
+
+func walkVolume(v *corev1.VolumeSource, visit func(Kind, *string)) {
+	if m := v.ConfigMap; m != nil {
+		visit(ConfigMap, &m.Name)
+	}
+	if s := v.Secret; s != nil {
+		visit(Secret, &s.SecretName)
+	}
+	if v.Projected == nil {
+		return
+	}
+	for i := range v.Projected.Sources {
+		source := &v.Projected.Sources[i]
+		if m := source.ConfigMap; m != nil {
+			visit(ConfigMap, &m.Name)
+		}
+		if s := source.Secret; s != nil {
+			visit(Secret, &s.Name)
+		}
+	}
+}
+
+func walkContainer(c *corev1.Container, visit func(Kind, *string)) {
+	for i := range c.EnvFrom {
+		from := &c.EnvFrom[i]
+		if m := from.ConfigMapRef; m != nil {
+			visit(ConfigMap, &m.Name)
+		}
+		if s := from.SecretRef; s != nil {
+			visit(Secret, &s.Name)
+		}
+	}
+	for i := range c.Env {
+		from := c.Env[i].ValueFrom
+		if from == nil {
+			continue
+		}
+		if k := from.ConfigMapKeyRef; k != nil {
+			visit(ConfigMap, &k.Name)
+		}
+		if k := from.SecretKeyRef; k != nil {
+			visit(Secret, &k.Name)
+		}
+	}
+}
+
+// Rewrite has a pod's spec name the copies of members in place of the objects. The spec is changed in
+// place; it must be nobody else's.
+func Rewrite(spec *corev1.PodSpec, members []Member) {
+	copies := make(map[Ref]string, len(members))
+	for _, m := range members {
+		copies[m.Ref] = m.Copy
+	}
+	walk(spec, func(kind Kind, name *string) {
+		if to, is := copies[Ref{kind, *name}]; is {
+			*name = to
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package content
+
+import "strings"
+
+// RevisionLabel is the label of a pod with its whole revision. Unlike controller-revision-hash it also
+// names the content. A node cannot write it.
+const RevisionLabel = "everynode.io/revision"
+
+// Revision is the name of a revision of a template's hash and a content's ID, which may be "".
+func Revision(template, id string) string {
+	if id == "" {
+		return template
+	}
+	return template + "." + id
+}
+
+// IsID reports whether a text can be the ID of a content.
+func IsID(text string) bool {
+	return len(text) == digits && strings.Trim(text, alphabet) == ""
+}
+
+// split parts a revision. A template's hash may have dots of its own, where it is the name of a revision.
+func split(revision string) (template, id string) {
+	at := len(revision) - digits - 1
+	if at <= 0 || revision[at] != '.' || !IsID(revision[at+1:]) {
+		return revision, ""
+	}
+	return revision[:at], revision[at+1:]
+}
+
+// TemplateOf returns the template's hash of a revision.
+func TemplateOf(revision string) string {
+	template, _ := split(revision)
+	return template
+}
+
+// IDOf returns the content's ID of a revision; "" if it has none.
+func IDOf(revision string) string {
+	_, id := split(revision)
+	return id
+}
+
+// RevisionOf returns the revision of a pod that carries the hash of a template. Of the label only what it
+// says of the content counts: somebody may have given the pod the hash of an equal template.
+func RevisionOf(hash string, labels map[string]string) string {
+	if hash == "" {
+		return ""
+	}
+	return Revision(hash, IDOf(labels[RevisionLabel]))
+}

@@ -1,0 +1,400 @@
+package contents
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// Rows is the matrix, as far as a Book tells and asks it.
+type Rows interface {
+	Step(e matrix.Event)
+	Pod(uid types.UID) (matrix.PodInfo, bool)
+	Pods() []types.UID
+	PodsOfRevision(uid types.UID, revision string) int
+	KeepsRevision(uid types.UID, revision string) bool
+	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+}
+
+// Book knows the content of all DaemonSets.
+type Book struct {
+	rows   Rows
+	now    time.Time
+	sets   map[types.UID]*set
+	spaces map[string]*space
+	// marked are the pods that say which content they have.
+	marked map[types.UID]mark
+	// counts are how many those are, by DaemonSet and revision.
+	counts map[types.UID]map[string]int
+	// dirty are to be settled, planned to be looked at for what is to be written.
+	dirty, planned map[types.UID]bool
+	due            map[types.UID]time.Time
+	news           []News
+	// moved tells that other namespaces may have to be read since Follow was asked.
+	moved bool
+}
+
+// News is for people: an event of a DaemonSet.
+type News struct {
+	DaemonSet       *appsv1.DaemonSet
+	Warning         bool
+	Reason, Message string
+}
+
+// News returns what is new, once.
+func (b *Book) News() []News {
+	news := b.news
+	b.news = nil
+	return news
+}
+
+// mark is the DaemonSet of a pod, and the pod's revision.
+type mark struct {
+	owner    types.UID
+	revision string
+}
+
+// set is what is known of one DaemonSet.
+type set struct {
+	object  *appsv1.DaemonSet
+	info    *matrix.DaemonSetInfo // as it was told, nil before that
+	rollout *matrix.RolloutInfo   // nil without a policy
+	// rules is nil where content is no part of a revision.
+	rules *rolloutpolicy.Content
+	// told is what rows were told of the DaemonSet, why what hinders its content.
+	told *matrix.DaemonSetInfo
+	why  string
+	// refs are what the template of refsOf names.
+	refs   []content.Ref
+	refsOf *corev1.PodTemplateSpec
+	sums   map[content.Ref]sum
+	// known are the contents whose manifest was seen, or that were worked out here.
+	known map[string]*known
+	// latest is the ID of what the objects hold now, changed when that became so.
+	latest  string
+	changed time.Time
+	job     jobState
+	// unwanted is since when nobody needs a content or a copy.
+	unwanted map[content.Ref]time.Time
+}
+
+// known is a content of one DaemonSet.
+type known struct {
+	content.Content
+	manifest *corev1.ConfigMap // nil while there is none
+	spoiled  bool              // it does not fit its copies
+}
+
+// sum is that of one version of an object.
+type sum struct {
+	of    *content.Object
+	keyed string
+	value []byte
+	err   error
+}
+
+// space is what is known of the objects of one namespace.
+type space struct {
+	objects map[content.Ref]*object
+	// lost are copies and manifests that somebody deleted, for as long as they are wanted.
+	lost  map[content.Ref]*object
+	sight map[content.Kind]sight
+	key   []byte
+}
+
+// object is one ConfigMap or Secret.
+type object struct {
+	content.Object
+	meta metav1.Object
+	raw  any // *corev1.ConfigMap or *corev1.Secret
+}
+
+// sight is whether a kind can be read in a namespace.
+type sight struct {
+	read bool
+	why  string
+}
+
+// New returns an empty book.
+func New(rows Rows) *Book {
+	return &Book{
+		rows: rows, sets: map[types.UID]*set{}, spaces: map[string]*space{}, marked: map[types.UID]mark{},
+		counts: map[types.UID]map[string]int{},
+		dirty:  map[types.UID]bool{}, planned: map[types.UID]bool{}, due: map[types.UID]time.Time{},
+	}
+}
+
+// Event is what a Book is told beside what goes through it.
+type Event interface{ event() }
+
+// DaemonSet is a DaemonSet as it is now, or gone.
+type DaemonSet struct {
+	Object *appsv1.DaemonSet
+	Gone   bool
+}
+
+// Object is a *corev1.ConfigMap or a *corev1.Secret as it is now, or gone.
+type Object struct {
+	Object metav1.Object
+	Gone   bool
+}
+
+// Sight says whether a kind can be read in a namespace: Read that it has been, Why that it cannot be. Over
+// says that nobody reads it any more.
+type Sight struct {
+	Namespace string
+	Kind      content.Kind
+	Read      bool
+	Why       string
+	Over      bool
+}
+
+// Now says what time it is.
+type Now struct{ time.Time }
+
+func (DaemonSet) event() {}
+func (Object) event()    {}
+func (Sight) event()     {}
+func (Now) event()       {}
+func (Result) event()    {}
+
+// Tell takes an event in.
+func (b *Book) Tell(e Event) {
+	switch e := e.(type) {
+	case DaemonSet:
+		b.onDaemonSet(e)
+	case Object:
+		b.onObject(e)
+	case Sight:
+		b.onSight(e)
+	case Now:
+		b.now = e.Time
+	case Result:
+		b.onResult(e)
+	}
+}
+
+func (b *Book) set(uid types.UID) *set {
+	s := b.sets[uid]
+	if s == nil {
+		s = &set{sums: map[content.Ref]sum{}, known: map[string]*known{}, unwanted: map[content.Ref]time.Time{}}
+		b.sets[uid] = s
+	}
+	return s
+}
+
+func (b *Book) onDaemonSet(e DaemonSet) {
+	uid := e.Object.UID
+	if e.Gone {
+		b.moved = true
+		delete(b.sets, uid)
+		delete(b.dirty, uid)
+		delete(b.planned, uid)
+		delete(b.due, uid)
+		return
+	}
+	s := b.set(uid)
+	first := s.object == nil
+	b.moved = b.moved || first
+	s.object = e.Object
+	if first {
+		for _, o := range b.space(e.Object.Namespace).objects {
+			b.learn(s, o)
+		}
+	}
+}
+
+func (b *Book) space(namespace string) *space {
+	sp := b.spaces[namespace]
+	if sp == nil {
+		sp = &space{
+			objects: map[content.Ref]*object{}, lost: map[content.Ref]*object{}, sight: map[content.Kind]sight{},
+		}
+		b.spaces[namespace] = sp
+	}
+	return sp
+}
+
+func (b *Book) onSight(e Sight) {
+	sp := b.space(e.Namespace)
+	if e.Over {
+		delete(sp.sight, e.Kind)
+		for ref := range sp.objects {
+			if ref.Kind == e.Kind {
+				delete(sp.objects, ref)
+			}
+		}
+		if len(sp.sight) == 0 {
+			delete(b.spaces, e.Namespace)
+		}
+		return
+	}
+	sp.sight[e.Kind] = sight{e.Read, e.Why}
+	b.touch(e.Namespace)
+}
+
+// touch has all DaemonSets of a namespace be looked at.
+func (b *Book) touch(namespace string) {
+	for uid, s := range b.sets {
+		if s.object != nil && s.object.Namespace == namespace && s.concerned() {
+			b.dirty[uid] = true
+		}
+	}
+}
+
+// concerned reports whether content has to do with the DaemonSet.
+func (s *set) concerned() bool { return s.rules != nil || len(s.known) > 0 }
+
+func read(o metav1.Object) *object {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		return &object{*content.OfConfigMap(o), o, o}
+	case *corev1.Secret:
+		return &object{*content.OfSecret(o), o, o}
+	}
+	return nil
+}
+
+func (b *Book) onObject(e Object) {
+	o := read(e.Object)
+	if o == nil {
+		return
+	}
+	sp := b.space(o.meta.GetNamespace())
+	is := o.Labels[content.Label]
+	have := sp.objects[o.Ref]
+	switch {
+	case e.Gone && (have == nil || have.meta.GetUID() != o.meta.GetUID()):
+		return
+	case e.Gone:
+		delete(sp.objects, o.Ref)
+		if is != "" {
+			sp.lost[o.Ref] = o
+		}
+	default:
+		sp.objects[o.Ref] = o
+		delete(sp.lost, o.Ref)
+	}
+	if o.Ref == keyRef {
+		sp.takeKey(o, e.Gone)
+	}
+	for uid, s := range b.sets {
+		if s.object == nil || s.object.Namespace != o.meta.GetNamespace() {
+			continue
+		}
+		if !e.Gone {
+			b.learn(s, o)
+		} else {
+			s.unlearn(o)
+		}
+		if s.concerned() && (is != "" || s.names(o.Ref)) {
+			b.dirty[uid] = true
+		}
+	}
+}
+
+// keyRef is the Secret with the key of a namespace.
+var keyRef = content.Ref{Kind: content.Secret, Name: content.KeyName}
+
+// takeKey keeps the key of a Secret, also of one that somebody deletes: the same one is made again.
+func (sp *space) takeKey(o *object, gone bool) {
+	if key := content.KeyOf(o.raw.(*corev1.Secret)); key != nil && !gone {
+		sp.key = key
+	}
+}
+
+func (s *set) names(ref content.Ref) bool {
+	for _, r := range s.refs {
+		if r == ref {
+			return true
+		}
+	}
+	return false
+}
+
+// learn takes a manifest of the DaemonSet in. One that cannot be read is none.
+func (b *Book) learn(s *set, o *object) {
+	m, is := o.raw.(*corev1.ConfigMap)
+	if !is || m.Labels[content.Label] != content.IsManifest || !s.owns(m) {
+		return
+	}
+	c, err := content.ReadManifest(m.Data)
+	if err != nil || m.Name != content.ManifestName(s.object.Name, c.ID) {
+		return
+	}
+	if k := s.known[c.ID]; k != nil {
+		k.manifest, k.spoiled = m, k.spoiled || !k.Same(&c)
+		return
+	}
+	s.known[c.ID] = &known{Content: c, manifest: m}
+	b.dirty[s.object.UID] = true
+}
+
+func (s *set) unlearn(o *object) {
+	for _, k := range s.known {
+		if k.manifest != nil && k.manifest.UID == o.meta.GetUID() {
+			k.manifest = nil
+		}
+	}
+}
+
+func (s *set) owns(o metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	return ref != nil && s.object != nil && ref.UID == s.object.UID
+}
+
+// Members returns the members of a content of the DaemonSet, and whether it is known.
+func (b *Book) Members(uid types.UID, id string) ([]content.Member, bool) {
+	if s := b.sets[uid]; s != nil && s.known[id] != nil {
+		return s.known[id].Members, true
+	}
+	return nil, false
+}
+
+// Follow returns which kinds are to be read in which namespaces; false if that is what it was before.
+func (b *Book) Follow() (map[string]map[content.Kind]bool, bool) {
+	if !b.moved {
+		return nil, false
+	}
+	b.moved = false
+	out := map[string]map[content.Kind]bool{}
+	for uid, s := range b.sets {
+		secrets, any := s.reads(len(b.counts[uid]) > 0)
+		if !any || s.object == nil {
+			continue
+		}
+		kinds := out[s.object.Namespace]
+		if kinds == nil {
+			kinds = map[content.Kind]bool{content.ConfigMap: true}
+			out[s.object.Namespace] = kinds
+		}
+		if secrets {
+			kinds[content.Secret] = true
+		}
+	}
+	return out, true
+}
+
+// reads says whether anything must be read for the DaemonSet, and whether Secrets too.
+func (s *set) reads(marked bool) (secrets, any bool) {
+	if s.rules != nil {
+		secrets, any = s.rules.Secrets, true
+	}
+	if s.rollout != nil && s.rollout.Status != nil {
+		st := s.rollout.Status
+		any = any || content.IDOf(st.StableRevision) != "" || content.IDOf(st.TargetRevision) != ""
+	}
+	for _, k := range s.known {
+		any = true
+		secrets = secrets || content.Keyed(k.Refs())
+	}
+	return secrets, any || marked
+}

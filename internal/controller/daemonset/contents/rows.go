@@ -1,0 +1,189 @@
+package contents
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// Step takes an event for the matrix in, and passes it on.
+func (b *Book) Step(e matrix.Event) {
+	switch e := e.(type) {
+	case matrix.RolloutInfo:
+		b.onRollout(e)
+	case matrix.RolloutGone:
+		b.onRolloutGone(types.UID(e))
+	case matrix.DaemonSetInfo:
+		s := b.set(e.UID)
+		s.info = &e
+		b.settle(s)
+	case matrix.PodInfo:
+		b.onPod(e)
+	case matrix.PodGone:
+		b.unmark(types.UID(e))
+		b.rows.Step(e)
+	default:
+		b.rows.Step(e)
+	}
+}
+
+func (b *Book) onRollout(e matrix.RolloutInfo) {
+	s := b.set(e.UID)
+	was := s.rules
+	b.moved = true
+	s.rollout = &e
+	if e.Policy != nil {
+		s.rules = e.Policy.Content
+	}
+	if (was == nil) != (s.rules == nil) {
+		b.remark(e.UID)
+	}
+	if s.rules != nil {
+		s.refsOf = nil // what is excluded may be another now
+	}
+	b.tellRollout(s)
+	if s.told != nil {
+		b.settle(s)
+	}
+}
+
+// tellRollout tells which policy is followed. One whose content cannot be is not.
+func (b *Book) tellRollout(s *set) {
+	info := *s.rollout
+	if s.why != "" && info.Policy != nil {
+		info.Policy, info.Following, info.Why = nil, lost, s.why
+	}
+	b.rows.Step(info)
+}
+
+func (b *Book) onRolloutGone(uid types.UID) {
+	b.rows.Step(matrix.RolloutGone(uid))
+	s := b.sets[uid]
+	if s == nil {
+		return
+	}
+	had := s.rules != nil
+	b.moved = true
+	s.rollout, s.rules, s.why = nil, nil, ""
+	if had {
+		b.remark(uid)
+	}
+	if s.told != nil {
+		b.settle(s)
+	}
+}
+
+// onPod keeps which content a pod has. Where content is no part of a revision, the pod is one of its template.
+func (b *Book) onPod(p matrix.PodInfo) {
+	if content.IDOf(p.Revision) == "" {
+		b.unmark(p.UID)
+		b.rows.Step(p)
+		return
+	}
+	if old, is := b.marked[p.UID]; !is || old != (mark{p.Owner, p.Revision}) {
+		b.unmark(p.UID)
+		b.mark(p.UID, mark{p.Owner, p.Revision})
+	}
+	p.Revision = b.as(p.Owner, p.Revision)
+	b.rows.Step(p)
+}
+
+// as is how the matrix calls the revision of a pod.
+func (b *Book) as(owner types.UID, revision string) string {
+	if s := b.sets[owner]; s != nil && s.rules != nil {
+		return revision
+	}
+	return content.TemplateOf(revision)
+}
+
+func (b *Book) mark(pod types.UID, m mark) {
+	if b.counts[m.owner] == nil {
+		b.counts[m.owner] = map[string]int{}
+		b.moved = true
+	}
+	b.marked[pod] = m
+	b.counts[m.owner][m.revision]++
+}
+
+func (b *Book) unmark(pod types.UID) {
+	m, is := b.marked[pod]
+	if !is {
+		return
+	}
+	delete(b.marked, pod)
+	counts := b.counts[m.owner]
+	counts[m.revision]--
+	if counts[m.revision] > 0 {
+		return
+	}
+	delete(counts, m.revision)
+	if len(counts) == 0 {
+		delete(b.counts, m.owner)
+		b.moved = true
+	}
+	b.dirty[m.owner] = true
+}
+
+// remark tells of all pods of a DaemonSet with content again: content is now a part of its revisions, or
+// no part any more.
+func (b *Book) remark(uid types.UID) {
+	for pod, m := range b.marked {
+		if info, known := b.rows.Pod(pod); known && m.owner == uid {
+			info.Revision = b.as(uid, m.revision)
+			b.rows.Step(info)
+		}
+	}
+}
+
+// Pod returns what was last told about a pod.
+func (b *Book) Pod(uid types.UID) (matrix.PodInfo, bool) {
+	info, known := b.rows.Pod(uid)
+	if m, is := b.marked[uid]; is {
+		info.Revision = m.revision
+	}
+	return info, known
+}
+
+// Pods returns the UIDs of all pods that are known.
+func (b *Book) Pods() []types.UID { return b.rows.Pods() }
+
+// Rollout is where the rollout of a DaemonSet stands.
+func (b *Book) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	return b.rows.Rollout(uid)
+}
+
+// PodsOfRevision returns how many pods the DaemonSet owns that carry the hash of a template.
+func (b *Book) PodsOfRevision(uid types.UID, hash string) int {
+	n := b.rows.PodsOfRevision(uid, hash)
+	if s := b.sets[uid]; s == nil || s.rules == nil {
+		return n
+	}
+	for revision := range b.counts[uid] {
+		if content.TemplateOf(revision) == hash {
+			n += b.rows.PodsOfRevision(uid, revision)
+		}
+	}
+	return n
+}
+
+// KeepsRevision reports whether pods with the hash of a template may still have to be made.
+func (b *Book) KeepsRevision(uid types.UID, hash string) bool {
+	if b.rows.KeepsRevision(uid, hash) {
+		return true
+	}
+	st, known := b.rollout(uid)
+	return known && (content.TemplateOf(st.StableRevision) == hash || content.TemplateOf(st.TargetRevision) == hash)
+}
+
+// rollout is where the rollout of a DaemonSet stands, or stood when it was stored.
+func (b *Book) rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	if st, known := b.rows.Rollout(uid); known {
+		return st, true
+	}
+	if s := b.sets[uid]; s != nil && s.rollout != nil && s.rollout.Status != nil {
+		return *s.rollout.Status, true
+	}
+	return v1alpha1.DaemonSetRolloutStatus{}, false
+}

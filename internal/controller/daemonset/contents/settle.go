@@ -1,0 +1,366 @@
+package contents
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+// lost is what a policy is that cannot be followed.
+const lost = course.Lost
+
+// maxChanges is how many lines say what has changed.
+const maxChanges = 20
+
+// errLater says that what is asked for will be known soon.
+var errLater = errors.New("it is not known yet")
+
+// settle works out which content the DaemonSet has, and tells the matrix of it as far as it can be used.
+func (b *Book) settle(s *set) {
+	if s.info == nil {
+		return
+	}
+	if s.concerned() {
+		b.planned[s.info.UID], b.moved = true, true
+	}
+	if s.rules == nil {
+		b.tell(s, b.without(s))
+		return
+	}
+	want, err := b.work(s)
+	switch {
+	case errors.Is(err, errLater):
+		b.tell(s, b.meanwhile(s))
+		return
+	case err != nil:
+		b.hinder(s, err.Error())
+		b.tell(s, b.meanwhile(s))
+		return
+	}
+	s.note(want)
+	if s.latest != want.ID {
+		s.latest, s.changed = want.ID, b.now
+	}
+	whole, err := b.whole(s, s.known[want.ID])
+	if why := b.unsound(s); why != "" {
+		err = errors.New(why)
+	}
+	switch {
+	case err != nil:
+		b.hinder(s, err.Error())
+		b.tell(s, b.with(s, want)) // People are to see what cannot be given.
+	case !whole:
+		b.hinder(s, "")
+		b.tell(s, b.meanwhile(s))
+	default:
+		b.hinder(s, "")
+		b.tell(s, b.with(s, want))
+	}
+}
+
+// note keeps a content that was worked out.
+func (s *set) note(c content.Content) {
+	if s.known[c.ID] == nil {
+		s.known[c.ID] = &known{Content: c}
+	}
+}
+
+// hinder says why the content cannot be followed; "" if it can.
+func (b *Book) hinder(s *set, why string) {
+	if s.why == why {
+		return
+	}
+	s.why = why
+	if why != "" && s.object != nil {
+		b.news = append(b.news, News{DaemonSet: s.object, Warning: true, Reason: "RolloutContentNotFollowed", Message: why})
+	}
+	if s.rollout != nil {
+		b.tellRollout(s)
+	}
+}
+
+// work returns the content that the objects hold now.
+func (b *Book) work(s *set) (content.Content, error) {
+	if s.object == nil || s.info.Held || s.object.Generation != s.info.Generation {
+		return content.Content{}, errLater
+	}
+	if t := &s.object.Spec.Template; s.refsOf != t {
+		s.refs, s.refsOf = s.takes(content.Refs(&t.Spec)), t
+	}
+	sp := b.space(s.object.Namespace)
+	if err := sp.readable(s.refs); err != nil {
+		return content.Content{}, err
+	}
+	var refs []content.Ref
+	for _, ref := range s.refs {
+		if o := sp.objects[ref]; o == nil || !o.NotContent && !s.rules.Excludes(o.Name, o.Labels) {
+			refs = append(refs, ref)
+		}
+	}
+	key, err := sp.keyFor(refs)
+	if err != nil {
+		return content.Content{}, err
+	}
+	return content.Of(key, s.object.Name, refs, func(ref content.Ref) ([]byte, error) {
+		return s.sumOf(sp, key, ref)
+	})
+}
+
+// takes leaves out what the policy does not make content, by kind and by name.
+func (s *set) takes(refs []content.Ref) []content.Ref {
+	return slices.DeleteFunc(refs, func(r content.Ref) bool {
+		return r.Kind == content.ConfigMap && !s.rules.ConfigMaps || r.Kind == content.Secret && !s.rules.Secrets ||
+			s.rules.Excludes(r.Name, nil)
+	})
+}
+
+// sumOf hashes an object once for each of its versions.
+func (s *set) sumOf(sp *space, key []byte, ref content.Ref) ([]byte, error) {
+	o := sp.objects[ref]
+	if o == nil {
+		delete(s.sums, ref)
+		return nil, nil
+	}
+	have := s.sums[ref]
+	if have.of != &o.Object || have.keyed != string(key) {
+		have = sum{of: &o.Object, keyed: string(key)}
+		have.value, have.err = content.Hash(key, s.object.Name, ref, &o.Object)
+		s.sums[ref] = have
+	}
+	return have.value, have.err
+}
+
+// readable says what cannot be read; errLater if it is still being read.
+func (sp *space) readable(refs []content.Ref) error {
+	kinds := []content.Kind{content.ConfigMap} // manifests are
+	if content.Keyed(refs) {
+		kinds = append(kinds, content.Secret)
+	}
+	for _, kind := range kinds {
+		if why := sp.sight[kind].why; why != "" {
+			return fmt.Errorf("the content of the revision cannot be read: %s", why)
+		}
+	}
+	for _, kind := range kinds {
+		if !sp.sight[kind].read {
+			return errLater
+		}
+	}
+	return nil
+}
+
+// keyFor returns the key for sums of such objects; errLater if it has to be made first.
+func (sp *space) keyFor(refs []content.Ref) ([]byte, error) {
+	if !content.Keyed(refs) {
+		return nil, nil
+	}
+	switch o := sp.objects[keyRef]; {
+	case sp.key != nil:
+		return sp.key, nil
+	case o != nil:
+		return nil, fmt.Errorf("Secret %s holds no key; delete it, and another is made", content.KeyName)
+	}
+	return nil, errLater
+}
+
+// unsound says why the stable revision cannot be given back; "" if it can. A copy that is gone is no
+// hindrance while it can be made again.
+func (b *Book) unsound(s *set) string {
+	st, _ := b.rollout(s.object.UID)
+	id := content.IDOf(st.StableRevision)
+	if id == "" {
+		return ""
+	}
+	k := s.known[id]
+	if k == nil {
+		return fmt.Sprintf("the list of what revision %s holds is gone", st.StableRevision)
+	}
+	for _, m := range k.Members {
+		if why := b.flaw(s, k, m); why != "" && (why != gone || b.held(s, m) == nil) {
+			return fmt.Sprintf("revision %s cannot be given: %s %s %s", st.StableRevision, m.Kind, m.Copy, why)
+		}
+	}
+	return ""
+}
+
+// whole reports whether all copies of a content are there, and its manifest; the error says why they
+// cannot be relied on, or made.
+func (b *Book) whole(s *set, k *known) (bool, error) {
+	switch {
+	case k.spoiled:
+		return false, fmt.Errorf("ConfigMap %s is not what it was made as", content.ManifestName(s.object.Name, k.ID))
+	case s.job.why != "":
+		return false, errors.New(s.job.why)
+	}
+	why := b.missing(s, k)
+	if why != "" && !strings.HasSuffix(why, gone) {
+		return false, errors.New(why)
+	}
+	return k.manifest != nil && why == "", nil
+}
+
+// missing says which copy of a content is not there, or spoiled; "" if each is as it was made.
+func (b *Book) missing(s *set, k *known) string {
+	for _, m := range k.Members {
+		if why := b.flaw(s, k, m); why != "" {
+			return fmt.Sprintf("%s %s %s", m.Kind, m.Copy, why)
+		}
+	}
+	return ""
+}
+
+const gone = "is gone"
+
+// flaw says what is wrong with one copy; "" if nothing is. Of a kind that nobody reads nothing is known.
+func (b *Book) flaw(s *set, k *known, m content.Member) string {
+	sp := b.space(s.object.Namespace)
+	if m.Absent || !sp.sight[m.Kind].read {
+		return ""
+	}
+	key, err := sp.keyFor(k.Refs())
+	o := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
+	switch {
+	case o == nil:
+		return gone
+	case err != nil:
+		return "cannot be checked: the key of its name is gone"
+	case !s.genuine(key, m, o):
+		return "is not what it was made as"
+	}
+	return ""
+}
+
+// genuine reports whether a copy holds what its name says; each is hashed once.
+func (s *set) genuine(key []byte, m content.Member, o *object) bool {
+	have := s.sums[o.Ref]
+	if have.of != &o.Object || have.keyed != string(key) {
+		have = sum{of: &o.Object, keyed: string(key)}
+		have.value, have.err = content.Hash(key, s.object.Name, m.Ref, &o.Object)
+		s.sums[o.Ref] = have
+	}
+	return have.err == nil && m.Copy == content.NameFor(m.Name, have.value)
+}
+
+// without is the DaemonSet where content is no part of its revisions. While the policy cannot be read, a
+// rollout that speaks of content is left where it is.
+func (b *Book) without(s *set) matrix.DaemonSetInfo {
+	info := *s.info
+	if s.rollout != nil && s.rollout.Policy == nil {
+		st, _ := b.rollout(info.UID)
+		if content.IDOf(st.TargetRevision) != "" && content.TemplateOf(st.TargetRevision) == info.Revision {
+			info.Revision, info.Digest, info.Content = st.TargetRevision, st.TargetDigest, st.Content
+		}
+	}
+	return info
+}
+
+// with is the DaemonSet with a content.
+func (b *Book) with(s *set, c content.Content) matrix.DaemonSetInfo {
+	info := *s.info
+	info.Revision = content.Revision(info.Revision, c.ID)
+	info.Digest = Digest(info.Digest, c.Digest)
+	info.Content = b.changes(s, &c)
+	return info
+}
+
+// Digest is that of a template and a content.
+func Digest(template, of string) string {
+	if of == "" {
+		return template
+	}
+	sum := sha256.Sum256([]byte(template + "\n" + of))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// meanwhile is the DaemonSet while its content cannot be used: with the content it had, if its template is
+// the same. With another template nothing is done about it until its content is known, or known not to be.
+func (b *Book) meanwhile(s *set) matrix.DaemonSetInfo {
+	info := *s.info
+	was, digest, said := "", "", (*v1alpha1.ContentStatus)(nil)
+	if s.told != nil {
+		was, digest, said = s.told.Revision, s.told.Digest, s.told.Content
+	} else if st, known := b.rollout(info.UID); known {
+		was, digest, said = st.TargetRevision, st.TargetDigest, st.Content
+	}
+	switch {
+	case content.TemplateOf(was) == info.Revision && (s.told != nil || content.IDOf(was) != ""):
+		info.Revision, info.Digest, info.Content = was, digest, said
+		info.Held = info.Held || s.told == nil && s.why == ""
+	case s.told != nil && s.why == "":
+		held := *s.told
+		held.Held, held.Deleting, held.Reported, held.Conditions = true, info.Deleting, info.Reported, info.Conditions
+		return held
+	default:
+		info.Held = info.Held || s.why == ""
+	}
+	return info
+}
+
+// changes says how the content differs from the stable one.
+func (b *Book) changes(s *set, c *content.Content) *v1alpha1.ContentStatus {
+	st, _ := b.rollout(s.object.UID)
+	out := &v1alpha1.ContentStatus{}
+	id := content.IDOf(st.StableRevision)
+	if st.StableRevision == "" || id == c.ID || id != "" && s.known[id] == nil {
+		return out
+	}
+	var before *content.Content
+	if from := s.known[id]; from != nil {
+		before = &from.Content
+	}
+	out.Changes = content.Changes(before, c, maxChanges, func(m content.Member) *content.Object { return b.held(s, m) })
+	return out
+}
+
+// held is what a member held, if that is known.
+func (b *Book) held(s *set, m content.Member) *content.Object {
+	sp := b.space(s.object.Namespace)
+	ref := content.Ref{Kind: m.Kind, Name: m.Copy}
+	if o := cmp.Or(sp.objects[ref], sp.lost[ref]); o != nil {
+		return &o.Object
+	}
+	if o := sp.objects[m.Ref]; o != nil && s.latest != "" && slices.Contains(s.known[s.latest].Members, m) {
+		return &o.Object
+	}
+	return nil
+}
+
+// tell tells the matrix of the DaemonSet, with what people are to know of its content. Equal values are the
+// same one, so that they are no news.
+func (b *Book) tell(s *set, info matrix.DaemonSetInfo) {
+	if s.why != "" {
+		said := v1alpha1.ContentStatus{}
+		if info.Content != nil {
+			said = *info.Content
+		}
+		said.Message = s.why
+		info.Content = &said
+	} else if info.Content != nil && info.Content.Message != "" {
+		info.Content = &v1alpha1.ContentStatus{Changes: info.Content.Changes}
+	}
+	was := s.told
+	if was != nil && apiequality.Semantic.DeepEqual(was.Content, info.Content) {
+		info.Content = was.Content
+	}
+	if was != nil && content.IDOf(was.Revision) != content.IDOf(info.Revision) && info.Content != nil {
+		for _, change := range info.Content.Changes {
+			b.news = append(b.news, News{
+				DaemonSet: s.object, Reason: "RolloutContentChanged",
+				Message: fmt.Sprintf("revision %s: %s", info.Revision, change),
+			})
+		}
+	}
+	s.told = &info
+	b.rows.Step(info)
+}

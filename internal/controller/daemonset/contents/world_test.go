@@ -1,0 +1,362 @@
+package contents
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// world is an API with nodes whose pods are ready at once, unless what they read says bad.
+type world struct {
+	*testing.T
+	now     time.Time
+	book    *Book
+	matrix  *matrix.Matrix
+	set     *appsv1.DaemonSet
+	policy  *rolloutpolicy.Policy
+	stored  *v1alpha1.DaemonSetRolloutStatus
+	objects map[content.Ref]metav1.Object
+	pods    map[string]matrix.PodInfo // by node
+	version int
+	// refuse, when it returns something, fails a job; refusals counts those.
+	refuse   func(*Job) string
+	refusals int
+	events   []string
+	made     int
+	restarts int
+}
+
+const careful = `
+waves: [{name: canary, count: 1}]
+failure: {max: 0, min: 1, then: Rollback}
+content: {configMaps: Referenced, secrets: Referenced, settle: 5s, exclude: {names: [ca]}}`
+
+const plain = `
+waves: [{name: canary, count: 1}]
+failure: {max: 0, min: 1, then: Rollback}`
+
+func newWorld(t *testing.T, policy string) *world {
+	w := &world{T: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]matrix.PodInfo{}}
+	w.set = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent", UID: "ds", Generation: 1}}
+	w.set.Spec.Template.Spec = corev1.PodSpec{Volumes: []corev1.Volume{
+		{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}},
+		{Name: "s", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}}},
+	}}
+	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "conf", Labels: map[string]string{"app": "argo"}}, Data: map[string]string{"agent.conf": "good", "other": "same"}})
+	w.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "token"}, Data: map[string][]byte{"token": []byte("hunter2")}})
+	w.policy = w.compile(policy)
+	w.start(true)
+	return w
+}
+
+func (w *world) compile(text string) *rolloutpolicy.Policy {
+	w.Helper()
+	spec := &v1alpha1.RolloutPolicySpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), spec); err != nil {
+		w.Fatal(err)
+	}
+	p, err := rolloutpolicy.Compile(spec, time.LoadLocation)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+// start has a controller begin that knows nothing; readable says whether it may read the namespace.
+func (w *world) start(readable bool) {
+	w.matrix = matrix.New(matrix.Config{})
+	w.book = New(w.matrix)
+	w.tick(0)
+	for i := range 5 {
+		w.matrix.Step(matrix.NodeInfo{Name: fmt.Sprintf("n%d", i)})
+	}
+	w.book.Tell(DaemonSet{Object: w.set})
+	w.tellPolicy()
+	for _, node := range slices.Sorted(maps.Keys(w.pods)) {
+		w.book.Step(w.pods[node])
+	}
+	if readable {
+		w.read()
+	}
+	w.tellSet()
+	w.settle()
+}
+
+func (w *world) read() {
+	for _, ref := range slices.SortedFunc(maps.Keys(w.objects), content.Ref.Compare) {
+		w.book.Tell(Object{Object: w.objects[ref]})
+	}
+	for _, kind := range []content.Kind{content.ConfigMap, content.Secret} {
+		w.book.Tell(Sight{Namespace: "ns", Kind: kind, Read: true})
+	}
+}
+
+func (w *world) tellPolicy() {
+	if w.policy == nil {
+		w.book.Step(matrix.RolloutGone("ds"))
+		return
+	}
+	w.book.Step(matrix.RolloutInfo{UID: "ds", PolicyUID: "p", Policy: w.policy, Status: w.stored})
+}
+
+func (w *world) tellSet() {
+	w.book.Step(matrix.DaemonSetInfo{
+		UID: "ds", Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
+		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
+		Earlier: &placement.Revisions{ByRevision: map[string]*placement.Rules{"t1": placement.Compile(&w.set.Spec.Template.Spec), "t2": placement.Compile(&w.set.Spec.Template.Spec)}},
+	})
+}
+
+// edit changes the template as little as can be.
+func (w *world) edit() {
+	w.set = w.set.DeepCopy()
+	w.set.Generation++
+	w.book.Tell(DaemonSet{Object: w.set})
+	w.tellSet()
+	w.settle()
+}
+
+func (w *world) put(o metav1.Object) metav1.Object {
+	w.version++
+	o.SetUID(types.UID(fmt.Sprintf("%s-%d", o.GetName(), w.version)))
+	o.SetResourceVersion(fmt.Sprint(w.version))
+	w.objects[read(o).Ref] = o
+	if w.book != nil {
+		w.book.Tell(Object{Object: o})
+	}
+	return o
+}
+
+func (w *world) drop(ref content.Ref) {
+	o := w.objects[ref]
+	if o == nil {
+		w.Fatalf("there is no %s", ref)
+	}
+	delete(w.objects, ref)
+	w.book.Tell(Object{Object: o, Gone: true})
+	w.settle()
+}
+
+// write has the author write the ConfigMap.
+func (w *world) write(value string) {
+	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "conf"}, Data: map[string]string{"agent.conf": value, "other": "same"}})
+	w.settle()
+}
+
+func (w *world) tick(by time.Duration) {
+	w.now = w.now.Add(by)
+	w.matrix.Step(matrix.Now{Time: w.now})
+	w.book.Tell(Now{Time: w.now})
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	for range 10 {
+		w.tick(d / 10)
+		w.settle()
+	}
+}
+
+// settle does what is to be done, until there is nothing more.
+func (w *world) settle() {
+	for range 1000 {
+		jobs, actions := w.book.Jobs(), w.matrix.Ready()
+		for _, n := range w.book.News() {
+			w.events = append(w.events, n.Message)
+		}
+		if len(jobs)+len(actions) == 0 {
+			return
+		}
+		for _, j := range jobs {
+			w.book.Tell(w.carryOut(j))
+		}
+		for _, a := range actions {
+			w.act(a)
+		}
+		w.check()
+	}
+	w.Fatal("it never ends")
+}
+
+func (w *world) carryOut(j *Job) Result {
+	r := Result{Job: j}
+	if w.refuse != nil {
+		if r.Why = w.refuse(j); r.Why != "" {
+			w.refusals++
+			return r
+		}
+	}
+	if j.Key != nil {
+		key := j.Key.DeepCopy()
+		if key.Data == nil {
+			key.Data = map[string][]byte{"key": []byte(strings.Repeat("k", 32))}
+		}
+		r.Made = append(r.Made, w.put(key))
+	}
+	for _, o := range j.Make {
+		w.made++
+		r.Made = append(r.Made, w.put(o))
+	}
+	for _, o := range j.Delete {
+		delete(w.objects, read(o).Ref)
+		r.Deleted = append(r.Deleted, o)
+	}
+	return r
+}
+
+func (w *world) act(a matrix.Action) {
+	switch a := a.(type) {
+	case *matrix.CreatePod:
+		w.version++
+		p := matrix.PodInfo{UID: types.UID(fmt.Sprint("pod", w.version)), Name: a.PodName, Owner: "ds", Node: a.Node, Bound: true, Revision: a.Revision,
+			Created: w.now, BoundAt: w.now, Ready: true, ReadySince: w.now}
+		if w.reads(a.Revision) == "bad" {
+			p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Cause = false, time.Time{}, "container agent ends", true, pod.ContainerStart
+		}
+		w.pods[a.Node] = p
+		w.restarts++
+		w.book.Step(p)
+		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK, Pod: p.UID})
+	case *matrix.DeletePod:
+		delete(w.pods, a.Node)
+		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
+		w.book.Step(matrix.PodGone(a.PodUID))
+	case *matrix.UpdateRollout:
+		w.stored = a.Status.DeepCopy()
+		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
+	case *matrix.UpdateStatus:
+		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
+	}
+}
+
+// reads is what a pod of the revision finds in agent.conf; "none" if its copy is not there.
+func (w *world) reads(revision string) string {
+	name := "conf"
+	if id := content.IDOf(revision); id != "" {
+		members, known := w.book.Members("ds", id)
+		if !known {
+			w.Errorf("a pod of revision %s is made, and nobody knows what that holds", revision)
+			return "none"
+		}
+		for _, m := range members {
+			if m.Ref == (content.Ref{Kind: content.ConfigMap, Name: "conf"}) {
+				name = m.Copy
+			}
+		}
+	}
+	m, is := w.objects[content.Ref{Kind: content.ConfigMap, Name: name}].(*corev1.ConfigMap)
+	if !is {
+		return "none"
+	}
+	return m.Data["agent.conf"]
+}
+
+// check: what a pod refers to is there.
+func (w *world) check() {
+	w.Helper()
+	if !w.book.space("ns").sight[content.ConfigMap].read {
+		return
+	}
+	for node, p := range w.pods {
+		members, known := w.book.Members("ds", content.IDOf(p.Revision))
+		if content.IDOf(p.Revision) != "" && !known {
+			w.Errorf("at %s nobody knows what revision %s of the pod on %s holds", w.now, p.Revision, node)
+		}
+		for _, m := range members {
+			if !m.Absent && w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil && w.refuse == nil {
+				w.Errorf("at %s the pod on %s refers to %s, which is gone", w.now, node, m.Copy)
+			}
+		}
+	}
+}
+
+// runs counts the nodes by what their pods read.
+func (w *world) runs() map[string]int {
+	out := map[string]int{}
+	for _, p := range w.pods {
+		out[w.reads(p.Revision)]++
+	}
+	return out
+}
+
+func (w *world) wantRuns(want map[string]int) {
+	w.Helper()
+	if got := w.runs(); !maps.Equal(got, want) {
+		w.Errorf("pods read %v, want %v; the rollout is %s: %s", got, want, w.status().Phase, w.status().Message)
+	}
+}
+
+func (w *world) status() v1alpha1.DaemonSetRolloutStatus {
+	s, _ := w.matrix.Rollout("ds")
+	return s
+}
+
+func (w *world) wantMessage(words string) {
+	w.Helper()
+	if c := w.stored.Content; c == nil || !strings.Contains(c.Message, words) {
+		w.Errorf("the rollout says of its content %+v, want %q", c, words)
+	}
+}
+
+func (w *world) wantPhase(phase v1alpha1.Phase, words string) {
+	w.Helper()
+	if s := w.status(); s.Phase != phase || !strings.Contains(s.Message, words) {
+		w.Errorf("the rollout is %s: %s; want %s with %q", s.Phase, s.Message, phase, words)
+	}
+}
+
+// copies counts what stands for content.
+func (w *world) copies() (n int) {
+	for _, o := range w.objects {
+		if is := o.GetLabels()[content.Label]; is == content.IsCopy || is == content.IsManifest {
+			n++
+		}
+	}
+	return n
+}
+
+// copyOf returns the copy of the ConfigMap that pods of the target refer to.
+func (w *world) copyOf(revision string) content.Ref {
+	w.Helper()
+	members, _ := w.book.Members("ds", content.IDOf(revision))
+	for _, m := range members {
+		if m.Name == "conf" {
+			return content.Ref{Kind: m.Kind, Name: m.Copy}
+		}
+	}
+	w.Fatalf("revision %s has no copy of the ConfigMap", revision)
+	return content.Ref{}
+}
+
+// podGone has somebody delete the pod of a node.
+func podGone(w *world, node string) matrix.PodGone {
+	uid := w.pods[node].UID
+	delete(w.pods, node)
+	return matrix.PodGone(uid)
+}
+
+// marked counts the pods that refer to copies.
+func marked(w *world) (n int) {
+	for _, p := range w.pods {
+		if content.IDOf(p.Revision) != "" {
+			n++
+		}
+	}
+	return n
+}

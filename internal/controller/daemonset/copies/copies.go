@@ -1,0 +1,265 @@
+// Package copies reads ConfigMaps and Secrets of the namespaces whose DaemonSets have content, and writes
+// the copies that contents asks for. It is the only part that does.
+//
+// It needs no right in other namespaces, and none on Secrets where no policy wants them as content: a
+// RoleBinding in the namespace gives them (ClusterRoles everynode:content and everynode:content-secrets).
+package copies
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+)
+
+// Access reads and writes through a client.
+type Access struct{ Client kubernetes.Interface }
+
+// The API keeps much in Secrets that no pod ever sees, and that is large.
+const seenByPods = "type!=helm.sh/release.v1,type!=" + string(corev1.SecretTypeServiceAccountToken)
+
+// Follow reads a kind in a namespace until ctx ends, and tells of what cannot be read. It returns at once.
+func (a Access) Follow(
+	ctx context.Context, namespace string, kind content.Kind,
+	handler toolscache.ResourceEventHandler, tell func(contents.Sight),
+) {
+	lw, of := a.source(namespace, kind)
+	say := func(read bool, why string) {
+		if ctx.Err() == nil {
+			tell(contents.Sight{Namespace: namespace, Kind: kind, Read: read, Why: why})
+		}
+	}
+	informer := toolscache.NewSharedIndexInformer(&noticed{lw, kind, say}, of, 0, toolscache.Indexers{})
+	if err := informer.SetTransform(toolscache.TransformFunc(withoutFields)); err != nil {
+		say(false, err.Error())
+		return
+	}
+	registration, err := informer.AddEventHandler(handler)
+	if err != nil {
+		say(false, err.Error())
+		return
+	}
+	go informer.RunWithContext(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-registration.HasSyncedChecker().Done():
+			say(true, "")
+		}
+	}()
+}
+
+// withoutFields drops who wrote which field: nobody reads it.
+func withoutFields(obj any) (any, error) {
+	if m, is := obj.(metav1.Object); is {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
+}
+
+func (a Access) source(namespace string, kind content.Kind) (toolscache.ListerWatcherWithContext, runtime.Object) {
+	core := a.Client.CoreV1()
+	if kind == content.Secret {
+		selector := fields.ParseSelectorOrDie(seenByPods).String()
+		return &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.FieldSelector = selector
+				return core.Secrets(namespace).List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.FieldSelector = selector
+				return core.Secrets(namespace).Watch(ctx, o)
+			},
+		}, &corev1.Secret{}
+	}
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return core.ConfigMaps(namespace).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return core.ConfigMaps(namespace).Watch(ctx, o)
+		},
+	}, &corev1.ConfigMap{}
+}
+
+// noticed tells of answers that refuse a kind.
+type noticed struct {
+	of   toolscache.ListerWatcherWithContext
+	kind content.Kind
+	say  func(read bool, why string)
+}
+
+func (n *noticed) note(err error) {
+	role := "everynode:content"
+	if n.kind == content.Secret {
+		role = "everynode:content-secrets"
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		n.say(false, fmt.Sprintf("%v; a RoleBinding to ClusterRole %s in the namespace allows it", err, role))
+	case err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
+		klog.V(2).InfoS("Cannot read what is content, will try again", "kind", n.kind, "err", err)
+	}
+}
+
+// ListWithContext lists.
+func (n *noticed) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	list, err := n.of.ListWithContext(ctx, o)
+	n.note(err)
+	return list, err
+}
+
+// WatchWithContext watches.
+func (n *noticed) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w, err := n.of.WatchWithContext(ctx, o)
+	n.note(err)
+	return w, err
+}
+
+// List lists.
+func (n *noticed) List(o metav1.ListOptions) (runtime.Object, error) {
+	return n.ListWithContext(context.Background(), o)
+}
+
+// Watch watches.
+func (n *noticed) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return n.WatchWithContext(context.Background(), o)
+}
+
+// CarryOut does a job, in its order, as far as it gets.
+func (a Access) CarryOut(ctx context.Context, j *contents.Job) contents.Result {
+	r := contents.Result{Job: j}
+	if j.Key != nil {
+		made, err := a.makeKey(ctx, j.Key)
+		if err != nil {
+			r.Why = fmt.Sprintf("Secret %s cannot be made: %v", j.Key.Name, err)
+			return r
+		}
+		r.Made = append(r.Made, made)
+	}
+	for _, o := range j.Make {
+		made, err := a.make(ctx, o)
+		if err != nil {
+			r.Why = fmt.Sprintf("copy %s cannot be made: %v", o.GetName(), err)
+			return r
+		}
+		r.Made = append(r.Made, made)
+	}
+	for _, o := range j.Delete {
+		if err := a.delete(ctx, o); err != nil {
+			r.Why = fmt.Sprintf("copy %s cannot be deleted: %v", o.GetName(), err)
+			return r
+		}
+		r.Deleted = append(r.Deleted, o)
+	}
+	return r
+}
+
+// makeKey makes the key of a namespace; if somebody was faster it is that one's.
+func (a Access) makeKey(ctx context.Context, s *corev1.Secret) (metav1.Object, error) {
+	secrets := a.Client.CoreV1().Secrets(s.Namespace)
+	if len(s.Data) == 0 {
+		key := make([]byte, 32)
+		if _, err := rand.Read(key); err != nil {
+			return nil, fmt.Errorf("find a key: %w", err)
+		}
+		s = s.DeepCopy()
+		s.Data = map[string][]byte{"key": key}
+	}
+	made, err := secrets.Create(ctx, s, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return secrets.Get(ctx, s.Name, metav1.GetOptions{})
+	}
+	return made, err
+}
+
+// make makes a copy. One that is there must be just that; it may have lost its owner, when a DaemonSet was
+// deleted without its pods.
+func (a Access) make(ctx context.Context, o metav1.Object) (metav1.Object, error) {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		configMaps := a.Client.CoreV1().ConfigMaps(o.Namespace)
+		made, err := configMaps.Create(ctx, o, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return made, err
+		}
+		have, err := configMaps.Get(ctx, o.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		fixed := have.Immutable != nil && *have.Immutable
+		if !fixed || !maps.Equal(have.Data, o.Data) || !sameBinary(have.BinaryData, o.BinaryData) {
+			return nil, fmt.Errorf("there is another object of that name")
+		}
+		if own(have, o) {
+			return have, nil
+		}
+		return configMaps.Update(ctx, have, metav1.UpdateOptions{})
+	case *corev1.Secret:
+		secrets := a.Client.CoreV1().Secrets(o.Namespace)
+		made, err := secrets.Create(ctx, o, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return made, err
+		}
+		have, err := secrets.Get(ctx, o.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		if have.Immutable == nil || !*have.Immutable || !sameBinary(have.Data, o.Data) {
+			return nil, fmt.Errorf("there is another object of that name")
+		}
+		if own(have, o) {
+			return have, nil
+		}
+		return secrets.Update(ctx, have, metav1.UpdateOptions{})
+	}
+	return nil, fmt.Errorf("%T is no content", o)
+}
+
+// own makes an object the DaemonSet's; true says that it was.
+func own(have, want metav1.Object) bool {
+	owned := apiequality.Semantic.DeepEqual(have.GetOwnerReferences(), want.GetOwnerReferences())
+	if owned && maps.Equal(have.GetLabels(), want.GetLabels()) {
+		return true
+	}
+	have.SetOwnerReferences(want.GetOwnerReferences())
+	have.SetLabels(want.GetLabels())
+	return false
+}
+
+func sameBinary(a, b map[string][]byte) bool {
+	return maps.EqualFunc(a, b, func(x, y []byte) bool { return string(x) == string(y) })
+}
+
+// delete deletes that object and no other of its name; that it is gone is as good.
+func (a Access) delete(ctx context.Context, o metav1.Object) error {
+	uid := o.GetUID()
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	var err error
+	switch o.(type) {
+	case *corev1.ConfigMap:
+		err = a.Client.CoreV1().ConfigMaps(o.GetNamespace()).Delete(ctx, o.GetName(), options)
+	case *corev1.Secret:
+		err = a.Client.CoreV1().Secrets(o.GetNamespace()).Delete(ctx, o.GetName(), options)
+	default:
+		err = fmt.Errorf("%T is no content", o)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
