@@ -159,6 +159,7 @@ func (s *Set) Core(cfg matrix.Config) *Core {
 // surroundings is a core that knows what the DaemonSet follows, and neither its pods nor itself.
 func (s *Set) surroundings(cfg matrix.Config) *Core {
 	all, ds := s.survey, s.DaemonSet
+	cfg.Foretells = true
 	c := &Core{Matrix: matrix.New(cfg)}
 	c.Book = rollouts.New(c, all.Locate)
 	c.Step(matrix.Now{Time: all.Now})

@@ -312,7 +312,9 @@ func (c *Course) retarget() {
 	}
 	c.state.target = c.ds.Newest
 	c.takeAim()
-	if !c.changing {
+	if c.changing {
+		c.turnForward()
+	} else {
 		c.turnBack()
 	}
 	c.beginAnew()

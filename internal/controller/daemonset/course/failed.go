@@ -109,6 +109,7 @@ func (c *Course) retry() bool {
 	c.beginAnew()
 	c.disregardEarlier()
 	c.recallBefore(c.goneBack())
+	c.turnForward()
 	c.refreshAll()
 	return true
 }

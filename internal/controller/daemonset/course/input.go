@@ -24,8 +24,9 @@ type input struct {
 	// begun: its change was let begin. failed: the target counts as failed on it.
 	begun, failed bool
 	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
-	// it will not help. unmoved: every try to change the node has failed for long.
-	crowded, restarted, hopeless, unmoved bool
+	// it will not help. unmoved: every try to change the node has failed for long. refused: the API has
+	// refused its next pod for long enough.
+	crowded, restarted, hopeless, unmoved, refused bool
 	// late is when the pod is to be available, lingers when the old one counts as not
 	// ending, soaked when it has been available for long enough, patience until when that
 	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
@@ -54,6 +55,7 @@ func (c *Course) input(n *node) input {
 	in.joins = in.changing && !in.isNew && n.chosen.target && !n.chosen.stable
 	in.departs = in.changing && n.chosen.stable && !n.chosen.target
 	in.first = c.untouched(n, in.joins)
+	in.refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
 	in.crowded = n.daemon.NoRoom != "" && in.room.IsZero()
 	// A pod from before the target was tried again has the time of a start to show that it is another.
 	in.hopeless = n.daemon.Certain && in.sure.IsZero() && !c.old(n)
@@ -99,13 +101,14 @@ func (c *Course) begun(s rolloutpolicy.Step) bool {
 }
 
 // recovers is until when the node's daemon may become available again by itself, after its node was
-// out of order: as long as a start may take. Taking it takes a daemon away. Zero if it is not to be
+// out of order, or the course began: as long as a start may take. Taking it takes a daemon away. Zero if it is not to be
 // waited for.
 func (c *Course) recovers(n *node) time.Time {
-	if n.daemon.Available || n.daemon.Revision == "" || n.change.healed.IsZero() || c.policy == nil {
+	from := later(n.change.healed, n.change.began)
+	if n.daemon.Available || n.daemon.Revision == "" || from.IsZero() || c.policy == nil {
 		return time.Time{}
 	}
-	if ends := n.change.healed.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
+	if ends := from.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
 		return ends
 	}
 	return time.Time{}

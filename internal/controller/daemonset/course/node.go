@@ -37,14 +37,18 @@ type change struct {
 	// taken: that daemon was available, and none has been since. A change of direction towards
 	// the stable revision begins without it.
 	taken bool
+	// spared: taken was true when the direction turned towards the stable revision. When it turns
+	// forward again before a daemon was available, that counts again.
+	spared bool
 	// overlooked is how often its pod had restarted when the target was tried again.
 	overlooked int32
 	// up is since when its pod was seen available without a break, whatever its node says of
 	// it since, and fell when that ended after it had soaked; bound when it was seen to be bound, and
 	// troubled since when it was seen in a trouble that waiting does not end, or refused; held since when
-	// tries to change the node fail; healed when its node was seen in order again. All are by this
+	// tries to change the node fail; healed when its node was seen in order again, or when
+	// the course began and its daemon, for all that was known, had just come back with it. All are by this
 	// process' clock.
-	up, fell, bound, troubled, held, healed time.Time
+	up, fell, bound, troubled, held, healed, began time.Time
 }
 
 // standing is what follows from the facts about one node.
@@ -109,6 +113,7 @@ func (c *Course) observe(n *node, was *Daemon) {
 	switch {
 	case !d.Made.Equal(was.Made):
 		ch.fell = time.Time{}
+		ch.healed, ch.began = time.Time{}, time.Time{} // another pod does not recover from what was before it
 	case !d.Since.IsZero(), was.Since.IsZero():
 	case !later(was.Since, ch.up).Add(c.soak(n)).After(c.now):
 		ch.fell = c.now
@@ -147,7 +152,7 @@ func (c *Course) observe(n *node, was *Daemon) {
 		ch.begun = nil
 	}
 	if d.Available && ch.begun == nil {
-		ch.taken = false
+		ch.taken, ch.spared = false, false
 	}
 }
 
@@ -234,7 +239,7 @@ func (c *Course) refresh(n *node) {
 	v := c.judgeBy(n, &in)
 	ch := &n.change
 	if (v.state == Soaked || v.state == LeftOut) && (ch.before != "" || ch.taken) {
-		ch.before, ch.taken = "", false
+		ch.before, ch.taken, ch.spared = "", false, false
 		v = c.judge(n)
 	}
 	if v.since = n.view.since; v.state != n.view.state {
@@ -271,7 +276,30 @@ func (c *Course) revoke() {
 // not use up the limit any more. Where an earlier way back took a daemon, that still counts.
 func (c *Course) turnBack() {
 	for _, n := range c.nodes {
-		n.change.taken = n.change.taken && n.daemon.Revision == c.state.stable
+		ch := &n.change
+		stays := ch.taken && n.daemon.Revision == c.state.stable
+		ch.taken, ch.spared = stays, ch.spared || ch.taken && !stays
+	}
+}
+
+// turnForward is a change of direction away from the stable revision. What was taken before the last way
+// back, and has not been available since, is unavailable by our doing all the same.
+func (c *Course) turnForward() {
+	for _, n := range c.nodes {
+		ch := &n.change
+		ch.taken, ch.spared = ch.taken || ch.spared && !n.daemon.Available, false
+	}
+}
+
+// ExpectRecovery is called before Start by who has not watched the nodes until then. Nobody knows whether a
+// daemon that is not available was lost long ago, or comes up again because its node has just come back, as
+// after a power cut that the servers had too: for as long as a start may take, it is not free to be taken.
+// One that says what troubles it does not come up by itself.
+func (c *Course) ExpectRecovery() {
+	for _, n := range c.nodes {
+		if d := &n.daemon; d.Revision != "" && !d.Available && d.Trouble == "" {
+			n.change.began = c.now
+		}
 	}
 }
 

@@ -374,6 +374,7 @@ func (w *world) againFrom(status v1alpha1.DaemonSetRolloutStatus, p *rolloutpoli
 	for _, name := range w.names() {
 		w.tell(name)
 	}
+	w.course.ExpectRecovery()
 	w.course.Start(&status)
 }
 

@@ -91,6 +91,8 @@ func classify(in *input) State {
 		return Stuck
 	case in.first:
 		return Untouched
+	case in.refused:
+		return Stuck
 	case d.Revision == "":
 		return Absent
 	case d.Bound.IsZero():
@@ -123,6 +125,8 @@ func classifyLeaving(in *input) State {
 		return Lingering
 	case in.begun, d.Revision == "":
 		return Leaving
+	case in.unmoved:
+		return Unmoved
 	case !d.Available:
 		return Broken
 	}
@@ -176,7 +180,7 @@ func (in *input) wake(s State) time.Time {
 
 // reasons are those that say the same of each node.
 var reasons = map[State]string{
-	Unmoved:  "the API does not let its pod be replaced; it is tried again",
+	Unmoved:  "the API does not let its pod go; it is tried again",
 	Unbound:  "its pod is not bound to it yet",
 	Starting: "its daemon starts",
 	Flapping: "its pod keeps becoming ready again, for longer than the soak may take",
@@ -201,7 +205,7 @@ func (c *Course) reason(n *node, in *input, s State) string {
 	case Failed, Kept:
 		return c.state.failures[n.name].why
 	case Stuck:
-		return cmp.Or(d.Trouble, "its daemon does not become available")
+		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
 	case Crowded:
 		return d.NoRoom
 	case Faulty:

@@ -158,6 +158,9 @@ type Config struct {
 	// StallAfter is how long, beyond minReadySeconds, a rollout may come no
 	// further before its status says that it does not progress. Default 1 minute.
 	StallAfter time.Duration
+	// Foretells is for a core that acts on nothing, and says what a controller does that has watched the nodes
+	// for long. One that has just begun leaves daemons time that may be about to become available again.
+	Foretells bool
 }
 
 func (c Config) withDefaults() Config {

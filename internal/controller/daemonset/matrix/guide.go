@@ -228,6 +228,9 @@ func (g *guide) holdsStage() bool {
 
 // start has the course decide from now on: all that is known has been told to it.
 func (g *guide) start(r *row) {
+	if !r.cfg.Foretells {
+		g.course.ExpectRecovery()
+	}
 	switch s := g.info.Status; {
 	case g.info.Unread, s == nil && g.info.PausedWhy != "":
 		// There is one, or was, and nobody knows what it says.
