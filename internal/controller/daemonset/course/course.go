@@ -176,12 +176,16 @@ func (c *Course) PausedBecause(why string) {
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.restore(status)
 	c.started = true
-	if c.state.target == "" {
+	isAnother := c.state.target == "" // than the one that the status speaks of, or there is none
+	if isAnother {
 		c.state.stable = c.mostRun()
 	}
 	c.takeAim()
 	known := c.state.target == c.ds.Newest && status.Step != ""
 	c.retarget()
+	if isAnother && c.failed != nil && rollsBack(c.failed) {
+		c.retell(halt, "") // nobody knows for sure where to go back to
+	}
 	c.chooseAll()
 	if known {
 		c.state.unread = stepsOf(status)
@@ -219,12 +223,12 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 }
 
-// mostRun is the revision that most nodes have; "" if there is none.
+// mostRun is the revision that most nodes have, of those that have not failed; "" if there is none.
 func (c *Course) mostRun() string {
 	counts := map[string]int{}
 	for _, n := range c.nodes {
-		if n.daemon.Revision != "" {
-			counts[n.daemon.Revision]++
+		if r := n.daemon.Revision; r != "" && !c.hasFailed(r) {
+			counts[r]++
 		}
 	}
 	best := ""

@@ -278,3 +278,36 @@ func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
 	w.pass(10 * time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "10 of 10 nodes have revision v2")
 }
+
+// A DaemonSet is made again around its pods, of which most have a revision that failed: it becomes the stable one for
+// that on no account, whatever the policy does with what fails.
+func TestWhatFailedIsNotStable(t *testing.T) {
+	for _, then := range []string{"Halt", "Rollback"} {
+		for _, fleet := range []string{"most", "all"} {
+			for _, known := range []bool{true, false} {
+				w := newWorld()
+				w.addFleet(1, 1, 10, "v2")
+				status := v1alpha1.DaemonSetRolloutStatus{EarlierFailures: []string{"v2"}}
+				if known {
+					status = v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{
+						Revision: "v2", Why: "crashes", Action: v1alpha1.FailureAction(then)}}}
+				}
+				if fleet == "most" {
+					w.addFleet(1, 1, 3, "v1") // instead of the first three
+				}
+				w.ds, w.policy = daemonSet("v2"), policy(t, "failure: {then: "+then+"}")
+				w.againFrom(status, w.policy, Followed, "")
+				had := w.on("v2")
+				for range 2 {
+					w.addNode(fmt.Sprint("new-", w.now.Unix()), nil, "")
+					w.pass(20 * time.Minute)
+					w.expect(t, v1alpha1.PhaseHalted, "revision v2 ")
+					if n := w.on("v2"); n != had || w.course.state.stable == "v2" {
+						t.Errorf("%s, %s have it: %d nodes have v2, which failed, and %d had it; stable is %q", then, fleet, n, had, w.course.state.stable)
+					}
+					w.crash()
+				}
+			}
+		}
+	}
+}
