@@ -29,7 +29,9 @@ type failureBackoff struct {
 	generation int64
 	delay      time.Duration
 	at         time.Time
-	count      int
+	// count is how many pods of the revision failed one after the other.
+	revision string
+	count    int
 }
 
 // until returns when the next failed pod may be deleted; zero means at once.
@@ -40,14 +42,26 @@ func (b *failureBackoff) until(generation int64) time.Time {
 	return b.at.Add(b.delay)
 }
 
-// next counts one deletion. A spec change or a long quiet time starts anew.
-func (b *failureBackoff) next(generation int64, now time.Time, cfg *Config) {
+// next counts the deletion of a pod of the revision. A spec change or a long quiet time starts anew;
+// another revision has the same delay, and a count of its own.
+func (b *failureBackoff) next(generation int64, revision string, now time.Time, cfg *Config) {
 	if b.delay == 0 || b.generation != generation || now.Sub(b.at) > 2*cfg.MaxFailedPodBackoff {
 		b.delay, b.count = cfg.FailedPodBackoff, 0
 	} else {
 		b.delay = min(2*b.delay, cfg.MaxFailedPodBackoff)
 	}
-	b.generation, b.at, b.count = generation, now, b.count+1
+	if b.revision != revision {
+		b.count = 0
+	}
+	b.generation, b.revision, b.at, b.count = generation, revision, now, b.count+1
+}
+
+// of returns how many pods of the revision failed one after the other.
+func (b *failureBackoff) of(revision string) int32 {
+	if b.revision != revision {
+		return 0
+	}
+	return int32(b.count)
 }
 
 // setback spaces the tries of what keeps failing. Of cells, those with fewer failures

@@ -238,8 +238,8 @@ func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
 		up, at := p.up(r.info.MinReadySeconds, r.now)
 		newest, newestUp, d.Available, until = p, up, d.Available || up, deadline.Sooner(until, at)
 	}
-	d.Restarts = int32(c.failures.count)
 	if newest == nil {
+		d.Restarts = c.failures.of(r.info.Revision) // the course takes it as evidence against that one
 		d.Ended = len(c.pods) > 0
 		if others > 0 && d.Trouble == "" {
 			d.Trouble = "its old pod has not ended yet"
@@ -248,7 +248,7 @@ func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
 	}
 	is := &newest.info
 	d.Two, d.Revision, d.Ending, d.Was = others > 0, is.Revision, "", ""
-	d.Made, d.Bound, d.Restarts = is.Created, is.BoundAt, d.Restarts+is.Restarts
+	d.Made, d.Bound, d.Restarts = is.Created, is.BoundAt, c.failures.of(is.Revision)+is.Restarts
 	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
 	d.Before, d.Cause = is.Before, course.Reason(is.Cause)
 	if newestUp {

@@ -191,7 +191,7 @@ func (r *row) paceOf(a *CreatePod) *pace {
 
 func (r *row) doom(c *cell, rm removal) Action {
 	if rm.reason == ReasonFailed {
-		c.own().failures.next(r.info.Generation, r.now, r.cfg)
+		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
 	}
 	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
 	if rm.reason == ReasonNodeUnfit || rm.reason == ReasonTurn {

@@ -27,7 +27,7 @@ func (w *world) live() {
 		switch {
 		case p.Terminating:
 			w.dropPod(p.UID)
-		case !p.Ready:
+		case !p.Ready && p.Phase == PodActive:
 			p.Bound, p.BoundAt, p.Ready, p.ReadySince = true, w.now, true, w.now
 			w.setPod(p)
 		}
