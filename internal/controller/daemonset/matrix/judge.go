@@ -330,10 +330,11 @@ func (j *judgement) settleWork() {
 	}
 }
 
-// waitsForTurn: the rollout has not let the cell's change begin. What got no answer
-// has begun.
+// waitsForTurn: the rollout has not let the cell's change begin. A creation beside the old pod
+// that got no answer has begun; that gives nobody leave to delete the old one.
 func (j *judgement) waitsForTurn() bool {
-	return j.guided && !j.order.Change && j.cell.unanswered == ""
+	creates := j.surge && j.cell.eligibility == placement.ShouldRun
+	return j.guided && !j.order.Change && !(creates && j.cell.unanswered != "")
 }
 
 // mayCreate reports whether a pod may be made where there is none.

@@ -103,3 +103,53 @@ func TestTurnsOfSurgeEndWithTheStrategy(t *testing.T) {
 		t.Errorf("%d working daemons go at once; maxUnavailable is 1", gone)
 	}
 }
+
+// doubt has a paused change to b with surge whose creations beside the old pods got no answer.
+func doubt(t *testing.T) (w *world, update func(revision string, s Strategy), nodes []string) {
+	w, update = tenNodes(t, "", rollingUpdate("0", "5"))
+	update("b", rollingUpdate("0", "5"))
+	for _, a := range w.begins() {
+		nodes = append(nodes, a.(*CreatePod).Node)
+	}
+	for len(w.inFlight) > 0 {
+		w.finish(0, Unknown, false)
+	}
+	if len(nodes) == 0 || len(w.unanswered) != len(nodes) {
+		t.Fatalf("%d of %d creations are in doubt", len(w.unanswered), len(nodes))
+	}
+	w.pause(true)
+	return w, update, nodes
+}
+
+func (w *world) pause(paused bool) {
+	rollout := w.rolloutOf("logs")
+	rollout.Spec.Paused = paused
+	w.setRollout(rollout)
+}
+
+// Surge is switched off while creations beside the old pods are in doubt: no node loses its daemon
+// by it before its turn.
+func TestSurgeSwitchedOffWhileCreationsAreInDoubt(t *testing.T) {
+	w, update, _ := doubt(t)
+	update("b", rollingUpdate("1", "0"))
+	if deleted := w.answerAll(OK); len(deleted) > 0 {
+		t.Errorf("paused, %d working daemons are deleted, the first by %s", len(deleted), deleted[0])
+	}
+	w.pause(false)
+	w.tick(w.cfg.ExpectationsTimeout) // the doubt is over
+	w.passTurns(60)
+	if n := w.m.PodsOfRevision("logs", "b"); n != 10 {
+		t.Errorf("a minute after the doubt %d of 10 nodes have b", n)
+	}
+}
+
+// A node takes no new pods for a while, and the creation on it is in doubt: its old pod stays until its turn.
+func TestNodeUnreachableWhileTheCreationIsInDoubt(t *testing.T) {
+	w, _, nodes := doubt(t)
+	for _, name := range nodes {
+		w.setNode(NodeInfo{Name: name, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}})
+	}
+	if deleted := w.answerAll(OK); len(deleted) > 0 {
+		t.Errorf("paused, %d working daemons are deleted, the first by %s", len(deleted), deleted[0])
+	}
+}
