@@ -230,6 +230,10 @@ type Replacing struct {
 	// +optional
 	// +listType=atomic
 	Unavailable []string `json:"unavailable,omitempty"`
+	// Since is when nodes began to go back to the stable template. A pod of it that was made since then,
+	// and does not come up, tells of a daemon that was taken away, also where no name is kept.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // ContentStatus is the content of a target. No value of any object is in it.

@@ -454,6 +454,10 @@ func (in *Replacing) DeepCopyInto(out *Replacing) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Since != nil {
+		in, out := &in.Since, &out.Since
+		*out = (*in).DeepCopy()
+	}
 	return
 }
 

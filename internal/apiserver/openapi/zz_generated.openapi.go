@@ -1653,9 +1653,17 @@ func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallb
 							},
 						},
 					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when nodes began to go back to the stable template. A pod of it that was made since then, and does not come up, tells of a daemon that was taken away, also where no name is kept.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

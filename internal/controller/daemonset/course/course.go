@@ -58,6 +58,8 @@ type state struct {
 	// open is the furthest step that has begun, since when.
 	open      rolloutpolicy.Step
 	openSince time.Time
+	// returns is since when nodes go to the stable template; zero while none does.
+	returns time.Time
 	// left is when the daemon was last taken away from a node of that step.
 	left time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
@@ -182,6 +184,10 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	c.takeAim()
 	known := c.state.target == c.ds.Newest && status.Step != ""
+	stored := replaced(status.Replacing)
+	if c.back {
+		c.recallReturn(stored)
+	}
 	c.retarget()
 	if isAnother && c.failed != nil && rollsBack(c.failed) {
 		c.retell(halt, "") // nobody knows for sure where to go back to
@@ -193,7 +199,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
 	}
-	c.recallBefore(replaced(status.Replacing))
+	c.recallBefore(stored)
 	c.recent.baseline(c)
 	c.overlook()
 	c.refreshAll()
@@ -214,6 +220,9 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 		if f.Since != nil {
 			c.state.since = f.Since.Time
 		}
+	}
+	if r := status.Replacing; r != nil && r.Since != nil {
+		c.state.returns = r.Since.Time
 	}
 	if status.StepStarted != nil {
 		c.state.openSince = status.StepStarted.Time
@@ -314,11 +323,15 @@ func (c *Course) retarget() {
 	if c.isNew && c.mostHave(c.state.target) {
 		c.state.stable = c.state.target
 	}
+	failed := c.failed
 	c.state.target = c.ds.Newest
 	c.takeAim()
-	if c.changing {
+	switch {
+	case c.changing:
 		c.turnForward()
-	} else {
+	case failed != nil && rollsBack(failed):
+		c.state.returns = failed.Time.Time // nodes go on with their way back
+	default:
 		c.turnBack()
 	}
 	c.beginAnew()

@@ -126,6 +126,30 @@ func (c *Course) goneBack() map[string]Before {
 	return out
 }
 
+// noteReturn keeps since when nodes go to the stable template, until all have it, and work. Of a target that
+// failed it is known when it did.
+func (c *Course) noteReturn() {
+	switch {
+	case c.changing, c.totals[Pending]+c.totals[Held] == 0 && len(c.replacing) == 0:
+		c.state.returns = time.Time{}
+	case c.state.returns.IsZero():
+		c.state.returns = c.now
+	}
+}
+
+// recallReturn adds, to what a status says of daemons that were taken away, those that the way back took: the pods
+// that came for them say it. Where the status had no room for more names, every node that has no pod may be one.
+func (c *Course) recallReturn(stored map[string]Before) {
+	full := len(stored) >= keptNames
+	for _, n := range c.nodes {
+		d := &n.daemon
+		came := d.Revision != "" && d.Before == WasAvailable && c.isOfThisChange(d, c.failed)
+		if stored[n.name] == "" && !d.Available && (came || full && d.Revision == "") {
+			stored[n.name] = WasAvailable
+		}
+	}
+}
+
 // disregardEarlier has what nodes and pods of the target did until now be no evidence.
 func (c *Course) disregardEarlier() {
 	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
@@ -141,7 +165,8 @@ func (c *Course) overlook() {
 	}
 }
 
-// giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is nothing to do.
+// giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is
+// nothing to do.
 func (c *Course) giveUp() bool {
 	if !c.aborts() || c.isNew || c.back {
 		return false

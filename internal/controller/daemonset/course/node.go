@@ -333,7 +333,8 @@ func (c *Course) recallBefore(stored map[string]Before) {
 // isOfThisChange reports whether the pod was made in the present direction of the rollout.
 func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
 	if !c.changing {
-		return false
+		since := c.state.returns
+		return d.Revision == c.state.stable && !since.IsZero() && !d.Made.Before(since.Truncate(time.Second))
 	}
 	if failed != nil && rollsBack(failed) {
 		return d.Revision == c.state.stable && !d.Made.Before(failed.Time.Time.Truncate(time.Second))

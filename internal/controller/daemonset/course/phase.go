@@ -45,6 +45,7 @@ func (c *Course) stands() {
 
 // advance moves the rollout by one move; false if there is none.
 func (c *Course) advance() bool {
+	c.noteReturn()
 	if !c.changing {
 		return false
 	}

@@ -85,13 +85,16 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	return out
 }
 
-// between names nodes that have no daemon to say what the one before was like; nil if there are
-// none.
+// between names nodes that have no daemon to say what the one before was like; nil if there is
+// nothing to say of any.
 func (c *Course) between() *v1alpha1.Replacing {
-	if len(c.replacing) == 0 {
+	if len(c.replacing) == 0 && c.state.returns.IsZero() {
 		return nil
 	}
 	out := &v1alpha1.Replacing{}
+	if since := metav1.NewTime(c.state.returns); !since.IsZero() {
+		out.Since = &since
+	}
 	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 	for _, n := range named[:min(len(named), keptNames)] {
 		if n.change.taken || n.change.before == WasAvailable {

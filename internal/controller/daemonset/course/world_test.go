@@ -40,6 +40,8 @@ type world struct {
 	// stored is the status that was written last.
 	stored v1alpha1.DaemonSetRolloutStatus
 	stuck  string // the node whose old pod does not end
+	// refuses is the revision whose pods the API refuses.
+	refuses string
 	// unreadable revisions are gone from the API.
 	unreadable map[string]bool
 	// taken are nodes whose available daemon a change took away, in the direction way.
@@ -258,6 +260,10 @@ func (w *world) create(name string) {
 		return
 	}
 	m := w.nodes[name]
+	if target == w.refuses {
+		m.daemon.Refused = "the API refuses its pod"
+		return
+	}
 	m.daemon.Revision, m.daemon.Made, m.daemon.Bound, m.ready = target, w.now, w.now, w.now.Add(w.starts)
 	m.daemon.Before = w.course.Before(name)
 	if w.given[target] == nil {
