@@ -82,30 +82,38 @@ func (m *manifests) add(raw []byte) error {
 		}
 		rolloutpolicy.SetDefaults(&p.Spec)
 		m.policies = append(m.policies, p)
-	case corev1.SchemeGroupVersion.WithKind("ConfigMap"):
-		o := &corev1.ConfigMap{}
-		if err := yaml.UnmarshalStrict(raw, o); err != nil {
-			return fmt.Errorf("ConfigMap %s: %w", head.Metadata.Name, err)
-		}
-		m.contents = append(m.contents, plan.Change{Namespace: o.Namespace, New: content.OfConfigMap(o)})
-	case corev1.SchemeGroupVersion.WithKind("Secret"):
-		o := &corev1.Secret{}
-		if err := yaml.UnmarshalStrict(raw, o); err != nil {
-			// What it says may be a part of a value.
-			return fmt.Errorf("Secret %s is not as the API takes one", head.Metadata.Name)
-		}
-		for key, value := range o.StringData {
-			if o.Data == nil {
-				o.Data = map[string][]byte{}
-			}
-			o.Data[key] = []byte(value)
-		}
-		m.contents = append(m.contents, plan.Change{Namespace: o.Namespace, New: content.OfSecret(o)})
+	case corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Secret"):
+		return m.addContent(raw, head.Kind, head.Metadata.Name)
 	default:
 		if head.Kind != "" || head.Metadata.Name != "" {
 			m.ignored = append(m.ignored, strings.TrimSpace(head.Kind+" "+head.Metadata.Name))
 		}
 	}
+	return nil
+}
+
+// addContent adds a ConfigMap or a Secret.
+func (m *manifests) addContent(raw []byte, kind, name string) error {
+	if kind == "ConfigMap" {
+		o := &corev1.ConfigMap{}
+		if err := yaml.UnmarshalStrict(raw, o); err != nil {
+			return fmt.Errorf("ConfigMap %s: %w", name, err)
+		}
+		m.contents = append(m.contents, plan.Change{Namespace: o.Namespace, New: content.OfConfigMap(o)})
+		return nil
+	}
+	o := &corev1.Secret{}
+	if err := yaml.UnmarshalStrict(raw, o); err != nil {
+		// What it says may be a part of a value.
+		return fmt.Errorf("Secret %s is not as the API takes one", name)
+	}
+	for key, value := range o.StringData {
+		if o.Data == nil {
+			o.Data = map[string][]byte{}
+		}
+		o.Data[key] = []byte(value)
+	}
+	m.contents = append(m.contents, plan.Change{Namespace: o.Namespace, New: content.OfSecret(o)})
 	return nil
 }
 

@@ -25,7 +25,7 @@ import (
 )
 
 const withContent = `
-waves: [{name: canary, count: 3}]
+waves: [{name: canary, count: 3, soak: 5s}]
 failure: {max: 1, min: 2, then: Rollback}
 content: {secrets: Referenced, settle: 1s}`
 

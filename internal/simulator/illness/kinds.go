@@ -58,9 +58,6 @@ func (f *Fault) checkKind() error {
 	case f.Crash != nil:
 		return f.Crash.check()
 	case f.BadContent != nil:
-		if f.BadContent.Key == "" {
-			return errors.New("badContent names no key")
-		}
 		return f.BadContent.check()
 	case f.Memory != nil:
 		return notNegative(given(f.Memory.After, 0))
@@ -95,6 +92,13 @@ func (f *Flaps) check() error {
 		return errors.New("flaps needs both times, up and down, or none for 2m and 1m")
 	}
 	return nil
+}
+
+func (b *BadContent) check() error {
+	if b.Key == "" {
+		return errors.New("badContent names no key")
+	}
+	return b.Crash.check()
 }
 
 func (c *Crash) check() error {

@@ -286,16 +286,21 @@ func (b *Book) onObject(e Object) {
 	if o.Ref == keyRef {
 		sp.takeKey(o, e.Gone)
 	}
+	b.tellSets(o, is != "", e.Gone)
+}
+
+// tellSets has the DaemonSets of an object's namespace take it in, or its end; ours: it is a copy, a manifest or a key.
+func (b *Book) tellSets(o *object, ours, gone bool) {
 	for uid, s := range b.sets {
 		if s.object == nil || s.object.Namespace != o.meta.GetNamespace() {
 			continue
 		}
-		if !e.Gone {
+		if !gone {
 			b.learn(s, o)
 		} else {
 			s.unlearn(o)
 		}
-		if s.concerned() && (is != "" || s.names(o.Ref)) {
+		if s.concerned() && (ours || s.names(o.Ref)) {
 			b.dirty[uid] = true
 		}
 	}

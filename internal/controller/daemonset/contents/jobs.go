@@ -214,18 +214,27 @@ func (s *set) copyOf(m content.Member, o *content.Object) metav1.Object {
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: o.Data, BinaryData: o.Binary, Immutable: ptr.To(true)}
 }
 
-// leftovers are copies and manifests of the DaemonSet that nobody has needed for a while.
-func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav1.Object) {
+// needed are the manifests and copies of such contents; nil where it is not known which copies one needs.
+func (s *set) needed(wanted map[string]bool) map[content.Ref]bool {
 	needed := map[content.Ref]bool{}
 	for id := range wanted {
 		k := s.known[id]
 		if k == nil {
-			return nil // Which copies it needs is not known.
+			return nil
 		}
 		needed[content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(s.object.Name, id)}] = true
 		for _, m := range k.Members {
 			needed[content.Ref{Kind: m.Kind, Name: m.Copy}] = true
 		}
+	}
+	return needed
+}
+
+// leftovers are copies and manifests of the DaemonSet that nobody has needed for a while.
+func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav1.Object) {
+	needed := s.needed(wanted)
+	if needed == nil {
+		return nil
 	}
 	for id := range s.known {
 		if !wanted[id] && s.known[id].manifest == nil {

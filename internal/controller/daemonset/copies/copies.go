@@ -8,6 +8,7 @@ package copies
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -192,42 +193,53 @@ func (a Access) makeKey(ctx context.Context, s *corev1.Secret) (metav1.Object, e
 func (a Access) make(ctx context.Context, o metav1.Object) (metav1.Object, error) {
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
-		configMaps := a.Client.CoreV1().ConfigMaps(o.Namespace)
-		made, err := configMaps.Create(ctx, o, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
-			return made, err
-		}
-		have, err := configMaps.Get(ctx, o.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		fixed := have.Immutable != nil && *have.Immutable
-		if !fixed || !maps.Equal(have.Data, o.Data) || !sameBinary(have.BinaryData, o.BinaryData) {
-			return nil, fmt.Errorf("there is another object of that name")
-		}
-		if own(have, o) {
-			return have, nil
-		}
-		return configMaps.Update(ctx, have, metav1.UpdateOptions{})
+		return a.makeConfigMap(ctx, o)
 	case *corev1.Secret:
-		secrets := a.Client.CoreV1().Secrets(o.Namespace)
-		made, err := secrets.Create(ctx, o, metav1.CreateOptions{})
-		if !apierrors.IsAlreadyExists(err) {
-			return made, err
-		}
-		have, err := secrets.Get(ctx, o.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		if have.Immutable == nil || !*have.Immutable || !sameBinary(have.Data, o.Data) {
-			return nil, fmt.Errorf("there is another object of that name")
-		}
-		if own(have, o) {
-			return have, nil
-		}
-		return secrets.Update(ctx, have, metav1.UpdateOptions{})
+		return a.makeSecret(ctx, o)
 	}
 	return nil, fmt.Errorf("%T is no content", o)
+}
+
+// errOther says that a copy's name is taken.
+var errOther = errors.New("there is another object of that name")
+
+func (a Access) makeConfigMap(ctx context.Context, o *corev1.ConfigMap) (metav1.Object, error) {
+	configMaps := a.Client.CoreV1().ConfigMaps(o.Namespace)
+	made, err := configMaps.Create(ctx, o, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return made, err
+	}
+	have, err := configMaps.Get(ctx, o.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	fixed := have.Immutable != nil && *have.Immutable
+	if !fixed || !maps.Equal(have.Data, o.Data) || !sameBinary(have.BinaryData, o.BinaryData) {
+		return nil, errOther
+	}
+	if own(have, o) {
+		return have, nil
+	}
+	return configMaps.Update(ctx, have, metav1.UpdateOptions{})
+}
+
+func (a Access) makeSecret(ctx context.Context, o *corev1.Secret) (metav1.Object, error) {
+	secrets := a.Client.CoreV1().Secrets(o.Namespace)
+	made, err := secrets.Create(ctx, o, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return made, err
+	}
+	have, err := secrets.Get(ctx, o.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if have.Immutable == nil || !*have.Immutable || !sameBinary(have.Data, o.Data) {
+		return nil, errOther
+	}
+	if own(have, o) {
+		return have, nil
+	}
+	return secrets.Update(ctx, have, metav1.UpdateOptions{})
 }
 
 // own makes an object the DaemonSet's; true says that it was.
