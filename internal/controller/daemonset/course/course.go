@@ -206,7 +206,8 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.settle()
 }
 
-// restore takes over what a status says of revisions, failures and the step.
+// restore takes over what a status says of revisions, failures and the step. Who wrote it may have had a clock that
+// is ahead: nothing waits for that.
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
 	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures), status.ForgottenFailures}
@@ -218,18 +219,26 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 			c.state.most = len(f.Nodes) + int(f.More)
 		}
 		if f.Since != nil {
-			c.state.since = f.Since.Time
+			c.state.since = c.past(f.Since.Time)
 		}
 	}
 	if r := status.Replacing; r != nil && r.Since != nil {
 		c.state.returns = r.Since.Time
 	}
 	if status.StepStarted != nil {
-		c.state.openSince = status.StepStarted.Time
+		c.state.openSince = c.past(status.StepStarted.Time)
 	}
 	if status.LastDeparture != nil {
-		c.state.left = status.LastDeparture.Time
+		c.state.left = c.past(status.LastDeparture.Time)
 	}
+}
+
+// past is the time, or now if that is sooner, as the API keeps it.
+func (c *Course) past(t time.Time) time.Time {
+	if t.After(c.now) {
+		return c.now.Truncate(time.Second)
+	}
+	return t
 }
 
 // mostRun is the revision that most nodes have, of those that have not failed; "" if there is none.

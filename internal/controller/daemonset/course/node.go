@@ -330,16 +330,20 @@ func (c *Course) recallBefore(stored map[string]Before) {
 	}
 }
 
-// isOfThisChange reports whether the pod was made in the present direction of the rollout.
+// isOfThisChange reports whether the pod was made in the present direction of the rollout. A time of a clock
+// that was ahead tells nothing: all may have been.
 func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
-	if !c.changing {
-		since := c.state.returns
-		return d.Revision == c.state.stable && !since.IsZero() && !d.Made.Before(since.Truncate(time.Second))
+	since := c.state.returns
+	switch {
+	case !c.changing && since.IsZero():
+		return false
+	case !c.changing:
+	case failed != nil && rollsBack(failed):
+		since = failed.Time.Time
+	default:
+		return d.Revision == c.state.target
 	}
-	if failed != nil && rollsBack(failed) {
-		return d.Revision == c.state.stable && !d.Made.Before(failed.Time.Time.Truncate(time.Second))
-	}
-	return d.Revision == c.state.target
+	return d.Revision == c.state.stable && (since.After(c.now) || !d.Made.Before(since.Truncate(time.Second)))
 }
 
 // chosen says by whose placement rules a node is to have a daemon: those of the stable

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -30,7 +31,7 @@ func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 			w.ds.Newest = "v3"
 		},
 	} {
-		for _, refused := range []bool{false, true} {
+		for _, how := range []string{"", "its pods are refused", "the clock that wrote the status was ahead"} {
 			w := newWorld()
 			w.addFleet(1, 1, 1000, "v1")
 			ds := daemonSet("v1")
@@ -39,21 +40,44 @@ func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 			w.update("v2")
 			w.pass(time.Minute)
 			w.bad = func(revision, _ string) string { return map[string]string{"v1": "its image is gone"}[revision] }
-			if refused {
+			if how == "its pods are refused" {
 				w.refuses = "v1"
 			}
 			goBack(w)
 			w.pass(20 * time.Minute)
 			if n := w.working(); n != 700 {
-				t.Errorf("%s, refused %t: %d of 1000 work, and 300 may be unavailable", name, refused, n)
+				t.Errorf("%s, %s: %d of 1000 work, and 300 may be unavailable", name, how, n)
 			}
 			for range 3 {
+				if how == "the clock that wrote the status was ahead" {
+					w.storedAhead(24 * time.Hour)
+				}
 				w.crash()
 				w.pass(20 * time.Minute)
 			}
 			if n := w.working(); n < 700 {
-				t.Errorf("%s, refused %t: after restarts %d of 1000 work, and 300 may be unavailable", name, refused, n)
+				t.Errorf("%s, %s: after restarts %d of 1000 work, and 300 may be unavailable", name, how, n)
 			}
+		}
+	}
+}
+
+// storedAhead has the times of the stored status be those of a clock that was ahead.
+func (w *world) storedAhead(by time.Duration) {
+	s := &w.stored
+	for i := range s.FailedRevisions {
+		s.FailedRevisions[i].Time.Time = s.FailedRevisions[i].Time.Add(by)
+	}
+	times := []*metav1.Time{s.StepStarted, s.LastDeparture}
+	if s.Failures != nil {
+		times = append(times, s.Failures.Since)
+	}
+	if s.Replacing != nil {
+		times = append(times, s.Replacing.Since)
+	}
+	for _, at := range times {
+		if at != nil {
+			at.Time = at.Add(by)
 		}
 	}
 }
@@ -83,5 +107,40 @@ func TestAWayBackThatIsOverIsForgotten(t *testing.T) {
 	w.pass(time.Hour)
 	if n := w.course.totals[Ours]; n != 0 {
 		t.Errorf("%d daemons that broke by themselves count as taken", n)
+	}
+}
+
+// A server whose clock is a day ahead writes when a step began, a daemon left and the evidence begins; the next one's
+// clock is right. Nothing waits until it is that late.
+func TestAStatusOfAClockThatWasAheadHoldsUpNothing(t *testing.T) {
+	w := newWorld()
+	w.addFleet(2, 1, 5, "v1")
+	w.rules["v2"] = func(node string) bool { return node >= "z1" }
+	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {zone: z0}}, soak: 1m}]"), daemonSet("v1"))
+	w.update("v2")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: v1alpha1.AllSteps}})
+	w.pass(30 * time.Second)
+	w.storedAhead(24 * time.Hour)
+	w.crash()
+	w.pass(2 * time.Hour)
+	if w.on("v2") != 5 {
+		phase, message := w.course.Phase()
+		t.Errorf("after two hours %d of 5 have v2, %s: %s", w.on("v2"), phase, message)
+	}
+	restore := func(since time.Time) time.Time {
+		w = newWorld()
+		w.addFleet(1, 1, 5, "v1")
+		w.ds, w.policy = daemonSet("v2"), policy(t, "{}")
+		at := metav1.NewTime(since)
+		status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "v1", TargetRevision: "v2", Failures: &v1alpha1.Failures{Revision: "v2", Since: &at}}
+		w.againFrom(status, w.policy, Followed, "")
+		return w.course.state.since
+	}
+	now := newWorld().now
+	if since := restore(now.Add(time.Hour)); !since.Equal(now) {
+		t.Errorf("it is %s, and the evidence begins at %s", now, since)
+	}
+	if since := now.Add(-time.Hour); !restore(since).Equal(since) {
+		t.Errorf("a time that has passed is changed")
 	}
 }
