@@ -1,24 +1,33 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/definitions"
+	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/server"
 )
 
 func newControllerCommand() *cobra.Command {
-	o := server.ControllerOptions{LeaderElection: true, LeaseNamespace: "kube-system", LeaseName: "everynode-daemonset-controller"}
+	o := server.ControllerOptions{LeaderElection: true, LeaseNamespace: "kube-system",
+		LeaseName: "everynode-daemonset-controller"}
 	var (
 		kubeconfig string
 		qps        float32
 		burst      int
 		printCRDs  bool
+		isBeside   bool
+		guest      beside.Options
+		isLeaving  bool
+		keep, roll []string
 	)
 	cmd := &cobra.Command{
 		Use:   "controller [--kubeconfig FILE]",
@@ -32,7 +41,10 @@ needed. Several instances may run; one of them works at a time.
 Where the API has the kinds RolloutPolicy and DaemonSetRollout, changes travel by
 them:
 
-    everynode controller --print-crds | kubectl apply -f -`,
+    everynode controller --print-crds | kubectl apply -f -
+
+With --beside the API's own DaemonSet controller stays on and makes the pods, and
+this one leads changes: docs/another-kubernetes.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printCRDs {
@@ -44,6 +56,17 @@ them:
 			}
 			config.QPS, config.Burst, config.UserAgent = qps, burst, "everynode-daemonset-controller"
 			o.Config = config
+			guest.Namespace = cmp.Or(guest.Namespace, o.LeaseNamespace)
+			if isLeaving {
+				l := beside.Leaver{
+					Options: guest, API: config, Keep: keep, Roll: roll, Normalize: podspec.SetTemplateDefaults,
+					Out: cmd.OutOrStdout(),
+				}
+				return l.Leave(cmd.Context())
+			}
+			if isBeside {
+				o.Beside = &guest
+			}
 			return server.RunDaemonSetController(cmd.Context(), o)
 		},
 	}
@@ -55,10 +78,36 @@ them:
 	f.Float32Var(&qps, "kube-api-qps", 100, "requests a second to the API on average; -1 for no limit")
 	f.IntVar(&burst, "kube-api-burst", 200, "requests to the API at once")
 	f.IntVar(&o.Workers, "workers", 0, "pods created or deleted at a time (default 32)")
-	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
+	f.StringVar(&o.RecordDecisions, "record-decisions", "",
+		"file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	f.StringVar(&o.Listen, "listen", "", "host:port where metrics and health are served, without TLS: /metrics, /healthz, /readyz; nowhere without it")
+	addBesideFlags(f, &isBeside, &guest)
+	f.BoolVar(&isLeaving, "leave", false, "give every DaemonSet back that --beside took over, as its author wrote it, "+
+		"and restart no pod; refuse while one has pods of another revision")
+	f.StringSliceVar(&keep, "keep-on-delete", nil, "with --leave: NAMESPACE/NAME of a DaemonSet that stays OnDelete with the pods that it has")
+	f.StringSliceVar(&roll, "let-it-roll", nil, "with --leave: NAMESPACE/NAME of a DaemonSet whose pods are all replaced "+
+		"by its newest template, at once; takes the right to approve rollouts")
 	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of RolloutPolicy and DaemonSetRollout, for an API that does not have them, and do nothing else")
 	return cmd
+}
+
+// addBesideFlags adds the flags of what runs beside another DaemonSet controller.
+func addBesideFlags(f *pflag.FlagSet, is *bool, o *beside.Options) {
+	f.BoolVar(is, "beside", false, "leave the API's own DaemonSet controller on, and lead changes beside it")
+	f.StringVar(&o.Listen, "webhook-listen", ":9443",
+		"with --beside: host:port where the API server's webhook is answered, with TLS")
+	f.StringVar(&o.Service, "webhook-service", "everynode-webhook",
+		"with --beside: name of the Service, on port 443, that leads there")
+	f.StringVar(&o.URL, "webhook-url", "",
+		"with --beside: URL by which the API server finds the webhook, where that is no Service")
+	f.StringVar(&o.Namespace, "webhook-namespace", "",
+		"with --beside: namespace of the Service and of the Secret (default that of the lease)")
+	f.StringVar(&o.Secret, "webhook-secret", "everynode-webhook",
+		"with --beside: name of the Secret that keeps the webhook's certificate")
+	f.StringVar(&o.Maker, "daemonset-account", "system:serviceaccount:kube-system:daemon-set-controller",
+		"with --beside: account by which the API's own DaemonSet controller makes pods")
+	f.BoolVar(&o.Fail, "webhook-fail", false,
+		"with --beside: refuse pods and DaemonSets while no webhook answers, in place of admitting them")
 }
 
 // controlled says how the controller reaches its cluster: by the kubeconfig, or as the

@@ -2,6 +2,7 @@ package rolloutpolicy
 
 import (
 	"cmp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -32,6 +33,12 @@ func Selects(p *v1alpha1.RolloutPolicy, daemonSet map[string]string) bool {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(daemonSet))
+}
+
+// HasFailed reports whether a rollout's status says that a revision is not tried again by itself.
+func HasFailed(s *v1alpha1.DaemonSetRolloutStatus, revision string) bool {
+	return slices.Contains(s.EarlierFailures, revision) ||
+		slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
 }
 
 func older(a, b *v1alpha1.RolloutPolicy) bool {

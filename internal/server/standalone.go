@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +21,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
 )
@@ -41,11 +44,13 @@ type ControllerOptions struct {
 	// Listen is the host:port where metrics and health are served, without TLS; empty for
 	// nowhere.
 	Listen string
+	// Beside has it run beside the API's own DaemonSet controller, which goes on making the pods; nil in its place.
+	Beside *beside.Options
 }
 
 // RunDaemonSetController runs the DaemonSet controller and nothing else until
-// ctx ends. The API's own DaemonSet controller must be off: two would undo each
-// other's work.
+// ctx ends. The API's own DaemonSet controller must be off, since two would undo each
+// other's work; or it makes the pods, and this one runs beside it.
 func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
 	client, err := kubernetes.NewForConfig(o.Config)
@@ -59,7 +64,8 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	// Nobody reads who wrote which field, so that is not kept.
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	watches := daemonset.NewWatches(clock.RealClock{})
-	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
 	}
 	options.LeaderElection = o.LeaderElection
@@ -82,11 +88,21 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 		return err
 	}
 	defer shown.close()
+	recorder := newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}),
+		clock.RealClock{})
+	err = addGuest(ctx, mgr, o, recorder, shown.registry)
+	if err != nil {
+		return err
+	}
+	var content daemonset.ContentAccess // nil: beside another controller no policy with content can be followed yet
+	if o.Beside == nil {
+		content = copies.Access{Client: client}
+	}
 	run, err := daemonSets(daemonset.Config{
-		Registerer: shown.registry,
-		Rollouts:   daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: client},
+		Registerer: shown.registry, Guest: o.Beside != nil,
+		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
-		Recorder:          newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}), clock.RealClock{}),
+		Recorder:          recorder,
 		NormalizeTemplate: podspec.SetTemplateDefaults,
 	}, o.RecordDecisions)
 	if err != nil {
@@ -102,4 +118,19 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 		return fmt.Errorf("run the DaemonSet controller: %w", err)
 	}
 	return nil
+}
+
+// addGuest adds what is needed beside the API's own DaemonSet controller.
+func addGuest(ctx context.Context, mgr manager.Manager, o ControllerOptions, recorder record.EventRecorder,
+	metrics prometheus.Registerer) error {
+	if o.Beside == nil {
+		return nil
+	}
+	guest, err := beside.New(ctx, beside.Config{
+		Options: *o.Beside, API: o.Config, Recorder: recorder, Normalize: podspec.SetTemplateDefaults, Registerer: metrics,
+	})
+	if err != nil {
+		return fmt.Errorf("run beside another DaemonSet controller: %w", err)
+	}
+	return guest.AddTo(mgr)
 }

@@ -123,7 +123,8 @@ func start(t *testing.T, nodes int) *cluster {
 	c.kubeconfig, c.audit = filepath.Join(c.dir, "admin.kubeconfig"), filepath.Join(c.dir, "audit.log")
 	c.keys()
 	c.startAPI()
-	c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), "--kubeconfig="+c.kubeconfig, "--leader-elect=false", "--secure-port=0",
+	c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), "--kubeconfig="+c.kubeconfig,
+		"--leader-elect=false", "--secure-port=0",
 		"--authentication-kubeconfig="+c.kubeconfig, "--authorization-kubeconfig="+c.kubeconfig)
 	c.startManager("*")
 	c.simulate(nodes)
@@ -140,10 +141,11 @@ func (c *cluster) keys() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+	c.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY",
+		Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 	c.write("sa.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
 	c.write("tokens.csv", "administrator,admin,1,system:masters\n")
-	c.write("audit.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, users: [\""+account+"\"]}]\n")
+	c.write("audit.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, users: [\""+account+"\", \""+besideAccount+"\"]}]\n")
 }
 
 // write makes a file, and returns its path.
@@ -202,7 +204,8 @@ func (c *cluster) startAPI() {
 func (c *cluster) kubeconfigOf(name, token string) string {
 	c.t.Helper()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["foreign"] = &clientcmdapi.Cluster{Server: c.url, CertificateAuthority: filepath.Join(c.dir, "certificates", "apiserver.crt")}
+	config.Clusters["foreign"] = &clientcmdapi.Cluster{Server: c.url,
+		CertificateAuthority: filepath.Join(c.dir, "certificates", "apiserver.crt")}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["foreign"] = &clientcmdapi.Context{Cluster: "foreign", AuthInfo: name}
 	config.CurrentContext = "foreign"
@@ -219,7 +222,8 @@ func (c *cluster) startManager(controllers string) {
 	if c.manager != nil {
 		c.manager.stop()
 	}
-	c.manager = c.begin("kube-controller-manager", filepath.Join(*programs, "kube-controller-manager"), "--kubeconfig="+c.kubeconfig, "--controllers="+controllers,
+	c.manager = c.begin("kube-controller-manager", filepath.Join(*programs, "kube-controller-manager"),
+		"--kubeconfig="+c.kubeconfig, "--controllers="+controllers,
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials", "--service-account-private-key-file="+filepath.Join(c.dir, "sa.key"),
 		"--root-ca-file="+filepath.Join(c.dir, "certificates", "apiserver.crt"))
 }

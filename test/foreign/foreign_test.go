@@ -45,7 +45,8 @@ spec:
   failure: {max: 5%, min: 1, startDeadline: 1m, restarts: 2, then: Halt}
 `
 
-// TestOnAnotherKubernetes goes the whole way of somebody who has a Kubernetes: looks at it with the clients alone, hands
+// TestOnAnotherKubernetes goes the whole way of somebody who has a Kubernetes: looks at it with the clients alone,
+// hands
 // its DaemonSets to our controller, changes them under a policy, and gives them back.
 func TestOnAnotherKubernetes(t *testing.T) {
 	c := start(t, nodes)
@@ -69,7 +70,7 @@ func TestOnAnotherKubernetes(t *testing.T) {
 			return
 		}
 	}
-	c.refusals()
+	c.refusals(account, 100)
 }
 
 // withoutUs looks at a Kubernetes as it comes, by clients alone. What is not there they say.
@@ -88,11 +89,13 @@ func (c *cluster) withoutUs(t *testing.T) {
 	c.settled(t)
 	c.write("agent-2.yaml", strings.Replace(agent, "agent:1", "agent:2", 1))
 	const unknown = "this cluster does not have RolloutPolicies"
-	c.run(t, "plan", "-f", "agent-2.yaml").ends(t, 2).says(t, "example.com/agent:1 -> example.com/agent:2", "12 nodes: 12 change", unknown)
+	c.run(t, "plan", "-f", "agent-2.yaml").ends(t, 2).says(t, "example.com/agent:1 -> example.com/agent:2",
+		"12 nodes: 12 change", unknown)
 	c.run(t, "plan", "-f", "agent.yaml").ends(t, 0)
 	c.run(t, "why", "daemonset/agent").ends(t, 0).says(t, "12 Current", unknown)
 	c.run(t, "why", "sim-0003").ends(t, 0).says(t, "default/agent on sim-0003: Current", unknown)
-	c.run(t, "rollout", "status", "daemonset/agent").ends(t, 1).says(t, "this cluster does not know rollouts; teach it with: everynode controller --print-crds | kubectl apply -f -")
+	c.run(t, "rollout", "status", "daemonset/agent").ends(t, 1).says(t,
+		"this cluster does not know rollouts; teach it with: everynode controller --print-crds | kubectl apply -f -")
 	d := c.dashboard(t, c.kubeconfig)
 	if o := d.overview(t); !strings.Contains(o.Hidden, unknown) || o.Nodes != nodes {
 		t.Errorf("the page's overview is %+v", o)
@@ -103,7 +106,8 @@ func (c *cluster) withoutUs(t *testing.T) {
 func (c *cluster) withoutController(t *testing.T) {
 	c.write("definitions.yaml", c.run(t, "controller", "--print-crds").ends(t, 0).out)
 	c.kubectl(t, "apply", "-f", "definitions.yaml")
-	c.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io", "--for=condition=Established", "--timeout=1m")
+	c.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
+		"--for=condition=Established", "--timeout=1m")
 	c.write("policy.yaml", policy)
 	await(t, "a policy is taken", func(context.Context) error {
 		if a := c.run(t, "kubectl", "apply", "-f", "policy.yaml"); a.code != 0 {
@@ -134,7 +138,8 @@ func (c *cluster) settled(t *testing.T) {
 	t.Helper()
 	await(t, "every node has the newest revision, available", func(ctx context.Context) error {
 		ds, err := c.client.AppsV1().DaemonSets("default").Get(ctx, "agent", metav1.GetOptions{})
-		if err == nil && (ds.Status.ObservedGeneration != ds.Generation || ds.Status.UpdatedNumberScheduled != nodes || ds.Status.NumberAvailable != nodes) {
+		if err == nil && (ds.Status.ObservedGeneration != ds.Generation || ds.Status.UpdatedNumberScheduled != nodes ||
+			ds.Status.NumberAvailable != nodes) {
 			err = fmt.Errorf("its status is %+v", ds.Status)
 		}
 		return err
@@ -144,8 +149,10 @@ func (c *cluster) settled(t *testing.T) {
 // control starts our controller with the rights that are published, in place of the one before.
 func (c *cluster) control(t *testing.T) *process {
 	t.Helper()
-	token := strings.TrimSpace(c.kubectl(t, "-n", "kube-system", "create", "token", "everynode-daemonset-controller", "--duration", "24h"))
-	c.controller = c.begin("controller", c.everynode, "controller", "-v=2", "--kubeconfig="+c.kubeconfigOf("controller", token))
+	token := strings.TrimSpace(c.kubectl(t, "-n", "kube-system", "create", "token", "everynode-daemonset-controller",
+		"--duration", "24h"))
+	c.controller = c.begin("controller", c.everynode, "controller", "-v=2",
+		"--kubeconfig="+c.kubeconfigOf("controller", token))
 	return c.controller
 }
 
@@ -158,9 +165,11 @@ func (c *cluster) changes(t *testing.T) {
 	c.phase(t, "WaitingForApproval")
 	a := c.run(t, "rollout", "status", "daemonset/agent", "-w=false").ends(t, 0)
 	a.says(t, "WaitingForApproval", "2 of 12 nodes done", "everynode rollout approve daemonset/agent -n default")
-	c.run(t, "why", "daemonset/agent").ends(t, 0).says(t, "2 Current", "10 Waiting", "the next step begins when it is approved")
+	c.run(t, "why", "daemonset/agent").ends(t, 0).says(t, "2 Current", "10 Waiting",
+		"the next step begins when it is approved")
 	var state struct{ TargetRevision string }
-	if err := json.Unmarshal([]byte(c.run(t, "rollout", "status", "daemonset/agent", "-o", "json").ends(t, 0).out), &state); err != nil {
+	if err := json.Unmarshal([]byte(c.run(t, "rollout", "status", "daemonset/agent", "-o", "json").ends(t, 0).out),
+		&state); err != nil {
 		t.Fatal(err)
 	}
 	c.run(t, "rollout", "approve", "daemonset/agent", "--revision", "another").ends(t, 1).says(t, "nothing is approved")
@@ -183,7 +192,8 @@ func (c *cluster) halts(t *testing.T) {
 	c.kubectl(t, "set", "image", "ds/agent", "agent=example.com/agent:fail")
 	c.phase(t, "Halted")
 	c.run(t, "rollout", "status", "daemonset/agent").ends(t, 1).says(t, "Halted", "failed on", "abort", "retry")
-	c.run(t, "why", "daemonset/agent", "--verdict", "FailedRevision").ends(t, 0).says(t, "image example.com/agent:fail cannot be pulled")
+	c.run(t, "why", "daemonset/agent", "--verdict", "FailedRevision").ends(t, 0).says(t,
+		"image example.com/agent:fail cannot be pulled")
 	same := 0
 	for node, uid := range c.pods(t) {
 		if before[node] == uid {
@@ -272,7 +282,7 @@ func (c *cluster) givenBack(t *testing.T) {
 }
 
 // refusals are requests of the controller that its rights do not allow: each is a fault of what is published.
-func (c *cluster) refusals() {
+func (c *cluster) refusals(account string, least int) {
 	raw, err := os.ReadFile(c.audit)
 	if err != nil {
 		c.t.Fatal(err)
@@ -300,7 +310,7 @@ func (c *cluster) refusals() {
 		}
 	}
 	c.t.Logf("the controller sent %d requests", asked)
-	if asked < 100 {
+	if asked < least {
 		c.t.Errorf("the audit log has %d requests of the controller, which cannot be all", asked)
 	}
 }

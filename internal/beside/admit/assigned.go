@@ -2,11 +2,22 @@ package admit
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
+
+// Settled returns the hash of the revision that every node is to have, and whether there is one: the policy need not be
+// known then. It is "" if the rollout has not begun.
+func Settled(s *v1alpha1.DaemonSetRolloutStatus) (string, bool) {
+	switch {
+	case s.TargetRevision == s.StableRevision, rolloutpolicy.HasFailed(s, s.TargetRevision):
+		return s.StableRevision, true
+	case s.TargetRevision == "":
+		return "", true
+	}
+	return "", false
+}
 
 // Assigned returns the hash of the revision that a pod made now is to have, on a node of a step that has no daemon; ""
 // if the rollout has not begun. It follows from objects alone: the rollout's status says how far the change is, because
@@ -15,13 +26,12 @@ import (
 // policy is the one that the rollout follows, or nil while it cannot be followed; nothing new begins then.
 func Assigned(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, at rolloutpolicy.Step) (string, error) {
 	stable, target := s.StableRevision, s.TargetRevision
+	hash, settled := Settled(s)
 	switch {
-	case target == stable:
-		return stable, nil
-	case target == "":
-		return "", nil
-	case hasFailed(s, target) || policy == nil:
+	case settled:
 		// Where a new DaemonSet failed and goes nowhere back, its nodes are left without a daemon.
+		return hash, nil
+	case policy == nil:
 		return stable, nil
 	case stable == "":
 		return target, nil
@@ -34,10 +44,4 @@ func Assigned(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, 
 		return target, nil
 	}
 	return stable, nil
-}
-
-// hasFailed reports whether a revision is not tried again by itself.
-func hasFailed(s *v1alpha1.DaemonSetRolloutStatus, revision string) bool {
-	return slices.Contains(s.EarlierFailures, revision) ||
-		slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
 }

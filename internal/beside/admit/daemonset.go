@@ -3,6 +3,7 @@ package admit
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,6 +33,8 @@ type DaemonSetWrite struct {
 	Standing Standing
 	// Manager is the field manager of the write, as its options say. They do not say whether it is an apply.
 	Manager string
+	// Returns tells that the controller itself writes, which gives a DaemonSet back by taking the annotation off.
+	Returns bool
 }
 
 // Stored is how a DaemonSet is to be stored.
@@ -46,12 +49,19 @@ type Stored struct {
 
 // DaemonSet decides how a DaemonSet is stored. What it stores it leaves as it is when it is written again.
 func DaemonSet(w DaemonSetWrite) Stored {
+	before, wasKept := keptBy(w.Old)
+	if w.Returns && wasKept && !Taken(w.New) {
+		author, err := read(before)
+		if err != nil {
+			return Stored{Refusal: err.Error()}
+		}
+		return patched(w.New, author, "")
+	}
 	if w.Standing == Free {
 		return free(w.New)
 	}
 	written := w.New.Spec.UpdateStrategy
 	kept, isKept := w.New.Annotations[UpdateStrategy]
-	_, wasKept := keptBy(w.Old)
 	if w.Standing == Frozen && !isKept && !wasKept {
 		return Stored{}
 	}
@@ -116,6 +126,40 @@ func read(kept string) (appsv1.DaemonSetUpdateStrategy, error) {
 		return s, fmt.Errorf("annotation %s: %q is not of type RollingUpdate", UpdateStrategy, kept)
 	}
 	return s, nil
+}
+
+// Taken reports whether a DaemonSet is stored with OnDelete because it follows a policy, and its author's strategy
+// beside it.
+func Taken(ds *appsv1.DaemonSet) bool {
+	_, kept := ds.Annotations[UpdateStrategy]
+	return kept
+}
+
+// AsWritten is a DaemonSet that follows a policy with its author's strategy, and any other one as it is. A surge is
+// left out, for the other controller removes second pods.
+func AsWritten(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
+	kept, taken := keptBy(ds)
+	if !taken {
+		return ds
+	}
+	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		// Admission did not see the write: it is not taken yet.
+		out := *ds
+		out.Annotations = maps.Clone(ds.Annotations)
+		delete(out.Annotations, UpdateStrategy)
+		return &out
+	}
+	author, err := read(kept)
+	if err != nil {
+		return ds
+	}
+	out := *ds
+	out.Spec.UpdateStrategy = author
+	if author.RollingUpdate != nil && author.RollingUpdate.MaxSurge != nil {
+		only := appsv1.RollingUpdateDaemonSet{MaxUnavailable: author.RollingUpdate.MaxUnavailable}
+		out.Spec.UpdateStrategy.RollingUpdate = &only
+	}
+	return &out
 }
 
 // keptBy is the strategy that is kept beside a DaemonSet, which may be nil.

@@ -85,6 +85,9 @@ type Config struct {
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
 	Watches *Watches
+	// Guest tells that another controller makes the pods and looks after revisions, and that admission gives each pod
+	// its node's revision. Pods are deleted in their turn, where a policy is followed; see internal/beside.
+	Guest bool
 	// Record takes a script of all that is decided and from what, for finding out
 	// why: see README.md. It grows with every event. Optional.
 	Record io.Writer
@@ -109,6 +112,7 @@ func (c Config) complete() (Config, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
+	c.Limits.Guest = c.Limits.Guest || c.Guest
 	if c.Workers == 0 {
 		c.Workers = 32
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
@@ -51,7 +52,8 @@ type owner struct {
 func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o := &owner{
 		cfg: c.cfg, own: &c.own, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
-		exec:  &executor{writer: c.cfg.Writer, rollouts: c.cfg.Rollouts, recorder: c.cfg.Recorder, clock: c.cfg.Clock, metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
+		exec: &executor{writer: c.cfg.Writer, rollouts: c.cfg.Rollouts, recorder: c.cfg.Recorder, clock: c.cfg.Clock,
+			metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
 		molds: map[types.UID]*podMold{}, olds: map[types.UID]map[string]*podMold{},
 	}
 	if o.matrix = matrix.New(c.cfg.Limits); c.cfg.Record != nil {
@@ -60,6 +62,7 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o.contents, o.following = contents.New(o.matrix), map[followed]context.CancelFunc{}
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
 	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
+	o.book.Guest, o.rollouts.Guest = c.cfg.Guest, c.cfg.Guest
 	return o
 }
 
@@ -175,6 +178,9 @@ func (o *owner) nextTurn() (time.Time, bool) {
 func (o *owner) apply(kind string, c change) {
 	switch obj := c.obj.(type) {
 	case *appsv1.DaemonSet:
+		if o.cfg.Guest {
+			obj = admit.AsWritten(obj)
+		}
 		if c.deleted {
 			o.forget(obj)
 		}
@@ -252,7 +258,8 @@ func (o *owner) dispatch(a matrix.Action) {
 	case *matrix.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(matrix.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *matrix.FailedPlacement:
-		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node, a.Detail)
+		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node,
+			a.Detail)
 	case *matrix.RolloutNews:
 		o.tell(ds, a)
 	case *matrix.UpdateRollout:

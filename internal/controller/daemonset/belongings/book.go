@@ -36,6 +36,11 @@ type Book struct {
 	retries map[types.UID]time.Time
 	jobs    []Job
 	audit   *audit // under way; nil if there is none
+	// Guest tells that another controller looks after revisions and pods: none is written or adopted here, and all
+	// revisions have the newest one's placement, by which that controller goes.
+	Guest bool
+	// copies are the revisions that rollouts keep, by the UID of their DaemonSet and their own.
+	copies map[types.UID]map[types.UID]*appsv1.ControllerRevision
 }
 
 // New returns an empty book. normalize fills a template's defaults in; it may be
@@ -50,6 +55,7 @@ func New(rows Rows, normalize func(*corev1.PodTemplateSpec)) *Book {
 		digests:   map[types.UID]string{},
 		claims:    map[types.UID]*daemonSet{},
 		retries:   map[types.UID]time.Time{},
+		copies:    map[types.UID]map[types.UID]*appsv1.ControllerRevision{},
 	}
 }
 
@@ -129,7 +135,9 @@ func (b *Book) Jobs() []Job {
 			b.sync(s)
 		}
 	}
-	b.flushClaims()
+	if !b.Guest {
+		b.flushClaims()
+	}
 	jobs := b.jobs
 	b.jobs = nil
 	return jobs

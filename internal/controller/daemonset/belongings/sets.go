@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -58,7 +59,8 @@ func (b *Book) onDaemonSet(ds *appsv1.DaemonSet) {
 func (b *Book) addDaemonSet(ds *appsv1.DaemonSet) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
-		b.jobs = append(b.jobs, &Notice{DaemonSet: ds, Err: fmt.Errorf("read the selector of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)})
+		b.jobs = append(b.jobs, &Notice{DaemonSet: ds, Err: fmt.Errorf("read the selector of DaemonSet %s/%s: %w",
+			ds.Namespace, ds.Name, err)})
 		return
 	}
 	s := &daemonSet{
@@ -119,6 +121,9 @@ func (b *Book) accept(s *daemonSet) {
 func (b *Book) act(s *daemonSet, ds *appsv1.DaemonSet) {
 	if s.acted == nil || s.acted.Generation != ds.Generation {
 		s.placement = placement.Compile(&ds.Spec.Template.Spec)
+		if b.Guest {
+			s.earlier = nil
+		}
 	}
 	s.acted = ds
 }
@@ -133,7 +138,8 @@ func (b *Book) push(s *daemonSet) {
 	}
 	b.rows.Step(matrix.DaemonSetInfo{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
-		Revision: s.revision, Digest: b.Digest(ds.UID, s.revision), Placement: s.placement, Earlier: b.placements(s), Strategy: StrategyOf(ds),
+		Revision: s.revision, Digest: b.Digest(ds.UID, s.revision), Placement: s.placement, Earlier: b.placements(s),
+		Strategy:        StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
 		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
 		Reported:   matrix.ProjectStatus(&s.latest.Status),
@@ -143,7 +149,17 @@ func (b *Book) push(s *daemonSet) {
 
 // placements are the placement rules of the DaemonSet's revisions.
 func (b *Book) placements(s *daemonSet) *placement.Revisions {
-	if s.earlier == nil {
+	switch {
+	case s.earlier != nil:
+	case b.Guest:
+		s.earlier = &placement.Revisions{ByRevision: map[string]*placement.Rules{}}
+		for _, known := range []map[types.UID]*appsv1.ControllerRevision{b.revisions.byOwner[s.latest.UID],
+			b.copies[s.latest.UID]} {
+			for _, r := range known {
+				s.earlier.ByRevision[history.HashOf(r)] = s.placement
+			}
+		}
+	default:
 		s.earlier = PlacementsOf(maps.Values(b.revisions.byOwner[s.latest.UID]))
 	}
 	return s.earlier
@@ -202,6 +218,9 @@ func StrategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
 // current one's number.
 func (b *Book) onRevision(e Revision) {
 	r := e.Object
+	if b.keepCopy(e) {
+		return
+	}
 	known := b.revisions.has(r.UID)
 	if e.Gone {
 		b.dropRevision(r.UID)
@@ -209,7 +228,7 @@ func (b *Book) onRevision(e Revision) {
 		return
 	}
 	owned := metav1.GetControllerOfNoCopy(r) != nil
-	if owned && e.Added && !e.Gone && (known || !b.disturbs(r)) || !owned && e.Gone {
+	if b.ownDoing(e, known) || !owned && e.Gone {
 		if s := b.sets[OwnerOf(r)]; s != nil {
 			b.push(s) // its placement rules are news
 		}
@@ -221,6 +240,12 @@ func (b *Book) onRevision(e Revision) {
 			b.sync(s)
 		}
 	}
+}
+
+// ownDoing reports whether a revision merely appears under our ownership.
+func (b *Book) ownDoing(e Revision, known bool) bool {
+	appears := e.Added && !e.Gone && metav1.GetControllerOfNoCopy(e.Object) != nil
+	return appears && !b.Guest && (known || !b.disturbs(e.Object))
 }
 
 // disturbs reports whether a revision that just appeared has another template than
@@ -241,6 +266,10 @@ func (b *Book) disturbs(r *appsv1.ControllerRevision) bool {
 
 // planHistory works out the current revision.
 func (b *Book) planHistory(s *daemonSet) {
+	if b.Guest {
+		b.readHistory(s)
+		return
+	}
 	if s.historyJob.busy {
 		s.stale = true
 		b.push(s)
@@ -264,9 +293,11 @@ func (b *Book) planHistory(s *daemonSet) {
 			job.Release = append(job.Release, r)
 		}
 	}
-	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(s.latest), Revisions: owned, Normalize: b.normalize})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(s.latest), Revisions: owned,
+		Normalize: b.normalize})
 	if err != nil {
-		b.jobs = append(b.jobs, &Notice{DaemonSet: s.latest, Err: fmt.Errorf("plan revisions of DaemonSet %s/%s: %w", s.latest.Namespace, s.latest.Name, err)})
+		b.jobs = append(b.jobs, &Notice{DaemonSet: s.latest,
+			Err: fmt.Errorf("plan revisions of DaemonSet %s/%s: %w", s.latest.Namespace, s.latest.Name, err)})
 		return
 	}
 	s.stale, s.merging = false, len(plan.Duplicates) > 0
@@ -288,10 +319,52 @@ func (b *Book) planHistory(s *daemonSet) {
 	b.jobs = append(b.jobs, job)
 }
 
+// readHistory finds the current revision among those that another controller writes. Until it is there the row is held.
+func (b *Book) readHistory(s *daemonSet) {
+	var owned []*appsv1.ControllerRevision
+	for _, r := range b.revisions.byOwner[s.latest.UID] {
+		owned = append(owned, r)
+	}
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(s.latest), Revisions: owned,
+		Normalize: b.normalize})
+	if err != nil {
+		b.jobs = append(b.jobs, &Notice{DaemonSet: s.latest,
+			Err: fmt.Errorf("read revisions of DaemonSet %s/%s: %w", s.latest.Namespace, s.latest.Name, err)})
+		return
+	}
+	s.stale = false
+	if plan.Current == nil {
+		b.push(s)
+		return
+	}
+	s.revision, s.planned = history.HashOf(plan.Current), s.latest.Generation
+	s.earlier = nil
+	b.accept(s)
+}
+
+// keepCopy takes note of a revision that a rollout keeps; false if it is none.
+func (b *Book) keepCopy(e Revision) bool {
+	of := types.UID(e.Object.Labels[rollouts.OwnerLabel])
+	if !b.Guest || of == "" || OwnerOf(e.Object) != "" {
+		return false
+	}
+	if e.Gone {
+		dropFrom(b.copies, of, e.Object.UID)
+	} else {
+		putIn(b.copies, of, e.Object.UID, e.Object)
+	}
+	if s := b.sets[of]; s != nil {
+		s.earlier = nil
+		b.push(s)
+	}
+	return true
+}
+
 // revisionsNear are the DaemonSet's own and those that nothing controls.
 func (b *Book) revisionsNear(s *daemonSet) iter.Seq[*appsv1.ControllerRevision] {
 	return func(yield func(*appsv1.ControllerRevision) bool) {
-		for _, set := range []map[types.UID]*appsv1.ControllerRevision{b.revisions.byOwner[s.latest.UID], b.revisions.orphans[s.latest.Namespace]} {
+		for _, set := range []map[types.UID]*appsv1.ControllerRevision{b.revisions.byOwner[s.latest.UID],
+			b.revisions.orphans[s.latest.Namespace]} {
 			for _, r := range set {
 				if !yield(r) {
 					return
@@ -340,7 +413,8 @@ func (b *Book) onHistory(result RevisionResult) {
 // cleanUp deletes old revisions beyond the limit that no pod carries.
 func (b *Book) cleanUp(s *daemonSet) {
 	limit := s.latest.Spec.RevisionHistoryLimit
-	if limit == nil || s.historyJob.busy || s.stale || s.planned != s.latest.Generation || !s.mayAct() || s.cleanupJob.waits(b.now) {
+	if b.Guest || limit == nil || s.historyJob.busy || s.stale || s.planned != s.latest.Generation || !s.mayAct() ||
+		s.cleanupJob.waits(b.now) {
 		return
 	}
 	var old []*appsv1.ControllerRevision

@@ -19,6 +19,9 @@ type DaemonSet struct {
 	Surge bool
 	// MinReadySeconds is part of being available, and no part of a start's deadline.
 	MinReadySeconds int32
+	// Beside tells that another controller makes the pods: of the newest revision, where nobody says which one
+	// is the node's. A node that has the target before its step has begun goes back, before anything else begins.
+	Beside bool
 }
 
 // Node is what a course reads of a node.

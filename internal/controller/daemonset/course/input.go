@@ -89,7 +89,7 @@ func (c *Course) target(n *node) string {
 			return c.state.target
 		}
 		return c.state.stable
-	case c.isNew, n.daemon.Revision == c.state.target, c.begun(n.step):
+	case c.isNew, n.daemon.Revision == c.state.target && !c.ds.Beside, c.begun(n.step):
 		return c.state.target
 	}
 	return c.state.stable
@@ -101,7 +101,8 @@ func (c *Course) begun(s rolloutpolicy.Step) bool {
 }
 
 // recovers is until when the node's daemon may become available again by itself, after its node was
-// out of order, or the course began: as long as a start may take. Taking it takes a daemon away. Zero if it is not to be
+// out of order, or the course began: as long as a start may take. Taking it takes a daemon away. Zero if it is not to
+// be
 // waited for.
 func (c *Course) recovers(n *node) time.Time {
 	from := later(n.change.healed, n.change.began)

@@ -113,7 +113,8 @@ func (c *Course) failedSample() []string {
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
-	if c.follow != Followed || t[Done]+t[Excused] != t[Selected] || t[Done] == 0 && t[Selected] > 0 || !c.quietUntil().IsZero() {
+	if c.follow != Followed || t[Done]+t[Excused] != t[Selected] || t[Done] == 0 && t[Selected] > 0 ||
+		!c.quietUntil().IsZero() {
 		return false
 	}
 	// The nodes of steps to come may all be out of order. When they are back, it must
@@ -124,7 +125,7 @@ func (c *Course) complete() bool {
 
 // nextStep begins the step after the present one, if that is over.
 func (c *Course) nextStep() bool {
-	if c.isNew || c.follow != Followed || c.spec.Paused || c.tooFine() != "" {
+	if c.isNew || c.follow != Followed || c.spec.Paused || c.tooFine() != "" || c.Misplaced() > 0 {
 		return false
 	}
 	over, _ := c.over()
@@ -283,7 +284,8 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[Pending]), c.state.stable) + c.blockedBy(), none
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[Pending]),
+			c.state.stable) + c.blockedBy(), none
 	}
 	return c.standInStep()
 }
@@ -354,7 +356,11 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
 			c.totals[Sick], nodes(c.totals[Selected]), c.policy.MaxNodeFaults), changes
 	case c.isNew:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[Done], nodes(c.totals[Selected])), changes
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[Done],
+			nodes(c.totals[Selected])), changes
+	}
+	if wrong := c.Misplaced(); wrong > 0 {
+		return v1alpha1.PhaseProgressing, nodes(wrong) + " got the target before their step, and go back first", changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }
@@ -367,7 +373,8 @@ func (c *Course) soaks(name string) (string, time.Time) {
 	case !c.isNew && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
 		return fmt.Sprintf("step %s: %s soak", name, nodes(s.sums[Soaks])), time.Time{}
 	case !ends.IsZero() && s.over() == s.sums[Selected]:
-		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends), nodes(s.sums[Removed])), ends
+		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends),
+			nodes(s.sums[Removed])), ends
 	case c.isNew && t[Soaks] > 0 && t[Done]+t[Excused]+t[Soaks] == t[Selected]:
 		return nodes(t[Soaks]) + " soak", time.Time{}
 	}

@@ -18,7 +18,7 @@ func (c *Course) Take(most int) []Permit {
 	if c.totals[Pending] == 0 || !c.followed() {
 		return nil
 	}
-	forward := c.back || c.forward()
+	forward := c.back || c.forward() && c.Misplaced() == 0
 	var out []Permit
 	for _, at := range c.fleet.Steps() {
 		s := c.steps[at]
@@ -52,7 +52,8 @@ func (c *Course) nextOf(at rolloutpolicy.Step, s *step) *node {
 // followed reports whether anything may begin at all.
 func (c *Course) followed() bool {
 	f := c.failed
-	return c.started && c.policy != nil && c.follow == Followed && !c.spec.Paused && (f == nil || rollsBack(f) || !c.changing)
+	return c.started && c.policy != nil && c.follow == Followed && !c.spec.Paused &&
+		(f == nil || rollsBack(f) || !c.changing)
 }
 
 // forward reports whether nodes may be given the target now.
@@ -109,3 +110,21 @@ func (c *Course) begin(n *node) Permit {
 	c.refresh(n)
 	return p
 }
+
+// Misplaced is how many nodes have the target before their step has begun, and are to go back. Only beside another
+// controller there are any.
+func (c *Course) Misplaced() int {
+	if !c.ds.Beside || !c.changing || c.policy == nil || c.back {
+		return 0
+	}
+	total := 0
+	for at, s := range c.steps {
+		if !c.begun(at) {
+			total += s.sums[Pending]
+		}
+	}
+	return total
+}
+
+// Fails reports whether the target counts as failed.
+func (c *Course) Fails() bool { return c.hasFailed(c.state.target) }

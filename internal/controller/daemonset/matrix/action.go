@@ -161,6 +161,9 @@ type Config struct {
 	// Foretells is for a core that acts on nothing, and says what a controller does that has watched the nodes
 	// for long. One that has just begun leaves daemons time that may be about to become available again.
 	Foretells bool
+	// Guest: another controller makes the pods, each of the newest revision unless admission gives it its node's, and
+	// tidies up. Pods are deleted in their node's turn of a rollout, and nothing else is done.
+	Guest bool
 }
 
 func (c Config) withDefaults() Config {

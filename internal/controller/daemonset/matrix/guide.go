@@ -65,6 +65,7 @@ func (NodeHealth) Verb() string { return "health" }
 type guide struct {
 	info   RolloutInfo
 	course *course.Course
+	guest  bool // Config.Guest
 	// stored tells that the API holds where the rollout stands: nothing new begins
 	// before. written is what it holds, told what people were told of it.
 	stored   bool
@@ -123,7 +124,7 @@ func (m *Matrix) forgetRollout(uid types.UID) {
 func (r *row) obey(info RolloutInfo) {
 	g := r.guide
 	if g == nil {
-		g = &guide{course: course.New()}
+		g = &guide{course: course.New(), guest: r.cfg.Guest}
 		g.course.Tick(r.now)
 		if info.Status != nil {
 			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
@@ -197,6 +198,7 @@ func (r *row) forCourse() course.DaemonSet {
 	}
 	return course.DaemonSet{
 		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
+		Beside: r.cfg.Guest,
 	}
 }
 
@@ -223,7 +225,9 @@ func (r *row) takeTurns(allowed int) (begun int) {
 // is changed for a step that nobody else could know of.
 func (g *guide) holdsStage() bool {
 	target, step := g.course.Stage()
-	return g.stored && g.written.TargetRevision == target && g.written.Step == step
+	// Who answers for a pod that another controller makes reads the status: it must say that nodes go back.
+	told := !g.guest || g.course.Fails() == rolloutpolicy.HasFailed(&g.written, target)
+	return g.stored && g.written.TargetRevision == target && g.written.Step == step && told
 }
 
 // start has the course decide from now on: all that is known has been told to it.
@@ -304,7 +308,8 @@ func (r *row) readyRollout(out []Action) []Action {
 		return out
 	}
 	g.inFlight = true
-	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(), PausedWhy: g.info.PausedWhy})
+	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(),
+		PausedWhy: g.info.PausedWhy})
 }
 
 // contentOf is what a status says of content; what differs from the stable one's is news until it is that.
@@ -372,7 +377,8 @@ func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
 		return r.guide.course.Keeps(revision)
 	}
 	info, known := m.rollouts[uid]
-	return known && info.Status != nil && (info.Status.StableRevision == revision || info.Status.TargetRevision == revision)
+	return known && info.Status != nil && (info.Status.StableRevision == revision ||
+		info.Status.TargetRevision == revision)
 }
 
 // Verdict is where a node stands in the rollout of a DaemonSet, and why; false if

@@ -56,6 +56,8 @@ func (r *row) judge(c *cell, order course.Order) *judgement {
 	j.countStatus()
 	j.wakeAt(c.expectation())
 	switch {
+	case r.cfg.Guest:
+		j.beside()
 	case c.column == nil:
 		j.stranded()
 	case c.eligibility == placement.ShouldNotRun:
@@ -145,6 +147,18 @@ func (j *judgement) surging() bool {
 // binds it while the node's taint stays, and the other nodes shall not wait.
 func (j *judgement) lost() bool {
 	return j.cell.eligibility != placement.ShouldRun && j.newLive == 1 && !j.oldestNew.info.Bound
+}
+
+// beside: another controller makes pods and tidies up. It makes no pod where it would not let one run, so none goes
+// there.
+func (j *judgement) beside() {
+	if j.cell.column == nil {
+		return
+	}
+	j.countRollout()
+	if j.live > 0 && j.cell.eligibility == placement.ShouldRun {
+		j.rollout()
+	}
 }
 
 // stranded: the Node object is gone. A bound pod is for the pod garbage

@@ -24,7 +24,8 @@ func (m *Matrix) Ready() []Action {
 	rows := m.dirty
 	m.dirty = nil
 	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.info.Namespace, b.info.Namespace), cmp.Compare(a.info.Name, b.info.Name), cmp.Compare(a.info.UID, b.info.UID))
+		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.info.Namespace, b.info.Namespace),
+			cmp.Compare(a.info.Name, b.info.Name), cmp.Compare(a.info.UID, b.info.UID))
 	})
 	var out []Action
 	for _, r := range rows {
@@ -107,7 +108,7 @@ func (r *row) turn() int {
 // act returns what is to be done, with so many changes as may begin at the policy's pace.
 func (r *row) act(allowed int) (out result) {
 	r.due = time.Time{}
-	if r.info.Deleting {
+	if r.info.Deleting || r.cfg.Guest && r.guide == nil {
 		return out
 	}
 	if !r.info.Held {
@@ -116,7 +117,11 @@ func (r *row) act(allowed int) (out result) {
 		}
 		out.actions = r.changePods(nil)
 	}
-	out.actions = r.readyRollout(r.readyStatus(r.placements(out.actions)))
+	if r.cfg.Guest {
+		out.actions = r.readyRollout(out.actions)
+	} else {
+		out.actions = r.readyRollout(r.readyStatus(r.placements(out.actions)))
+	}
 	r.due = r.later()
 	return out
 }
@@ -193,7 +198,8 @@ func (r *row) doom(c *cell, rm removal) Action {
 	if rm.reason == ReasonFailed {
 		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
 	}
-	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID, Reason: rm.reason}
+	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID,
+		Reason: rm.reason}
 	if rm.reason == ReasonNodeUnfit || rm.reason == ReasonTurn {
 		a.Detail = r.leftOut(c.node)
 	}
@@ -203,7 +209,8 @@ func (r *row) doom(c *cell, rm removal) Action {
 }
 
 func (r *row) create(c *cell, why Reason) Action {
-	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why, again: c.setback.failures > 0}
+	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why,
+		again: c.setback.failures > 0}
 	if a.PodName = c.unanswered; a.PodName == "" {
 		a.PodName = r.freeName(c)
 	}

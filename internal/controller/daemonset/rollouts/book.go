@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/objectversion"
@@ -51,6 +52,9 @@ type Book struct {
 	// they change meanwhile is theirs.
 	free  map[types.UID]bool
 	tasks map[types.UID]*task
+	// Guest tells that another controller makes the pods. A DaemonSet follows a policy only while it is stored with
+	// OnDelete for that: until then the other controller replaces its pods.
+	Guest bool
 }
 
 // policy is one RolloutPolicy, compiled.
@@ -243,9 +247,13 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	found := b.chosen(ds)
 	had := b.follows[ds.UID]
 	delete(b.follows, ds.UID)
-	if onDelete(ds) {
+	switch {
+	case onDelete(ds):
 		b.rows.Step(matrix.RolloutGone(ds.UID))
 		b.left[nameOf(ds)] = true
+		return
+	case b.Guest && !admit.Taken(ds):
+		b.unfollow(ds)
 		return
 	}
 	info := matrix.RolloutInfo{UID: ds.UID}
@@ -271,15 +279,20 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 			info.PolicyUID = had.object.UID
 		}
 	default:
-		b.rows.Step(matrix.RolloutGone(ds.UID))
-		if b.rollouts[nameOf(ds)] != nil {
-			b.left[nameOf(ds)], b.free[ds.UID] = true, true
-		}
+		b.unfollow(ds)
 		return
 	}
 	delete(b.left, nameOf(ds))
 	delete(b.free, ds.UID)
 	b.rows.Step(info)
+}
+
+// unfollow has the DaemonSet change as without a policy.
+func (b *Book) unfollow(ds *appsv1.DaemonSet) {
+	b.rows.Step(matrix.RolloutGone(ds.UID))
+	if b.rollouts[nameOf(ds)] != nil {
+		b.left[nameOf(ds)], b.free[ds.UID] = true, true
+	}
 }
 
 // inTheMiddle reports whether a change of the DaemonSet is under way that nobody lets
@@ -344,7 +357,8 @@ func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.Dae
 		return &r.Status
 	}
 	return &v1alpha1.DaemonSetRolloutStatus{
-		FailedRevisions: r.Status.FailedRevisions, EarlierFailures: r.Status.EarlierFailures, ForgottenFailures: r.Status.ForgottenFailures,
+		FailedRevisions: r.Status.FailedRevisions, EarlierFailures: r.Status.EarlierFailures,
+		ForgottenFailures: r.Status.ForgottenFailures,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -92,7 +93,10 @@ func (b *Book) Jobs() (out []*Job) {
 			delete(b.changed, ns)
 		}
 	}
-	for _, name := range sortedKeys(b.left, func(x, y types.NamespacedName) int { return cmp.Compare(x.String(), y.String()) }) {
+	for _, name := range sortedKeys(b.left, func(x, y types.NamespacedName) int {
+		return cmp.Compare(x.String(),
+			y.String())
+	}) {
 		if job := b.leftover(name); job != nil && b.begin(job) {
 			out = append(out, job)
 		}
@@ -223,7 +227,8 @@ func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason, message str
 // ignored has a rollout say that nothing follows it. An abort counts as unseen: it is heard when the change goes on.
 func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) *Job {
 	why, seen := "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template", r.Generation
-	if r.Spec.Abort != nil && r.Spec.Abort.Revision == r.Status.TargetRevision && r.Status.ObservedGeneration < r.Generation {
+	if r.Spec.Abort != nil && r.Spec.Abort.Revision == r.Status.TargetRevision &&
+		r.Status.ObservedGeneration < r.Generation {
 		why, seen = why+"; with RollingUpdate it is aborted", r.Status.ObservedGeneration
 	}
 	if r.Status.Message == why && r.Status.ObservedGeneration == seen {
@@ -281,6 +286,9 @@ func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPo
 		case onDelete(ds):
 			reason = cmp.Or(reason, "OnDelete")
 			others = append(others, "DaemonSet "+ds.Name+" has updateStrategy OnDelete, which a policy does not change")
+		case b.Guest && !admit.Taken(ds):
+			reason = cmp.Or(reason, "NotTakenOver")
+			others = append(others, "DaemonSet "+ds.Name+" is not stored with OnDelete yet, so its pods change as without a policy")
 		case follows == p:
 			if out.MatchedCount++; out.MatchedCount <= matchedNames {
 				out.Matched = append(out.Matched, ds.Name)
@@ -304,7 +312,8 @@ func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPo
 		set(Valid, true, "Valid", "")
 	}
 	if out.MatchedCount > 0 {
-		set(Matched, true, "DaemonSetsFollow", fmt.Sprintf("%d DaemonSets of the namespace follow the policy", out.MatchedCount))
+		set(Matched, true, "DaemonSetsFollow", fmt.Sprintf("%d DaemonSets of the namespace follow the policy",
+			out.MatchedCount))
 	} else {
 		set(Matched, false, "NoDaemonSet", "no DaemonSet of the namespace follows the policy: look at spec.selector and at their labels")
 	}

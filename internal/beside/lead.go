@@ -1,0 +1,287 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/certs"
+	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+const (
+	// lookEvery is the time between two looks at everything, lookPause the least between two for events.
+	lookEvery = 10 * time.Second
+	lookPause = 500 * time.Millisecond
+)
+
+// fieldManager is the field manager of what is written here.
+const fieldManager = "everynode-beside"
+
+// lead registers the webhook, and takes DaemonSets over and gives them back, until ctx ends.
+func (g *Guest) lead(ctx context.Context, objects cache.Cache) error {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("beside"))
+	for _, of := range []client.Object{
+		&appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &v1alpha1.RolloutPolicy{}, &v1alpha1.DaemonSetRollout{},
+	} {
+		_, err := follow(ctx, objects, of, func(any) { g.nudge() }, func(any) { g.nudge() })
+		if err != nil && !meta.IsNoMatchError(err) {
+			return err
+		}
+	}
+	for {
+		err := g.turn(ctx, objects)
+		if err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot do all that is due, will try again")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookPause):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.wake:
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// turn does what is due. While somebody leaves nothing is.
+func (g *Guest) turn(ctx context.Context, objects client.Reader) error {
+	if !g.webhook.Ready() {
+		g.nudge()
+		return nil // the certificate's keeper says why
+	}
+	held, err := g.certificate(ctx)
+	if err != nil || isLeaving(held, time.Now()) {
+		return err
+	}
+	return errors.Join(g.register(ctx, held), g.look(ctx, objects))
+}
+
+// register writes the webhook configuration and the net below it, where they are not as they are to be.
+func (g *Guest) register(ctx context.Context, held map[string][]byte) error {
+	o := g.registered(certs.Trusted(held))
+	api := g.client.AdmissionregistrationV1()
+	hooks := registration.Webhooks(o)
+	errs := []error{put(ctx, hooks, api.MutatingWebhookConfigurations(), func(have, want *hookConfig) bool {
+		return apiequality.Semantic.DeepEqual(have.Webhooks, want.Webhooks)
+	})}
+	for _, p := range registration.Net(o) {
+		errs = append(errs, put(ctx, p, api.ValidatingAdmissionPolicies(), func(have, want *netPolicy) bool {
+			return apiequality.Semantic.DeepEqual(have.Spec, want.Spec)
+		}))
+	}
+	for _, b := range registration.Bindings(o) {
+		errs = append(errs, put(ctx, b, api.ValidatingAdmissionPolicyBindings(), func(have, want *netBinding) bool {
+			return apiequality.Semantic.DeepEqual(have.Spec, want.Spec)
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+type (
+	hookConfig = admissionregistration.MutatingWebhookConfiguration
+	netPolicy  = admissionregistration.ValidatingAdmissionPolicy
+	netBinding = admissionregistration.ValidatingAdmissionPolicyBinding
+)
+
+// store is a client of one kind.
+type store[T any] interface {
+	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+	Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error)
+	Update(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error)
+}
+
+// put has the API hold an object as it is wanted.
+func put[T client.Object](ctx context.Context, want T, in store[T], same func(have, want T) bool) error {
+	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = in.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
+	case err == nil && !same(have, want):
+		want.SetResourceVersion(have.GetResourceVersion())
+		_, err = in.Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
+	}
+	if err != nil {
+		return fmt.Errorf("register %T %s: %w", want, want.GetName(), err)
+	}
+	return nil
+}
+
+// seen is all that a look goes by.
+type seen struct {
+	sets      []appsv1.DaemonSet
+	policies  []*v1alpha1.RolloutPolicy
+	rollouts  map[types.NamespacedName]*v1alpha1.DaemonSetRollout
+	revisions map[types.UID][]*appsv1.ControllerRevision
+	copies    map[types.UID][]*appsv1.ControllerRevision
+}
+
+// look takes over what a policy selects, gives back what none does any more, and keeps the stable revisions.
+func (g *Guest) look(ctx context.Context, objects client.Reader) error {
+	s, err := g.see(ctx, objects)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range s.sets {
+		ds := &s.sets[i]
+		if ds.DeletionTimestamp != nil {
+			continue
+		}
+		errs = append(errs, g.keepStable(ctx, s, ds), g.move(ctx, objects, s, ds))
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Guest) see(ctx context.Context, objects client.Reader) (*seen, error) {
+	s := &seen{
+		rollouts:  map[types.NamespacedName]*v1alpha1.DaemonSetRollout{},
+		revisions: map[types.UID][]*appsv1.ControllerRevision{}, copies: map[types.UID][]*appsv1.ControllerRevision{},
+	}
+	var sets appsv1.DaemonSetList
+	var revisions appsv1.ControllerRevisionList
+	var policies v1alpha1.RolloutPolicyList
+	var changes v1alpha1.DaemonSetRolloutList
+	for _, list := range []client.ObjectList{&sets, &revisions, &policies, &changes} {
+		err := objects.List(ctx, list)
+		if err != nil {
+			return nil, fmt.Errorf("read %T: %w", list, err)
+		}
+	}
+	s.sets = sets.Items
+	for i := range policies.Items {
+		s.policies = append(s.policies, &policies.Items[i])
+	}
+	for i := range changes.Items {
+		r := &changes.Items[i]
+		s.rollouts[types.NamespacedName{Namespace: r.Namespace, Name: r.Name}] = r
+	}
+	for i := range revisions.Items {
+		r := &revisions.Items[i]
+		if of := belongings.OwnerOf(r); of != "" {
+			s.revisions[of] = append(s.revisions[of], r)
+		} else if of = copyOf(r); of != "" {
+			s.copies[of] = append(s.copies[of], r)
+		}
+	}
+	return s, nil
+}
+
+// move does what is due about how a DaemonSet is stored.
+func (g *Guest) move(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
+	stand := admit.Stand{
+		Set: ds, Selected: rolloutpolicy.Choose(s.policies, ds.Namespace, ds.Labels) != nil, Rollout: s.rolloutOf(ds),
+	}
+	if !stand.Selected && !admit.Taken(ds) {
+		return nil
+	}
+	var err error
+	if !stand.Selected {
+		stand.Newest, stand.Pods, err = g.pods(ctx, objects, s, ds)
+		if err != nil {
+			return err
+		}
+	}
+	due, why := admit.Due(stand)
+	switch due {
+	case admit.Take, admit.Return:
+		err = g.write(ctx, ds, due)
+		if err != nil {
+			why = err.Error()
+		}
+	}
+	g.tell(ds, why)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // the next look knows more
+	}
+	return err
+}
+
+// write takes a DaemonSet over, or gives it back, after a trial: where the API server does not ask the webhook nothing
+// is
+// stored.
+func (g *Guest) write(ctx context.Context, ds *appsv1.DaemonSet, m admit.Move) error {
+	patch, err := admit.Annotation(ds, m)
+	if err != nil {
+		return err
+	}
+	for _, trial := range []bool{true, false} {
+		o := metav1.PatchOptions{FieldManager: fieldManager}
+		if trial {
+			o.DryRun = []string{metav1.DryRunAll}
+		}
+		got, err := g.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.MergePatchType, patch, o)
+		if err != nil {
+			return fmt.Errorf("write DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+		}
+		waits := got.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+		if waits != (m == admit.Take) {
+			return fmt.Errorf("DaemonSet %s/%s: %w", ds.Namespace, ds.Name, errNotAsked)
+		}
+	}
+	klog.FromContext(ctx).Info("Stored a DaemonSet otherwise", "daemonSet", klog.KObj(ds), "takenOver", m == admit.Take)
+	return nil
+}
+
+// tell makes an event of why something has to wait, once.
+func (g *Guest) tell(ds *appsv1.DaemonSet, why string) {
+	key := ds.Namespace + "/" + ds.Name
+	if g.held[key] == why {
+		return
+	}
+	if why == "" {
+		delete(g.held, key)
+		return
+	}
+	g.held[key] = why
+	g.cfg.Recorder.Event(ds, corev1.EventTypeWarning, "StoredAsBefore", why)
+}
+
+// pods are the hash of the DaemonSet's template, "" if it is not known, and how many pods there are of each.
+func (g *Guest) pods(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) (string, map[string]int,
+	error) {
+	plan, err := history.Compute(history.Input{
+		Owner: history.OfDaemonSet(ds), Revisions: s.revisions[ds.UID], Normalize: g.cfg.Normalize,
+	})
+	if err != nil {
+		return "", nil, fmt.Errorf("read the revisions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	newest := ""
+	if plan.Current != nil {
+		newest = history.HashOf(plan.Current)
+	}
+	var pods corev1.PodList
+	err = objects.List(ctx, &pods, client.InNamespace(ds.Namespace))
+	if err != nil {
+		return "", nil, fmt.Errorf("read the pods of namespace %s: %w", ds.Namespace, err)
+	}
+	of := map[string]int{}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; belongings.OwnerOf(p) == ds.UID {
+			of[p.Labels[appsv1.ControllerRevisionHashLabelKey]]++
+		}
+	}
+	return newest, of, nil
+}

@@ -1,0 +1,267 @@
+package beside
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/history"
+)
+
+const (
+	// leaving is the key of the Secret under which stands since when somebody leaves.
+	leaving = "leaving"
+	// leaveFor is how long a controller that still runs takes nothing over then.
+	leaveFor = 10 * time.Minute
+	// heedWithin is how long an API server may go on asking a webhook that is not registered any more.
+	heedWithin = 30 * time.Second
+)
+
+// Leaver gives every DaemonSet back as its author wrote it.
+type Leaver struct {
+	Options
+	API *rest.Config
+	// Keep are DaemonSets, as NAMESPACE/NAME, that stay OnDelete; Roll those whose pods may all be replaced at once.
+	Keep, Roll []string
+	// Normalize fills a pod template's defaults in.
+	Normalize func(*corev1.PodTemplateSpec)
+	Out       io.Writer
+
+	client kubernetes.Interface
+}
+
+// errRefused says that nothing was given back.
+var errRefused = errors.New("nothing was given back, and nothing changed")
+
+// Leave gives back every DaemonSet, or none: it refuses while one has pods of another revision and nobody chose what
+// becomes of it. kube-controller-manager would replace all of them at once.
+func (l *Leaver) Leave(ctx context.Context) error {
+	var err error
+	l.client, err = kubernetes.NewForConfig(l.API)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	back, stays, err := l.decide(ctx)
+	if err != nil {
+		return err
+	}
+	err = l.mark(ctx)
+	if err != nil {
+		return err
+	}
+	err = l.unregister(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range back {
+		err = l.giveBack(ctx, &back[i])
+		if err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
+		stays)
+	fmt.Fprintf(l.Out, "Stop the controller within %s: after that it takes over again what policies select.\n", leaveFor)
+	return nil
+}
+
+// decide says what becomes of each DaemonSet that is taken over.
+func (l *Leaver) decide(ctx context.Context) (back []appsv1.DaemonSet, stays int, err error) {
+	sets, err := l.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, 0, fmt.Errorf("list DaemonSets: %w", err)
+	}
+	refused := false
+	for i := range sets.Items {
+		ds := &sets.Items[i]
+		if !admit.Taken(ds) {
+			continue
+		}
+		leaving, err := l.leaving(ctx, ds)
+		if err != nil {
+			return nil, 0, err
+		}
+		parting, says := admit.Leave(*leaving)
+		fmt.Fprintln(l.Out, says)
+		switch parting {
+		case admit.GivenBack:
+			back = append(back, *ds)
+		case admit.StaysOnDelete:
+			stays++
+		case admit.Refused:
+			refused = true
+		}
+	}
+	if refused {
+		return nil, 0, errRefused
+	}
+	return back, stays, nil
+}
+
+// leaving is what a DaemonSet's parting follows from.
+func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leaving, error) {
+	out := &admit.Leaving{Name: ds.Namespace + "/" + ds.Name, Pods: map[string]int{}}
+	switch {
+	case slices.Contains(l.Keep, out.Name):
+		out.Choice = admit.KeepOnDelete
+	case slices.Contains(l.Roll, out.Name):
+		out.Choice = admit.LetItRoll
+		may, err := l.approves(ctx, ds)
+		if err != nil {
+			return nil, err
+		}
+		out.Approves = may
+	}
+	revisions, err := l.client.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the revisions of namespace %s: %w", ds.Namespace, err)
+	}
+	var own []*appsv1.ControllerRevision
+	for i := range revisions.Items {
+		if belongings.OwnerOf(&revisions.Items[i]) == ds.UID {
+			own = append(own, &revisions.Items[i])
+		}
+	}
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: own, Normalize: l.Normalize})
+	if err != nil {
+		return nil, fmt.Errorf("read the revisions of DaemonSet %s: %w", out.Name, err)
+	}
+	if plan.Current == nil {
+		return nil, fmt.Errorf("the revision of the template of DaemonSet %s is not there yet; try again", out.Name)
+	}
+	out.Newest = history.HashOf(plan.Current)
+	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("read the selector of DaemonSet %s: %w", out.Name, err)
+	}
+	pods, err := l.client.CoreV1().Pods(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of DaemonSet %s: %w", out.Name, err)
+	}
+	for i := range pods.Items {
+		if p := &pods.Items[i]; belongings.OwnerOf(p) == ds.UID {
+			out.Pods[p.Labels[appsv1.ControllerRevisionHashLabelKey]]++
+		}
+	}
+	return out, nil
+}
+
+// approves reports whether whoever asks may approve rollouts of the DaemonSet's namespace.
+func (l *Leaver) approves(ctx context.Context, ds *appsv1.DaemonSet) (bool, error) {
+	review, err := l.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: "everynode.io", Resource: "daemonsetrollouts", Verb: "update", Namespace: ds.Namespace, Name: ds.Name,
+			}},
+		}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("ask the API who may approve: %w", err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// mark has a controller that still runs take nothing over for a while.
+func (l *Leaver) mark(ctx context.Context) error {
+	now := time.Now().UTC().Format(time.RFC3339)
+	raw, err := json.Marshal(map[string]any{"stringData": map[string]string{leaving: now}})
+	if err != nil {
+		return fmt.Errorf("write the mark: %w", err)
+	}
+	_, err = l.client.CoreV1().Secrets(l.Namespace).Patch(ctx, l.Secret, types.MergePatchType, raw,
+		metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("mark Secret %s/%s: %w", l.Namespace, l.Secret, err)
+	}
+	return nil
+}
+
+// isLeaving reports whether somebody leaves, by what the Secret holds.
+func isLeaving(held map[string][]byte, now time.Time) bool {
+	since, err := time.Parse(time.RFC3339, string(held[leaving]))
+	return err == nil && now.Before(since.Add(leaveFor))
+}
+
+// unregister takes the webhook and the net below it away.
+func (l *Leaver) unregister(ctx context.Context) error {
+	api := l.client.AdmissionregistrationV1()
+	errs := []error{api.MutatingWebhookConfigurations().Delete(ctx, registration.Name, metav1.DeleteOptions{})}
+	for _, b := range registration.Bindings(registration.Options{}) {
+		errs = append(errs, api.ValidatingAdmissionPolicyBindings().Delete(ctx, b.Name, metav1.DeleteOptions{}))
+	}
+	for _, p := range registration.Net(registration.Options{}) {
+		errs = append(errs, api.ValidatingAdmissionPolicies().Delete(ctx, p.Name, metav1.DeleteOptions{}))
+	}
+	for _, err := range errs {
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("take the webhook away: %w", err)
+		}
+	}
+	return nil
+}
+
+// giveBack stores a DaemonSet as its author wrote it. For a moment API servers may still ask the webhook, or hold to
+// the
+// net: it is tried until they do not.
+func (l *Leaver) giveBack(ctx context.Context, ds *appsv1.DaemonSet) error {
+	patch, err := admit.GivingBack(ds)
+	if err != nil {
+		return err
+	}
+	sets, until := l.client.AppsV1().DaemonSets(ds.Namespace), time.Now().Add(heedWithin)
+	for {
+		got, err := sets.Patch(ctx, ds.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+		if err == nil && !admit.Taken(got) && got.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+			return l.disown(ctx, got)
+		}
+		if err == nil {
+			err = errors.New("it is still stored with OnDelete; does something else write it?")
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("give DaemonSet %s/%s back: %w", ds.Namespace, ds.Name, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("give DaemonSet %s/%s back: %w", ds.Namespace, ds.Name, ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// disown has nobody but the author own the update strategy: who applies it on the server would meet a conflict.
+func (l *Leaver) disown(ctx context.Context, ds *appsv1.DaemonSet) error {
+	ds.ManagedFields = slices.DeleteFunc(ds.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		return strings.HasPrefix(m.Manager, fieldManager)
+	})
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": ds.ResourceVersion, "managedFields": ds.ManagedFields,
+	}})
+	if err != nil {
+		return fmt.Errorf("write the fields of DaemonSet %s/%s down: %w", ds.Namespace, ds.Name, err)
+	}
+	_, err = l.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.MergePatchType, raw,
+		metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("give up fields of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+// Package registration makes the objects by which an API server asks Everynode about DaemonSets and their pods, and the
+// net below: policies inside the API server that hold while nobody answers. It is pure.
+package registration
+
+import (
+	"fmt"
+
+	admission "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/beside/admit"
+)
+
+// Name is that of the objects. API servers ask webhooks in the order of the names of their configurations: this one
+// comes
+// before those that add to a pod, since it takes off what was added for another template.
+const Name = "000-everynode"
+
+// Paths at which the webhook is asked.
+const (
+	PodsPath = "/pods"
+	SetsPath = "/daemonsets"
+)
+
+// Options say how the webhook is reached and for whom it answers.
+type Options struct {
+	// URL is where the API server finds the webhook; without it the Service is.
+	URL string
+	// Namespace and Service are those of the webhook's Service, on port 443.
+	Namespace, Service string
+	// Trusted are the authorities of its certificate, as PEM.
+	Trusted []byte
+	// Maker is the account of the controller that makes DaemonSets' pods, Account our own.
+	Maker, Account string
+	// Fail has pods and DaemonSets refused while the webhook does not answer.
+	Fail bool
+}
+
+// Webhooks is the configuration of the webhook.
+func Webhooks(o Options) *admission.MutatingWebhookConfiguration {
+	pods := hook(o, "pods.everynode.io", PodsPath, "", "pods")
+	pods.Rules[0].Operations = []admission.OperationType{admission.Create}
+	pods.MatchConditions = []admission.MatchCondition{
+		{Name: "made-by-the-daemonset-controller", Expression: fmt.Sprintf("request.userInfo.username == %q", o.Maker)},
+		{Name: "of-a-daemonset", Expression: "object.metadata.?ownerReferences.orValue([]).exists(" +
+			`o, o.kind == "DaemonSet" && o.?controller.orValue(false))`},
+	}
+	// Whoever adds to the pod after us may change what we took off: we look again.
+	pods.ReinvocationPolicy = ptr.To(admission.IfNeededReinvocationPolicy)
+	sets := hook(o, "daemonsets.everynode.io", SetsPath, "apps", "daemonsets")
+	sets.Rules[0].Operations = []admission.OperationType{admission.Create, admission.Update}
+	return &admission.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: []admission.MutatingWebhook{pods, sets},
+	}
+}
+
+func hook(o Options, name, path, group, resource string) admission.MutatingWebhook {
+	h := admission.MutatingWebhook{
+		Name: name, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: ptr.To[int32](3),
+		SideEffects: ptr.To(admission.SideEffectClassNone), FailurePolicy: ptr.To(admission.Ignore),
+		MatchPolicy: ptr.To(admission.Equivalent), NamespaceSelector: &metav1.LabelSelector{},
+		ObjectSelector: &metav1.LabelSelector{}, ReinvocationPolicy: ptr.To(admission.NeverReinvocationPolicy),
+		ClientConfig: admission.WebhookClientConfig{CABundle: o.Trusted},
+		Rules: []admission.RuleWithOperations{{Rule: admission.Rule{
+			APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource},
+			Scope: ptr.To(admission.NamespacedScope),
+		}}},
+	}
+	if o.Fail {
+		h.FailurePolicy = ptr.To(admission.Fail)
+	}
+	if o.URL != "" {
+		h.ClientConfig.URL = ptr.To(o.URL + path)
+		return h
+	}
+	h.ClientConfig.Service = &admission.ServiceReference{
+		Namespace: o.Namespace, Name: o.Service, Path: ptr.To(path), Port: ptr.To[int32](443),
+	}
+	return h
+}
+
+// selected tells in CEL whether a policy, which is the parameter, selects the object.
+const selected = `params.spec.?selector.?matchLabels.orValue({}).all(k, k in object.metadata.?labels.orValue({}) &&
+  object.metadata.labels[k] == params.spec.selector.matchLabels[k]) &&
+params.spec.?selector.?matchExpressions.orValue([]).all(e,
+  e.operator == 'Exists' ? e.key in object.metadata.?labels.orValue({}) :
+  e.operator == 'DoesNotExist' ? !(e.key in object.metadata.?labels.orValue({})) :
+  e.operator == 'In' ? e.key in object.metadata.?labels.orValue({}) && object.metadata.labels[e.key] in e.values :
+  !(e.key in object.metadata.?labels.orValue({})) || !(object.metadata.labels[e.key] in e.values))`
+
+// waits tells that the DaemonSet is not given to the other controller.
+const waits = "object.spec.updateStrategy.type == 'OnDelete'"
+
+// Net are the policies inside the API server. The first looks at DaemonSets that are made, the second at those that are
+// changed: by what is stored, so that taking the annotation off does not help.
+func Net(o Options) []*admission.ValidatingAdmissionPolicy {
+	made := policy(o, Name+"-made", admission.Create)
+	made.Spec.ParamKind = &admission.ParamKind{APIVersion: "everynode.io/v1alpha1", Kind: "RolloutPolicy"}
+	made.Spec.Validations = []admission.Validation{{
+		Expression: "!(" + selected + ") || " + waits,
+		MessageExpression: `"RolloutPolicy " + params.metadata.name + " selects this DaemonSet, ` +
+			`and Everynode's webhook does not answer; try again when it does"`,
+		Reason: ptr.To(metav1.StatusReasonForbidden),
+	}}
+	changed := policy(o, Name+"-changed", admission.Update)
+	changed.Spec.MatchConditions = append(changed.Spec.MatchConditions, admission.MatchCondition{
+		Name:       "it-was-taken-over",
+		Expression: "'" + admit.UpdateStrategy + "' in oldObject.metadata.?annotations.orValue({})",
+	})
+	changed.Spec.Validations = []admission.Validation{{
+		// An author's own OnDelete has no annotation, and one that goes on following keeps it.
+		Expression: waits,
+		Message: "this DaemonSet follows a RolloutPolicy, and Everynode's webhook does not answer: " +
+			"its pods would all be replaced at once; try again when it does",
+		Reason: ptr.To(metav1.StatusReasonForbidden),
+	}}
+	return []*admission.ValidatingAdmissionPolicy{made, changed}
+}
+
+func policy(o Options, name string, on admission.OperationType) *admission.ValidatingAdmissionPolicy {
+	return &admission.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admission.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admission.Fail),
+			MatchConstraints: &admission.MatchResources{
+				MatchPolicy: ptr.To(admission.Equivalent), NamespaceSelector: &metav1.LabelSelector{},
+				ObjectSelector: &metav1.LabelSelector{},
+				ResourceRules: []admission.NamedRuleWithOperations{{RuleWithOperations: admission.RuleWithOperations{
+					Operations: []admission.OperationType{on},
+					Rule: admission.Rule{
+						APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"},
+						Scope: ptr.To(admission.NamespacedScope),
+					},
+				}}},
+			},
+			MatchConditions: []admission.MatchCondition{
+				{Name: "not-everynode-itself", Expression: fmt.Sprintf("request.userInfo.username != %q", o.Account)},
+			},
+		},
+	}
+}
+
+// Bindings put the net's policies into force.
+func Bindings(o Options) []*admission.ValidatingAdmissionPolicyBinding {
+	var out []*admission.ValidatingAdmissionPolicyBinding
+	for _, p := range Net(o) {
+		b := &admission.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: p.Name},
+			Spec: admission.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: p.Name, ValidationActions: []admission.ValidationAction{admission.Deny},
+			},
+		}
+		if p.Spec.ParamKind != nil {
+			b.Spec.ParamRef = &admission.ParamRef{
+				Selector: &metav1.LabelSelector{}, ParameterNotFoundAction: ptr.To(admission.AllowAction),
+			}
+		}
+		out = append(out, b)
+	}
+	return out
+}

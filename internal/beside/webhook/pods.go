@@ -1,0 +1,277 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// pod answers for a pod that is made for a DaemonSet.
+func (s *Server) pod(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+	a, err := s.decide(ctx, r)
+	if err != nil {
+		a = admit.Answer{Verb: admit.Unknown, Why: err.Error()}
+	}
+	out := admitted()
+	switch a.Verb {
+	case admit.Unknown:
+		klog.FromContext(ctx).Info("Cannot tell what a pod is to be", "namespace", r.Namespace, "why", a.Why, "refused",
+			s.cfg.Fail)
+		if s.cfg.Fail {
+			out = refused(a.Why)
+		}
+	case admit.Rewrite:
+		klog.FromContext(ctx).V(3).Info("Gave a pod its node's revision", "namespace", r.Namespace, "what", a.Why)
+		out.Patch = a.Patch
+	}
+	return out, a.Verb.String()
+}
+
+// decide reads what a pod's revision follows from. The leader writes that a step has begun before it deletes a pod, so
+// what
+// is read after that cannot miss it.
+func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (admit.Answer, error) {
+	var pod corev1.Pod
+	err := json.Unmarshal(r.Object.Raw, &pod)
+	if err != nil {
+		return admit.Answer{}, fmt.Errorf("read the pod: %w", err)
+	}
+	owner := metav1.GetControllerOf(&pod)
+	if owner == nil {
+		return admit.Answer{Why: "nothing controls it"}, nil
+	}
+	ds, rollout, err := s.rollout(ctx, r.Namespace, owner)
+	if err != nil || rollout == nil {
+		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
+	}
+	made := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
+	status := &rollout.Status
+	known, err := s.revisionsOf(ctx, r.Namespace, owner.UID, made, status.StableRevision, status.TargetRevision)
+	if err != nil {
+		return admit.Answer{}, err
+	}
+	want, err := s.assigned(ctx, r, ds, status, revisionOf(known, made))
+	if err != nil {
+		return admit.Answer{}, err
+	}
+	return admit.Pod(admit.NewPod{Pod: r.Object.Raw, Want: want, Revisions: known}), nil
+}
+
+// rollout is that of a DaemonSet which is stored with OnDelete for it; nil if there is none.
+func (s *Server) rollout(
+	ctx context.Context, namespace string, of *metav1.OwnerReference,
+) (*appsv1.DaemonSet, *v1alpha1.DaemonSetRollout, error) {
+	ds, err := s.cfg.Client.AppsV1().DaemonSets(namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read DaemonSet %s/%s: %w", namespace, of.Name, err)
+	case ds.UID != of.UID || !admit.Taken(admit.AsWritten(ds)):
+		return nil, nil, nil
+	}
+	rollout, err := s.cfg.Own.DaemonSetRollouts(namespace).Get(ctx, of.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read DaemonSetRollout %s/%s: %w", namespace, of.Name, err)
+	case rollout.Labels[rollouts.OwnerLabel] != string(of.UID):
+		return nil, nil, nil
+	case meta.IsStatusConditionTrue(rollout.Status.Conditions, rollouts.PolicyGone):
+		return nil, nil, nil
+	}
+	return ds, rollout, nil
+}
+
+// assigned is the hash of the revision that a pod made now for its node is to have.
+func (s *Server) assigned(
+	ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, status *v1alpha1.DaemonSetRolloutStatus,
+	by *appsv1.ControllerRevision,
+) (string, error) {
+	want, settled := admit.Settled(status)
+	if settled {
+		return want, nil
+	}
+	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)
+	if err != nil {
+		return "", err
+	}
+	if policy == nil {
+		return admit.Assigned(status, nil, rolloutpolicy.Step{})
+	}
+	node := admit.Node(r.Object.Raw)
+	if node == "" || by == nil {
+		return "", errors.New("it is not made for one node, or of no revision that is known")
+	}
+	compiled, at, err := s.step(ctx, ds.UID, policy, by, node)
+	if err != nil {
+		return "", err
+	}
+	return admit.Assigned(status, compiled, at)
+}
+
+// policy is the one that counts for a DaemonSet with these labels; nil if there is none.
+func (s *Server) policy(ctx context.Context, namespace string, labels map[string]string) (*v1alpha1.RolloutPolicy,
+	error) {
+	list, err := s.cfg.Own.RolloutPolicies(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the RolloutPolicies of namespace %s: %w", namespace, err)
+	}
+	policies := make([]*v1alpha1.RolloutPolicy, len(list.Items))
+	for i := range list.Items {
+		policies[i] = &list.Items[i]
+	}
+	return rolloutpolicy.Choose(policies, namespace, labels), nil
+}
+
+// step is a node's step in a policy. A node that is not known yet is read from the API.
+func (s *Server) step(
+	ctx context.Context, set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision, node string,
+) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
+	s.mu.Lock()
+	known := s.steps.Knows(node)
+	s.mu.Unlock()
+	if !known {
+		n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return nil, rolloutpolicy.Step{}, fmt.Errorf("read node %s: %w", node, err)
+		}
+		s.SetNode(n)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steps.Step(set, policy, by, node)
+}
+
+// SetNode, DeleteNode, SetPod, DeletePod and DeleteSet tell of what is seen, and SetRevision and DeleteRevision too.
+func (s *Server) SetNode(n *corev1.Node) { s.locked(func() { s.steps.SetNode(n) }) }
+
+// DeleteNode tells that a node is gone.
+func (s *Server) DeleteNode(name string) { s.locked(func() { s.steps.DeleteNode(name) }) }
+
+// SetPod tells of a pod.
+func (s *Server) SetPod(p *corev1.Pod) { s.locked(func() { s.steps.SetPod(p) }) }
+
+// DeletePod tells that a pod is gone.
+func (s *Server) DeletePod(p *corev1.Pod) { s.locked(func() { s.steps.DeletePod(p.UID) }) }
+
+// DeleteSet tells that a DaemonSet is gone.
+func (s *Server) DeleteSet(ds *appsv1.DaemonSet) { s.locked(func() { s.steps.DeleteSet(ds.UID) }) }
+
+// SetRevision tells of a revision, or a copy that a rollout keeps.
+func (s *Server) SetRevision(r *appsv1.ControllerRevision) { s.locked(func() { s.cache.set(r) }) }
+
+// DeleteRevision tells that a revision is gone.
+func (s *Server) DeleteRevision(r *appsv1.ControllerRevision) {
+	s.locked(func() { s.cache.drop(r.UID) })
+}
+
+func (s *Server) locked(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// revisionsOf are the revisions of a DaemonSet, copies that its rollout keeps included. Where one that is needed is not
+// known they are read from the API.
+func (s *Server) revisionsOf(
+	ctx context.Context, namespace string, set types.UID, needed ...string,
+) ([]*appsv1.ControllerRevision, error) {
+	s.mu.Lock()
+	known := s.cache.of(set)
+	s.mu.Unlock()
+	if hasAll(known, needed) {
+		return known, nil
+	}
+	list, err := s.cfg.Client.AppsV1().ControllerRevisions(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the revisions of namespace %s: %w", namespace, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range list.Items {
+		s.cache.set(&list.Items[i])
+	}
+	return s.cache.of(set), nil
+}
+
+func hasAll(known []*appsv1.ControllerRevision, needed []string) bool {
+	for _, hash := range needed {
+		if hash != "" && revisionOf(known, hash) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func revisionOf(known []*appsv1.ControllerRevision, hash string) *appsv1.ControllerRevision {
+	for _, r := range known {
+		if history.HashOf(r) == hash {
+			return r
+		}
+	}
+	return nil
+}
+
+// revisions are ControllerRevisions by the DaemonSet that they are of.
+type revisions struct {
+	sets map[types.UID]map[types.UID]*appsv1.ControllerRevision
+	at   map[types.UID]types.UID
+}
+
+func newRevisions() revisions {
+	return revisions{sets: map[types.UID]map[types.UID]*appsv1.ControllerRevision{}, at: map[types.UID]types.UID{}}
+}
+
+func (c *revisions) set(r *appsv1.ControllerRevision) {
+	set := belongings.OwnerOf(r)
+	if set == "" {
+		set = types.UID(r.Labels[rollouts.OwnerLabel])
+	}
+	c.drop(r.UID)
+	if set == "" {
+		return
+	}
+	if c.sets[set] == nil {
+		c.sets[set] = map[types.UID]*appsv1.ControllerRevision{}
+	}
+	c.sets[set][r.UID], c.at[r.UID] = r, set
+}
+
+func (c *revisions) drop(uid types.UID) {
+	set, known := c.at[uid]
+	if !known {
+		return
+	}
+	delete(c.at, uid)
+	delete(c.sets[set], uid)
+	if len(c.sets[set]) == 0 {
+		delete(c.sets, set)
+	}
+}
+
+func (c *revisions) of(set types.UID) []*appsv1.ControllerRevision {
+	var out []*appsv1.ControllerRevision
+	for _, r := range c.sets[set] {
+		out = append(out, r)
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package course
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// TestMisplacedNodesGoBackFirst has pods of the target come where its step has not begun, as beside another controller
+// when nobody answers it. They go back, within the limit, before the next step begins, though that was approved.
+func TestMisplacedNodesGoBackFirst(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 10, "v1")
+	ds := daemonSet("v1")
+	ds.Beside = true
+	w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}]"), ds)
+	w.update("v2")
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")
+	wrong := 0
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		m := w.nodes[name]
+		if wrong < 3 && m.daemon.Revision == "v1" {
+			wrong++
+			m.daemon = Daemon{Revision: "v2", Available: true, Since: w.now, Made: w.now, Bound: w.now}
+			w.course.SetDaemon(name, m.daemon)
+		}
+	}
+	if n := w.course.Misplaced(); n != 3 {
+		t.Fatalf("%d nodes are misplaced, want 3", n)
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2",
+		Step: v1alpha1.AllSteps}})
+	back := 0
+	w.check = func(p Permit) {
+		switch {
+		case p.To == "v1":
+			back++
+		case back < 3:
+			t.Errorf("%s goes on to %s after %d of 3 have begun to go back", p.Node, p.To, back)
+		}
+	}
+	w.pass(5 * time.Minute)
+	if back != 3 {
+		t.Errorf("%d nodes went back, want 3", back)
+	}
+	w.expect(t, v1alpha1.PhaseComplete, "20 of 20 nodes have revision v2")
+}
