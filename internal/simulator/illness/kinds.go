@@ -45,9 +45,6 @@ func (f *Fault) checkKind() error {
 		orElse(&f.NotReady.Message, "container runtime network not ready: a simulated fault")
 		return f.NotReady.check()
 	case f.Pressure != nil:
-		if !slices.Contains([]string{"memory", "disk", "pid"}, f.Pressure.Of) {
-			return fmt.Errorf("pressure is of memory, disk or pid, not of %q", f.Pressure.Of)
-		}
 		return f.Pressure.check()
 	case f.Flaps != nil:
 		return f.Flaps.check()
@@ -92,6 +89,13 @@ func (f *Flaps) check() error {
 		return errors.New("flaps needs both times, up and down, or none for 2m and 1m")
 	}
 	return nil
+}
+
+func (p *Pressure) check() error {
+	if !slices.Contains([]string{"memory", "disk", "pid"}, p.Of) {
+		return fmt.Errorf("pressure is of memory, disk or pid, not of %q", p.Of)
+	}
+	return p.Span.check()
 }
 
 func (b *BadContent) check() error {
