@@ -50,6 +50,8 @@ type Course struct {
 	timers    deadline.Timers[*node]
 	recent    recent
 	window    window
+	// absentees are nodes that were deleted while they were without a daemon by our doing.
+	absentees []absentee
 }
 
 // state is what the rollout's status stores.

@@ -3,6 +3,7 @@ package course
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -162,6 +163,7 @@ func (c *Course) DeleteNode(name string) {
 	if n == nil {
 		return
 	}
+	c.noteAbsent(n)
 	n.daemon, n.chosen = Daemon{}, chosen{}
 	c.sort(n)
 	c.refresh(n)
@@ -179,6 +181,7 @@ func (c *Course) node(name string) *node {
 	n := c.nodes[name]
 	if n == nil {
 		n = &node{name: name}
+		n.change.taken = c.comesBack(name)
 		n.timer.Owner, n.quiet.Owner = n, n
 		c.counts[NotSelected]++
 		c.nodes[name] = n
@@ -280,6 +283,7 @@ func (c *Course) turnBack() {
 		stays := ch.taken && n.daemon.Revision == c.state.stable
 		ch.taken, ch.spared = stays, ch.spared || ch.taken && !stays
 	}
+	c.absentees = slices.DeleteFunc(c.absentees, func(a absentee) bool { return a.revision != c.state.stable })
 }
 
 // turnForward is a change of direction away from the stable revision. What was taken before the last way

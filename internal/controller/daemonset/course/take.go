@@ -1,6 +1,11 @@
 package course
 
-import "github.com/everynode/everynode/internal/rolloutpolicy"
+import (
+	"slices"
+	"time"
+
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
 
 // Permit lets the change of one node begin.
 type Permit struct {
@@ -128,3 +133,46 @@ func (c *Course) Misplaced() int {
 
 // Fails reports whether the target counts as failed.
 func (c *Course) Fails() bool { return c.hasFailed(c.state.target) }
+
+// absentee is a node that was deleted while it was without an available daemon by our doing. Who repairs a node may
+// delete its object and make it again: until a daemon is available there, that still uses up the limit.
+type absentee struct {
+	name, revision string // revision is that of the pod that it had, "" if it had none
+	until          time.Time
+}
+
+// So long, and so many, absentees are remembered; the oldest are forgotten first. A node that is gone for good
+// uses up nothing.
+const (
+	absence       = time.Hour
+	keptAbsentees = 1000
+)
+
+// noteAbsent remembers the node, which is deleted, if it is without a daemon by our doing.
+func (c *Course) noteAbsent(n *node) {
+	if !n.change.taken || !n.chosen.any() {
+		return
+	}
+	c.absentees = append(c.absentees, absentee{n.name, n.daemon.Revision, c.now.Add(absence)})
+	c.forgetAbsentees()
+}
+
+// comesBack reports whether a node of that name was such an absentee until now.
+func (c *Course) comesBack(name string) bool {
+	c.forgetAbsentees()
+	i := slices.IndexFunc(c.absentees, func(a absentee) bool { return a.name == name })
+	if i < 0 {
+		return false
+	}
+	c.absentees = slices.Delete(c.absentees, i, i+1)
+	return true
+}
+
+// forgetAbsentees drops those that are away for too long, or too many.
+func (c *Course) forgetAbsentees() {
+	old := max(len(c.absentees)-keptAbsentees, 0)
+	for old < len(c.absentees) && !c.absentees[old].until.After(c.now) {
+		old++
+	}
+	c.absentees = slices.Delete(c.absentees, 0, old)
+}

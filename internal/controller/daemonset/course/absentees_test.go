@@ -1,0 +1,76 @@
+package course
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// The daemon does not come up on the way back, and somebody repairs such nodes: their objects are deleted, and come back
+// with the same name. That does not free the limit.
+func TestRepairedNodesUseUpTheLimit(t *testing.T) {
+	for name, test := range map[string]struct {
+		repairs bool
+		away    time.Duration
+		most    int // without a daemon in the end; the limit is 1
+	}{
+		"nobody repairs":        {false, 0, 1},
+		"made again at once":    {true, 0, 1},
+		"away for five minutes": {true, 5 * time.Minute, 2}, // another one went meanwhile
+	} {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		w.start(policy(t, "waves: [{name: canary, count: 1}, {name: all, percent: 100, soak: 24h}]\nfailure: {startDeadline: 1m}"), daemonSet("v1"))
+		w.update("v2")
+		w.pass(10 * time.Minute)
+		w.bad = func(revision, _ string) string { return map[string]string{"v1": "its image is gone"}[revision] }
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+		for range 8 {
+			w.pass(5 * time.Minute)
+			for _, name := range w.names() {
+				if m := w.nodes[name]; test.repairs && !m.daemon.Available {
+					w.removeNode(name)
+					w.pass(test.away)
+					w.addNode(name, m.labels, "")
+				}
+			}
+		}
+		w.pass(5 * time.Minute)
+		if n := w.downNodes(); n > test.most {
+			t.Errorf("%s: %d of 10 nodes are without a daemon, want at most %d", name, n, test.most)
+		}
+	}
+}
+
+// What is remembered of nodes that are gone is bounded, in number and in time, and ends with an available daemon.
+func TestFewAbsenteesAreRemembered(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 3, "v1")
+	w.start(policy(t, "{}"), daemonSet("v1"))
+	gone := func(name string) {
+		w.addNode(name, nil, "v1")
+		n := w.course.nodes[name]
+		n.daemon.Available, n.change.taken = false, true
+		w.removeNode(name)
+	}
+	for i := range keptAbsentees + 5 {
+		gone(fmt.Sprint("gone-", i))
+	}
+	if n := len(w.course.absentees); n != keptAbsentees {
+		t.Errorf("%d are remembered, want %d", n, keptAbsentees)
+	}
+	for name, want := range map[string]bool{"gone-4": false, "gone-5": true, "another": false} {
+		if w.addNode(name, nil, ""); w.course.nodes[name].change.taken != want {
+			t.Errorf("%s came back, and counts as taken: %t", name, !want)
+		}
+	}
+	if w.pass(time.Minute); w.course.nodes["gone-5"].change.taken {
+		t.Error("a node counts as taken whose daemon is available again")
+	}
+	w.pass(absence)
+	if w.addNode("gone-6", nil, ""); w.course.nodes["gone-6"].change.taken || len(w.course.absentees) > 0 {
+		t.Errorf("after %s %d are remembered", absence, len(w.course.absentees))
+	}
+}
