@@ -195,6 +195,7 @@ func TestSecretOfARevisionIsToldNowhere(t *testing.T) {
 		}
 		return err
 	})
+	f.phase(v1alpha1.PhaseComplete) // what changes is told in comparison with the stable revision
 	const fresh = secretValue + "-2"
 	body := fmt.Sprintf(`{"stringData":{"token":%q}}`, fresh)
 	if _, err := f.Client.CoreV1().Secrets("default").Patch(t.Context(), "agent", types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
