@@ -19,8 +19,7 @@ func nodeAddresses(ctx context.Context, c *config.Config) (*ownaddress.Addresses
 }
 
 // findAddress looks where the node is. One that has joined before goes on without an answer: with the address that it
-// had last,
-// or without one until there is one.
+// had last, or without one until there is one.
 func findAddress(ctx context.Context, dataDir string, addresses *ownaddress.Addresses) error {
 	err := addresses.Look(ctx)
 	if err != nil && len(addresses.List()) == 0 && !join.Joined(dataDir) {

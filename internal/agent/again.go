@@ -11,9 +11,8 @@ import (
 // againAfter is how long to wait before a part that failed is tried again.
 const againAfter = 10 * time.Second
 
-// again makes of a part that the node can do without one that does not fail: it is tried again until ctx ends. A
-// socket for plugins
-// that cannot be made is no reason to leave all pods alone.
+// again makes of a part that the node can do without one that does not fail: it is tried again until ctx ends. A socket
+// for plugins that cannot be made is no reason to leave all pods alone.
 func again(clk clock.Clock, what string, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {

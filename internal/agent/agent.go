@@ -57,8 +57,7 @@ func New(cfg config.Config) (*Agent, error) {
 }
 
 // Run joins the cluster and runs the node's pods until ctx ends. Containers run on when it returns. The error says why
-// the
-// node cannot go on; nil after ctx ended.
+// the node cannot go on; nil after ctx ended.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
 	if a.addresses, err = nodeAddresses(ctx, &a.cfg); err != nil {

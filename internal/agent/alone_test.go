@@ -61,8 +61,7 @@ func TestCrashWhileTheServerIsAway(t *testing.T) {
 }
 
 // TestAloneAfterAReboot: a machine that is switched on without a control plane runs its pods as they were, with what
-// they read from the API;
-// when it is back, what was deleted meanwhile ends, and the API learns how all are.
+// they read from the API; when it is back, what was deleted meanwhile ends, and the API learns how all are.
 func TestAloneAfterAReboot(t *testing.T) {
 	m := newMachine(t)
 	port, err := freeport.Take()

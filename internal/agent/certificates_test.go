@@ -106,8 +106,7 @@ func awaitWord(t *testing.T, env *testenv.Env, name string) *corev1.Pod {
 }
 
 // TestCertificateEnded starts a node whose certificate has ended while the server is away: its static pod starts and
-// its other
-// pod runs on. Once the server is back, it joins as the same node.
+// its other pod runs on. Once the server is back, it joins as the same node.
 func TestCertificateEnded(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

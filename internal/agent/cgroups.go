@@ -72,8 +72,7 @@ func (n *node) boundPods(ctx context.Context) error {
 }
 
 // roomFor is what all pods together may have of a machine with such a capacity, and so many processes and threads. Of
-// what nothing is
-// reserved there is no bound but the machine's own.
+// what nothing is reserved there is no bound but the machine's own.
 func roomFor(capacity corev1.ResourceList, processes int64, reserved corev1.ResourceList) (room cgroups.Room,
 	err error) {
 	room.HugePages = corev1.ResourceList{}

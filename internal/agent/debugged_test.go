@@ -30,9 +30,8 @@ func debuggerOf(p *corev1.Pod, name string) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{}
 }
 
-// debugged adds containers to a pod that runs: one that looks at the processes of another container, one that ends,
-// and one whose
-// target is not there.
+// debugged adds containers to a pod that runs: one that looks at the processes of another container, one that ends, and
+// one whose target is not there.
 func (s stories) debugged(t *testing.T) {
 	pod := podstest.Pod("debugged", "sleep")
 	s.Create(pod)

@@ -31,11 +31,9 @@ import (
 )
 
 // Hollow is a node's agent without the machine: it joins, watches, renews its lease, and reports its node and its pods
-// by the very
-// code of Agent, over connections of its own, but its containers are only noted down. What is not there serves the
-// machine: volumes,
-// network, services, the name server and the port for logs. Hundreds of them in one process show what a fleet's agents
-// cost a server.
+// by the very code of Agent, over connections of its own, but its containers are only noted down. What is not there
+// serves the machine: volumes, network, services, the name server and the port for logs. Hundreds of them in one
+// process show what a fleet's agents cost a server.
 type Hollow struct {
 	// Config is as for an agent; of it Server, Token, NodeName, NodeIPs, DataDir, Labels, Port and Version are used.
 	config.Config

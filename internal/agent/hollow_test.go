@@ -19,8 +19,7 @@ import (
 )
 
 // TestHollow runs a hollow agent against a whole control plane: its node becomes ready, has a lease, and a pod of a
-// DaemonSet is
-// reported running there, with its events, and gone when the DaemonSet is.
+// DaemonSet is reported running there, with its events, and gone when the DaemonSet is.
 func TestHollow(t *testing.T) {
 	e := testenv.Start(t)
 	joined := make(chan struct{})

@@ -28,8 +28,8 @@ import (
 )
 
 // TestJoinedNode runs a whole agent against a whole control plane: it joins, its node becomes ready, and a DaemonSet's
-// pod runs
-// on it, with a secret in its environment and a config map in a file, reports ready, and ends with the DaemonSet.
+// pod runs on it, with a secret in its environment and a config map in a file, reports ready, and ends with the
+// DaemonSet.
 func TestJoinedNode(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)

@@ -16,8 +16,7 @@ import (
 const networksFile = "networks.jsonl"
 
 // newNetwork makes what connects the node's pods with those of others, and what keeps for its next start where these
-// are; nil if that
-// is left to somebody else.
+// are; nil if that is left to somebody else.
 func (a *Agent) newNetwork(ctx context.Context, n *node, identity *join.Identity) (*network.Network, error) {
 	if a.cfg.ForeignNetwork {
 		return nil, nil

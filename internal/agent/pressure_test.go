@@ -33,8 +33,7 @@ type strained struct {
 }
 
 // startStrained starts a node with the daemons keeper, which is important, and filler, which is not, and a pod that
-// must not notice
-// anything. The filler does its worst once.
+// must not notice anything. The filler does its worst once.
 func startStrained(t *testing.T, filler []string, options ...func(*config.Config)) *strained {
 	t.Helper()
 	s := &strained{m: newMachine(t)}

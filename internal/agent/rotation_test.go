@@ -29,8 +29,7 @@ func authority(t *testing.T, env *testenv.Env, which string) *x509.Certificate {
 }
 
 // TestAuthoritiesAreReplaced replaces every key of the control plane under a node that runs a pod. The node follows by
-// itself,
-// before and after the old ones are trusted no more, and its container runs on.
+// itself, before and after the old ones are trusted no more, and its container runs on.
 func TestAuthoritiesAreReplaced(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

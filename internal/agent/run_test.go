@@ -400,8 +400,7 @@ func TestMissingVolume(t *testing.T) {
 }
 
 // An agent that is killed and started again finds its containers, and starts none; what went away meanwhile is cleared
-// away, with
-// its preStop hook.
+// away, with its preStop hook.
 func TestAgentRestart(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -36,8 +36,8 @@ func (s *seen) rolloutOf(ds *appsv1.DaemonSet) *v1alpha1.DaemonSetRollout {
 }
 
 // keepStable keeps a copy of the stable revision, which kube-controller-manager deletes when no pod has it: while the
-// last
-// step soaks none has, and the way back must not be lost. It drops copies of what is neither stable nor the target.
+// last step soaks none has, and the way back must not be lost. It drops copies of what is neither stable nor the
+// target.
 func (g *Guest) keepStable(ctx context.Context, s *seen, ds *appsv1.DaemonSet) error {
 	rollout := s.rolloutOf(ds)
 	if rollout == nil || !admit.Taken(ds) {

@@ -220,8 +220,7 @@ func (g *Guest) move(ctx context.Context, objects client.Reader, s *seen, ds *ap
 }
 
 // write takes a DaemonSet over, or gives it back, after a trial: where the API server does not ask the webhook nothing
-// is
-// stored.
+// is stored.
 func (g *Guest) write(ctx context.Context, ds *appsv1.DaemonSet, m admit.Move) error {
 	patch, err := admit.Annotation(ds, m)
 	if err != nil {

@@ -217,8 +217,7 @@ func (l *Leaver) unregister(ctx context.Context) error {
 }
 
 // giveBack stores a DaemonSet as its author wrote it. For a moment API servers may still ask the webhook, or hold to
-// the
-// net: it is tried until they do not.
+// the net: it is tried until they do not.
 func (l *Leaver) giveBack(ctx context.Context, ds *appsv1.DaemonSet) error {
 	patch, err := admit.GivingBack(ds)
 	if err != nil {

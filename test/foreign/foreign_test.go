@@ -46,8 +46,7 @@ spec:
 `
 
 // TestOnAnotherKubernetes goes the whole way of somebody who has a Kubernetes: looks at it with the clients alone,
-// hands
-// its DaemonSets to our controller, changes them under a policy, and gives them back.
+// hands its DaemonSets to our controller, changes them under a policy, and gives them back.
 func TestOnAnotherKubernetes(t *testing.T) {
 	c := start(t, nodes)
 	for _, step := range []struct {

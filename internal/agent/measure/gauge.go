@@ -35,9 +35,9 @@ type Runtime interface {
 	OwnFiles(uid types.UID) string
 }
 
-// Pods measures pods, on disk too for as long as is wanted; what is not measured then goes on the next time. It goes
-// on after
-// errors and returns them joined: what could not be measured of a pod counts as nothing, and no pod hides the others.
+// Pods measures pods, on disk too for as long as is wanted; what is not measured then goes on the next time. It goes on
+// after errors and returns them joined: what could not be measured of a pod counts as nothing, and no pod hides the
+// others.
 func (g Gauge) Pods(ctx context.Context, list []*corev1.Pod, disk time.Duration) ([]eviction.Usage, error) {
 	stats, err := g.Runtime.Stats(ctx, "")
 	if err != nil && disk == 0 {

@@ -22,8 +22,7 @@ const (
 )
 
 // Summarizer says what the node and its containers use. It measures only when it is asked, so a node that nobody asks
-// spends
-// nothing on it.
+// spends nothing on it.
 type Summarizer struct {
 	NodeName string
 	// Pods are the node's; UIDOf is by which UID the runtime knows one.

@@ -19,8 +19,7 @@ const classPatience = 10 * time.Second
 type GetClass func(ctx context.Context, name string, options metav1.GetOptions) (*nodev1.RuntimeClass, error)
 
 // RuntimeClasses finds out how the container runtime calls the classes that pods name. Few pods name one, so they are
-// read one by
-// one when a sandbox is made.
+// read one by one when a sandbox is made.
 type RuntimeClasses struct {
 	get GetClass
 

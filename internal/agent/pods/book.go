@@ -21,8 +21,7 @@ type Book struct {
 }
 
 // NewBook returns a book with what an earlier run knew. The function is told, without blocking it, that there is
-// something new
-// to keep; nil for nobody.
+// something new to keep; nil for nobody.
 func NewBook(known []remember.Pod, note func()) *Book {
 	b := &Book{note: note, pods: map[types.UID]remember.Pod{}}
 	for _, pod := range known {
@@ -54,8 +53,7 @@ func (b *Book) seen(pod *corev1.Pod) {
 }
 
 // matters says whether the change makes a difference to the next start. Statuses change all the time, and most of what
-// they say is seen in
-// the runtime.
+// they say is seen in the runtime.
 func matters(before, after *corev1.Pod) bool {
 	return before.Status.Phase != after.Status.Phase ||
 		!before.DeletionTimestamp.Equal(after.DeletionTimestamp) ||

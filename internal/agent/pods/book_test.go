@@ -100,8 +100,7 @@ func TestEndIsRemembered(t *testing.T) {
 }
 
 // TestShutdownAlone: pods that ended with their node, while the API was away, start again with it; what ended by
-// itself, or must not
-// start twice, does not.
+// itself, or must not start twice, does not.
 func TestShutdownAlone(t *testing.T) {
 	r, a := podstest.NewRuntime(), podstest.NewAPI()
 	book := pods.NewBook(nil, nil)

@@ -48,8 +48,7 @@ func (d *drivers) Release(_ context.Context, uid types.UID) error {
 }
 
 // A pod's devices are prepared before its sandbox is made, and given back after its containers have ended and before
-// the API hears that it
-// is gone. A driver that refuses is asked again, and the pod says why it waits.
+// the API hears that it is gone. A driver that refuses is asked again, and the pod says why it waits.
 func TestDevicesOfAPodAreThereFromItsBeginningToItsEnd(t *testing.T) {
 	r, a := podstest.NewRuntime(), podstest.NewAPI()
 	d := &drivers{r: r, refuse: errors.New("broken fan")}

@@ -51,8 +51,7 @@ type Config struct {
 	// nothing starts.
 	StaticPods bool
 	// StaticsChanged is told that a static pod came or went, MirrorSeen of mirrors in the API. They must not block; nil
-	// for
-	// nobody.
+	// for nobody.
 	StaticsChanged func()
 	MirrorSeen     func(mirror *corev1.Pod, gone bool)
 }

@@ -31,8 +31,7 @@ func (r *slowToStop) StopContainer(ctx context.Context, id string, grace time.Du
 }
 
 // From the moment a pod ends on, whatever ends it, its containers are asked only whether they still serve: also when
-// the runtime
-// has no news of them until they stopped.
+// the runtime has no news of them until they stopped.
 func TestOnlyReadinessIsProbedOnceAPodEnds(t *testing.T) {
 	for name, end := range map[string]func(*podstest.API, *pods.Manager, *corev1.Pod){
 		"deleted": func(a *podstest.API, _ *pods.Manager, pod *corev1.Pod) { a.MarkDeleted(pod.UID, 60) },

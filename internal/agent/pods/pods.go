@@ -6,8 +6,8 @@
 //	                                              └── podworker.Status ─► Statuses ─► API
 //
 // Decisions are podworker's and podadmission's. A worker is one goroutine that owns its pod's memory; what takes time
-// runs
-// beside it and reports back. Nothing is kept on disk: a worker that starts reads from the runtime what runs already.
+// runs beside it and reports back. Nothing is kept on disk: a worker that starts reads from the runtime what runs
+// already.
 package pods
 
 import (
@@ -29,9 +29,8 @@ import (
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
-// Manager hands every pod of the node to its worker. It waits until both the API and the runtime were read once:
-// before that
-// nobody knows what is new, what runs already, and what nobody wants any more. It is safe for concurrent use.
+// Manager hands every pod of the node to its worker. It waits until both the API and the runtime were read once: before
+// that nobody knows what is new, what runs already, and what nobody wants any more. It is safe for concurrent use.
 type Manager struct {
 	cfg Config
 	ctx context.Context //nolint:containedctx // the workers' lifetime, given to Run; handlers have no context of their own
@@ -370,8 +369,7 @@ func (p *Manager) Wait(ctx context.Context) {
 }
 
 // lookPatience is how long the runtime may not have been looked through before the node is unwell: it hangs, or fails.
-// A
-// kubelet allows three minutes, too.
+// A kubelet allows three minutes, too.
 const lookPatience = 3 * time.Minute
 
 // Healthy says what is wrong with the agent itself, in a kubelet's words. A node that is unwell is not ready.

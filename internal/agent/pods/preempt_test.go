@@ -19,9 +19,8 @@ import (
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 )
 
-// TestStaticPodMakesRoom: a static pod for which there is no room starts when a pod that matters less has ended for
-// it, and that one
-// says why.
+// TestStaticPodMakesRoom: a static pod for which there is no room starts when a pod that matters less has ended for it,
+// and that one says why.
 func TestStaticPodMakesRoom(t *testing.T) {
 	r, a := podstest.NewRuntime(), podstest.NewAPI()
 	p := podstest.Start(t, r, a, podstest.WithStaticPods, func(cfg *pods.Config) {

@@ -22,8 +22,7 @@ func (w *worker) allocate() {
 }
 
 // resize gives a pod that has room on the node the CPU and memory that it asks for, if there is room for that. It
-// returns the pod
-// with what it has, and why that is not what it asks for.
+// returns the pod with what it has, and why that is not what it asks for.
 func (p *Manager) resize(asked *corev1.Pod) (*corev1.Pod, podworker.Pending) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

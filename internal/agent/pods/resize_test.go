@@ -20,9 +20,8 @@ func amounts(cpu, memory string) corev1.ResourceList {
 }
 
 // resized changes the CPU and memory of a pod that runs: up and down, without a restart and with one, and to what
-// cannot be.
-// A pod that waits for room has what it had, also for the sums of others, and after a restart of the agent; it gets
-// more once another goes.
+// cannot be. A pod that waits for room has what it had, also for the sums of others, and after a restart of the agent;
+// it gets more once another goes.
 func TestResizeWaitsForRoom(t *testing.T) {
 	small, big := podstest.Pod("small"), podstest.Pod("big")
 	small.Spec.Containers[0].Resources.Requests, big.Spec.Containers[0].Resources.Requests = amounts("1",

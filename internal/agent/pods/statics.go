@@ -40,8 +40,7 @@ func (p *Manager) SetStatics(all []*corev1.Pod) {
 }
 
 // startStatics makes workers for the static pods that have none, once the runtime was read. A pod waits until what had
-// its name
-// before has left the node. The caller holds mu.
+// its name before has left the node. The caller holds mu.
 func (p *Manager) startStatics() {
 	if !p.runtimeRead || p.statics.awaited || p.shuttingDown {
 		return

@@ -132,8 +132,7 @@ func (s *Shutdown) await(ctx context.Context, deadline time.Time, done func() bo
 }
 
 // withNode reports whether a pod that could start again ended because its node shut down: that is no end of it for a
-// start
-// without a control plane, where nobody could replace it. One that the API knows to have ended has its phase from
+// start without a control plane, where nobody could replace it. One that the API knows to have ended has its phase from
 // there.
 func withNode(pod remember.Pod) bool {
 	return pod.Ended != nil && (pod.Ended.Reason == endedReason || pod.Ended.Reason == closedReason) &&

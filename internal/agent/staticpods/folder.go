@@ -140,9 +140,8 @@ func (f *Folder) list() (map[string]stamp, error) {
 
 func stampOf(info fs.FileInfo) stamp { return stamp{size: info.Size(), modified: info.ModTime()} }
 
-// note reads the file if it changed. After the start it waits until the file is the same at two looks, because
-// somebody may be
-// in the middle of writing it.
+// note reads the file if it changed. After the start it waits until the file is the same at two looks, because somebody
+// may be in the middle of writing it.
 func (f *Folder) note(path string, now stamp) {
 	known, ok := f.files[path]
 	if !ok {

@@ -44,8 +44,8 @@ func IsUID(uid types.UID) bool {
 }
 
 // Parse reads the pod that the file at path describes, for the node. The pod is complete: named NAME-NODE, with
-// defaults, checked
-// like a pod in the API, and sure to refer to no API object. The error says what is wrong with the file's content.
+// defaults, checked like a pod in the API, and sure to refer to no API object. The error says what is wrong with the
+// file's content.
 func Parse(data []byte, path, node string) (*corev1.Pod, error) {
 	pod, err := decode(data)
 	if err != nil {

@@ -46,8 +46,8 @@ func (s Step) String() string {
 }
 
 // Plan says how to bring the mirrors in line. Running are the static pods that are on the node, those that are being
-// stopped
-// included; found are the API's pods on the node. A pod that somebody made under a static pod's name is left alone.
+// stopped included; found are the API's pods on the node. A pod that somebody made under a static pod's name is left
+// alone.
 func Plan(running, found []*corev1.Pod) []Step {
 	type name struct{ namespace, name string }
 	byName := make(map[name]*corev1.Pod, len(running))

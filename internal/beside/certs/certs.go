@@ -1,10 +1,8 @@
 // Package certs decides what certificates a webhook serves with, and by which authority the API server knows them. All
-// of
-// it is kept in one Secret that every replica reads. It is pure: time and chance are arguments.
+// of it is kept in one Secret that every replica reads. It is pure: time and chance are arguments.
 //
 // An authority is replaced in two moves, so that no replica ever serves what the API server does not trust yet: the
-// next
-// one is trusted for an hour before anything is signed by it, and the one before is trusted until it ends.
+// next one is trusted for an hour before anything is signed by it, and the one before is trusted until it ends.
 package certs
 
 import (
@@ -44,8 +42,7 @@ const (
 )
 
 // Renew returns what the Secret is to hold, for a server of these names. It is what the Secret holds already while
-// nothing
-// is due. What cannot be read is an error, and stays as it is.
+// nothing is due. What cannot be read is an error, and stays as it is.
 func Renew(have map[string][]byte, names []string, now time.Time, chance io.Reader) (map[string][]byte, error) {
 	out := maps.Clone(have)
 	if len(have) == 0 {

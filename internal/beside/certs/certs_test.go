@@ -31,8 +31,7 @@ func accepted(t *testing.T, trusted []byte, held map[string][]byte, now time.Tim
 }
 
 // TestNeverUntrusted has a year go by, with two looks each half day: what is served is always trusted by whoever read
-// the
-// Secret at the look before, and keys change.
+// the Secret at the look before, and keys change.
 func TestNeverUntrusted(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var held map[string][]byte

@@ -13,8 +13,7 @@ import (
 )
 
 // Name is that of the objects. API servers ask webhooks in the order of the names of their configurations: this one
-// comes
-// before those that add to a pod, since it takes off what was added for another template.
+// comes before those that add to a pod, since it takes off what was added for another template.
 const Name = "000-everynode"
 
 // Paths at which the webhook is asked.

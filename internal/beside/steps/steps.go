@@ -1,7 +1,6 @@
 // Package steps knows in which step of its policy a node is, for each DaemonSet whose pods somebody asks about. It is
-// fed
-// by the same facts as the core that leads changes, and chooses the nodes of a fleet by the same rules; a test compares
-// the two. It is pure: no clock, no lock, no client.
+// fed by the same facts as the core that leads changes, and chooses the nodes of a fleet by the same rules; a test
+// compares the two. It is pure: no clock, no lock, no client.
 package steps
 
 import (
@@ -109,8 +108,7 @@ func (b *Book) occupy(at place, turns int) {
 func (b *Book) DeleteSet(uid types.UID) { delete(b.fleets, uid) }
 
 // Step returns the policy, compiled, and the node's step in it, for a DaemonSet whose nodes are chosen by the template
-// of
-// the revision. The first question about a policy or a template costs a look at every node.
+// of the revision. The first question about a policy or a template costs a look at every node.
 func (b *Book) Step(
 	set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision, node string,
 ) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {

@@ -13,8 +13,7 @@ import (
 )
 
 // daemonSet answers for a DaemonSet that is written. One of which cannot be told whether it follows a policy is
-// refused:
-// a template that slips through goes to every node at once.
+// refused: a template that slips through goes to every node at once.
 func (s *Server) daemonSet(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse,
 	string) {
 	write, err := s.read(ctx, r)

@@ -45,8 +45,7 @@ func (s *Server) pod(ctx context.Context, r *admissionv1.AdmissionRequest) (*adm
 }
 
 // decide reads what a pod's revision follows from. The leader writes that a step has begun before it deletes a pod, so
-// what
-// is read after that cannot miss it.
+// what is read after that cannot miss it.
 func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (admit.Answer, error) {
 	var pod corev1.Pod
 	err := json.Unmarshal(r.Object.Raw, &pod)

@@ -1,8 +1,7 @@
 // Package webhook answers an API server that asks what DaemonSets and their pods are to be, beside Kubernetes' own
 // DaemonSet controller. What it answers is decided in internal/beside/admit; here is read what that follows from. Every
 // replica answers, the one that leads and the others: what the answer goes by is read from the API and not from a
-// cache,
-// which may be behind.
+// cache, which may be behind.
 package webhook
 
 import (

@@ -24,8 +24,7 @@ type Machine interface {
 }
 
 // Start runs the pods of a node on such a machine until the test ends. The test tells it what the API and the runtime
-// have.
-// Options change the configuration before.
+// have. Options change the configuration before.
 func Start(t *testing.T, r Machine, a *API, options ...func(*pods.Config)) *pods.Manager {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -100,10 +100,8 @@ func (c *Course) begun(s rolloutpolicy.Step) bool {
 	return c.policy != nil && (c.isNew || s.Compare(c.state.open) <= 0)
 }
 
-// recovers is until when the node's daemon may become available again by itself, after its node was
-// out of order, or the course began: as long as a start may take. Taking it takes a daemon away. Zero if it is not to
-// be
-// waited for.
+// recovers is until when the node's daemon may become available again by itself, after its node was out of order, or
+// the course began: as long as a start may take. Taking it takes a daemon away. Zero if it is not to be waited for.
 func (c *Course) recovers(n *node) time.Time {
 	from := later(n.change.healed, n.change.began)
 	if n.daemon.Available || n.daemon.Revision == "" || from.IsZero() || c.policy == nil {
