@@ -261,24 +261,30 @@ func (g *Guest) tell(ds *appsv1.DaemonSet, why string) {
 // pods are the hash of the DaemonSet's template, "" if it is not known, and how many pods there are of each.
 func (g *Guest) pods(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) (string, map[string]int,
 	error) {
+	var pods corev1.PodList
+	err := objects.List(ctx, &pods, client.InNamespace(ds.Namespace))
+	if err != nil {
+		return "", nil, fmt.Errorf("read the pods of namespace %s: %w", ds.Namespace, err)
+	}
+	return census(ds, s.revisions[ds.UID], pods.Items, g.cfg.Normalize)
+}
+
+// census returns the hash of the DaemonSet's template, "" if no revision has it yet, and how many of the pods are the
+// DaemonSet's, by the hash that they carry. The revisions are its own.
+func census(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, pods []corev1.Pod,
+	normalize func(*corev1.PodTemplateSpec)) (newest string, of map[string]int, err error) {
 	plan, err := history.Compute(history.Input{
-		Owner: history.OfDaemonSet(ds), Revisions: s.revisions[ds.UID], Normalize: g.cfg.Normalize,
+		Owner: history.OfDaemonSet(ds), Revisions: revisions, Normalize: normalize,
 	})
 	if err != nil {
 		return "", nil, fmt.Errorf("read the revisions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 	}
-	newest := ""
 	if plan.Current != nil {
 		newest = history.HashOf(plan.Current)
 	}
-	var pods corev1.PodList
-	err = objects.List(ctx, &pods, client.InNamespace(ds.Namespace))
-	if err != nil {
-		return "", nil, fmt.Errorf("read the pods of namespace %s: %w", ds.Namespace, err)
-	}
-	of := map[string]int{}
-	for i := range pods.Items {
-		if p := &pods.Items[i]; belongings.OwnerOf(p) == ds.UID {
+	of = map[string]int{}
+	for i := range pods {
+		if p := &pods[i]; belongings.OwnerOf(p) == ds.UID {
 			of[p.Labels[appsv1.ControllerRevisionHashLabelKey]]++
 		}
 	}

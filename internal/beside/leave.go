@@ -22,7 +22,6 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/history"
 )
 
 const (
@@ -117,7 +116,7 @@ func (l *Leaver) decide(ctx context.Context) (back []appsv1.DaemonSet, stays int
 
 // leaving is what a DaemonSet's parting follows from.
 func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leaving, error) {
-	out := &admit.Leaving{Name: ds.Namespace + "/" + ds.Name, Pods: map[string]int{}}
+	out := &admit.Leaving{Name: ds.Namespace + "/" + ds.Name}
 	switch {
 	case slices.Contains(l.Keep, out.Name):
 		out.Choice = admit.KeepOnDelete
@@ -139,14 +138,6 @@ func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leav
 			own = append(own, &revisions.Items[i])
 		}
 	}
-	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: own, Normalize: l.Normalize})
-	if err != nil {
-		return nil, fmt.Errorf("read the revisions of DaemonSet %s: %w", out.Name, err)
-	}
-	if plan.Current == nil {
-		return nil, fmt.Errorf("the revision of the template of DaemonSet %s is not there yet; try again", out.Name)
-	}
-	out.Newest = history.HashOf(plan.Current)
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of DaemonSet %s: %w", out.Name, err)
@@ -155,10 +146,12 @@ func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leav
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of DaemonSet %s: %w", out.Name, err)
 	}
-	for i := range pods.Items {
-		if p := &pods.Items[i]; belongings.OwnerOf(p) == ds.UID {
-			out.Pods[p.Labels[appsv1.ControllerRevisionHashLabelKey]]++
-		}
+	out.Newest, out.Pods, err = census(ds, own, pods.Items, l.Normalize)
+	if err != nil {
+		return nil, err
+	}
+	if out.Newest == "" {
+		return nil, fmt.Errorf("the revision of the template of DaemonSet %s is not there yet; try again", out.Name)
 	}
 	return out, nil
 }
