@@ -1,6 +1,7 @@
 package contents
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -300,7 +301,7 @@ func (b *Book) tellSets(o *object, ours, gone bool) {
 		} else {
 			s.unlearn(o)
 		}
-		if s.concerned() && (ours || s.names(o.Ref)) {
+		if s.concerned() && (ours || slices.Contains(s.refs, o.Ref)) {
 			b.dirty[uid] = true
 		}
 	}
@@ -314,15 +315,6 @@ func (sp *space) takeKey(o *object, gone bool) {
 	if key := content.KeyOf(o.raw.(*corev1.Secret)); key != nil && !gone {
 		sp.key = key
 	}
-}
-
-func (s *set) names(ref content.Ref) bool {
-	for _, r := range s.refs {
-		if r == ref {
-			return true
-		}
-	}
-	return false
 }
 
 // learn takes a manifest of the DaemonSet in. One that cannot be read is none.

@@ -1,6 +1,7 @@
 package contents
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -275,20 +276,7 @@ func byManifest(a, c metav1.Object) int {
 		}
 		return 1
 	}
-	if d := rank(a) - rank(c); d != 0 {
-		return d
-	}
-	return compareNames(a, c)
-}
-
-func compareNames(a, c metav1.Object) int {
-	switch {
-	case a.GetName() < c.GetName():
-		return -1
-	case a.GetName() > c.GetName():
-		return 1
-	}
-	return 0
+	return cmp.Or(rank(a)-rank(c), cmp.Compare(a.GetName(), c.GetName()))
 }
 
 func (b *Book) onResult(r Result) {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
@@ -193,53 +194,41 @@ func (a Access) makeKey(ctx context.Context, s *corev1.Secret) (metav1.Object, e
 func (a Access) make(ctx context.Context, o metav1.Object) (metav1.Object, error) {
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
-		return a.makeConfigMap(ctx, o)
+		return ensure(ctx, a.Client.CoreV1().ConfigMaps(o.Namespace), o, func(have *corev1.ConfigMap) bool {
+			return ptr.Deref(have.Immutable, false) && maps.Equal(have.Data, o.Data) &&
+				sameBinary(have.BinaryData, o.BinaryData)
+		})
 	case *corev1.Secret:
-		return a.makeSecret(ctx, o)
+		return ensure(ctx, a.Client.CoreV1().Secrets(o.Namespace), o, func(have *corev1.Secret) bool {
+			return ptr.Deref(have.Immutable, false) && sameBinary(have.Data, o.Data)
+		})
 	}
 	return nil, fmt.Errorf("%T is no content", o)
 }
 
-// errOther says that a copy's name is taken.
-var errOther = errors.New("there is another object of that name")
-
-func (a Access) makeConfigMap(ctx context.Context, o *corev1.ConfigMap) (metav1.Object, error) {
-	configMaps := a.Client.CoreV1().ConfigMaps(o.Namespace)
-	made, err := configMaps.Create(ctx, o, metav1.CreateOptions{})
-	if !apierrors.IsAlreadyExists(err) {
-		return made, err
-	}
-	have, err := configMaps.Get(ctx, o.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	fixed := have.Immutable != nil && *have.Immutable
-	if !fixed || !maps.Equal(have.Data, o.Data) || !sameBinary(have.BinaryData, o.BinaryData) {
-		return nil, errOther
-	}
-	if own(have, o) {
-		return have, nil
-	}
-	return configMaps.Update(ctx, have, metav1.UpdateOptions{})
+// store is a client of one kind.
+type store[T any] interface {
+	Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error)
+	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
+	Update(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error)
 }
 
-func (a Access) makeSecret(ctx context.Context, o *corev1.Secret) (metav1.Object, error) {
-	secrets := a.Client.CoreV1().Secrets(o.Namespace)
-	made, err := secrets.Create(ctx, o, metav1.CreateOptions{})
+// ensure has the API hold a copy, which is the DaemonSet's. Same reports whether one that is there is just that.
+func ensure[T metav1.Object](ctx context.Context, in store[T], want T, same func(have T) bool) (metav1.Object, error) {
+	made, err := in.Create(ctx, want, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return made, err
 	}
-	have, err := secrets.Get(ctx, o.Name, metav1.GetOptions{})
-	if err != nil {
+	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if have.Immutable == nil || !*have.Immutable || !sameBinary(have.Data, o.Data) {
-		return nil, errOther
-	}
-	if own(have, o) {
+	case !same(have):
+		return nil, errors.New("there is another object of that name")
+	case own(have, want):
 		return have, nil
 	}
-	return secrets.Update(ctx, have, metav1.UpdateOptions{})
+	return in.Update(ctx, have, metav1.UpdateOptions{})
 }
 
 // own makes an object the DaemonSet's; true says that it was.
