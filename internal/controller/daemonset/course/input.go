@@ -52,8 +52,7 @@ func (c *Course) input(n *node) input {
 		unmoved: c.unmoved(n), restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
 		late: c.deadline(n), lingers: c.lingersFrom(n), patience: c.patience(n), room: c.roomUntil(n),
 	}
-	in.joins = in.changing && !in.isNew && n.chosen.target && !n.chosen.stable
-	in.departs = in.changing && n.chosen.stable && !n.chosen.target
+	in.joins, in.departs = c.joins(n), c.departs(n)
 	in.first = c.untouched(n, in.joins)
 	in.refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
 	in.crowded = n.daemon.NoRoom != "" && in.room.IsZero()
