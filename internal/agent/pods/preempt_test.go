@@ -77,6 +77,24 @@ func (r slowRuntime) StopContainer(ctx context.Context, id string, grace time.Du
 	}
 }
 
+// succeed deletes a pod by force while its container does not stop, and makes another at once: that one starts when the
+// first has left.
+func succeed(t *testing.T, r *podstest.Runtime, a *podstest.API, p *pods.Manager, stop chan struct{},
+	named func(string) *corev1.Pod) {
+	t.Helper()
+	a.Create(named("first"))
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	r.Await(t, "sandbox first", "start first/main")
+	a.Drop("uid-first")
+	a.Create(named("second"))
+	podstest.Eventually(t, "the second pod was taken", func() bool { return p.Active("uid-second") })
+	close(stop)
+	r.Await(t, "kill uid-first-main-0")
+	r.Await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first", "sandbox second",
+		"start second/main")
+}
+
 // A pod that takes the place of one that was deleted by force waits for its port until that one's containers have
 // ended.
 func TestSuccessorOfAPodDeletedByForce(t *testing.T) {
@@ -88,17 +106,7 @@ func TestSuccessorOfAPodDeletedByForce(t *testing.T) {
 		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}}
 		return pod
 	}
-	a.Create(withPort("first"))
-	a.Watch(p)
-	p.RuntimeListed(nil)
-	r.Await(t, "sandbox first", "start first/main")
-	a.Drop("uid-first")
-	a.Create(withPort("second"))
-	podstest.Eventually(t, "the second pod was taken", func() bool { return p.Active("uid-second") })
-	close(stop)
-	r.Await(t, "kill uid-first-main-0")
-	r.Await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first", "sandbox second",
-		"start second/main")
+	succeed(t, r, a, p, stop, withPort)
 	if log := a.Log(); strings.Contains(log, eviction.PreemptReason) {
 		t.Errorf("nothing made room, but the events are\n%s", log)
 	}
@@ -151,15 +159,5 @@ func TestSuccessorGetsTheDevice(t *testing.T) {
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: one, Limits: one}
 		return pod
 	}
-	a.Create(withDevice("first"))
-	a.Watch(p)
-	p.RuntimeListed(nil)
-	r.Await(t, "sandbox first", "start first/main")
-	a.Drop("uid-first")
-	a.Create(withDevice("second"))
-	podstest.Eventually(t, "the second pod was taken", func() bool { return p.Active("uid-second") })
-	close(stop)
-	r.Await(t, "kill uid-first-main-0")
-	r.Await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first", "sandbox second",
-		"start second/main")
+	succeed(t, r, a, p, stop, withDevice)
 }
