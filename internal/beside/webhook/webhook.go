@@ -63,7 +63,8 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{cfg: cfg, steps: steps.New(), cache: newRevisions(),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_beside_answers_total",
-			Help: "Answers to the API server, by what was asked about and what was answered.",
+			Help: "Answers to the API server, by what was asked about (pod, daemonset) and what was answered. " +
+				"`unknown` means that what is needed could not be read.",
 		}, []string{"about", "answer"})}
 	if cfg.Registerer == nil {
 		return s, nil
