@@ -84,7 +84,8 @@ func (c *control) clusterLoops() []loop {
 	return []loop{
 		{"certificates", "certificate-controller", func(a *actor) error {
 			return certificates.Add(mgr, certificates.Config{
-				Client: a.client, Signer: c.pki.Signer(), NodeSigner: c.pki.NodeSigner(), Control: c.reserved, Duration: c.options.SigningDuration,
+				Client: a.client, Signer: c.pki.Signer(), NodeSigner: c.pki.NodeSigner(), Control: c.reserved,
+				Duration: c.options.SigningDuration,
 				Restored: c.restored != "", Events: a.recorder("certificate-controller"),
 			})
 		}},
@@ -101,13 +102,17 @@ func (c *control) clusterLoops() []loop {
 			if err != nil {
 				return err
 			}
-			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Added: added.namespaced, Client: a.client, Metadata: objects})
+			return namespace.Add(mgr, namespace.Config{Resources: namespaced(c.api.Kinds()), Added: added.namespaced,
+				Client: a.client, Metadata: objects})
 		}},
 		{"node addresses", "node-controller", func(a *actor) error {
-			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.pods.Cluster, NodeBits: c.pods.NodeBits, Writer: networkWriter{a.inside}, Events: a.recorder("node-controller")})
+			return nodeipam.Add(mgr, nodeipam.Config{ClusterCIDR: c.pods.Cluster, NodeBits: c.pods.NodeBits,
+				Writer: networkWriter{a.inside}, Events: a.recorder("node-controller")})
 		}},
 		{"node lifecycle", "node-controller", func(a *actor) error {
-			return nodelifecycle.Add(mgr, nodelifecycle.Config{Writer: lifecycleWriter{nodelifecycle.NewWriter(a.client), a.inside}, Events: a.recorder("node-controller")})
+			return nodelifecycle.Add(mgr, nodelifecycle.Config{
+				Writer: lifecycleWriter{nodelifecycle.NewWriter(a.client), a.inside}, Events: a.recorder("node-controller"),
+			})
 		}},
 		{"policies' status", "validatingadmissionpolicy-status-controller", func(a *actor) error {
 			return policystatus.Add(mgr, policystatus.Config{Client: a.client})
@@ -124,7 +129,8 @@ func (c *control) clusterLoops() []loop {
 			if err != nil {
 				return fmt.Errorf("read the service CIDR: %w", err)
 			}
-			return servicecidr.Add(mgr, servicecidr.Config{Client: a.client, Configured: configured, Events: a.recorder(servicecidr.EventSource)})
+			return servicecidr.Add(mgr, servicecidr.Config{Client: a.client, Configured: configured,
+				Events: a.recorder(servicecidr.EventSource)})
 		}},
 		{"token cleaner", "token-cleaner", func(a *actor) error {
 			return tokencleaner.Add(mgr, tokencleaner.Config{Client: a.client})
@@ -148,7 +154,8 @@ func (c *control) workloadLoops() []loop {
 		{"endpoints of services", "endpointslice-controller", c.addEndpoints},
 		{"HorizontalPodAutoscalers", "horizontal-pod-autoscaler", c.addAutoscaler},
 		{"CronJobs", "cronjob-controller", func(a *actor) error {
-			return cronjob.Add(mgr, cronjob.Config{Client: a.client, Events: a.recorder(cronjob.EventSource), Registerer: c.metrics})
+			return cronjob.Add(mgr, cronjob.Config{Client: a.client, Events: a.recorder(cronjob.EventSource),
+				Registerer: c.metrics})
 		}},
 		{"Jobs", "job-controller", func(a *actor) error {
 			return job.Add(mgr, job.Config{Client: a.client, Events: a.recorder(job.EventSource), Registerer: c.metrics})
@@ -157,25 +164,30 @@ func (c *control) workloadLoops() []loop {
 			return ttlafterfinished.Add(mgr, ttlafterfinished.Config{Client: a.client})
 		}},
 		{"PersistentVolumes", "persistent-volume-binder", c.addVolumes},
-		{"pod garbage", "pod-garbage-collector", func(a *actor) error { return podgc.Add(mgr, podgc.Config{Client: a.client}) }},
+		{"pod garbage", "pod-garbage-collector", func(a *actor) error {
+			return podgc.Add(mgr, podgc.Config{Client: a.client})
+		}},
 		{"ReplicaSets and ReplicationControllers", "replicaset-controller", func(a *actor) error {
 			old, err := c.actors.controller("replication-controller")
 			if err != nil {
 				return err
 			}
 			return replicaset.Add(mgr, replicaset.Config{
-				ReplicaSets:            replicaset.Account{Client: a.client, Events: a.recorder(replicaset.EventSource)},
-				ReplicationControllers: replicaset.Account{Client: old.client, Events: old.recorder(replicaset.ReplicationEventSource)},
+				ReplicaSets: replicaset.Account{Client: a.client, Events: a.recorder(replicaset.EventSource)},
+				ReplicationControllers: replicaset.Account{Client: old.client,
+					Events: old.recorder(replicaset.ReplicationEventSource)},
 			})
 		}},
 		{"ResourceClaims", "resource-claim-controller", func(a *actor) error {
 			return resourceclaim.Add(mgr, resourceclaim.Config{Client: a.client, Events: a.recorder(resourceclaim.EventSource)})
 		}},
 		{"StatefulSets", "statefulset-controller", func(a *actor) error {
-			return statefulset.Add(mgr, statefulset.Config{Client: a.client, Events: a.recorder(statefulset.EventSource), Normalize: podspec.SetTemplateDefaults})
+			return statefulset.Add(mgr, statefulset.Config{Client: a.client, Events: a.recorder(statefulset.EventSource),
+				Normalize: podspec.SetTemplateDefaults})
 		}},
 		{"taint eviction", "taint-eviction-controller", func(a *actor) error {
-			return tainteviction.Add(mgr, tainteviction.Config{Client: a.client, Events: a.recorder("taint-eviction-controller")})
+			return tainteviction.Add(mgr, tainteviction.Config{Client: a.client,
+				Events: a.recorder("taint-eviction-controller")})
 		}},
 	}
 }
@@ -195,7 +207,8 @@ func (c *control) addDaemonSets(a *actor) error {
 	}
 	run, err := daemonSets(daemonset.Config{
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches, Content: copies.Access{Client: a.client},
-		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside}, Recorder: a.recorder(daemonset.EventSource),
+		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside},
+		Recorder:          a.recorder(daemonset.EventSource),
 		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.metrics,
 	}, c.options.RecordDecisions)
 	if err != nil {
@@ -215,7 +228,8 @@ func (c *control) addEndpoints(a *actor) error {
 		return err
 	}
 	return endpointslice.Add(c.manager, endpointslice.Config{
-		Client: a.client, Endpoints: endpoints.client, Mirrors: mirrors.client, Events: a.recorder("endpoint-slice-controller"),
+		Client: a.client, Endpoints: endpoints.client, Mirrors: mirrors.client,
+		Events: a.recorder("endpoint-slice-controller"),
 	})
 }
 
@@ -253,8 +267,9 @@ func (c *control) addGarbageCollector(a *actor) error {
 		return err
 	}
 	gc, err := garbagecollector.New(garbagecollector.Config{
-		Resources: collected(c.api.Kinds()), Added: added.told, Informers: c.manager.GetCache(), Metadata: collectorClient{objects, a.inside},
-		Events: a.recorder("garbage-collector-controller"),
+		Resources: collected(c.api.Kinds()), Added: added.told, Informers: c.manager.GetCache(),
+		Metadata: collectorClient{objects, a.inside},
+		Events:   a.recorder("garbage-collector-controller"),
 	})
 	if err != nil {
 		return err
@@ -280,7 +295,7 @@ func (c *control) addQuotas(a *actor) error {
 	return resourcequota.Add(c.manager, config)
 }
 
-// addVolumes adds the controller of volumes and claims, which keeps each of them from going under an account of its own.
+// addVolumes adds the controllers of volumes and claims. What keeps each of them from going has an account of its own.
 func (c *control) addVolumes(a *actor) error {
 	volumes, err := c.actors.controller("pv-protection-controller")
 	if err != nil {
@@ -327,7 +342,8 @@ func (c *control) addSimulator(a *actor) error {
 		return nil
 	}
 	config := simulator.Config{
-		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(), Writer: simulatorWriter{simulator.NewWriter(a.client), a.inside}, Version: version.Kubernetes(),
+		Nodes: c.options.SimulatedNodes, Informers: c.manager.GetCache(),
+		Writer: simulatorWriter{simulator.NewWriter(a.client), a.inside}, Version: version.Kubernetes(),
 	}
 	config.Events, config.OnlyWarnings = a.recorder("kubelet"), c.options.SimulatedNodes > maxChattyNodes
 	config.Faults = c.options.Faults

@@ -81,7 +81,8 @@ type Member struct {
 func OfCluster(c Cluster) []Finding {
 	if c.Unreachable != "" {
 		f := findings{check: "api"}
-		f.add(Problem, c.Server, "everynode doctor    # on the machine of the server", "the API does not answer: %s", c.Unreachable)
+		f.add(Problem, c.Server, "everynode doctor    # on the machine of the server", "the API does not answer: %s",
+			c.Unreachable)
 		return f.all
 	}
 	var all []Finding
@@ -101,13 +102,15 @@ func OfCluster(c Cluster) []Finding {
 
 func answers(f *findings, c *Cluster) {
 	for _, part := range c.Unready {
-		f.add(Problem, c.Server, c.Kubectl+" get --raw '/readyz?verbose'", "the API server says that it is not ready: %s", part)
+		f.add(Problem, c.Server, c.Kubectl+" get --raw '/readyz?verbose'", "the API server says that it is not ready: %s",
+			part)
 	}
 	for _, kind := range c.Hidden {
 		f.add(Warning, kind, c.Kubectl+" auth whoami", "%s may not be read by you, so nothing is said about them", kind)
 	}
 	for _, e := range c.Extensions {
-		f.add(Problem, "apiservice/"+e.Name, c.Kubectl+" describe apiservice "+e.Name, "the API server of others for %s does not answer: %s", e.Name, e.Problem)
+		f.add(Problem, "apiservice/"+e.Name, c.Kubectl+" describe apiservice "+e.Name,
+			"the API server of others for %s does not answer: %s", e.Name, e.Problem)
 	}
 }
 
@@ -129,7 +132,8 @@ func serversOf(f *findings, c *Cluster) {
 			if !m.Learner {
 				silent++
 			}
-			f.add(Problem, subject, "everynode members remove "+m.Name+"    # if it is lost; else start it", "the server does not answer: %s", m.Problem)
+			f.add(Problem, subject, "everynode members remove "+m.Name+"    # if it is lost; else start it",
+				"the server does not answer: %s", m.Problem)
 		case m.Differs != "":
 			f.add(Problem, subject, "everynode members    # docs/operations.md, A database is corrupt",
 				"its database holds something else than those of other servers (%s)", m.Differs)
@@ -138,10 +142,12 @@ func serversOf(f *findings, c *Cluster) {
 		}
 	}
 	if spare := (voters - 1) / 2; silent > spare {
-		f.add(Problem, "servers", "everynode members", "%d of %d servers do not answer, and %d are needed: nothing can be changed", silent, voters, voters/2+1)
+		f.add(Problem, "servers", "everynode members",
+			"%d of %d servers do not answer, and %d are needed: nothing can be changed", silent, voters, voters/2+1)
 	}
 	if voters%2 == 0 {
-		f.add(Warning, "servers", "everynode server --help    # --join", "%d servers stand no more losses than %d do; add one, or remove one", voters, voters-1)
+		f.add(Warning, "servers", "everynode server --help    # --join",
+			"%d servers stand no more losses than %d do; add one, or remove one", voters, voters-1)
 	}
 }
 
@@ -160,14 +166,18 @@ func clocks(f *findings, c *Cluster) {
 		if d > clockWild {
 			severity = Problem
 		}
-		f.add(severity, "this machine", remedy, "its clock and the API server's differ by %s; certificates and leases depend on them", long(d))
+		f.add(severity, "this machine", remedy,
+			"its clock and the API server's differ by %s; certificates and leases depend on them", long(d))
 	}
 	ahead, behind := clocksOfNodes(c)
 	if len(ahead) > 0 {
-		f.add(Problem, "nodes", remedy+"    # on each", "%s ahead of the API server's: %s; if one dies, that is noticed late", many(len(ahead), "the clock of %d node is", "the clocks of %d nodes are"), some(ahead))
+		f.add(Problem, "nodes", remedy+"    # on each", "%s ahead of the API server's: %s; if one dies, that is noticed late",
+			many(len(ahead), "the clock of %d node is", "the clocks of %d nodes are"), some(ahead))
 	}
 	if len(behind) > 0 {
-		f.add(Problem, "nodes", remedy+"    # on each", "%s behind the API server's: %s; their tokens and certificates count for longer than they should, or not yet", many(len(behind), "the clock of %d node is", "the clocks of %d nodes are"), some(behind))
+		f.add(Problem, "nodes", remedy+"    # on each",
+			"%s behind the API server's: %s; their tokens and certificates count for longer than they should, or not yet",
+			many(len(behind), "the clock of %d node is", "the clocks of %d nodes are"), some(behind))
 	}
 }
 
@@ -207,7 +217,9 @@ func nodeVersions(f *findings, c *Cluster) {
 	for _, version := range sortedKeys(by) {
 		names := by[version]
 		slices.Sort(names)
-		f.add(Warning, "nodes", c.Kubectl+" get nodes -o wide", "%s %s, and the API server %s: %s; upgrade servers first, then nodes, and all of them", many(len(names), "%d node runs", "%d nodes run"), version, c.Version, some(names))
+		f.add(Warning, "nodes", c.Kubectl+" get nodes -o wide",
+			"%s %s, and the API server %s: %s; upgrade servers first, then nodes, and all of them",
+			many(len(names), "%d node runs", "%d nodes run"), version, c.Version, some(names))
 	}
 }
 
@@ -261,14 +273,19 @@ func nodes(f *findings, c *Cluster) {
 		}
 	}
 	notReady(f, c, groups, since)
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
+		corev1.NodePIDPressure} {
 		if names := short[kind]; len(names) > 0 {
 			slices.Sort(names)
-			f.add(Warning, nodeSubject(names), c.Kubectl+" describe node "+names[0], "%s short of %s: no new pods go there, or some are ended: %s", many(len(names), "%d node is", "%d nodes are"), shortOf[kind], some(names))
+			f.add(Warning, nodeSubject(names), c.Kubectl+" describe node "+names[0],
+				"%s short of %s: no new pods go there, or some are ended: %s",
+				many(len(names), "%d node is", "%d nodes are"), shortOf[kind], some(names))
 		}
 	}
 	if len(cordoned) > 0 {
-		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "), "%s no new pods, because somebody said so: %s", many(len(cordoned), "%d node takes", "%d nodes take"), some(cordoned))
+		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "),
+			"%s no new pods, because somebody said so: %s",
+			many(len(cordoned), "%d node takes", "%d nodes take"), some(cordoned))
 	}
 }
 
@@ -297,7 +314,8 @@ func notReady(f *findings, c *Cluster, groups map[string][]string, since map[str
 		if key == "silent" {
 			how = many(len(names), "%d node is silent", "%d nodes are silent")
 		}
-		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0], "%s, the first for %s: %s",
+		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0],
+			"%s, the first for %s: %s",
 			how, long(c.Now.Sub(since[key])), some(names))
 	}
 }
@@ -327,13 +345,16 @@ func daemons(f *findings, c *Cluster) {
 				unseen = append(unseen, name)
 			}
 		case s.NumberUnavailable > 0:
-			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%d of %d nodes have no available daemon", s.NumberUnavailable, s.DesiredNumberScheduled)
+			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace),
+				"%d of %d nodes have no available daemon", s.NumberUnavailable, s.DesiredNumberScheduled)
 		case s.NumberMisscheduled > 0:
-			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace), "%s a daemon and should not", many(int(s.NumberMisscheduled), "%d node has", "%d nodes have"))
+			f.add(Warning, "daemonset/"+name, fmt.Sprintf("%s why daemonset/%s -n %s", c.Program, d.Name, d.Namespace),
+				"%s a daemon and should not", many(int(s.NumberMisscheduled), "%d node has", "%d nodes have"))
 		}
 	}
 	if len(unseen) > 0 {
-		f.add(Problem, "daemonset controller", c.Kubectl+" -n kube-system get leases", "no controller has seen the latest change of %s; does one run?", some(unseen))
+		f.add(Problem, "daemonset controller", c.Kubectl+" -n kube-system get leases",
+			"no controller has seen the latest change of %s; does one run?", some(unseen))
 	}
 }
 
@@ -355,7 +376,8 @@ func rollouts(f *findings, c *Cluster) {
 		show := c.Program + " rollout status " + target
 		switch r.Status.Phase {
 		case v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack:
-			f.add(Problem, subject, c.Program+" why "+target+" --verdict FailedRevision", "its change has failed (%s): %s", r.Status.Phase, r.Status.Message)
+			f.add(Problem, subject, c.Program+" why "+target+" --verdict FailedRevision", "its change has failed (%s): %s",
+				r.Status.Phase, r.Status.Message)
 		case v1alpha1.PhaseWaitingForApproval:
 			f.add(Warning, subject, c.Program+" rollout approve "+target, "its change waits for approval: %s", r.Status.Message)
 		case v1alpha1.PhasePaused:
@@ -366,7 +388,8 @@ func rollouts(f *findings, c *Cluster) {
 			f.add(Warning, subject, remedy, "its change is paused: %s", r.Status.Message)
 		case v1alpha1.PhaseProgressing:
 			if t := r.Status.StepStarted; t != nil && c.Now.Sub(t.Time) > stands && r.Status.Counts["Changing"] == 0 {
-				f.add(Warning, subject, show, "its change is in the step %s for %s, and no node is being changed: %s", r.Status.Step, long(c.Now.Sub(t.Time)), r.Status.Message)
+				f.add(Warning, subject, show, "its change is in the step %s for %s, and no node is being changed: %s",
+					r.Status.Step, long(c.Now.Sub(t.Time)), r.Status.Message)
 			}
 		}
 	}
@@ -382,20 +405,28 @@ func webhooks(f *findings, c *Cluster) {
 		switch service, namespace := after(w.Service), before(w.Service); {
 		case w.Service == "":
 		case w.Missing:
-			f.add(severity, subject, c.Kubectl+" delete "+w.Resource+" "+w.Configuration+"    # if its package is gone", "the webhook %s is to be asked at the Service %s, which does not exist; %s", w.Name, w.Service, effect)
+			f.add(severity, subject, c.Kubectl+" delete "+w.Resource+" "+w.Configuration+"    # if its package is gone",
+				"the webhook %s is to be asked at the Service %s, which does not exist; %s", w.Name, w.Service, effect)
 		case w.Ready == 0:
-			f.add(severity, subject, fmt.Sprintf("%s -n %s get pods,endpointslices -l kubernetes.io/service-name=%s", c.Kubectl, namespace, service), "the webhook %s has nobody to answer: no endpoint of the Service %s is ready; %s", w.Name, w.Service, effect)
+			remedy := fmt.Sprintf("%s -n %s get pods,endpointslices -l kubernetes.io/service-name=%s",
+				c.Kubectl, namespace, service)
+			f.add(severity, subject, remedy,
+				"the webhook %s has nobody to answer: no endpoint of the Service %s is ready; %s", w.Name, w.Service, effect)
 		}
 		if w.Unanswered > 0 {
-			f.add(Warning, subject, c.Kubectl+" get events -A; "+c.Kubectl+" get --raw /metrics | grep "+w.Name, "the webhook %s could not be asked %s since the API server started; %s then", w.Name, many(w.Unanswered, "%d time", "%d times"), effect)
+			f.add(Warning, subject, c.Kubectl+" get events -A; "+c.Kubectl+" get --raw /metrics | grep "+w.Name,
+				"the webhook %s could not be asked %s since the API server started; %s then",
+				w.Name, many(w.Unanswered, "%d time", "%d times"), effect)
 		}
 		edit := c.Kubectl + " edit " + w.Resource + " " + w.Configuration
 		switch left := w.AuthorityEnds.Sub(c.Now); {
 		case w.AuthorityProblem != "":
-			f.add(severity, subject, edit, "the caBundle of the webhook %s cannot be read: %s; %s", w.Name, w.AuthorityProblem, effect)
+			f.add(severity, subject, edit, "the caBundle of the webhook %s cannot be read: %s; %s", w.Name, w.AuthorityProblem,
+				effect)
 		case w.AuthorityEnds.IsZero():
 		case left <= 0:
-			f.add(severity, subject, edit, "the authority in the caBundle of the webhook %s ended %s ago; %s", w.Name, long(-left), effect)
+			f.add(severity, subject, edit, "the authority in the caBundle of the webhook %s ended %s ago; %s", w.Name,
+				long(-left), effect)
 		case left < endsSoon:
 			f.add(Warning, subject, edit, "the authority in the caBundle of the webhook %s ends in %s", w.Name, long(left))
 		}
