@@ -14,7 +14,8 @@ import (
 // Version is the version of a server's data folder: of its files and of how objects are
 // stored. It grows when a program of before could not use what a new one has written.
 // Folders without a file about that are from before there was one, have the version 0,
-// and are used as they are.
+// and are used as they are. A new minor version of etcd is a new version of the data: an older
+// etcd does not start on what it has written.
 const Version = 1
 
 // WrittenFile is the name of the file that says who wrote a folder.

@@ -16,8 +16,8 @@ const dependenciesPage = "docs/dependencies.md"
 // goMod is what `go mod edit -json` says of a module file.
 type goMod struct {
 	Require []struct {
-		Path     string
-		Indirect bool
+		Path, Version string
+		Indirect      bool
 	}
 	Tool []struct{ Path string }
 }
