@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/local"
+	"github.com/everynode/everynode/internal/local/progress"
 )
 
 func newDownCommand() *cobra.Command {
@@ -24,7 +25,7 @@ next up, unless --purge is given. It also cleans up after a crash.`,
 			if err != nil {
 				return fmt.Errorf("find the data dir: %w", err)
 			}
-			screen := local.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
+			screen := progress.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
 			defer screen.Close()
 			return local.Down(cmd.Context(), dir, purge, screen.Report)
 		},

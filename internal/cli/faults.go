@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/everynode/everynode/internal/local"
+	"github.com/everynode/everynode/internal/local/layout"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -35,11 +35,11 @@ func readFaults(path string) (*illness.Plan, error) {
 
 // addFaults hands the file on to the control plane of a local cluster. It is read here too, so that what is wrong with it
 // is said at once.
-func addFaults(o *local.Options, path string) error {
+func addFaults(o *layout.Options, path string) error {
 	if path == "" {
 		return nil
 	}
-	if o.Runtime != local.RuntimeSimulated {
+	if o.Runtime != layout.RuntimeSimulated {
 		return errors.New("--faults is about simulated nodes; give --runtime simulated as well")
 	}
 	if _, err := readFaults(path); err != nil {

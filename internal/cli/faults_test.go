@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/internal/local"
+	"github.com/everynode/everynode/internal/local/layout"
 )
 
 func TestFaultsAreReadBeforeAnythingStarts(t *testing.T) {
@@ -29,7 +29,7 @@ func TestFaultsAreReadBeforeAnythingStarts(t *testing.T) {
 			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
 		}
 	}
-	o := local.Options{Runtime: local.RuntimeSimulated}
+	o := layout.Options{Runtime: layout.RuntimeSimulated}
 	if err := addFaults(&o, good); err != nil || len(o.ServerFlags) != 1 || o.ServerFlags[0] != "--faults="+good {
 		t.Errorf("a good file gives the control plane %q, %v", o.ServerFlags, err)
 	}

@@ -19,13 +19,16 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/local"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/nodeinit"
+	"github.com/everynode/everynode/internal/local/progress"
 )
 
 // progressFD is where a detached supervisor finds the pipe for its progress.
 const progressFD = 3
 
 func newUpCommand() *cobra.Command {
-	var o local.Options
+	var o layout.Options
 	var detach, supervise bool
 	api, forServer, faults := options.New(), []string(nil), new(string)
 	cmd := &cobra.Command{
@@ -63,11 +66,11 @@ in the background until "everynode down".`,
 	}
 	addDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
-	f.IntVar(&o.Nodes, "nodes", local.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
+	f.IntVar(&o.Nodes, "nodes", layout.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
 	f.IntVar(&o.ControlPlanes, "control-planes", 1, "number of servers, 1, 3 or 5: of three one may be lost, of five two (default for a cluster that exists: as many as it had)")
-	f.StringVar((*string)(&o.Runtime), "runtime", string(local.RuntimeAuto), "what nodes are made of: containerd, simulated, or auto for containerd where this machine can")
-	f.IntVar(&o.APIPort, "api-port", local.DefaultAPIPort, "port of the API on 127.0.0.1")
-	f.StringVar(&o.PodNetwork, "pod-network", local.DefaultPodNetwork, "how the nodes connect their pods: auto, host-gw, vxlan, or none (a network daemon of yours)")
+	f.StringVar((*string)(&o.Runtime), "runtime", string(layout.RuntimeAuto), "what nodes are made of: containerd, simulated, or auto for containerd where this machine can")
+	f.IntVar(&o.APIPort, "api-port", layout.DefaultAPIPort, "port of the API on 127.0.0.1")
+	f.StringVar(&o.PodNetwork, "pod-network", layout.DefaultPodNetwork, "how the nodes connect their pods: auto, host-gw, vxlan, or none (a network daemon of yours)")
 	f.BoolVar(&detach, "detach", false, "go on in the background")
 	f.BoolVar(&supervise, "supervise", false, "be the background process, with progress to file "+strconv.Itoa(progressFD))
 	_ = f.MarkHidden("supervise")
@@ -85,7 +88,7 @@ func newNodeInitCommand() *cobra.Command {
 		Hidden: true,
 		Args:   noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return local.NodeInit(os.Stdin, os.Stdout)
+			return nodeinit.Run(os.Stdin, os.Stdout)
 		},
 	}
 }
@@ -114,7 +117,7 @@ func given(cmd *cobra.Command, names []string) (args []string) {
 
 // completeUp fills in what flags alone do not say. A flag that was not given
 // leaves its option zero, which means: as the cluster was before.
-func completeUp(cmd *cobra.Command, o *local.Options) error {
+func completeUp(cmd *cobra.Command, o *layout.Options) error {
 	for flag, reset := range map[string]func(){
 		"nodes": func() { o.Nodes = 0 }, "runtime": func() { o.Runtime = "" }, "api-port": func() { o.APIPort = 0 },
 		"pod-network": func() { o.PodNetwork = "" }, "control-planes": func() { o.ControlPlanes = 0 },
@@ -148,11 +151,11 @@ func isTerminal(out io.Writer) bool {
 }
 
 // upForeground runs the cluster in this process.
-func upForeground(ctx context.Context, out io.Writer, o local.Options) error {
-	screen := local.NewScreen(out, isTerminal(out))
+func upForeground(ctx context.Context, out io.Writer, o layout.Options) error {
+	screen := progress.NewScreen(out, isTerminal(out))
 	defer screen.Close()
-	err := local.Up(ctx, o, func(e local.Event) {
-		if e.Kind == local.EventReady {
+	err := local.Up(ctx, o, func(e progress.Event) {
+		if e.Kind == progress.Ready {
 			e.Text += "\nor with Ctrl-C here."
 		}
 		screen.Report(e)
@@ -161,54 +164,54 @@ func upForeground(ctx context.Context, out io.Writer, o local.Options) error {
 }
 
 // alreadyUp turns the error that a cluster runs already into how to use it.
-func alreadyUp(err error, report local.Report) error {
+func alreadyUp(err error, report progress.Report) error {
 	var running *local.RunningError
-	if errors.As(err, &running) && running.Phase == local.PhaseReady {
-		report(local.Event{Kind: local.EventReady, Text: "This cluster runs already.\n" + running.Usage})
+	if errors.As(err, &running) && running.Phase == layout.PhaseReady {
+		report(progress.Event{Kind: progress.Ready, Text: "This cluster runs already.\n" + running.Usage})
 		return nil
 	}
 	return err
 }
 
 // upSupervised is the background process of upDetached.
-func upSupervised(ctx context.Context, o local.Options) error {
+func upSupervised(ctx context.Context, o layout.Options) error {
 	pipe := os.NewFile(progressFD, "progress")
 	syscall.CloseOnExec(progressFD)
-	report := local.ReportTo(pipe)
+	report := progress.ReportTo(pipe)
 	err := alreadyUp(local.Up(ctx, o, report), report)
 	if err != nil {
-		report(local.Event{Kind: local.EventError, Text: err.Error()})
+		report(progress.Event{Kind: progress.Error, Text: err.Error()})
 	}
 	return err
 }
 
 // upDetached starts the background process and shows its progress until the
 // cluster is ready. Ctrl-C until then stops it.
-func upDetached(ctx context.Context, cmd *cobra.Command, o local.Options) error {
+func upDetached(ctx context.Context, cmd *cobra.Command, o layout.Options) error {
 	log, forget, err := local.OpenSupervisorLog(o.DataDir)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	background, progress, err := startSupervisor(o, log)
+	background, reports, err := startSupervisor(o, log)
 	if err != nil {
 		forget()
 		return err
 	}
-	defer progress.Close()
+	defer reports.Close()
 	unhook := context.AfterFunc(ctx, func() { _ = background.Process.Signal(syscall.SIGTERM) })
 	defer unhook()
-	screen := local.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
+	screen := progress.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
 	defer screen.Close()
 	ready := errors.New("ready")
 	var failure error
-	err = local.ReadReport(progress, func(e local.Event) error {
-		if e.Kind == local.EventError {
+	err = progress.Read(reports, func(e progress.Event) error {
+		if e.Kind == progress.Error {
 			failure = errors.New(e.Text)
 			return nil
 		}
 		screen.Report(e)
-		if e.Kind == local.EventReady {
+		if e.Kind == progress.Ready {
 			return ready
 		}
 		return nil
@@ -231,8 +234,8 @@ func upDetached(ctx context.Context, cmd *cobra.Command, o local.Options) error 
 }
 
 // startSupervisor starts this program again, in a session of its own and with
-// its output in the log, and returns the pipe with its progress.
-func startSupervisor(o local.Options, log *os.File) (*exec.Cmd, *os.File, error) {
+// its output in the log, and returns the pipe with its reports.
+func startSupervisor(o layout.Options, log *os.File) (*exec.Cmd, *os.File, error) {
 	progress, progressIn, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a pipe: %w", err)

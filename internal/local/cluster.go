@@ -19,17 +19,24 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/examples"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/machine"
+	"github.com/everynode/everynode/internal/local/network"
+	"github.com/everynode/everynode/internal/local/nodeinit"
+	"github.com/everynode/everynode/internal/local/process"
+	"github.com/everynode/everynode/internal/local/progress"
+	"github.com/everynode/everynode/internal/local/remains"
 )
 
 // cluster is a cluster while this process supervises it.
 type cluster struct {
-	options Options
-	machine Machine
-	plan    Plan
+	options layout.Options
+	machine machine.Machine
+	plan    layout.Plan
 	// gone are nodes that the cluster had when it ran last.
 	gone   []string
-	report Report
-	ledger *ledger
+	report progress.Report
+	ledger *layout.Ledger
 	begun  time.Time
 
 	// serverReady is closed when the API answers and token is set.
@@ -45,8 +52,8 @@ func (c *cluster) run(ctx context.Context) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
-	if c.plan.Runtime == RuntimeContainerd {
-		if err := c.report.step("network", func() (string, error) { return c.makeNetwork(ctx) }); err != nil {
+	if c.plan.Runtime == layout.RuntimeContainerd {
+		if err := c.report.Step("network", func() (string, error) { return c.makeNetwork(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -91,33 +98,34 @@ func (c *cluster) run(ctx context.Context) error {
 
 // begin writes down that this process makes the cluster, before it makes anything.
 func (c *cluster) begin() error {
-	boot, err := bootID()
+	boot, err := process.BootID()
 	if err != nil {
 		return err
 	}
-	self, err := identify(os.Getpid())
+	self, err := process.Identify(os.Getpid())
 	if err != nil {
 		return err
 	}
-	c.ledger = &ledger{state: State{
-		Version: stateVersion, Phase: PhaseStarting, Plan: c.plan, BootID: boot, Supervisor: self, Nodes: map[string]NodeState{},
+	c.ledger = &layout.Ledger{State: layout.State{
+		Version: layout.StateVersion, Phase: layout.PhaseStarting, Plan: c.plan, BootID: boot, Supervisor: self,
+		Nodes: map[string]layout.NodeState{},
 	}}
 	c.begun = time.Now()
 	c.serverReady = make(chan struct{})
 	c.agentEnded = map[string]chan error{}
 	for _, n := range c.plan.Nodes {
 		c.agentEnded[n.Name] = make(chan error, 1)
-		c.ledger.state.Nodes[n.Name] = NodeState{}
+		c.ledger.State.Nodes[n.Name] = layout.NodeState{}
 	}
 	for _, name := range c.gone {
 		if err := os.RemoveAll(c.plan.NodeDir(name)); err != nil {
 			return fmt.Errorf("remove the files of %s, which the cluster has no more: %w", name, err)
 		}
 	}
-	if err := c.ledger.update(func(*State) {}); err != nil {
+	if err := c.ledger.Update(func(*layout.State) {}); err != nil {
 		return err
 	}
-	return writeExamples(c.plan.examplesDir())
+	return writeExamples(c.plan.ExamplesDir())
 }
 
 // writeExamples puts the example manifests where users can apply them.
@@ -143,42 +151,43 @@ func writeExamples(dir string) error {
 
 // makeNetwork makes what the nodes' network namespaces are plugged into.
 func (c *cluster) makeNetwork(ctx context.Context) (string, error) {
-	release, err := lockHost(ctx)
+	release, err := machine.Lock(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	for _, dir := range []string{netnsDir, "/etc/cni", filepath.Dir(nodeCNIBin), nodeCNIBin} {
-		if err := makeHostDir(dir); err != nil {
+	for _, dir := range []string{network.NetnsDir, "/etc/cni", filepath.Dir(nodeinit.CNIBin), nodeinit.CNIBin} {
+		if err := machine.MakeDir(dir); err != nil {
 			return "", err
 		}
 	}
-	if err := makeSwitch(c.plan); err != nil {
+	if err := network.MakeSwitch(c.plan); err != nil {
 		return "", err
 	}
 	for _, server := range c.plan.Servers {
-		if err := connectNode(c.plan, server); err != nil {
+		if err := network.Connect(c.plan, server); err != nil {
 			return "", err
 		}
 	}
 	text := fmt.Sprintf("%s, this machine is %s", c.plan.Subnet, c.plan.Gateway)
-	return text, openOutside(ctx, c.plan, c.machine.Nft)
+	return text, network.OpenOutside(ctx, c.plan, c.machine.Nft)
 }
 
 // serverChild is the process of a control plane that is alone; ended gets why it has
 // ended by itself.
-func (c *cluster) serverChild(ended chan error) *child {
-	args := c.serverArgs(c.plan.DataDir, c.plan.gateAddresses()...)
-	return &child{
-		name: "server",
-		start: func() (*exec.Cmd, error) {
-			return command{path: c.options.Executable, name: "everynode", args: args, mark: c.plan.mark(), log: c.plan.ServerLog()}.start()
+func (c *cluster) serverChild(ended chan error) *process.Child {
+	args := c.serverArgs(c.plan.DataDir, c.plan.GateAddresses()...)
+	return &process.Child{
+		Name: "server",
+		Start: func() (*exec.Cmd, error) {
+			return process.Command{Path: c.options.Executable, Name: "everynode", Args: args, Mark: c.plan.Mark(),
+				Log: c.plan.ServerLog()}.Start()
 		},
-		note: func(p Process) error {
-			return c.ledger.update(func(s *State) { s.Server = p })
+		Note: func(p process.Process) error {
+			return c.ledger.Update(func(s *layout.State) { s.Server = p })
 		},
-		patience: serverPatience,
-		ended:    ended,
+		Patience: remains.ServerPatience,
+		Ended:    ended,
 	}
 }
 
@@ -195,14 +204,15 @@ func (c *cluster) serverArgs(dataDir string, listen ...string) []string {
 }
 
 // becomeReady waits for the control plane and for the nodes, and reports each.
-func (c *cluster) becomeReady(ctx context.Context, openDoor func(context.Context) (string, error), booted []<-chan error) error {
+func (c *cluster) becomeReady(ctx context.Context, openDoor func(context.Context) (string, error),
+	booted []<-chan error) error {
 	group, waiting := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return c.report.step("control plane", func() (string, error) { return openDoor(waiting) })
+		return c.report.Step("control plane", func() (string, error) { return openDoor(waiting) })
 	})
 	for i, node := range c.plan.Nodes {
 		group.Go(func() error {
-			return c.report.step(node.Name, func() (string, error) {
+			return c.report.Step(node.Name, func() (string, error) {
 				select {
 				case err := <-booted[i]:
 					return fmt.Sprintf("%s, containerd %s, images imported", node.IP, c.machine.ContainerdVersion), err
@@ -216,24 +226,24 @@ func (c *cluster) becomeReady(ctx context.Context, openDoor func(context.Context
 		return err
 	}
 	var table string
-	err := c.report.step("nodes", func() (string, error) {
+	err := c.report.Step("nodes", func() (string, error) {
 		nodes, err := c.waitNodes(ctx)
 		if err != nil {
 			return "", err
 		}
 		table = nodesTable(nodes)
-		if c.plan.PodNetwork == foreignPodNetwork {
-			return fmt.Sprintf("%d of %d joined, to be ready with a network daemon", len(nodes), c.plan.nodeCount()), nil
+		if c.plan.PodNetwork == layout.ForeignPodNetwork {
+			return fmt.Sprintf("%d of %d joined, to be ready with a network daemon", len(nodes), c.plan.NodeCount()), nil
 		}
-		return fmt.Sprintf("%d of %d ready", len(nodes), c.plan.nodeCount()), nil
+		return fmt.Sprintf("%d of %d ready", len(nodes), c.plan.NodeCount()), nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.ledger.update(func(s *State) { s.Phase = PhaseReady }); err != nil {
+	if err := c.ledger.Update(func(s *layout.State) { s.Phase = layout.PhaseReady }); err != nil {
 		return err
 	}
-	c.report(Event{Kind: EventReady, Text: usage(c.plan, c.options, table)})
+	c.report(progress.Event{Kind: progress.Ready, Text: usage(c.plan, c.options, table)})
 	debug.FreeOSMemory() // what the start needed, images above all, is not needed any more
 	return nil
 }
@@ -251,7 +261,7 @@ func (c *cluster) openDoor(ctx, life context.Context, servers *servers) (string,
 		}
 	}
 	close(c.serverReady)
-	if all := c.plan.controlPlanes(); all > 1 {
+	if all := c.plan.ControlPlanes(); all > 1 {
 		return fmt.Sprintf("%s, %d of %d servers ready", c.plan.LocalURL(), ready, all), nil
 	}
 	return c.plan.LocalURL(), nil
@@ -268,7 +278,8 @@ func (c *cluster) makeToken(ctx context.Context) error {
 
 // createToken makes a join token as a user would.
 func (c *cluster) createToken(ctx context.Context, flags ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, c.options.Executable, append([]string{"token", "create", "--data-dir", c.plan.DataDir}, flags...)...)
+	cmd := exec.CommandContext(ctx, c.options.Executable,
+		append([]string{"token", "create", "--data-dir", c.plan.DataDir}, flags...)...)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
@@ -286,11 +297,11 @@ func (c *cluster) cleanUp() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := c.ledger.update(func(s *State) { s.Phase = PhaseStopping }); err != nil {
+	if err := c.ledger.Update(func(s *layout.State) { s.Phase = layout.PhaseStopping }); err != nil {
 		return err
 	}
-	if _, err := removeLeftovers(ctx, c.ledger.read()); err != nil {
+	if _, err := remains.Remove(ctx, c.ledger.Read()); err != nil {
 		return err
 	}
-	return c.ledger.update(func(s *State) { s.stopped() })
+	return c.ledger.Update(func(s *layout.State) { s.Stopped() })
 }

@@ -32,9 +32,7 @@
 // finds, and removes, what is left. A process is only ever signalled when its
 // number and its start time are those that were written down.
 //
-// The files: options, plan, subnet, machine, containerdconf and leftovers
-// decide; network, nat, enter, nodeinit, cniplugins, process, host and remove act
-// on the kernel; cluster, servers, node, child and resize keep the processes running, gate leads
-// to the servers; ready and
-// progress say how far it is; up, down and image are the verbs.
+// Its rooms: layout decides what there is; machine knows what this machine has; network, nodeinit, process and remains
+// act on the kernel; gate leads to the servers; progress says how far it is. The package itself keeps the processes
+// running (cluster, servers, node, resize, ready), and has the verbs (up, down, image).
 package local

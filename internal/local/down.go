@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/datadir"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/process"
+	"github.com/everynode/everynode/internal/local/progress"
 )
 
 // supervisorPatience is how long a supervisor may take to stop its cluster.
@@ -28,12 +31,12 @@ var dataEntries = []string{
 
 // Down stops the cluster of a data dir, whoever started it, and removes
 // everything of it but its data; with purge the data too.
-func Down(ctx context.Context, dataDir string, purge bool, report Report) error {
-	if _, err := os.Stat(statePath(dataDir)); errors.Is(err, fs.ErrNotExist) {
-		report(Event{Kind: EventNote, Text: "No cluster is in " + dataDir + "; there is nothing to stop."})
+func Down(ctx context.Context, dataDir string, purge bool, report progress.Report) error {
+	if _, err := os.Stat(layout.StatePath(dataDir)); errors.Is(err, fs.ErrNotExist) {
+		report(progress.Event{Kind: progress.Note, Text: "No cluster is in " + dataDir + "; there is nothing to stop."})
 		return nil
 	}
-	state, err := loadState(dataDir)
+	state, err := layout.Load(dataDir)
 	if err != nil {
 		return err
 	}
@@ -45,24 +48,24 @@ func Down(ctx context.Context, dataDir string, purge bool, report Report) error 
 		return err
 	}
 	defer held.release()
-	if state, err = loadState(dataDir); err != nil || state == nil {
+	if state, err = layout.Load(dataDir); err != nil || state == nil {
 		return err
 	}
-	if state.Phase != PhaseStopped {
+	if state.Phase != layout.PhaseStopped {
 		if err := cleanAfterCrash(ctx, state, report); err != nil {
 			return err
 		}
 	}
 	if purge {
-		return report.step("purge", func() (string, error) { return dataDir + " is removed", removeData(dataDir) })
+		return report.Step("purge", func() (string, error) { return dataDir + " is removed", removeData(dataDir) })
 	}
-	report(Event{Kind: EventNote, Text: "The cluster is stopped. Its data stays in " + dataDir + "; everynode up starts it again."})
+	report(progress.Event{Kind: progress.Note, Text: "The cluster is stopped. Its data stays in " + dataDir + "; everynode up starts it again."})
 	return nil
 }
 
 // mayStop refuses before anything is touched what would fail in the middle.
-func mayStop(s *State) error {
-	if s.Plan.Runtime == RuntimeContainerd && os.Geteuid() != 0 {
+func mayStop(s *layout.State) error {
+	if s.Plan.Runtime == layout.RuntimeContainerd && os.Geteuid() != 0 {
 		return errors.New("this cluster has real nodes, which only root can stop; run it with sudo")
 	}
 	return nil
@@ -70,12 +73,12 @@ func mayStop(s *State) error {
 
 // takeOver gets the lock of a data dir; a supervisor that holds it is told to
 // stop its cluster, and is killed if it does not.
-func takeOver(ctx context.Context, dataDir string, report Report) (*lock, error) {
+func takeOver(ctx context.Context, dataDir string, report progress.Report) (*lock, error) {
 	held, err := acquireLock(dataDir)
 	if !errors.Is(err, errLocked) {
 		return held, err
 	}
-	err = report.step("stop", func() (string, error) {
+	err = report.Step("stop", func() (string, error) {
 		held, err = stopSupervisor(ctx, dataDir)
 		return "pods, nodes and control plane have ended", err
 	})
@@ -85,13 +88,13 @@ func takeOver(ctx context.Context, dataDir string, report Report) (*lock, error)
 func stopSupervisor(ctx context.Context, dataDir string) (*lock, error) {
 	waiting, cancel := context.WithTimeout(ctx, supervisorPatience)
 	defer cancel()
-	var told Process
+	var told process.Process
 	for {
 		held, err := acquireLock(dataDir)
 		if err == nil {
 			// It gave the lock back, and has only to end.
-			if told.waitGone(waiting) != nil {
-				err = told.kill(ctx)
+			if told.WaitGone(waiting) != nil {
+				err = told.Kill(ctx)
 			}
 			return held, err
 		}
@@ -100,13 +103,13 @@ func stopSupervisor(ctx context.Context, dataDir string) (*lock, error) {
 		}
 		// The state is read again and again: the supervisor may only just have
 		// taken the lock, and not have written down who it is.
-		state, err := loadState(dataDir)
+		state, err := layout.Load(dataDir)
 		if err != nil {
 			return nil, err
 		}
-		if state != nil && state.Supervisor != told && state.Supervisor.alive() {
+		if state != nil && state.Supervisor != told && state.Supervisor.Alive() {
 			told = state.Supervisor
-			if err := told.signal(unix.SIGTERM); err != nil {
+			if err := told.Signal(unix.SIGTERM); err != nil {
 				return nil, err
 			}
 		}
@@ -115,7 +118,7 @@ func stopSupervisor(ctx context.Context, dataDir string) (*lock, error) {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-waiting.Done():
-			if err := told.kill(ctx); err != nil {
+			if err := told.Kill(ctx); err != nil {
 				return nil, fmt.Errorf("the supervisor does not stop: %w", err)
 			}
 			return acquireLock(dataDir)
@@ -139,7 +142,8 @@ func removeData(dataDir string) error {
 	err := os.Remove(dataDir)
 	if errors.Is(err, unix.ENOTEMPTY) {
 		others, _ := filepath.Glob(filepath.Join(dataDir, "*"))
-		return fmt.Errorf("%s holds files that are not of the cluster; they were left: %s", dataDir, strings.Join(others, ", "))
+		return fmt.Errorf("%s holds files that are not of the cluster; they were left: %s", dataDir,
+			strings.Join(others, ", "))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the data dir: %w", err)

@@ -8,20 +8,22 @@ import (
 	"slices"
 
 	"github.com/everynode/everynode/internal/images"
+	"github.com/everynode/everynode/internal/local/layout"
 )
 
 // ImportImages puts the images of an archive (docker save, or an OCI image
 // layout) into the containerd of the named nodes of a running cluster, or of all
 // if none is named. imported is told what each node got.
-func ImportImages(ctx context.Context, dataDir, archive string, nodes []string, imported func(node string, images []string)) error {
-	state, err := loadState(dataDir)
+func ImportImages(ctx context.Context, dataDir, archive string, nodes []string,
+	imported func(node string, images []string)) error {
+	state, err := layout.Load(dataDir)
 	if err != nil {
 		return err
 	}
-	if state == nil || state.Phase == PhaseStopped || !state.Supervisor.alive() {
+	if state == nil || state.Phase == layout.PhaseStopped || !state.Supervisor.Alive() {
 		return fmt.Errorf("no cluster runs in %s; start one with everynode up, or name its --data-dir", dataDir)
 	}
-	if state.Plan.Runtime == RuntimeSimulated {
+	if state.Plan.Runtime == layout.RuntimeSimulated {
 		return errors.New("the nodes of this cluster are simulated and run no images; any image name works on them")
 	}
 	if os.Geteuid() != 0 {
@@ -45,7 +47,7 @@ func ImportImages(ctx context.Context, dataDir, archive string, nodes []string, 
 }
 
 // importTargets are the nodes to import into, in the order of the plan.
-func importTargets(s *State, asked []string) ([]string, error) {
+func importTargets(s *layout.State, asked []string) ([]string, error) {
 	var targets []string
 	for _, n := range s.Plan.Nodes {
 		if len(asked) == 0 || slices.Contains(asked, n.Name) {
@@ -60,7 +62,7 @@ func importTargets(s *State, asked []string) ([]string, error) {
 	return targets, nil
 }
 
-func importInto(ctx context.Context, node NodeState, archive string) ([]string, error) {
+func importInto(ctx context.Context, node layout.NodeState, archive string) ([]string, error) {
 	f, err := os.Open(archive)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/local/layout"
 )
 
 const (
@@ -42,7 +44,7 @@ func boundLogs(ctx context.Context, dataDir string) {
 
 // clusterLogs are the logs of the processes that the supervisor started, and its own.
 func clusterLogs(dataDir string) []string {
-	p := Plan{DataDir: dataDir}
+	p := layout.Plan{DataDir: dataDir}
 	out := []string{SupervisorLog(dataDir), p.ServerLog()}
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(p.ServerLog()), "server-*.log"))
 	out = append(out, others...)
@@ -56,8 +58,10 @@ func clusterLogs(dataDir string) []string {
 	return out
 }
 
-// boundLog begins a log anew if it is larger than limit. Its writer goes on with the file that it has: it appends, so it is
-// enough to cut the file. What it writes between the end of the copy and the cut is lost. Pods may write to a node's folder
+// boundLog begins a log anew if it is larger than limit. Its writer goes on with the file that it has: it appends, so
+// it is
+// enough to cut the file. What it writes between the end of the copy and the cut is lost. Pods may write to a node's
+// folder
 // of logs, so no link is followed out of it.
 func boundLog(path string, limit int64) (err error) {
 	info, err := os.Lstat(path)

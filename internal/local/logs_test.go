@@ -6,11 +6,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/everynode/everynode/internal/local/layout"
 )
 
 func TestLogsAreBounded(t *testing.T) {
 	dir := t.TempDir()
-	plan := Plan{DataDir: dir}
+	plan := layout.Plan{DataDir: dir}
 	logs := []string{SupervisorLog(dir), plan.ServerLog(), plan.ContainerdLog("node-1"), plan.AgentLog("node-1"),
 		plan.ContainerdLog("node-2"), plan.AgentLog("node-2")}
 	for _, path := range logs {

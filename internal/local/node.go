@@ -19,6 +19,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/images"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/network"
+	"github.com/everynode/everynode/internal/local/nodeinit"
+	"github.com/everynode/everynode/internal/local/process"
 )
 
 // How long things on a node may take.
@@ -30,7 +34,7 @@ const (
 
 // runNode keeps a node running until the context ends: like a machine, it is
 // booted again when it went down. booted gets the outcome of each boot.
-func (c *cluster) runNode(ctx context.Context, node Node, booted chan<- error) error {
+func (c *cluster) runNode(ctx context.Context, node layout.Node, booted chan<- error) error {
 	logger := klog.FromContext(ctx).WithValues("node", node.Name)
 	var pause time.Duration
 	for {
@@ -39,7 +43,7 @@ func (c *cluster) runNode(ctx context.Context, node Node, booted chan<- error) e
 		if ctx.Err() != nil {
 			return err
 		}
-		pause = nextPause(pause, time.Since(begin))
+		pause = process.NextPause(pause, time.Since(begin))
 		logger.Info("Node went down; it is booted again", "reason", err, "in", pause)
 		select {
 		case <-ctx.Done():
@@ -50,7 +54,7 @@ func (c *cluster) runNode(ctx context.Context, node Node, booted chan<- error) e
 }
 
 // nodeLife is a node from boot until it goes down, or ctx ends.
-func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) error {
+func (c *cluster) nodeLife(ctx context.Context, node layout.Node, booted chan<- error) error {
 	report := func(err error) {
 		select {
 		case booted <- err:
@@ -60,7 +64,7 @@ func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) 
 	init, down, err := c.bootNode(ctx, node)
 	if err != nil {
 		report(err)
-		return errors.Join(unlessEnded(ctx, err), disconnectNode(c.plan, node))
+		return errors.Join(unlessEnded(ctx, err), network.Disconnect(c.plan, node))
 	}
 	life, end := context.WithCancel(ctx)
 	defer end()
@@ -70,14 +74,14 @@ func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) 
 	// the pods before containerd.
 	containerdLife, endContainerd := context.WithCancel(context.WithoutCancel(ctx))
 	defer endContainerd()
-	go func() { containerdDone <- containerd.run(containerdLife) }()
+	go func() { containerdDone <- containerd.Run(containerdLife) }()
 	err = c.loadImages(life, init, node.Name, containerd)
 	report(err)
 	if err == nil {
 		go func() {
 			select {
 			case <-c.serverReady:
-				agentDone <- agent.run(life)
+				agentDone <- agent.Run(life)
 			case <-life.Done():
 				agentDone <- nil
 			}
@@ -93,7 +97,7 @@ func (c *cluster) nodeLife(ctx context.Context, node Node, booted chan<- error) 
 		}
 	}
 	err = unlessEnded(ctx, err)
-	if init.alive() {
+	if init.Alive() {
 		stopPods(init)
 	}
 	endContainerd()
@@ -110,56 +114,61 @@ func unlessEnded(ctx context.Context, err error) error {
 }
 
 // halt ends what is left of a node.
-func (c *cluster) halt(node Node, init Process, down <-chan struct{}) error {
-	err := init.signal(unix.SIGKILL)
+func (c *cluster) halt(node layout.Node, init process.Process, down <-chan struct{}) error {
+	err := init.Signal(unix.SIGKILL)
 	select {
 	case <-down:
-	case <-time.After(killPatience):
+	case <-time.After(process.KillPatience):
 		err = errors.Join(err, fmt.Errorf("the first process of %s does not end", node.Name))
 	}
-	err = errors.Join(err, disconnectNode(c.plan, node))
-	return errors.Join(err, c.ledger.updateNode(node.Name, func(n *NodeState) { *n = NodeState{} }))
+	err = errors.Join(err, network.Disconnect(c.plan, node))
+	return errors.Join(err, c.ledger.UpdateNode(node.Name, func(n *layout.NodeState) { *n = layout.NodeState{} }))
 }
 
 // bootNode makes a node's namespaces, folders and configuration and starts its
 // process 1. down is closed when that has ended.
-func (c *cluster) bootNode(ctx context.Context, node Node) (init Process, down <-chan struct{}, err error) {
-	if err := connectNode(c.plan, node); err != nil {
-		return Process{}, nil, err
+func (c *cluster) bootNode(ctx context.Context, node layout.Node) (init process.Process, down <-chan struct{},
+	err error) {
+	if err := network.Connect(c.plan, node); err != nil {
+		return process.Process{}, nil, err
 	}
 	dir := c.plan.NodeDir(node.Name)
-	spec := initSpec{Name: node.Name, Executable: c.options.Executable, Plugins: c.machine.CNIBin, Binds: []bind{
-		{From: filepath.Join(dir, "log"), To: "/var/log"},
-		{From: filepath.Join(dir, "lib"), To: "/var/lib"},
-		{From: filepath.Join(dir, "cni"), To: "/etc/cni"},
-		{From: c.plan.RegistriesDir(), To: nodeRegistries, ReadOnly: true},
-	}}
+	spec := nodeinit.Spec{Name: node.Name, Executable: c.options.Executable, Plugins: c.machine.CNIBin,
+		Binds: []nodeinit.Bind{
+			{From: filepath.Join(dir, "log"), To: "/var/log"},
+			{From: filepath.Join(dir, "lib"), To: "/var/lib"},
+			{From: filepath.Join(dir, "cni"), To: "/etc/cni"},
+			{From: c.plan.RegistriesDir(), To: nodeinit.Registries, ReadOnly: true},
+		}}
 	for _, b := range spec.Binds {
 		if err := os.MkdirAll(b.From, 0o755); err != nil {
-			return Process{}, nil, fmt.Errorf("make the folders of %s: %w", node.Name, err)
+			return process.Process{}, nil, fmt.Errorf("make the folders of %s: %w", node.Name, err)
 		}
 	}
 	init, snapshotter, down, err := c.startInit(ctx, node, spec)
 	if err != nil {
-		return Process{}, nil, fmt.Errorf("boot %s: %w", node.Name, err)
+		return process.Process{}, nil, fmt.Errorf("boot %s: %w", node.Name, err)
 	}
-	config := containerdConfig(images.Pause, snapshotter)
-	path := filepath.Join(dir, "lib", "everynode", filepath.Base(nodeConfig))
-	if err := writeFile(path, []byte(config), 0o644); err != nil {
-		return Process{}, nil, errors.Join(err, init.signal(unix.SIGKILL))
+	config := nodeinit.ContainerdConfig(images.Pause, snapshotter)
+	path := filepath.Join(dir, "lib", "everynode", filepath.Base(nodeinit.ContainerdConfigFile))
+	if err := layout.WriteFile(path, []byte(config), 0o644); err != nil {
+		return process.Process{}, nil, errors.Join(err, init.Signal(unix.SIGKILL))
 	}
-	err = c.ledger.updateNode(node.Name, func(n *NodeState) { n.Snapshotter = snapshotter })
+	err = c.ledger.UpdateNode(node.Name, func(n *layout.NodeState) { n.Snapshotter = snapshotter })
 	return init, down, err
 }
 
 // startInit starts a node's process 1, writes down that it exists, tells it what
 // to do, and waits for it to have done so.
-func (c *cluster) startInit(ctx context.Context, node Node, spec initSpec) (Process, string, <-chan struct{}, error) {
-	none := func(err error) (Process, string, <-chan struct{}, error) { return Process{}, "", nil, err }
-	cmd, log, err := command{
-		path: c.options.Executable, name: "everynode", args: []string{"up", "node-init"},
-		mark: c.plan.mark(), log: filepath.Join(c.plan.NodeDir(node.Name), "log", "boot.log"),
-	}.build()
+func (c *cluster) startInit(ctx context.Context, node layout.Node, spec nodeinit.Spec) (process.Process, string,
+	<-chan struct{}, error) {
+	none := func(err error) (process.Process, string, <-chan struct{}, error) {
+		return process.Process{}, "", nil, err
+	}
+	cmd, log, err := process.Command{
+		Path: c.options.Executable, Name: "everynode", Args: []string{"up", "node-init"},
+		Mark: c.plan.Mark(), Log: filepath.Join(c.plan.NodeDir(node.Name), "log", "boot.log"),
+	}.Build()
 	if err != nil {
 		return none(err)
 	}
@@ -183,16 +192,16 @@ func (c *cluster) startInit(ctx context.Context, node Node, spec initSpec) (Proc
 	if err != nil {
 		return none(err)
 	}
-	init, err := identify(cmd.Process.Pid)
+	init, err := process.Identify(cmd.Process.Pid)
 	down := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(down) }()
 	if err == nil {
-		err = c.ledger.updateNode(node.Name, func(n *NodeState) { n.Init = init })
+		err = c.ledger.UpdateNode(node.Name, func(n *layout.NodeState) { n.Init = init })
 	}
 	if err == nil {
 		err = errors.Join(json.NewEncoder(orders).Encode(spec), orders.Close())
 	}
-	var report initReport
+	var report nodeinit.Report
 	if err == nil {
 		err = readReport(ctx, answers, &report)
 	}
@@ -205,7 +214,7 @@ func (c *cluster) startInit(ctx context.Context, node Node, spec initSpec) (Proc
 }
 
 // readReport reads what process 1 answers; it stops waiting when ctx ends.
-func readReport(ctx context.Context, answers *os.File, report *initReport) error {
+func readReport(ctx context.Context, answers *os.File, report *nodeinit.Report) error {
 	unblock := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Now()) })
 	defer unblock()
 	// Until the end: that comes when process 1 has become the pause program.
@@ -232,7 +241,7 @@ func startInNetns(cmd *exec.Cmd, name string) error {
 		return fmt.Errorf("open network namespace %s: %w", name, err)
 	}
 	defer ns.Close()
-	return onOwnThread(func() error {
+	return process.OnOwnThread(func() error {
 		if err := unix.Setns(int(ns), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter network namespace %s: %w", name, err)
 		}
@@ -240,37 +249,37 @@ func startInNetns(cmd *exec.Cmd, name string) error {
 	})
 }
 
-func (c *cluster) containerdOf(node Node, init Process) *child {
-	return &child{
-		name: "containerd of " + node.Name,
-		start: func() (*exec.Cmd, error) {
-			return command{
-				path: c.machine.Containerd, name: "containerd", args: []string{"--config", nodeConfig},
-				mark: c.plan.mark(), log: c.plan.ContainerdLog(node.Name),
-			}.startInside(init)
+func (c *cluster) containerdOf(node layout.Node, init process.Process) *process.Child {
+	return &process.Child{
+		Name: "containerd of " + node.Name,
+		Start: func() (*exec.Cmd, error) {
+			return process.Command{
+				Path: c.machine.Containerd, Name: "containerd", Args: []string{"--config", nodeinit.ContainerdConfigFile},
+				Mark: c.plan.Mark(), Log: c.plan.ContainerdLog(node.Name),
+			}.StartInside(init)
 		},
-		note: func(p Process) error {
-			return c.ledger.updateNode(node.Name, func(n *NodeState) { n.Containerd = p })
+		Note: func(p process.Process) error {
+			return c.ledger.UpdateNode(node.Name, func(n *layout.NodeState) { n.Containerd = p })
 		},
-		patience: agentPatience,
-		ended:    make(chan error, 1),
+		Patience: agentPatience,
+		Ended:    make(chan error, 1),
 	}
 }
 
-func (c *cluster) agentOf(node Node, init Process) *child {
-	return &child{
-		name: "agent of " + node.Name,
-		start: func() (*exec.Cmd, error) {
-			return command{
-				path: nodeExecutable, name: "everynode", args: c.agentArgs(node),
-				mark: c.plan.mark(), env: []string{TokenVariable + "=" + c.joinToken()}, log: c.plan.AgentLog(node.Name),
-			}.startInside(init)
+func (c *cluster) agentOf(node layout.Node, init process.Process) *process.Child {
+	return &process.Child{
+		Name: "agent of " + node.Name,
+		Start: func() (*exec.Cmd, error) {
+			return process.Command{
+				Path: nodeinit.Executable, Name: "everynode", Args: c.agentArgs(node),
+				Mark: c.plan.Mark(), Env: []string{TokenVariable + "=" + c.joinToken()}, Log: c.plan.AgentLog(node.Name),
+			}.StartInside(init)
 		},
-		note: func(p Process) error {
-			return c.ledger.updateNode(node.Name, func(n *NodeState) { n.Agent = p })
+		Note: func(p process.Process) error {
+			return c.ledger.UpdateNode(node.Name, func(n *layout.NodeState) { n.Agent = p })
 		},
-		patience: agentPatience,
-		ended:    c.agentEnded[node.Name],
+		Patience: agentPatience,
+		Ended:    c.agentEnded[node.Name],
 	}
 }
 
@@ -283,12 +292,13 @@ func (c *cluster) joinToken() string {
 	return token
 }
 
-func (c *cluster) agentArgs(node Node) []string {
+func (c *cluster) agentArgs(node layout.Node) []string {
 	return []string{
 		"agent", "--server", c.plan.NodesURL(), "--node-name", node.Name, "--node-ip", node.IP.String(),
-		"--data-dir", nodeDataDir, "--runtime-endpoint", "unix://" + containerdSocket,
+		"--data-dir", nodeinit.DataDir, "--runtime-endpoint", "unix://" + nodeinit.ContainerdSocket,
 		"--cgroup-root", c.plan.NodeCgroup(node.Name), "--pod-network", c.plan.PodNetwork,
-		// The nodes share a machine that is somebody's own: how full it is says nothing about the pods, and an image that came
+		// The nodes share a machine that is somebody's own: how full it is says nothing about the pods, and an image that
+		// came
 		// with the cluster could not be had again.
 		"--eviction-hard", "none", "--image-gc-high-threshold", "100",
 		// Neither may a pod take all process numbers of that machine.
@@ -298,20 +308,21 @@ func (c *cluster) agentArgs(node Node) []string {
 
 // loadImages waits for the node's containerd and gives it the images that this
 // program carries.
-func (c *cluster) loadImages(ctx context.Context, init Process, node string, containerd *child) error {
+func (c *cluster) loadImages(ctx context.Context, init process.Process, node string, containerd *process.Child) error {
 	ctx, cancel := context.WithTimeout(ctx, containerdPatience)
 	defer cancel()
 	socket := socketOf(init)
 	for !listens(ctx, socket) {
 		select {
-		case err := <-containerd.ended:
-			return fmt.Errorf("containerd of %s ended (%w): %s; see %s", node, err, lastWords(c.plan.ContainerdLog(node)), c.plan.ContainerdLog(node))
+		case err := <-containerd.Ended:
+			return fmt.Errorf("containerd of %s ended (%w): %s; see %s", node, err,
+				process.LastWords(c.plan.ContainerdLog(node)), c.plan.ContainerdLog(node))
 		case <-ctx.Done():
 			return fmt.Errorf("containerd of %s does not answer: %w; see %s", node, ctx.Err(), c.plan.ContainerdLog(node))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	store, err := images.OpenStore(socket, c.ledger.read().Nodes[node].Snapshotter)
+	store, err := images.OpenStore(socket, c.ledger.Read().Nodes[node].Snapshotter)
 	if err != nil {
 		return err
 	}
@@ -339,19 +350,19 @@ func listens(ctx context.Context, socket string) bool {
 }
 
 // socketOf is where the host finds the socket of a node's containerd.
-func socketOf(init Process) string {
-	return filepath.Join("/proc", strconv.Itoa(init.PID), "root", containerdSocket)
+func socketOf(init process.Process) string {
+	return filepath.Join("/proc", strconv.Itoa(init.PID), "root", nodeinit.ContainerdSocket)
 }
 
 // stopPods asks the pods of a node whose agent has stopped to end, and gives
 // them a moment. What remains is killed with the node.
-func stopPods(init Process) {
-	pods := podProcesses(init)
+func stopPods(init process.Process) {
+	pods := process.PodProcesses(init)
 	for _, p := range pods {
-		_ = p.signal(unix.SIGTERM)
+		_ = p.Signal(unix.SIGTERM)
 	}
 	deadline := time.Now().Add(podPatience)
-	for slices.ContainsFunc(pods, Process.alive) && time.Now().Before(deadline) {
+	for slices.ContainsFunc(pods, process.Process.Alive) && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,8 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/everynode/everynode/internal/local/gate"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/process"
 	nodefacts "github.com/everynode/everynode/internal/node"
 )
 
@@ -32,14 +33,15 @@ func (c *cluster) waitServer(ctx context.Context, ended <-chan error) error {
 	defer cancel()
 	last := errors.New("it has not written its kubeconfig")
 	for {
-		if err := askReady(ctx, c.plan.Kubeconfig(), "", askPatience); err == nil {
+		if err := gate.AskReady(ctx, c.plan.Kubeconfig(), "", askPatience); err == nil {
 			return nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			last = err
 		}
 		select {
 		case err := <-ended:
-			return fmt.Errorf("the server ended (%w): %s; see %s", err, lastWords(c.plan.ServerLog()), c.plan.ServerLog())
+			return fmt.Errorf("the server ended (%w): %s; see %s", err, process.LastWords(c.plan.ServerLog()),
+				c.plan.ServerLog())
 		case <-ctx.Done():
 			return fmt.Errorf("the server did not become ready: %w (%w); see %s", ctx.Err(), last, c.plan.ServerLog())
 		case <-time.After(askEvery):
@@ -47,42 +49,16 @@ func (c *cluster) waitServer(ctx context.Context, ended <-chan error) error {
 	}
 }
 
-// askReady asks as the administrator, the server at that URL or else the kubeconfig's.
-func askReady(ctx context.Context, kubeconfig, at string, patience time.Duration) error {
-	client, err := clientAt(kubeconfig, at)
-	if err != nil {
-		return err
-	}
-	return client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(patience).Do(ctx).Error()
-}
-
-func clientFor(kubeconfig string) (kubernetes.Interface, error) { return clientAt(kubeconfig, "") }
-
-func clientAt(kubeconfig, at string) (kubernetes.Interface, error) {
-	if _, err := os.Stat(kubeconfig); err != nil {
-		return nil, err
-	}
-	config, err := clientcmd.BuildConfigFromFlags(at, kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
-	}
-	config.UserAgent = "everynode-up"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("make a client from %s: %w", kubeconfig, err)
-	}
-	return client, nil
-}
-
 // waitNodes waits until all nodes of the plan are ready and returns them. Nodes
 // that the cluster has no more are deleted from the API.
 func (c *cluster) waitNodes(ctx context.Context) ([]corev1.Node, error) {
-	client, err := clientFor(c.plan.Kubeconfig())
+	client, err := gate.ClientFor(c.plan.Kubeconfig())
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range c.gone {
-		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("delete node %s, which the cluster has no more: %w", name, err)
 		}
 	}
@@ -94,7 +70,7 @@ func (c *cluster) waitNodes(ctx context.Context) ([]corev1.Node, error) {
 		if err == nil {
 			var renewed map[string]time.Time
 			renewed, err = renewals(limited, client)
-			if ready := readyNodes(c.plan, list.Items, renewed, c.begun); err == nil && len(ready) >= c.plan.nodeCount() {
+			if ready := readyNodes(c.plan, list.Items, renewed, c.begun); err == nil && len(ready) >= c.plan.NodeCount() {
 				return ready, nil
 			}
 		}
@@ -132,13 +108,13 @@ func renewals(ctx context.Context, client kubernetes.Interface) (map[string]time
 // node that has not given a sign of life since the cluster began says what it
 // said when the cluster ran last. Simulated nodes live in the server, under
 // names of their own.
-func readyNodes(p Plan, nodes []corev1.Node, renewed map[string]time.Time, begun time.Time) []corev1.Node {
+func readyNodes(p layout.Plan, nodes []corev1.Node, renewed map[string]time.Time, begun time.Time) []corev1.Node {
 	var ready []corev1.Node
 	for i := range nodes {
 		name := nodes[i].Name
 		alive := p.Simulate > 0 ||
-			slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Name == name }) && renewed[name].After(begun)
-		if alive && (p.PodNetwork == foreignPodNetwork || nodefacts.IsReady(&nodes[i])) {
+			slices.ContainsFunc(p.Nodes, func(n layout.Node) bool { return n.Name == name }) && renewed[name].After(begun)
+		if alive && (p.PodNetwork == layout.ForeignPodNetwork || nodefacts.IsReady(&nodes[i])) {
 			ready = append(ready, nodes[i])
 		}
 	}
@@ -165,7 +141,8 @@ func (c *cluster) agentFailure(ends map[string]int) error {
 		case err := <-ended:
 			if ends[name]++; ends[name] >= hopeless {
 				log := c.plan.AgentLog(name)
-				return fmt.Errorf("the agent of %s ended %d times (%w): %s; see %s", name, hopeless, err, lastWords(log), log)
+				return fmt.Errorf("the agent of %s ended %d times (%w): %s; see %s", name, hopeless, err, process.LastWords(log),
+					log)
 			}
 		default:
 		}

@@ -15,13 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/images"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/machine"
+	"github.com/everynode/everynode/internal/local/network"
+	"github.com/everynode/everynode/internal/local/nodeinit"
+	"github.com/everynode/everynode/internal/local/process"
+	"github.com/everynode/everynode/internal/local/progress"
+	"github.com/everynode/everynode/internal/local/remains"
 )
 
 // TestMain lets this test program be the first process of a node, as the
 // everynode program is.
 func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], []string{"up", "node-init"}) {
-		if err := NodeInit(os.Stdin, os.Stdout); err != nil {
+		if err := nodeinit.Run(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -33,8 +40,8 @@ func TestMain(m *testing.M) {
 // and removes everything of it after the test.
 func realCluster(t *testing.T) *cluster {
 	t.Helper()
-	machine := inspectMachine(t.Context())
-	if missing := machine.missing(); !machine.Root || len(missing) > 0 {
+	machine := machine.Inspect(t.Context())
+	if missing := machine.Missing(); !machine.Root || len(missing) > 0 {
 		t.Skipf("real nodes need root and %v", missing)
 	}
 	if err := images.Built(); err != nil {
@@ -44,24 +51,25 @@ func realCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{DataDir: t.TempDir(), Nodes: 2, APIPort: 6443, Executable: executable}
-	taken, err := hostRoutes()
+	o := layout.Options{DataDir: t.TempDir(), Nodes: 2, APIPort: 6443, Executable: executable}
+	taken, err := network.Routes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	subnet, err := pickSubnet(clusterID(o.DataDir), taken)
+	subnet, err := layout.PickSubnet(layout.ClusterID(o.DataDir), taken)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{options: o, machine: machine, plan: newPlan(o, RuntimeContainerd, subnet), report: func(Event) {}}
+	c := &cluster{options: o, machine: machine, plan: layout.New(o, layout.RuntimeContainerd, subnet),
+		report: func(progress.Event) {}}
 	if err := c.begin(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if _, err := removeLeftovers(context.Background(), c.ledger.read()); err != nil {
+		if _, err := remains.Remove(context.Background(), c.ledger.Read()); err != nil {
 			t.Errorf("remove the cluster: %v", err)
 		}
-		o, err := observe(c.ledger.read())
+		o, err := remains.Observe(c.ledger.Read())
 		if err != nil || len(o.Netns)+len(o.Strays)+len(o.Cgroups) > 0 || o.HostLink {
 			t.Errorf("left of the cluster: %+v (%v)", o, err)
 		}
@@ -73,9 +81,9 @@ func realCluster(t *testing.T) *cluster {
 }
 
 // inNode runs a program of this machine in a node and returns its output.
-func inNode(t *testing.T, init Process, log string, argv ...string) (string, error) {
+func inNode(t *testing.T, init process.Process, log string, argv ...string) (string, error) {
 	t.Helper()
-	cmd, err := command{path: lookPath(argv[0]), name: argv[0], args: argv[1:], log: log}.startInside(init)
+	cmd, err := process.Command{Path: machine.LookPath(argv[0]), Name: argv[0], Args: argv[1:], Log: log}.StartInside(init)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +100,7 @@ func inNode(t *testing.T, init Process, log string, argv ...string) (string, err
 
 func TestARealNode(t *testing.T) {
 	c := realCluster(t)
-	inits := map[string]Process{}
+	inits := map[string]process.Process{}
 	for _, node := range c.plan.Nodes {
 		init, down, err := c.bootNode(t.Context(), node)
 		if err != nil {
@@ -100,7 +108,7 @@ func TestARealNode(t *testing.T) {
 		}
 		inits[node.Name] = init
 		t.Cleanup(func() {
-			if err := init.kill(context.Background()); err != nil {
+			if err := init.Kill(context.Background()); err != nil {
 				t.Error(err)
 			}
 			<-down
@@ -138,10 +146,10 @@ func TestARealNode(t *testing.T) {
 			t.Errorf("%s of the node is the host's", dir.inside)
 		}
 	}
-	run("test", "-x", nodeCNIBin+"/bridge")
-	run("touch", nodeCNIBin+"/mark")
-	if _, err := os.Stat(nodeCNIBin + "/mark"); err == nil {
-		t.Errorf("%s of the node is the host's", nodeCNIBin)
+	run("test", "-x", nodeinit.CNIBin+"/bridge")
+	run("touch", nodeinit.CNIBin+"/mark")
+	if _, err := os.Stat(nodeinit.CNIBin + "/mark"); err == nil {
+		t.Errorf("%s of the node is the host's", nodeinit.CNIBin)
 	}
 	hosts := filepath.Join(c.plan.RegistriesDir(), "example.test", "hosts.toml")
 	if err := os.MkdirAll(filepath.Dir(hosts), 0o755); err != nil {
@@ -150,10 +158,11 @@ func TestARealNode(t *testing.T) {
 	if err := os.WriteFile(hosts, []byte("server = \"http://example.test\""), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got := run("cat", nodeRegistries+"/example.test/hosts.toml"); got != "server = \"http://example.test\"" {
+	if got := run("cat", nodeinit.Registries+"/example.test/hosts.toml"); got != "server = \"http://example.test\"" {
 		t.Errorf("a registry's file that came after the node's start reads %q in it", got)
 	}
-	if out, err := inNode(t, init, log, "touch", nodeRegistries+"/mark"); err == nil || !strings.Contains(out, "Read-only") {
+	if out, err := inNode(t, init, log, "touch", nodeinit.Registries+"/mark"); err == nil ||
+		!strings.Contains(out, "Read-only") {
 		t.Errorf("the node can write what all nodes read: %v: %s", err, out)
 	}
 	if rss := run("grep", "VmRSS", "/proc/1/status"); !smallerThan(rss, 2048) {
@@ -191,7 +200,7 @@ func TestContainerdOnARealNode(t *testing.T) {
 	if err := <-booted; err != nil {
 		t.Fatal(err)
 	}
-	state := c.ledger.read().Nodes[node.Name]
+	state := c.ledger.Read().Nodes[node.Name]
 	store, err := images.OpenStore(socketOf(state.Init), state.Snapshotter)
 	if err != nil {
 		t.Fatal(err)
@@ -216,59 +225,67 @@ func TestContainerdOnARealNode(t *testing.T) {
 	}
 
 	// Containerd ends: it comes back, and the node stays.
-	if err := state.Containerd.signal(unix.SIGKILL); err != nil {
+	if err := state.Containerd.Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	again := waitFor(t, c, node.Name, func(n NodeState) bool { return n.Containerd != state.Containerd && n.Containerd.alive() })
+	again := waitFor(t, c, node.Name, func(n layout.NodeState) bool {
+		return n.Containerd != state.Containerd &&
+			n.Containerd.Alive()
+	})
 	if again.Init != state.Init {
 		t.Errorf("the end of containerd ended the node: %+v, before %+v", again, state)
 	}
 
 	// The node's first process ends: the node boots again.
-	if err := state.Init.signal(unix.SIGKILL); err != nil {
+	if err := state.Init.Signal(unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	reborn := waitFor(t, c, node.Name, func(n NodeState) bool { return n.Init != state.Init && n.Init.alive() && n.Containerd.alive() })
+	reborn := waitFor(t, c, node.Name, func(n layout.NodeState) bool {
+		return n.Init != state.Init && n.Init.Alive() &&
+			n.Containerd.Alive()
+	})
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("stop the node: %v", err)
 	}
 	stopped = true
-	if reborn.Init.alive() || reborn.Containerd.alive() {
+	if reborn.Init.Alive() || reborn.Containerd.Alive() {
 		t.Errorf("the node's processes outlive it: %+v", reborn)
 	}
 }
 
-func waitFor(t *testing.T, c *cluster, node string, is func(NodeState) bool) NodeState {
+func waitFor(t *testing.T, c *cluster, node string, is func(layout.NodeState) bool) layout.NodeState {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if n := c.ledger.read().Nodes[node]; is(n) {
+		if n := c.ledger.Read().Nodes[node]; is(n) {
 			return n
 		}
 	}
-	t.Fatalf("%s did not come to that: %+v", node, c.ledger.read().Nodes[node])
-	return NodeState{}
+	t.Fatalf("%s did not come to that: %+v", node, c.ledger.Read().Nodes[node])
+	return layout.NodeState{}
 }
 
 // A server that was started when the supervisor was killed has its mark only.
 func TestLeftoversWithoutARecord(t *testing.T) {
 	dataDir := t.TempDir()
-	p := newPlan(Options{DataDir: dataDir, Nodes: 1, APIPort: 6443}, RuntimeSimulated, netip.Prefix{})
-	cmd, err := command{path: lookPath("sleep"), name: "sleep", args: []string{"600"}, mark: p.mark(), log: filepath.Join(dataDir, "log")}.start()
+	p := layout.New(layout.Options{DataDir: dataDir, Nodes: 1, APIPort: 6443}, layout.RuntimeSimulated, netip.Prefix{})
+	cmd, err := process.Command{Path: machine.LookPath("sleep"), Name: "sleep", Args: []string{"600"}, Mark: p.Mark(),
+		Log: filepath.Join(dataDir, "log")}.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	dir, waiting := fmt.Sprintf("/proc/%d", cmd.Process.Pid), time.Now().Add(time.Minute)
-	for !hasMark(environmentOf(dir, waiting), p) && time.Now().Before(waiting) {
+	for !remains.HasMark(process.Environment(dir, waiting), p) && time.Now().Before(waiting) {
 		time.Sleep(time.Millisecond) // it is not yet what it will be
 	}
-	boot, err := bootID()
+	boot, err := process.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := removeLeftovers(t.Context(), State{Version: stateVersion, Phase: PhaseStarting, Plan: p, BootID: boot})
+	n, err := remains.Remove(t.Context(), layout.State{Version: layout.StateVersion, Phase: layout.PhaseStarting, Plan: p,
+		BootID: boot})
 	if err != nil || n != 1 {
 		t.Errorf("removed %d things (%v), want the one process", n, err)
 		_ = cmd.Process.Kill()
@@ -285,16 +302,16 @@ func TestLeftoversOfAKilledSupervisor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mount := range cgroupMounts() {
+	for _, mount := range machine.CgroupMounts() {
 		if err := os.MkdirAll(filepath.Join(mount, c.plan.NodeCgroup(node.Name), "pod", "container"), 0o755); err != nil {
 			t.Logf("no cgroup in %s: %v", mount, err)
 		}
 	}
 	// What was started and not written down yet.
-	if err := c.ledger.updateNode(node.Name, func(n *NodeState) { *n = NodeState{} }); err != nil {
+	if err := c.ledger.UpdateNode(node.Name, func(n *layout.NodeState) { *n = layout.NodeState{} }); err != nil {
 		t.Fatal(err)
 	}
-	n, err := removeLeftovers(t.Context(), c.ledger.read())
+	n, err := remains.Remove(t.Context(), c.ledger.Read())
 	if err != nil || n == 0 {
 		t.Errorf("removed %d things: %v", n, err)
 	}
@@ -303,10 +320,11 @@ func TestLeftoversOfAKilledSupervisor(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("the node's first process was not found")
 	}
-	if init.alive() {
+	if init.Alive() {
 		t.Error("the node's first process still runs")
 	}
-	if out, err := exec.Command("nft", "list", "tables").CombinedOutput(); err != nil || strings.Contains(string(out), c.plan.NATTable()) {
+	if out, err := exec.Command("nft", "list", "tables").CombinedOutput(); err != nil ||
+		strings.Contains(string(out), c.plan.NATTable()) {
 		t.Errorf("the packet filter table is left (%v): %s", err, out)
 	}
 }

@@ -14,6 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/progress"
 )
 
 // fleet is the nodes of a cluster while they run.
@@ -25,7 +28,7 @@ type fleet struct {
 
 // start keeps a node running until ctx ends, and returns where the outcome of
 // its first boot goes.
-func (f *fleet) start(ctx context.Context, node Node) <-chan error {
+func (f *fleet) start(ctx context.Context, node layout.Node) <-chan error {
 	booted, stopped := make(chan error, 1), make(chan struct{})
 	life, end := context.WithCancel(ctx)
 	f.stops[node.Name] = func() {
@@ -64,19 +67,19 @@ func (c *cluster) resize(ctx context.Context, nodes *fleet) error {
 	if o.Nodes, err = strconv.Atoi(strings.TrimSpace(string(raw))); err != nil {
 		return fmt.Errorf("read how many nodes are wanted: %w", err)
 	}
-	if err := errors.Join(o.validate(), o.validateFor(c.plan.Runtime)); err != nil {
+	if err := errors.Join(o.Validate(), o.ValidateFor(c.plan.Runtime)); err != nil {
 		return err
 	}
 	if err := c.makeToken(ctx); err != nil {
 		return err
 	}
-	before, after := c.ledger.read().Plan, newPlan(o, c.plan.Runtime, c.plan.Subnet)
+	before, after := c.ledger.Read().Plan, layout.New(o, c.plan.Runtime, c.plan.Subnet)
 	// Written down first, so that what is made now is known after a crash.
-	err = c.ledger.update(func(s *State) {
+	err = c.ledger.Update(func(s *layout.State) {
 		s.Plan = after
 		for _, n := range after.Nodes {
 			if _, known := s.Nodes[n.Name]; !known {
-				s.Nodes[n.Name] = NodeState{}
+				s.Nodes[n.Name] = layout.NodeState{}
 			}
 		}
 	})
@@ -86,7 +89,7 @@ func (c *cluster) resize(ctx context.Context, nodes *fleet) error {
 	for _, name := range goneNodes(before, after) {
 		nodes.stop(name)
 		err := errors.Join(
-			os.RemoveAll(c.plan.NodeDir(name)), c.ledger.update(func(s *State) { delete(s.Nodes, name) }))
+			os.RemoveAll(c.plan.NodeDir(name)), c.ledger.Update(func(s *layout.State) { delete(s.Nodes, name) }))
 		if err != nil {
 			return fmt.Errorf("remove node %s: %w", name, err)
 		}
@@ -104,38 +107,39 @@ const leaseLife = 40 * time.Second
 
 // askResize has the supervisor of a running cluster change the number of nodes,
 // and waits until they are ready.
-func askResize(ctx context.Context, o Options, s *State, report Report) error {
+func askResize(ctx context.Context, o layout.Options, s *layout.State, report progress.Report) error {
 	switch {
-	case s.Plan.Runtime == RuntimeSimulated:
+	case s.Plan.Runtime == layout.RuntimeSimulated:
 		return errors.New("the number of simulated nodes changes with a restart; run everynode down first")
 	case os.Geteuid() != 0:
 		return errors.New("the nodes belong to root; run it with sudo")
 	}
-	o.ControlPlanes = s.Plan.controlPlanes()
-	if err := o.validateFor(s.Plan.Runtime); err != nil {
+	o.ControlPlanes = s.Plan.ControlPlanes()
+	if err := o.ValidateFor(s.Plan.Runtime); err != nil {
 		return err
 	}
-	after := newPlan(Options{DataDir: o.DataDir, Nodes: o.Nodes, ControlPlanes: o.ControlPlanes, APIPort: s.Plan.APIPort, PodNetwork: s.Plan.PodNetwork}, s.Plan.Runtime, s.Plan.Subnet)
-	if err := writeFile(wantedFile(o.DataDir), []byte(strconv.Itoa(o.Nodes)+"\n"), 0o600); err != nil {
+	after := layout.New(layout.Options{DataDir: o.DataDir, Nodes: o.Nodes, ControlPlanes: o.ControlPlanes,
+		APIPort: s.Plan.APIPort, PodNetwork: s.Plan.PodNetwork}, s.Plan.Runtime, s.Plan.Subnet)
+	if err := layout.WriteFile(wantedFile(o.DataDir), []byte(strconv.Itoa(o.Nodes)+"\n"), 0o600); err != nil {
 		return err
 	}
-	if err := s.Supervisor.signal(unix.SIGUSR1); err != nil {
+	if err := s.Supervisor.Signal(unix.SIGUSR1); err != nil {
 		return err
 	}
 	asker := &cluster{plan: after, gone: goneNodes(s.Plan, after), begun: time.Now().Add(-leaseLife)}
 	var table string
-	err := report.step("nodes", func() (string, error) {
+	err := report.Step("nodes", func() (string, error) {
 		if err := waitStopped(ctx, o.DataDir, asker.gone); err != nil {
 			return "", err
 		}
 		nodes, err := asker.waitNodes(ctx)
 		table = nodesTable(nodes)
-		return fmt.Sprintf("%d before, %d ready now", s.Plan.nodeCount(), len(nodes)), err
+		return fmt.Sprintf("%d before, %d ready now", s.Plan.NodeCount(), len(nodes)), err
 	})
 	if err != nil {
 		return err
 	}
-	report(Event{Kind: EventReady, Text: usage(after, o, table)})
+	report(progress.Event{Kind: progress.Ready, Text: usage(after, o, table)})
 	return nil
 }
 
@@ -145,7 +149,7 @@ func waitStopped(ctx context.Context, dataDir string, names []string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
 	for {
-		s, err := loadState(dataDir)
+		s, err := layout.Load(dataDir)
 		if err != nil {
 			return err
 		}
@@ -158,7 +162,8 @@ func waitStopped(ctx context.Context, dataDir string, names []string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("nodes %s were not stopped: %w; see %s", strings.Join(left, ", "), ctx.Err(), SupervisorLog(dataDir))
+			return fmt.Errorf("nodes %s were not stopped: %w; see %s", strings.Join(left, ", "), ctx.Err(),
+				SupervisorLog(dataDir))
 		case <-time.After(askEvery):
 		}
 	}

@@ -15,6 +15,12 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/local/gate"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/process"
+	"github.com/everynode/everynode/internal/local/progress"
+	"github.com/everynode/everynode/internal/local/remains"
 )
 
 // tokenPatience bounds the making of a token for a server that joins.
@@ -25,14 +31,14 @@ const tokenPatience = 30 * time.Second
 type servers struct {
 	cluster *cluster
 	group   sync.WaitGroup
-	gate    *gate // nil for one alone
+	gate    *gate.Gate // nil for one alone
 	// ended gets why each has ended by itself.
 	ended []chan error
 }
 
 func newServers(c *cluster) *servers {
 	s := &servers{cluster: c}
-	for range c.plan.controlPlanes() {
+	for range c.plan.ControlPlanes() {
 		s.ended = append(s.ended, make(chan error, 1))
 	}
 	return s
@@ -56,10 +62,10 @@ func (s *servers) begin(ctx context.Context) error {
 	return nil
 }
 
-func (s *servers) start(ctx context.Context, c *child) {
+func (s *servers) start(ctx context.Context, c *process.Child) {
 	s.group.Go(func() {
-		if err := c.run(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "A server was not stopped in order", "process", c.name)
+		if err := c.Run(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "A server was not stopped in order", "process", c.Name)
 		}
 	})
 }
@@ -68,7 +74,7 @@ func (s *servers) start(ctx context.Context, c *child) {
 func (s *servers) openGate(ctx context.Context) error {
 	p := s.cluster.plan
 	var listeners []net.Listener
-	for _, address := range p.gateAddresses() {
+	for _, address := range p.GateAddresses() {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
 			for _, open := range listeners {
@@ -82,8 +88,8 @@ func (s *servers) openGate(ctx context.Context) error {
 	for number := range p.Servers {
 		behind = append(behind, p.ServerAddress(number))
 	}
-	s.gate = newGate(behind, p.Kubeconfig())
-	s.group.Go(func() { s.gate.run(ctx, listeners) })
+	s.gate = gate.New(behind, p.Kubeconfig())
+	s.group.Go(func() { s.gate.Run(ctx, listeners) })
 	return nil
 }
 
@@ -99,17 +105,18 @@ func (s *servers) hasJoined(number int) bool {
 }
 
 // child is the process of one of several servers.
-func (s *servers) child(number int) *child {
+func (s *servers) child(number int) *process.Child {
 	c, self := s.cluster, s.cluster.plan.Servers[number]
 	args := c.serverArgs(c.plan.ServerDir(number), c.plan.ServerAddress(number).String())
 	args = append(args, "--server-name", self.Name)
-	for _, address := range c.plan.gateAddresses() {
+	for _, address := range c.plan.GateAddresses() {
 		args = append(args, "--balancer", address)
 	}
-	return &child{
-		name: self.Name,
-		start: func() (*exec.Cmd, error) {
-			run := command{path: c.options.Executable, name: "everynode", args: args, mark: c.plan.mark(), log: c.plan.ServerLogOf(number)}
+	return &process.Child{
+		Name: self.Name,
+		Start: func() (*exec.Cmd, error) {
+			run := process.Command{Path: c.options.Executable, Name: "everynode", Args: args, Mark: c.plan.Mark(),
+				Log: c.plan.ServerLogOf(number)}
 			if number > 0 && !s.hasJoined(number) {
 				making, cancel := context.WithTimeout(context.Background(), tokenPatience)
 				defer cancel()
@@ -117,40 +124,40 @@ func (s *servers) child(number int) *child {
 				if err != nil {
 					return nil, err
 				}
-				run.args = append(slices.Clone(args), "--join", "https://"+s.gate.best().String())
-				run.env = []string{TokenVariable + "=" + token}
+				run.Args = append(slices.Clone(args), "--join", "https://"+s.gate.Best().String())
+				run.Env = []string{TokenVariable + "=" + token}
 			}
-			if c.plan.Runtime == RuntimeContainerd {
-				return run.startConnected(c.plan.NodeNetns(self.Name))
+			if c.plan.Runtime == layout.RuntimeContainerd {
+				return startConnected(run, c.plan.NodeNetns(self.Name))
 			}
-			return run.start()
+			return run.Start()
 		},
-		note: func(p Process) error {
-			return c.ledger.update(func(s *State) {
+		Note: func(p process.Process) error {
+			return c.ledger.Update(func(s *layout.State) {
 				if number == 0 {
 					s.Server = p
 					return
 				}
 				if s.Others == nil {
-					s.Others = map[string]Process{}
+					s.Others = map[string]process.Process{}
 				}
 				s.Others[self.Name] = p
 			})
 		},
-		patience: serverPatience,
-		ended:    s.ended[number],
+		Patience: remains.ServerPatience,
+		Ended:    s.ended[number],
 	}
 }
 
-// startConnected starts the program in a named network namespace.
-func (c command) startConnected(netns string) (*exec.Cmd, error) {
-	cmd, log, err := c.build()
+// startConnected starts a program in a named network namespace.
+func startConnected(c process.Command, netns string) (*exec.Cmd, error) {
+	cmd, log, err := c.Build()
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	if err := startInNetns(cmd, netns); err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.name, err)
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	return cmd, nil
 }
@@ -158,12 +165,12 @@ func (c command) startConnected(netns string) (*exec.Cmd, error) {
 // becomeReady waits for the servers; those that have never joined do so when the first is
 // ready. It returns how many are. A minority that has joined before and does not come is
 // told of and left: without a cluster that runs it could not be mended.
-func (s *servers) becomeReady(ctx, life context.Context, report Report) (int, error) {
+func (s *servers) becomeReady(ctx, life context.Context, report progress.Report) (int, error) {
 	if s.gate == nil {
 		return 1, s.cluster.waitServer(ctx, s.ended[0])
 	}
 	var first, joining []int
-	for number := range s.gate.servers {
+	for number := range s.gate.Servers {
 		if number == 0 || s.hasJoined(number) {
 			first = append(first, number)
 		} else {
@@ -178,7 +185,7 @@ func (s *servers) becomeReady(ctx, life context.Context, report Report) (int, er
 		return 0, missing[0]
 	}
 	for _, err := range missing {
-		report(Event{Kind: EventNote, Text: "  ! " + err.Error()})
+		report(progress.Event{Kind: progress.Note, Text: "  ! " + err.Error()})
 	}
 	// The first writes the kubeconfig, with which tokens are made.
 	if err := s.cluster.waitServer(ctx, nil); err != nil {
@@ -207,13 +214,13 @@ func (s *servers) wait(ctx context.Context, numbers []int) (bad []error, err err
 			select {
 			case err := <-s.ended[number]:
 				if ends[number]++; ends[number] >= hopeless {
-					failed[number] = fmt.Errorf("%s ended %d times (%w): %s; see %s", name, hopeless, err, lastWords(log), log)
+					failed[number] = fmt.Errorf("%s ended %d times (%w): %s; see %s", name, hopeless, err, process.LastWords(log), log)
 				}
 			case <-waiting.Done():
 				failed[number] = fmt.Errorf("%s did not become ready: %w; see %s", name, waiting.Err(), log)
 			default:
 			}
-			if s.gate.isReady(number) {
+			if s.gate.IsReady(number) {
 				ready++
 				delete(failed, number)
 			}

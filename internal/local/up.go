@@ -18,24 +18,30 @@ import (
 
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/images"
+	"github.com/everynode/everynode/internal/local/layout"
+	"github.com/everynode/everynode/internal/local/machine"
+	"github.com/everynode/everynode/internal/local/network"
+	"github.com/everynode/everynode/internal/local/progress"
+	"github.com/everynode/everynode/internal/local/remains"
 )
 
 // RunningError says that the cluster of a data dir runs already.
 type RunningError struct {
-	Phase Phase
+	Phase layout.Phase
 	// Usage says how to use it, if it is ready.
 	Usage string
 	PID   int
 }
 
 func (e *RunningError) Error() string {
-	if e.Phase == PhaseReady {
+	if e.Phase == layout.PhaseReady {
 		return "this cluster runs already"
 	}
 	if e.PID == 0 { // it has only just begun
 		return fmt.Sprintf("another everynode is at work on this cluster (%s); wait for it", e.Phase)
 	}
-	return fmt.Sprintf("another everynode (process %d) is at work on this cluster (%s); wait for it, or stop it", e.PID, e.Phase)
+	return fmt.Sprintf("another everynode (process %d) is at work on this cluster (%s); wait for it, or stop it", e.PID,
+		e.Phase)
 }
 
 // stopPatience bounds the clean-up after a stop.
@@ -45,7 +51,7 @@ const stopPatience = time.Minute
 // until the context ends; then it stops it and leaves its data. It returns nil
 // after such a stop, a *RunningError if the cluster runs already, and else what
 // went wrong, in one line that says what to do; nothing is left running then.
-func Up(ctx context.Context, o Options, report Report) error {
+func Up(ctx context.Context, o layout.Options, report progress.Report) error {
 	forget, err := datadir.Make(o.DataDir, 0o755)
 	if err != nil {
 		return err
@@ -59,7 +65,7 @@ func Up(ctx context.Context, o Options, report Report) error {
 		return err
 	}
 	defer held.release()
-	last, err := loadState(o.DataDir)
+	last, err := layout.Load(o.DataDir)
 	if err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func Up(ctx context.Context, o Options, report Report) error {
 	}
 	err = c.run(ctx)
 	if ctx.Err() != nil {
-		report(Event{Kind: EventNote, Text: "Stopping the cluster; its data stays in " + o.DataDir})
+		report(progress.Event{Kind: progress.Note, Text: "Stopping the cluster; its data stays in " + o.DataDir})
 		err = nil
 	}
 	return errors.Join(err, c.cleanUp())
@@ -97,7 +103,7 @@ func OpenSupervisorLog(dataDir string) (log *os.File, forget func(), err error) 
 		return nil, nil, fmt.Errorf("open the log: %w", err)
 	}
 	return log, func() {
-		if _, err := os.Stat(statePath(dataDir)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(layout.StatePath(dataDir)); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(SupervisorLog(dataDir))
 		}
 		forgetDir()
@@ -106,68 +112,63 @@ func OpenSupervisorLog(dataDir string) (log *os.File, forget func(), err error) 
 
 // running deals with a cluster whose lock another process holds: it gets another
 // number of nodes if that was asked for, else it is described.
-func running(ctx context.Context, o Options, report Report) error {
-	s, err := loadState(o.DataDir)
+func running(ctx context.Context, o layout.Options, report progress.Report) error {
+	s, err := layout.Load(o.DataDir)
 	if err != nil {
 		return err
 	}
 	if s == nil {
-		return &RunningError{Phase: PhaseStarting}
+		return &RunningError{Phase: layout.PhaseStarting}
 	}
-	if s.Phase == PhaseReady && o.ControlPlanes != 0 && o.ControlPlanes != s.Plan.controlPlanes() {
+	if s.Phase == layout.PhaseReady && o.ControlPlanes != 0 && o.ControlPlanes != s.Plan.ControlPlanes() {
 		return errors.New("the number of control planes changes with a restart; run everynode down first")
 	}
-	if s.Phase == PhaseReady && o.Nodes != 0 && o.Nodes != s.Plan.nodeCount() {
+	if s.Phase == layout.PhaseReady && o.Nodes != 0 && o.Nodes != s.Plan.NodeCount() {
 		return askResize(ctx, o, s, report)
 	}
 	return &RunningError{Phase: s.Phase, PID: s.Supervisor.PID, Usage: usage(s.Plan, o, "")}
 }
 
 // cleanAfterCrash removes what a supervisor left that could not clean up.
-func cleanAfterCrash(ctx context.Context, last *State, report Report) error {
-	if last == nil || last.Phase == PhaseStopped {
+func cleanAfterCrash(ctx context.Context, last *layout.State, report progress.Report) error {
+	if last == nil || last.Phase == layout.PhaseStopped {
 		return nil
 	}
-	return report.step("clean up", func() (string, error) {
-		n, err := removeLeftovers(ctx, *last)
+	return report.Step("clean up", func() (string, error) {
+		n, err := remains.Remove(ctx, *last)
 		if err != nil {
 			return "", err
 		}
-		last.stopped()
-		return fmt.Sprintf("the cluster had not been stopped in order; removed %d leftovers", n), last.save()
+		last.Stopped()
+		return fmt.Sprintf("the cluster had not been stopped in order; removed %d leftovers", n), last.Save()
 	})
-}
-
-// stopped forgets everything that ran.
-func (s *State) stopped() {
-	s.Phase, s.Supervisor, s.Server, s.Others, s.Nodes = PhaseStopped, Process{}, Process{}, nil, nil
 }
 
 // prepare decides everything about the cluster and checks what can be checked
 // before anything is made.
-func prepare(ctx context.Context, o Options, last *State, report Report) (*cluster, error) {
+func prepare(ctx context.Context, o layout.Options, last *layout.State, report progress.Report) (*cluster, error) {
 	before := last != nil && o.Runtime == ""
-	o, err := o.complete(last)
+	o, err := o.Complete(last)
 	if err != nil {
 		return nil, err
 	}
-	machine := inspectMachine(ctx)
-	choice, err := chooseRuntime(o.Runtime, machine)
+	found := machine.Inspect(ctx)
+	choice, err := machine.ChooseRuntime(o.Runtime, found)
 	if err != nil {
 		return nil, err
 	}
 	if last != nil && last.Plan.Runtime != choice.Runtime {
 		return nil, fmt.Errorf("the nodes of this cluster are made with --runtime %s, not %s; use another --data-dir, or remove the cluster first (everynode down --purge)", last.Plan.Runtime, choice.Runtime)
 	}
-	if err := o.validateFor(choice.Runtime); err != nil {
+	if err := o.ValidateFor(choice.Runtime); err != nil {
 		return nil, err
 	}
 	if err := checkPort(o.APIPort); err != nil {
 		return nil, err
 	}
-	c := &cluster{options: o, machine: machine, report: report}
+	c := &cluster{options: o, machine: found, report: report}
 	var subnet netip.Prefix
-	if choice.Runtime == RuntimeContainerd {
+	if choice.Runtime == layout.RuntimeContainerd {
 		if subnet, err = chooseSubnet(o, last); err != nil {
 			return nil, err
 		}
@@ -175,7 +176,7 @@ func prepare(ctx context.Context, o Options, last *State, report Report) (*clust
 			return nil, err
 		}
 	}
-	c.plan = newPlan(o, choice.Runtime, subnet)
+	c.plan = layout.New(o, choice.Runtime, subnet)
 	if last != nil {
 		c.gone = goneNodes(last.Plan, c.plan)
 	}
@@ -183,34 +184,34 @@ func prepare(ctx context.Context, o Options, last *State, report Report) (*clust
 	if last != nil {
 		kind = "The cluster in "
 	}
-	report(Event{Kind: EventNote, Text: kind + o.DataDir + "; this takes a few seconds."})
+	report(progress.Event{Kind: progress.Note, Text: kind + o.DataDir + "; this takes a few seconds."})
 	if before {
 		choice.Why = "Its nodes are made with --runtime " + string(choice.Runtime) + ", as before."
 	}
-	report(Event{Kind: EventNote, Text: choice.Why})
+	report(progress.Event{Kind: progress.Note, Text: choice.Why})
 	return c, nil
 }
 
 // chooseSubnet keeps the nodes' addresses where they were: certificates name them.
-func chooseSubnet(o Options, last *State) (netip.Prefix, error) {
-	taken, err := hostRoutes()
+func chooseSubnet(o layout.Options, last *layout.State) (netip.Prefix, error) {
+	taken, err := network.Routes()
 	if err != nil {
 		return netip.Prefix{}, err
 	}
 	if last == nil || !last.Plan.Subnet.IsValid() {
-		return pickSubnet(clusterID(o.DataDir), taken)
+		return layout.PickSubnet(layout.ClusterID(o.DataDir), taken)
 	}
-	if !free(last.Plan.Subnet, taken) {
+	if !layout.Free(last.Plan.Subnet, taken) {
 		return netip.Prefix{}, fmt.Errorf("the cluster's network %s overlaps with a route that this machine has got meanwhile (see: ip route); remove that, or start afresh with everynode down --purge", last.Plan.Subnet)
 	}
 	return last.Plan.Subnet, nil
 }
 
 // goneNodes are the nodes that the cluster had and will not have.
-func goneNodes(last, next Plan) []string {
+func goneNodes(last, next layout.Plan) []string {
 	var gone []string
 	for _, n := range last.Nodes {
-		if !slices.ContainsFunc(next.Nodes, func(m Node) bool { return m.Name == n.Name }) {
+		if !slices.ContainsFunc(next.Nodes, func(m layout.Node) bool { return m.Name == n.Name }) {
 			gone = append(gone, n.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/local/layout"
 	nodefacts "github.com/everynode/everynode/internal/node"
 )
 
@@ -40,7 +41,7 @@ func orNone(text string) string {
 }
 
 // usage tells how to use a cluster that runs. table is shown above it.
-func usage(p Plan, o Options, table string) string {
+func usage(p layout.Plan, o layout.Options, table string) string {
 	kubectl, down := o.Program+" kubectl"+o.DirFlag, o.Program+" down"+o.DirFlag
 	var b strings.Builder
 	if table != "" {
@@ -51,13 +52,13 @@ Try:
   %[2]s get nodes -o wide
   %[2]s apply -f %[3]s
   %[2]s get pods -A -o wide
-`, p.Kubeconfig(), kubectl, filepath.Join(p.examplesDir(), "log-agent.yaml"))
+`, p.Kubeconfig(), kubectl, filepath.Join(p.ExamplesDir(), "log-agent.yaml"))
 	logs := p.ServerLog()
 	if len(p.Servers) > 0 {
 		logs = filepath.Dir(logs)
 		fmt.Fprintf(&b, "Servers: %s\n", o.Program+" members"+o.DirFlag)
 	}
-	if p.Runtime == RuntimeContainerd {
+	if p.Runtime == layout.RuntimeContainerd {
 		fmt.Fprintf(&b, "Logs: %s, and each node's own %s\n", logs, filepath.Join(p.NodeDir("NODE"), "log"))
 	} else {
 		fmt.Fprintf(&b, "Log: %s\n", logs)
