@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/events"
 	"github.com/everynode/everynode/internal/agent/join"
+	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/objects"
 	"github.com/everynode/everynode/internal/agent/pods"
@@ -104,9 +106,17 @@ func (a *Agent) makeRuntime(n *node, services cri.Services) error {
 		return err
 	}
 	capacity := n.reporter.NodeAllocatable()
+	noteAddresses := network.OwnLeases().Note
+	if a.cfg.ForeignNetwork {
+		noteAddresses = nil
+	}
 	n.runtime = cri.New(cri.Config{
-		Relisted: n.scraped.Relisted,
-		Service:  services.Runtime, Lister: services.Lists,
+		Relisted: n.scraped.Relisted, NoteAddresses: noteAddresses,
+		Strays: func(pod *corev1.Pod, killed int) {
+			n.events.Pod(pod, corev1.EventTypeWarning, "StrayProcessesKilled",
+				fmt.Sprintf("killed %d processes of this pod that the container runtime had forgotten", killed))
+		},
+		Service: services.Runtime, Lister: services.Lists,
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.Handler,
 		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},

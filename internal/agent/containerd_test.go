@@ -34,6 +34,9 @@ const (
 type machine struct {
 	dir, endpoint, cgroupRoot string
 	services                  cri.Services
+	// runtime is containerd's process, and exited closed once it has ended.
+	runtime *os.Process
+	exited  <-chan struct{}
 }
 
 const containerdConfig = `version = 2
@@ -111,23 +114,18 @@ func (m *machine) start(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	first := m.runtime == nil
+	m.runtime = cmd.Process
 	exited := make(chan struct{})
+	m.exited = exited
 	go func() {
 		_ = cmd.Wait()
+		_ = logFile.Close()
 		close(exited)
 	}()
-	t.Cleanup(func() {
-		if t.Failed() {
-			text, _ := os.ReadFile(logFile.Name())
-			t.Logf("containerd said last:\n%s", tailOf(string(text), 4000))
-		}
-		m.sweep(t)
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		<-exited
-		_ = logFile.Close()
-		m.removeCgroups(t)
-		m.unmount(t)
-	})
+	if first {
+		t.Cleanup(func() { m.end(t) })
+	}
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		services, err := cri.Connect(ctx, m.endpoint)
@@ -145,6 +143,20 @@ func (m *machine) start(t *testing.T) {
 			t.Fatal("containerd did not start in time")
 		}
 	}
+}
+
+// end ends all that runs on the machine. It comes after the end of what was started there, also where containerd was
+// started once more since.
+func (m *machine) end(t *testing.T) {
+	if t.Failed() {
+		text, _ := os.ReadFile(filepath.Join(m.dir, "containerd.log"))
+		t.Logf("containerd said last:\n%s", tailOf(string(text), 4000))
+	}
+	m.sweep(t)
+	_ = m.runtime.Signal(syscall.SIGTERM)
+	<-m.exited
+	m.removeCgroups(t)
+	m.unmount(t)
 }
 
 func tailOf(s string, n int) string { return s[max(0, len(s)-n):] }
@@ -185,6 +197,17 @@ func (m *machine) reboot(t *testing.T) {
 		return len(left) == 0
 	})
 	m.unmount(t)
+	m.start(t)
+}
+
+// restartRuntime kills containerd, and starts it again once between was called. Containers run on, unless between ends
+// them.
+func (m *machine) restartRuntime(t *testing.T, between func()) {
+	t.Helper()
+	m.services.Close(t.Context())
+	podstest.Must(t, m.runtime.Kill())
+	<-m.exited
+	between()
 	m.start(t)
 }
 

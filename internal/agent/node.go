@@ -187,7 +187,7 @@ func (n *node) sweep(ctx context.Context) {
 	case <-n.pods.Known():
 	}
 	n.devices.Sweep(n.pods.Remains)
-	err := errors.Join(n.volumes.Sweep(ctx, n.pods.Remains), n.runtime.Sweep(n.pods.Remains))
+	err := errors.Join(n.volumes.Sweep(ctx, n.pods.Remains), n.runtime.Sweep(ctx, n.pods.Remains))
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Could not clear up after pods of an earlier run")
 	}

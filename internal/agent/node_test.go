@@ -34,7 +34,7 @@ type testNode struct {
 }
 
 // startNode starts the pod loop. It may be stopped and started again on one machine.
-func startNode(t *testing.T, m *machine, a *podstest.API) *testNode {
+func startNode(t *testing.T, m *machine, a *podstest.API, options ...func(*cri.Config)) *testNode {
 	t.Helper()
 	logger, ctx := ktesting.NewTestContext(t)
 	ctx = klog.NewContext(ctx, logger)
@@ -42,11 +42,15 @@ func startNode(t *testing.T, m *machine, a *podstest.API) *testNode {
 	n := &testNode{api: a, volumes: &podstest.Volumes{}, prober: podstest.NewProber()}
 	groups, err := cgroups.New(cgroups.Config{Root: m.cgroupRoot})
 	podstest.Must(t, err)
-	n.runtime = cri.New(cri.Config{
+	config := cri.Config{
 		Service: m.services.Runtime, LogRoot: filepath.Join(m.dir, "log/pods"), LinkRoot: filepath.Join(m.dir,
 			"log/containers"),
 		PodsRoot: filepath.Join(m.dir, "pods"), Cgroups: groups, MemoryCapacity: 1 << 30,
-	})
+	}
+	for _, option := range options {
+		option(&config)
+	}
+	n.runtime = cri.New(config)
 	statuses := status.New(a)
 	ev := events.Recorder{EventRecorder: a}
 	n.pods = pods.New(ctx, pods.Config{

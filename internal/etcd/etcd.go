@@ -165,18 +165,21 @@ func (s *Server) begin(ctx context.Context, o Options) error {
 	}
 	var life context.Context
 	life, s.end = context.WithCancel(context.WithoutCancel(ctx))
-	if s.peers != nil {
-		if err := s.become(ctx, s.peers.URL); err != nil {
-			return err
+	return s.During(func() error {
+		if s.peers != nil {
+			err := s.become(ctx, s.peers.URL)
+			if err != nil {
+				return err
+			}
+			go s.keepWatermark(life)
+			go s.followLeader(life)
+			go s.keepComparing(life, cmp.Or(o.compareEvery, compareInterval))
 		}
-		go s.keepWatermark(life)
-		go s.followLeader(life)
-		go s.keepComparing(life, cmp.Or(o.compareEvery, compareInterval))
-	}
-	s.compactAtStart(life)
-	go s.forgetOld(life, cmp.Or(o.Keep, defaultKeep))
-	go s.keepSpace(life)
-	return s.announceFeatures(ctx)
+		s.compactAtStart(life)
+		go s.forgetOld(life, cmp.Or(o.Keep, defaultKeep))
+		go s.keepSpace(life)
+		return s.announceFeatures(ctx)
+	})
 }
 
 // waitReady waits until the database takes writes.
@@ -394,6 +397,19 @@ func (s *Server) Failed(ctx context.Context) error {
 		return s.stopped(ctx)
 	case <-ctx.Done():
 		return nil
+	}
+}
+
+// During calls f, which asks the database, and returns what it returns. Once the database cannot go on it returns why,
+// and leaves f to the end of the process: nothing that is asked then is answered, or can be given up.
+func (s *Server) During(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.fatal.happened:
+		return s.explain(<-s.fatal.failed)
 	}
 }
 

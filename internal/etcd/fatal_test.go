@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -37,4 +38,26 @@ func TestItFailsWhileItIsClosed(t *testing.T) {
 	if err := <-f.failed; err == nil {
 		t.Error("no reason")
 	}
+}
+
+// What is asked while the disk becomes full is never answered, and what is asked of a database that works is.
+func TestWhoAsksADatabaseThatCannotGoOnIsToldWhy(t *testing.T) {
+	s, never, mine := &Server{fatal: newFatal()}, make(chan struct{}), errors.New("my own")
+	for _, want := range []error{nil, mine} {
+		if err := s.During(func() error { return want }); !errors.Is(err, want) {
+			t.Errorf("it returns %v, want %v", err, want)
+		}
+	}
+	told := make(chan error, 1)
+	go func() { told <- s.During(func() error { <-never; return nil }) }()
+	go s.fatal.OnWrite(&zapcore.CheckedEntry{}, []zapcore.Field{zap.Error(syscall.ENOSPC)})
+	select {
+	case err := <-told:
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("it returns %v, want why", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for an answer that does not come")
+	}
+	close(never)
 }

@@ -22,7 +22,7 @@ func fill(t *testing.T, s *Server) {
 	client := s.newClient()
 	for range 200 {
 		_, err := client.Put(t.Context(), "/registry/configmaps/ns/one", value)
-		if err == nil {
+		if err == nil || strings.Contains(err.Error(), "request timed out") { // A machine may be slow.
 			continue
 		}
 		if !strings.Contains(err.Error(), "database space exceeded") {

@@ -282,13 +282,9 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	if s.api, err = apiserver.New(config); err != nil {
+	err = s.makeAPI(ctx, config)
+	if err != nil {
 		return err
-	}
-	if s.external != nil {
-		if err := s.agree(ctx); err != nil {
-			return err
-		}
 	}
 	parts := newParts(ctx)
 	// What works through the API ends before it, so that it can say that it ends.
@@ -401,30 +397,10 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 			return fmt.Errorf("show the size of the database: %w", err)
 		}
 	}
-	if s.restored, err = database.Restored(ctx); err != nil {
-		return err
-	}
-	config.Restored = s.restored
 	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
 	config.Members, config.Backups = admission{s}, backups{s}
 	config.OpenHot = apiserver.Hot(database.OpenHot)
 	return nil
-}
-
-func (s *Server) watchDatabase(ctx context.Context) error {
-	err := s.etcd.Failed(ctx)
-	if err == nil || errors.Is(err, etcd.ErrRemoved) {
-		return err
-	}
-	return fmt.Errorf("the database in %s stopped: %w", s.options.DataDir, err)
-}
-
-// databaseLost is closed when an embedded database cannot go on.
-func (s *Server) databaseLost() <-chan struct{} {
-	if s.etcd == nil {
-		return nil
-	}
-	return s.etcd.Lost()
 }
 
 // runControl waits for the API, announces it, and runs what works through it.

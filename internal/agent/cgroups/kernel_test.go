@@ -191,3 +191,47 @@ func TestSweepInTheKernel(t *testing.T) {
 		})
 	}
 }
+
+// Processes that the runtime has forgotten are killed, and those of no other pod.
+func TestStraysInTheKernel(t *testing.T) {
+	for _, driver := range []Driver{Cgroupfs, Systemd} {
+		t.Run(string(driver), func(t *testing.T) {
+			c, _ := realGroups(t, driver)
+			ended := map[string]chan struct{}{}
+			var all []*exec.Cmd
+			for _, name := range []string{"forgotten", "other"} {
+				err := c.Ensure(testPod(name, amounts("cpu", "100m"), nil))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sleeper := exec.Command("sleep", "600")
+				sleeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+				err = sleeper.Start()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all, ended[name] = append(all, sleeper), make(chan struct{})
+				go func() {
+					_ = sleeper.Wait()
+					close(ended[name])
+				}()
+				group := ofPod(corev1.PodQOSBurstable, types.UID(name))
+				write(t, filepath.Join(c.in("pids", group), "cgroup.procs"), strconv.Itoa(sleeper.Process.Pid))
+			}
+			for _, want := range []int{1, 0} {
+				killed, err := c.KillStrays(t.Context(), "forgotten")
+				if err != nil || killed != want {
+					t.Errorf("%d processes were killed, %v, want %d", killed, err, want)
+				}
+			}
+			<-ended["forgotten"]
+			select {
+			case <-ended["other"]:
+				t.Error("another pod's process was killed")
+			default:
+			}
+			_ = all[1].Process.Kill()
+			<-ended["other"]
+		})
+	}
+}

@@ -99,7 +99,7 @@ func ListImages(ctx context.Context, service internalapi.ImageManagerService) ([
 
 // Sweep removes the files and cgroups of pods that are not live, left by an agent that was killed while it cleared up.
 // It goes on after errors and returns them joined.
-func (r *Runtime) Sweep(live func(uid types.UID) bool) error {
+func (r *Runtime) Sweep(ctx context.Context, live func(uid types.UID) bool) error {
 	found := map[types.UID]bool{}
 	logs, err := readNames(r.cfg.LogRoot)
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *Runtime) Sweep(live func(uid types.UID) bool) error {
 	for uid := range found {
 		// What is called otherwise is none of ours: ".." would be everything, and so would "*".
 		if isUID(uid) && !live(uid) {
-			errs = append(errs, r.Clean(uid))
+			errs = append(errs, r.Clean(ctx, uid))
 		}
 	}
 	return errors.Join(append(errs, r.sweepLinks(), r.cfg.Cgroups.Sweep(live))...)

@@ -223,7 +223,7 @@ func TestSweepTakesUIDsOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.Sweep(func(uid types.UID) bool { return uid == "u1" }); err != nil {
+	if err := r.Sweep(t.Context(), func(uid types.UID) bool { return uid == "u1" }); err != nil {
 		t.Error(err)
 	}
 	for path, there := range map[string]bool{r.cfg.LogRoot + "/ns_live_u1/c": true, r.cfg.LogRoot + "/ns_gone_u2": false, r.cfg.PodsRoot + "/u1/containers/c": true, filepath.Dir(r.cfg.PodsRoot) + "/containers/precious": true} {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -93,6 +94,11 @@ type Config struct {
 	Hostname string
 	// MemoryCapacity is the node's memory in bytes, against which OOM scores are reckoned.
 	MemoryCapacity int64
+	// NoteAddresses is told which sandbox has which address, by address, before another one gets one; nil where
+	// somebody else gives addresses and knows. What it returns had been forgotten.
+	NoteAddresses func(sandboxes map[string]string) (forgotten []string, err error)
+	// Strays is told how many processes of a pod were killed that the runtime had forgotten; nil for nobody.
+	Strays func(pod *corev1.Pod, killed int)
 	// CNIResults is where CNI's library notes what it gave to sandboxes; empty means /var/lib/cni/results.
 	CNIResults string
 	// Relisted is told of every look through the runtime: how long it took, how long after the one before it began (0 for the

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/klog/v2"
 )
 
 // logFolder names the folder of a pod's logs. Of a name that does not fit into one, which
@@ -45,10 +46,50 @@ func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt ui
 	if err := os.MkdirAll(config.LogDirectory, 0o755); err != nil {
 		return "", fmt.Errorf("make the log folder of pod %s: %w", pod.Name, err)
 	}
+	killed, err := r.cfg.Cgroups.KillStrays(ctx, pod.UID)
+	if killed > 0 && r.cfg.Strays != nil {
+		r.cfg.Strays(pod, killed)
+	}
+	if err != nil {
+		return "", err
+	}
 	if err := r.cfg.Cgroups.Ensure(pod); err != nil {
 		return "", err
 	}
+	if r.cfg.NoteAddresses != nil && !pod.Spec.HostNetwork {
+		if err := r.noteAddresses(ctx); err != nil {
+			return "", err
+		}
+	}
 	return r.service.RunPodSandbox(ctx, config, handler)
+}
+
+// noteAddresses makes sure that no new sandbox gets an address that another one has.
+func (r *Runtime) noteAddresses(ctx context.Context) error {
+	ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
+	list, err := r.service.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{State: ready})
+	if err != nil {
+		return fmt.Errorf("list the sandboxes that have addresses: %w", err)
+	}
+	holders := map[string]string{}
+	for _, s := range list {
+		sandbox, err := r.readSandbox(ctx, s)
+		if err != nil {
+			return err
+		}
+		if sandbox == nil || !sandbox.Ready || sandbox.HostNetwork {
+			continue
+		}
+		for _, ip := range sandbox.IPs {
+			holders[ip] = sandbox.ID
+		}
+	}
+	forgotten, err := r.cfg.NoteAddresses(holders)
+	if len(forgotten) > 0 {
+		klog.FromContext(ctx).Info("Somebody removed the notes of which addresses pods have; they are there again",
+			"addresses", forgotten)
+	}
+	return err
 }
 
 // handlerOf is how the runtime calls the way in which the pod wants to be run, empty for the usual one.
@@ -197,9 +238,17 @@ func (r *Runtime) RemoveSandbox(ctx context.Context, id string) error {
 	return nil
 }
 
-// Clean removes what a pod without containers left on the node: its cgroups, its logs and its own files. It does not
+// Clean removes what a pod without containers left on the node: its processes, cgroups, logs and own files. It does not
 // touch volumes, and leaves the pod's folder while they are there.
-func (r *Runtime) Clean(uid types.UID) error {
+func (r *Runtime) Clean(ctx context.Context, uid types.UID) error {
+	killed, err := r.cfg.Cgroups.KillStrays(ctx, uid)
+	if killed > 0 {
+		klog.FromContext(ctx).Info("Killed processes that the container runtime had forgotten", "podUID", uid,
+			"processes", killed)
+	}
+	if err != nil {
+		return err
+	}
 	if err := r.cfg.Cgroups.Remove(uid); err != nil {
 		return err
 	}

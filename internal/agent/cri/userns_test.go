@@ -119,7 +119,7 @@ func TestUsersAreKept(t *testing.T) {
 	if got := first(again, "b"); got != b {
 		t.Errorf("after a restart the pod has users from %d on, before %d", got, b)
 	}
-	if err := again.Clean("a"); err != nil {
+	if err := again.Clean(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	if d := first(again, "d"); d != a {

@@ -270,7 +270,7 @@ func (r *Runtime) RemoveContainer(_ context.Context, id string) error {
 }
 
 // Clean implements Runtime.
-func (r *Runtime) Clean(uid types.UID) error {
+func (r *Runtime) Clean(_ context.Context, uid types.UID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.held, uid)

@@ -22,6 +22,9 @@ const bridge = "cni0"
 // of the machine empties, as it ends all pods.
 const leases = "/run/everynode/cni-leases"
 
+// networkName is what the CNI configuration calls our network.
+const networkName = "everynode"
+
 // cniConfig is the CNI configuration of a node whose pods get the addresses of
 // a network and send packets of at most mtu bytes, as the link has it if that is
 // 0. The loopback interface needs none: runtimes bring it up themselves.
@@ -47,7 +50,7 @@ func cniConfig(pods netip.Prefix, mtu int) ([]byte, error) {
 	}
 	config := object{
 		"cniVersion": "0.4.0",
-		"name":       "everynode",
+		"name":       networkName,
 		"plugins": []object{
 			connect,
 			{

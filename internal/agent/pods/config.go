@@ -72,7 +72,7 @@ type Runtime interface {
 	RemoveContainer(ctx context.Context, id string) error
 	ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte,
 		exitCode int32, err error)
-	Clean(uid types.UID) error
+	Clean(ctx context.Context, uid types.UID) error
 }
 
 // Images makes images present; images.Manager is one.

@@ -78,7 +78,7 @@ func (t task) perform(ctx, setUp context.Context) (podworker.Outcome, images.Ima
 	case podworker.Finish:
 		t.cfg.Statuses.Delete(t.pod, nil)
 	case podworker.Forget:
-		err = t.cfg.Runtime.Clean(t.w.uid)
+		err = t.cfg.Runtime.Clean(ctx, t.w.uid)
 	}
 	if err != nil {
 		klog.FromContext(ctx).Info("Could not act for a pod, will try again", "action", a.String(), "err", err)

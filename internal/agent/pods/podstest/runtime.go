@@ -127,7 +127,7 @@ func (r *Runtime) ExecSync(context.Context, string, []string, time.Duration) (st
 	return nil, nil, 0, nil
 }
 
-func (r *Runtime) Clean(uid types.UID) error {
+func (r *Runtime) Clean(_ context.Context, uid types.UID) error {
 	r.Done <- "clean " + string(uid)
 	return nil
 }
