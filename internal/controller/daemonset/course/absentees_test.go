@@ -14,11 +14,13 @@ func TestRepairedNodesUseUpTheLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		repairs bool
 		away    time.Duration
-		most    int // without a daemon in the end; the limit is 1
+		restart bool // of the controller, while the node is away
+		most    int  // without a daemon in the end; the limit is 1
 	}{
-		"nobody repairs":        {false, 0, 1},
-		"made again at once":    {true, 0, 1},
-		"away for five minutes": {true, 5 * time.Minute, 2}, // another one went meanwhile
+		"nobody repairs":        {false, 0, false, 1},
+		"made again at once":    {true, 0, false, 1},
+		"away for a restart":    {true, 0, true, 1},
+		"away for five minutes": {true, 5 * time.Minute, false, 2}, // another one went meanwhile
 	} {
 		w := newWorld()
 		w.addFleet(1, 1, 10, "v1")
@@ -33,6 +35,10 @@ func TestRepairedNodesUseUpTheLimit(t *testing.T) {
 				if m := w.nodes[name]; test.repairs && !m.daemon.Available {
 					w.removeNode(name)
 					w.pass(test.away)
+					if test.restart {
+						w.store()
+						w.crash()
+					}
 					w.addNode(name, m.labels, "")
 				}
 			}
@@ -61,6 +67,9 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 	if n := len(w.course.absentees); n != keptAbsentees {
 		t.Errorf("%d are remembered, want %d", n, keptAbsentees)
 	}
+	if n := len(w.course.Status().Replacing.Available); n != keptNames {
+		t.Errorf("the status names %d, want %d", n, keptNames)
+	}
 	for name, want := range map[string]bool{"gone-4": false, "gone-5": true, "another": false} {
 		if w.addNode(name, nil, ""); w.course.nodes[name].change.taken != want {
 			t.Errorf("%s came back, and counts as taken: %t", name, !want)
@@ -72,5 +81,10 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 	w.pass(absence)
 	if w.addNode("gone-6", nil, ""); w.course.nodes["gone-6"].change.taken || len(w.course.absentees) > 0 {
 		t.Errorf("after %s %d are remembered", absence, len(w.course.absentees))
+	}
+	gone("too-long")
+	w.pass(absence)
+	if r := w.course.Status().Replacing; r != nil && len(r.Available) > 0 {
+		t.Errorf("after %s the status names %s", absence, r.Available)
 	}
 }

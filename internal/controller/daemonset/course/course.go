@@ -23,8 +23,11 @@ type Course struct {
 	paused string // why spec.paused is set, if it was not somebody
 
 	started bool
+	began   time.Time // when it was started
 	state   state
 	aim
+	// undone: the stable template was set again in the middle of a change, whose nodes go back. A restart forgets it.
+	undone bool
 	// phase, message and wake are what stands says, if that stood since the last event. At wake the phase
 	// may change by time alone.
 	stood   bool
@@ -150,6 +153,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 			}
 		}
 		for _, n := range c.nodes {
+			n.change.late = false
 			n.step, _ = c.fleet.Step(n.name)
 			c.regroup(n)
 		}
@@ -179,7 +183,7 @@ func (c *Course) PausedBecause(why string) {
 // rollout's object says, empty for one that is new.
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.restore(status)
-	c.started = true
+	c.started, c.began = true, c.now
 	isAnother := c.state.target == "" // than the one that the status speaks of, or there is none
 	if isAnother {
 		c.state.stable = c.mostRun()
@@ -187,7 +191,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.takeAim()
 	known := c.state.target == c.ds.Newest && status.Step != ""
 	stored := replaced(status.Replacing)
-	if c.back {
+	if c.back || !c.state.returns.IsZero() {
 		c.recallReturn(stored)
 	}
 	c.retarget()
@@ -202,7 +206,10 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.reopen(c.begunSteps())
 	}
 	c.recallBefore(stored)
+	c.recallInstead()
+	c.recallAbsentees(stored)
 	c.recent.baseline(c)
+	c.recallEarlier()
 	c.overlook()
 	c.refreshAll()
 	c.settle()
@@ -261,27 +268,35 @@ func (c *Course) mostRun() string {
 }
 
 // begunSteps names the step that is under way and those that began before it, as they are or were last known.
-func (c *Course) begunSteps() []string {
+func (c *Course) begunSteps() begun {
 	var steps []string
-	at := ""
+	sizes, at := map[string]int{}, ""
 	switch u := c.state.unread; {
 	case u != nil:
 		at = u.Step
 		for i := range u.Steps {
 			steps = append(steps, u.Steps[i].Name)
+			sizes[u.Steps[i].Name] = int(u.Steps[i].Nodes)
 		}
 	case c.policy == nil:
-		return nil
+		return begun{}
 	default:
 		at = c.policy.StepName(c.state.open)
 		for _, s := range c.fleet.Steps() {
 			steps = append(steps, c.policy.StepName(s))
+			sizes[c.policy.StepName(s)] = c.fleet.Size(s)
 		}
 	}
 	if i := slices.Index(steps, at); i >= 0 {
-		return append([]string{at}, steps[:i]...)
+		return begun{append([]string{at}, steps[:i]...), sizes}
 	}
-	return append([]string{at}, c.stepsBefore(at, steps)...)
+	return begun{append([]string{at}, c.stepsBefore(at, steps)...), sizes}
+}
+
+// begun are the steps that have begun, the one under way first, and how many nodes steps had.
+type begun struct {
+	names []string
+	sizes map[string]int
 }
 
 // stepsBefore are those of the steps that come before one that has no nodes any more.
@@ -302,14 +317,14 @@ func (c *Course) stepsBefore(name string, steps []string) (before []string) {
 // reopen finds how far steps have begun that began under another policy, or before a
 // restart; the first of the names is the one under way. A step that comes behind one
 // that never began has to wait for it.
-func (c *Course) reopen(begun []string) {
+func (c *Course) reopen(b begun) {
 	var open, at rolloutpolicy.Step
 	underWay := false // at, and all before it have begun
-	if len(begun) > 0 {
-		at, underWay = c.policy.StepNamed(begun[0])
+	if len(b.names) > 0 {
+		at, underWay = c.policy.StepNamed(b.names[0])
 	}
 	for _, s := range c.fleet.Steps() {
-		if !slices.Contains(begun, c.policy.StepName(s)) {
+		if !slices.Contains(b.names, c.policy.StepName(s)) {
 			underWay = underWay && s.Compare(at) > 0
 			break
 		}
@@ -318,11 +333,32 @@ func (c *Course) reopen(begun []string) {
 	if underWay && c.fleet.Size(at) == 0 && at.Compare(open) > 0 {
 		open = at // it has lost all its nodes, and its approval is still to be given
 	}
+	if len(b.names) > 0 && c.policy.StepName(open) == b.names[0] {
+		open = c.inRamp(open, b)
+	}
 	c.state.open = open
-	if len(begun) == 0 || c.policy.StepName(open) != begun[0] {
+	if len(b.names) == 0 || c.policy.StepName(open) != b.names[0] {
 		c.state.openSince, c.state.left = c.now, time.Time{}
 	}
 	c.state.unread = nil
+}
+
+// inRamp is the step of a ramp that is under way. If its steps were made larger, it is the first in which all nodes
+// have room whose steps had begun: a larger step of the same name has not.
+func (c *Course) inRamp(open rolloutpolicy.Step, b begun) rolloutpolicy.Step {
+	old, now := 0, 0
+	for _, name := range b.names {
+		if s, ok := c.policy.StepNamed(name); ok && s.Wave == open.Wave {
+			old += b.sizes[name]
+		}
+	}
+	for s := (rolloutpolicy.Step{Wave: open.Wave, Part: 1}); s.Part < open.Part; s.Part++ {
+		now += c.fleet.Size(s)
+		if now >= old {
+			return s
+		}
+	}
+	return open
 }
 
 // retarget follows the DaemonSet's newest revision: with another one the steps, and
@@ -337,13 +373,15 @@ func (c *Course) retarget() {
 	failed := c.failed
 	c.state.target = c.ds.Newest
 	c.takeAim()
+	c.undone = !c.changing
 	switch {
 	case c.changing:
 		c.turnForward()
-	case failed != nil && rollsBack(failed):
-		c.state.returns = failed.Time.Time // nodes go on with their way back
-	default:
-		c.turnBack()
+	case failed == nil || !rollsBack(failed):
+		c.turnBack() // else nodes go on with their way back
+	}
+	if failed != nil && rollsBack(failed) && c.state.returns.IsZero() {
+		c.state.returns = failed.Time.Time
 	}
 	c.beginAnew()
 	if c.runsAlready() {
@@ -356,6 +394,9 @@ func (c *Course) retarget() {
 // beginAnew goes back to the first step, without evidence.
 func (c *Course) beginAnew() {
 	c.revoke()
+	for _, n := range c.nodes {
+		n.change.late = false
+	}
 	c.state.open, c.state.openSince, c.state.left, c.state.unread = rolloutpolicy.Step{}, c.now, time.Time{}, nil
 	c.forgetFailures()
 }

@@ -310,3 +310,46 @@ func TestWithoutAPolicyOnlyTheStableRevisionIsMade(t *testing.T) {
 		}
 	}
 }
+
+// A ramp that is edited in the middle goes on where all that have the change have room: steps that keep their names
+// and become larger have not begun. After a restart too.
+func TestARampThatIsMadeSteeperGoesOnFromItsNodes(t *testing.T) {
+	const gentle = "waves: [{name: all, nodes: {}, ramp: {from: 1}, soak: 10m}]"
+	const steep = "waves: [{name: all, nodes: {}, ramp: {from: 20}, soak: 10m}]"
+	for _, restart := range []bool{false, true} {
+		w := newWorld()
+		w.addFleet(1, 1, 200, "v1")
+		w.start(policy(t, gentle), dsWith("v1", 200))
+		w.update("v2")
+		for w.on("v2") < 7 {
+			w.pass(time.Second)
+		}
+		change := func(text string) {
+			w.policy = policy(t, text)
+			if restart {
+				w.againWith(w.policy, Followed, "")
+			} else {
+				w.course.SetPolicy(w.policy, Followed, "")
+			}
+			w.pass(time.Minute)
+		}
+		change(gentle)
+		if step := w.course.Status().Step; w.on("v2") != 7 || step != "all/3" {
+			t.Errorf("restart %t: with the same ramp %d have the change in step %s", restart, w.on("v2"), step)
+		}
+		change(steep)
+		if step := w.course.Status().Step; w.on("v2") != 20 || step != "all/1" {
+			t.Errorf("restart %t: %d have the change in step %s, want 20 in all/1", restart, w.on("v2"), step)
+		}
+		w.pass(10 * time.Minute)
+		if n := w.on("v2"); n != 60 {
+			t.Errorf("restart %t: then %d have the change, want 60", restart, n)
+		}
+		change(gentle)
+		if n := w.on("v2"); n != 60 {
+			t.Errorf("restart %t: with the first ramp %d have the change", restart, n)
+		}
+		w.pass(3 * time.Hour)
+		w.expect(t, v1alpha1.PhaseComplete, "200 of 200")
+	}
+}

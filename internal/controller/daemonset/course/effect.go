@@ -16,6 +16,8 @@ const (
 	// one node, within the limit, must not hold up all others for ever.
 	Excused
 	Passed
+	// Late: its change is under way, and no further step waits for that, since it came late into its own.
+	Late
 	// Ours: it is without an available daemon by our doing, or about to be. It uses up
 	// maxUnavailable.
 	Ours

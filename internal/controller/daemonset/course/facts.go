@@ -57,6 +57,8 @@ type Daemon struct {
 	// when the newest one is: the zero time while it is not.
 	Available bool
 	Since     time.Time
+	// Comes is when the newest pod, which is ready, is to be available; zero if it is not ready, or is already.
+	Comes time.Time
 	// Ended tells that the node has no newest pod, but one that ended or is about to.
 	Ended bool
 	// EndsBy is until when a pod that is on its way out was to be gone, if there is one

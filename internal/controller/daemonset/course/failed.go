@@ -126,13 +126,13 @@ func (c *Course) goneBack() map[string]Before {
 	return out
 }
 
-// noteReturn keeps since when nodes go to the stable template, until all have it, and work. Of a target that
-// failed it is known when it did.
+// noteReturn keeps since when nodes go to the stable template, until all have it, and work; after another change of
+// the template until those that went work. Of a target that failed it is known when it did.
 func (c *Course) noteReturn() {
 	switch {
-	case c.changing, c.totals[Pending]+c.totals[Held] == 0 && len(c.replacing) == 0:
-		c.state.returns = time.Time{}
-	case c.state.returns.IsZero():
+	case len(c.replacing) == 0 && (c.changing || c.totals[Pending]+c.totals[Held] == 0):
+		c.state.returns, c.undone = time.Time{}, false
+	case c.state.returns.IsZero() && !c.changing:
 		c.state.returns = c.now
 	}
 }
@@ -150,10 +150,34 @@ func (c *Course) recallReturn(stored map[string]Before) {
 	}
 }
 
+// lastWay is the revision that was to come where a daemon was taken away before a restart, as far as that is known.
+func (c *Course) lastWay() string {
+	if c.back || !c.state.returns.IsZero() {
+		return c.state.stable
+	}
+	return c.state.target
+}
+
+func (c *Course) recallInstead() {
+	for _, n := range c.nodes {
+		n.change.instead = c.lastWay()
+	}
+}
+
 // disregardEarlier has what nodes and pods of the target did until now be no evidence.
 func (c *Course) disregardEarlier() {
 	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
+	for _, n := range c.nodes {
+		n.change.earlier = n.daemon.Revision == c.state.target
+	}
 	c.overlook()
+}
+
+// recallEarlier finds out after a restart which pods are from before the evidence begins.
+func (c *Course) recallEarlier() {
+	for _, n := range c.nodes {
+		n.change.earlier = n.daemon.Made.Before(c.state.since)
+	}
 }
 
 // overlook has the restarts of pods that are older than the evidence not count.

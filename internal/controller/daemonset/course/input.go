@@ -99,9 +99,13 @@ func (c *Course) begun(s rolloutpolicy.Step) bool {
 	return c.policy != nil && (c.isNew || s.Compare(c.state.open) <= 0)
 }
 
-// recovers is until when the node's daemon may become available again by itself, after its node was out of order, or
-// the course began: as long as a start may take. Taking it takes a daemon away. Zero if it is not to be waited for.
+// recovers is until when the node's daemon may become available again by itself, since its pod is ready, or after its
+// node was out of order, or the course began: as long as a start may take. Taking it takes a daemon away. Zero if it
+// is not to be waited for.
 func (c *Course) recovers(n *node) time.Time {
+	if n.daemon.Comes.After(c.now) {
+		return n.daemon.Comes
+	}
 	from := later(n.change.healed, n.change.began)
 	if n.daemon.Available || n.daemon.Revision == "" || from.IsZero() || c.policy == nil {
 		return time.Time{}
@@ -130,7 +134,7 @@ func (c *Course) lingersFrom(n *node) time.Time {
 	if n.daemon.EndsBy.IsZero() || c.policy == nil {
 		return time.Time{}
 	}
-	return n.daemon.EndsBy.Add(c.policy.Failure.StartDeadline)
+	return later(n.daemon.EndsBy, n.change.going).Add(c.policy.Failure.StartDeadline)
 }
 
 // superseded: the node has a revision that was the target once and did not fail. It
@@ -166,7 +170,7 @@ func (c *Course) gone(n *node) bool {
 // old reports whether the node's pod is from before the target was tried again: what was
 // wrong with it then is no evidence.
 func (c *Course) old(n *node) bool {
-	return n.daemon.Revision == c.state.target && n.daemon.Made.Before(c.state.since)
+	return n.daemon.Revision == c.state.target && n.change.earlier && !c.state.since.IsZero()
 }
 
 // restarts is how often the node's newest pod restarted since the evidence begins.

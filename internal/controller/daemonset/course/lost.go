@@ -90,13 +90,13 @@ func (c *Course) hits(l *lost) []*hit {
 		for _, d := range n.group.domains {
 			h := at[d]
 			if h == nil {
-				h = &hit{domain: d, first: n.fact.Since, latest: n.daemon.Bound}
+				h = &hit{domain: d, first: n.fell, latest: n.daemon.Bound}
 				at[d] = h
 			}
 			if h.down++; n.daemon.Bound.After(h.latest) {
 				h.latest = n.daemon.Bound
 			}
-			h.first = deadline.Sooner(h.first, n.fact.Since)
+			h.first = deadline.Sooner(h.first, n.fell)
 		}
 	}
 	all := slices.SortedFunc(maps.Values(at), func(a, b *hit) int {

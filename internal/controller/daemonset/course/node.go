@@ -23,6 +23,8 @@ type node struct {
 	view  standing
 	group *group
 	timer deadline.Timer[*node]
+	// fell is since when it is out of order, as fact.Since, by this process' clock.
+	fell time.Time
 	// lately is whether it fell out of order a short while ago, until quiet ends.
 	lately lately
 	quiet  deadline.Timer[*node]
@@ -36,20 +38,26 @@ type change struct {
 	// before is what its daemon was like when its change began, until the next one has soaked.
 	before Before
 	// taken: that daemon was available, and none has been since. A change of direction towards
-	// the stable revision begins without it.
-	taken bool
+	// the stable revision begins without it. instead is the revision that was to come.
+	taken   bool
+	instead string
 	// spared: taken was true when the direction turned towards the stable revision. When it turns
 	// forward again before a daemon was available, that counts again.
 	spared bool
-	// overlooked is how often its pod had restarted when the target was tried again.
+	// overlooked is how often its pod had restarted when the target was tried again; earlier: that pod is from
+	// before.
 	overlooked int32
+	earlier    bool
+	// late: the node came into its step when that had begun long ago.
+	late bool
 	// up is since when its pod was seen available without a break, whatever its node says of
-	// it since, and fell when that ended after it had soaked; bound when it was seen to be bound, and
+	// it since, and fell when that ended after it had soaked; going since when one was seen on its way
+	// out; bound when it was seen to be bound, and
 	// troubled since when it was seen in a trouble that waiting does not end, or refused; held since when
 	// tries to change the node fail; healed when its node was seen in order again, or when
 	// the course began and its daemon, for all that was known, had just come back with it. All are by this
 	// process' clock.
-	up, fell, bound, troubled, held, healed, began time.Time
+	up, fell, going, bound, troubled, held, healed, began time.Time
 }
 
 // standing is what follows from the facts about one node.
@@ -77,6 +85,9 @@ func (c *Course) SetNode(name string, fact Node) {
 	labelsChanged := !maps.Equal(n.fact.labels(), fact.labels())
 	if n.fact.Fault != "" && fact.Fault == "" && c.started {
 		n.change.healed = c.now
+	}
+	if !n.fact.Since.Equal(fact.Since) {
+		n.fell = c.seen(fact.Since)
 	}
 	n.fact = fact
 	if labelsChanged {
@@ -129,6 +140,12 @@ func (c *Course) observe(n *node, was *Daemon) {
 		}
 	}
 	switch {
+	case d.EndsBy.IsZero():
+		ch.going = time.Time{}
+	case was.EndsBy.IsZero() && c.started:
+		ch.going = c.now
+	}
+	switch {
 	case d.Bound.IsZero():
 		ch.bound = time.Time{}
 	case was.Bound.IsZero(), another:
@@ -149,6 +166,7 @@ func (c *Course) observe(n *node, was *Daemon) {
 	if ch.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
 		ch.overlooked = 0
 	}
+	ch.earlier = ch.earlier && d.Made.Equal(was.Made)
 	if ch.begun != nil && (d.Revision != *ch.begun || d.Two || d.Held) {
 		ch.begun = nil
 	}
@@ -222,7 +240,24 @@ func (c *Course) sort(n *node) {
 func (c *Course) restep(n *node) {
 	c.account(n, n.view.nothing())
 	n.step, _ = c.fleet.Step(n.name)
+	n.change.late = c.comesLate(n)
 	c.refresh(n)
+}
+
+// comesLate reports whether the node's step has begun so long ago that the nodes it had then could have started and
+// soaked. The next step does not wait for the start of who comes now: where nodes come and go all the time, as an
+// autoscaler has them, it would wait for ever.
+func (c *Course) comesLate(n *node) bool {
+	return c.started && c.changing && c.begun(n.step) &&
+		c.now.After(c.state.openSince.Add(c.soak(n)+c.policy.Failure.StartDeadline))
+}
+
+// seen is when a fact that has the time was seen, by this process' clock: its own may be another.
+func (c *Course) seen(at time.Time) time.Time {
+	if c.started && !at.IsZero() {
+		return c.now
+	}
+	return c.past(at)
 }
 
 // nothing is a standing in the same state that counts as nothing.
@@ -280,7 +315,7 @@ func (c *Course) revoke() {
 func (c *Course) turnBack() {
 	for _, n := range c.nodes {
 		ch := &n.change
-		stays := ch.taken && n.daemon.Revision == c.state.stable
+		stays := ch.taken && cmp.Or(n.daemon.Revision, ch.instead) == c.state.stable
 		ch.taken, ch.spared = stays, ch.spared || ch.taken && !stays
 	}
 	c.absentees = slices.DeleteFunc(c.absentees, func(a absentee) bool { return a.revision != c.state.stable })
@@ -339,13 +374,12 @@ func (c *Course) recallBefore(stored map[string]Before) {
 func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
 	since := c.state.returns
 	switch {
-	case !c.changing && since.IsZero():
-		return false
-	case !c.changing:
-	case failed != nil && rollsBack(failed):
+	case c.changing && !c.back && d.Revision == c.state.target:
+		return true
+	case since.IsZero() && failed != nil && rollsBack(failed):
 		since = failed.Time.Time
-	default:
-		return d.Revision == c.state.target
+	case since.IsZero():
+		return false
 	}
 	return d.Revision == c.state.stable && (since.After(c.now) || !d.Made.Before(since.Truncate(time.Second)))
 }

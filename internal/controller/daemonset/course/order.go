@@ -46,5 +46,7 @@ func (c *Course) Started() bool { return c.started }
 func (c *Course) Wants() bool { return c.totals[Pending] > 0 && c.followed() }
 
 // Returns reports whether nodes go back to the stable revision, for which there is no
-// pace.
-func (c *Course) Returns() bool { return c.started && c.policy != nil && c.changing && c.back }
+// pace. Those that follow a change which is complete, such as after a power cut, have it.
+func (c *Course) Returns() bool {
+	return c.started && c.policy != nil && c.back && (c.changing || c.undone)
+}

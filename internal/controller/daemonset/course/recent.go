@@ -38,13 +38,13 @@ type recent struct {
 // note brings a node's place in the counts in line with its facts.
 func (r *recent) note(c *Course, n *node) {
 	is := notLately
-	ends := n.fact.Since.Add(suspicion)
+	ends := n.fell.Add(suspicion)
 	if d := &n.daemon; n.fact.Fault != "" && !n.fact.Since.IsZero() && n.chosen.any() && ends.After(c.now) {
 		switch {
 		case !c.changing || d.Revision != c.state.target:
 			is = withoutCause
-		case n.fact.Since.Before(c.state.since): // before the target was tried again
-		case !n.fact.Since.Before(d.Bound) && n.fact.Since.Before(d.Bound.Add(suspicion)):
+		case n.fell.Before(c.state.since): // before the target was tried again
+		case c.fellAfterItsChange(n):
 			is = soonAfter
 		}
 	}
@@ -65,6 +65,17 @@ func (r *recent) note(c *Course, n *node) {
 	if is != notLately {
 		r.ends.Set(&n.quiet, ends)
 	}
+}
+
+// fellAfterItsChange reports whether the node fell out of order soon after it was given its pod. Of a silent one the
+// API's clock says both. Any other fault has a time of the node's own clock, so this process' says it if it has seen
+// both.
+func (c *Course) fellAfterItsChange(n *node) bool {
+	fell, bound := n.fact.Since, n.daemon.Bound
+	if !n.fact.Silent && n.change.bound.After(c.began) {
+		fell, bound = n.fell, n.change.bound
+	}
+	return !fell.Before(bound) && fell.Before(bound.Add(suspicion))
 }
 
 // drop takes the node out of the counts.

@@ -134,3 +134,27 @@ func TestRefusedPodThatNobodyTookHoldsUpNobody(t *testing.T) {
 		t.Errorf("%d of 39 have v2: %s; the node is %s: %s", w.on("v2"), message, verdict, why)
 	}
 }
+
+// minReadySeconds is raised, with another template. Daemons that work do not count as available for so long; they
+// are not free to be taken for that.
+func TestPodsThatAreReadyAreNotFree(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		w := newWorld()
+		w.addFleet(1, 2, 10, "v1")
+		w.start(policy(t, "{}"), dsWith("v1", 2))
+		w.ds.Newest, w.ds.MinReadySeconds = "v2", 3600
+		for _, name := range w.names() {
+			m := w.nodes[name]
+			m.daemon.Available, m.daemon.Since = false, time.Time{}
+			if ready {
+				m.daemon.Comes = w.now.Add(time.Hour)
+			}
+			w.course.SetDaemon(name, m.daemon)
+		}
+		w.tellRules()
+		want := map[bool]int{true: 2, false: 20}[ready]
+		if n := len(w.take(100)); n != want {
+			t.Errorf("ready %t: %d daemons of 20 are taken at once, want %d", ready, n, want)
+		}
+	}
+}

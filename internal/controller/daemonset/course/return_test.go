@@ -144,3 +144,37 @@ func TestAStatusOfAClockThatWasAheadHoldsUpNothing(t *testing.T) {
 		t.Errorf("a time that has passed is changed")
 	}
 }
+
+// The template goes back to one that does not start, on to another, and back, and a controller starts anew in
+// between. What the first way back took is not taken once more, though the status does not name all.
+func TestWhatAWayBackTookIsKnownAfterAnotherTemplate(t *testing.T) {
+	abort := func(w *world) {
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+	}
+	for name, goBack := range map[string]func(w *world){"undo": func(w *world) { w.update("v1") }, "abort": abort} {
+		for _, refused := range []string{"", "v1"} {
+			w := newWorld()
+			w.addFleet(1, 1, 800, "v1")
+			ds := daemonSet("v1")
+			ds.MaxUnavailable = rolloutpolicy.LimitOf(intstr.FromString("30%"))
+			w.start(policy(t, "waves: [{name: canary, count: 1}, {name: all, percent: 100, soak: 24h}]"), ds)
+			w.update("v2")
+			w.pass(20 * time.Second)
+			w.bad = func(revision, _ string) string { return map[string]string{"v1": "its image is gone"}[revision] }
+			w.refuses = refused
+			goBack(w)
+			w.pass(10 * time.Second)
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true})
+			w.update("v3")
+			w.pass(time.Second)
+			w.crash()
+			w.pass(time.Second)
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{})
+			w.update("v1")
+			w.pass(10 * time.Minute)
+			if n := w.working(); n != 560 {
+				t.Errorf("%s, %s is refused: %d of 800 work, and 240 may be unavailable", name, refused, n)
+			}
+		}
+	}
+}

@@ -269,9 +269,12 @@ func (c *Course) count(n *node, in *input, v *standing) {
 	if held {
 		e = e&^the(Passed) | the(Excused)
 	}
+	if n.change.late && (v.state == Soaking || v.state.Verdict() == Changing) {
+		e = e&^the(Soaks) | the(Late)
+	}
 	excused := e.has(Excused)
 	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
-		with(Stays, down && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
+		with(Stays, down && in.recovers.IsZero() && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
 }
 
 // candidate reports whether the node's pod is to be replaced, or made where that asks

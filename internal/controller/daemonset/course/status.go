@@ -88,7 +88,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 // between names nodes that have no daemon to say what the one before was like; nil if there is
 // nothing to say of any.
 func (c *Course) between() *v1alpha1.Replacing {
-	if len(c.replacing) == 0 && c.state.returns.IsZero() {
+	if len(c.replacing)+len(c.absentees) == 0 && c.state.returns.IsZero() {
 		return nil
 	}
 	out := &v1alpha1.Replacing{}
@@ -101,6 +101,11 @@ func (c *Course) between() *v1alpha1.Replacing {
 			out.Available = append(out.Available, n.name)
 		} else {
 			out.Unavailable = append(out.Unavailable, n.name)
+		}
+	}
+	for _, a := range c.absentees {
+		if len(out.Available)+len(out.Unavailable) < keptNames && a.until.After(c.now) {
+			out.Available = append(out.Available, a.name)
 		}
 	}
 	return out

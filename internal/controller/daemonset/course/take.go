@@ -1,6 +1,8 @@
 package course
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -111,7 +113,9 @@ func (c *Course) begin(n *node) Permit {
 		ch.before = WasNotAvailable
 	}
 	// With surge the old daemon stays until the new one is available.
-	ch.taken = ch.taken || from != "" && !p.Free && !c.ds.Surge
+	if from != "" && !p.Free && !c.ds.Surge {
+		ch.taken, ch.instead = true, c.target(n)
+	}
 	c.refresh(n)
 	return p
 }
@@ -137,7 +141,7 @@ func (c *Course) Fails() bool { return c.hasFailed(c.state.target) }
 // absentee is a node that was deleted while it was without an available daemon by our doing. Who repairs a node may
 // delete its object and make it again: until a daemon is available there, that still uses up the limit.
 type absentee struct {
-	name, revision string // revision is that of the pod that it had, "" if it had none
+	name, revision string // revision is that of the pod that it had, or was to get
 	until          time.Time
 }
 
@@ -153,8 +157,17 @@ func (c *Course) noteAbsent(n *node) {
 	if !n.change.taken || !n.chosen.any() {
 		return
 	}
-	c.absentees = append(c.absentees, absentee{n.name, n.daemon.Revision, c.now.Add(absence)})
+	c.absentees = append(c.absentees, absentee{n.name, cmp.Or(n.daemon.Revision, n.change.instead), c.now.Add(absence)})
 	c.forgetAbsentees()
+}
+
+// recallAbsentees remembers those that a status names; of when they went is only known that it was before.
+func (c *Course) recallAbsentees(stored map[string]Before) {
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		if c.nodes[name] == nil && stored[name] == WasAvailable {
+			c.absentees = append(c.absentees, absentee{name, c.lastWay(), c.now.Add(absence)})
+		}
+	}
 }
 
 // comesBack reports whether a node of that name was such an absentee until now.

@@ -254,6 +254,7 @@ func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
 	if newestUp {
 		d.Since = newest.since(r.info.MinReadySeconds)
 	}
+	d.Comes = newest.comes(r.info.MinReadySeconds, r.now)
 	return d, until
 }
 
@@ -287,6 +288,15 @@ func (p *trackedPod) up(minReadySeconds int32, now time.Time) (up bool, from tim
 		return false, at
 	}
 	return ok && p.unsureUntil.IsZero(), time.Time{}
+}
+
+// comes is when the pod, which is ready, is to be available; zero if it is not ready, or is already.
+func (p *trackedPod) comes(minReadySeconds int32, now time.Time) time.Time {
+	at, ok := p.availableAt(minReadySeconds)
+	if !ok || !at.After(now) {
+		return time.Time{}
+	}
+	return at
 }
 
 // since is from when on the pod is available, which it is.

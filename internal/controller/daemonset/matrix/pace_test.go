@@ -71,3 +71,51 @@ func TestPaceOfReservations(t *testing.T) {
 		}
 	}
 }
+
+// Nodes go back without a pace when the old template is set again, as they do when the change is aborted, and when it
+// is both. Nodes that come back after a change keep to it.
+func TestGoingBackHasNoPace(t *testing.T) {
+	for _, how := range []string{"abort", "undo", "abort, then undo"} {
+		w := following(t, 20, "waves: [{name: all, percent: 100, soak: 1h}]\npace: {nodesPerMinute: 60}")
+		on := func(revision string) (n int) {
+			for _, p := range w.pods {
+				if p.Revision == revision && !p.Terminating {
+					n++
+				}
+			}
+			return n
+		}
+		set := func(generation int64, revision string) {
+			info := w.sets["logs"]
+			info.Generation, info.Revision, info.Strategy = generation, revision, rollingUpdate("100%", "0")
+			w.setDaemonSet(info, corev1.PodSpec{})
+		}
+		pass := func(seconds int) {
+			for range seconds {
+				w.answerAll(OK)
+				for _, p := range maps.Clone(w.pods) {
+					w.obey(p)
+				}
+				w.tick(time.Second)
+			}
+		}
+		set(2, "b")
+		pass(10)
+		if n := on("b"); n > 11 {
+			t.Errorf("%d nodes have begun in 10 s at 60 a minute", n)
+		}
+		pass(20)
+		if how != "undo" {
+			info := w.rolloutOf("logs")
+			info.Spec.Abort = &v1alpha1.Abort{Revision: "b"}
+			w.setRollout(info)
+		}
+		if how != "abort" {
+			set(3, "a")
+		}
+		pass(3)
+		if n := on("b"); n > 0 {
+			t.Errorf("%s: %d of 20 nodes have not gone back after 3 s", how, n)
+		}
+	}
+}

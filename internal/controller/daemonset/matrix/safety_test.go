@@ -83,59 +83,6 @@ func TestAbortWhenTheStableRevisionIsGone(t *testing.T) {
 	}
 }
 
-// Two DaemonSets of one policy share its pace: they take from it in turn.
-func TestPaceIsSharedInTurn(t *testing.T) {
-	w := newWorld(Config{})
-	policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Pace: v1alpha1.Pace{NodesPerMinute: ptr.To[int32](6)}}, time.LoadLocation)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sets := []string{"logs", "net"}
-	for i := range 60 {
-		node := fmt.Sprintf("n%02d", i)
-		w.setNode(NodeInfo{Name: node})
-		for _, name := range sets {
-			w.setPod(PodInfo{UID: types.UID(name + node), Name: name + node, Owner: types.UID(name), Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
-		}
-	}
-	spec := func(name, revision string, generation int64) {
-		w.setDaemonSet(DaemonSetInfo{UID: types.UID(name), Namespace: "default", Name: name, Generation: generation,
-			Revision: revision, Strategy: rollingUpdate("100%", "0"), Reported: w.sets[types.UID(name)].Reported}, corev1.PodSpec{})
-	}
-	for _, name := range sets {
-		info := w.rolloutOf(types.UID(name))
-		info.Policy, info.PolicyUID = policy, "p"
-		w.setRollout(info)
-		spec(name, "a", 1)
-	}
-	taken := map[string]int{}
-	until := func(d time.Duration) {
-		for end := w.now.Add(d); w.now.Before(end); w.tick(time.Second) {
-			for _, a := range w.ready() {
-				if d, is := a.(*DeletePod); is {
-					taken[d.Name]++
-				}
-			}
-			w.deliver()
-			for len(w.inFlight) > 0 {
-				w.finish(0, OK, true)
-			}
-			for _, p := range maps.Clone(w.pods) {
-				w.obey(p)
-			}
-		}
-	}
-	until(10 * time.Second)
-	for _, name := range sets {
-		spec(name, "b", 2)
-	}
-	until(8 * time.Minute)
-	t.Logf("after 8 minutes at 6 a minute: %v", taken)
-	if taken["net"] < 10 {
-		t.Fatalf("net got %d of %d turns", taken["net"], taken["net"]+taken["logs"])
-	}
-}
-
 // An approval is of one template: another one that was made to have the same revision is not approved,
 // not tried again, and not aborted by it.
 func TestWhatPeopleWriteNamesOneTemplate(t *testing.T) {

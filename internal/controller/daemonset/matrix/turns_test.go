@@ -153,3 +153,23 @@ func TestNodeUnreachableWhileTheCreationIsInDoubt(t *testing.T) {
 		t.Errorf("paused, %d working daemons are deleted, the first by %s", len(deleted), deleted[0])
 	}
 }
+
+// One write raises minReadySeconds and changes the template. No pod counts as available for so long, and all work: they
+// are not deleted at once for that.
+func TestPodsThatAreReadyGoWithinTheLimit(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		w := following(t, 20, "{}")
+		for name := range w.nodes {
+			p := w.podsOf("logs", name)[0]
+			p.Ready = ready
+			w.setPod(p)
+		}
+		info := w.sets["logs"]
+		info.Generation, info.Revision, info.MinReadySeconds = 2, "b", 3600
+		w.setDaemonSet(info, corev1.PodSpec{})
+		want := map[bool]int{true: 1, false: 20}[ready]
+		if n := len(w.answerAll(OK)); n != want {
+			t.Errorf("ready %t: %d of 20 pods are deleted at once, want %d", ready, n, want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package course
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// offs is by how much the API's clock may be another than the controller's.
+var offs = []time.Duration{0, -time.Hour, time.Hour}
+
+// A revision that kills its nodes is found out whatever the API's clock says, and so is one that fills their disks,
+// whose time is that of the node's clock.
+func TestNodesThatFallAreSuspiciousByAnyClock(t *testing.T) {
+	for _, off := range offs {
+		for _, silent := range []bool{true, false} {
+			w := newWorld()
+			w.addFleet(1, 1, 100, "v1")
+			w.start(policy(t, "waves: [{name: canary, count: 10, maxUnavailable: 10, soak: 5m}]\n"+
+				"failure: {max: 5%, min: 2, startDeadline: 1m, then: Rollback}"), dsWith("v1", 1))
+			w.pass(20 * time.Minute)
+			w.update("v2")
+			w.pass(30 * time.Second)
+			fallen := 0
+			for _, name := range w.names() {
+				m := w.nodes[name]
+				if m.daemon.Revision != "v2" {
+					continue
+				}
+				if silent { // else the pod was bound by a clock that is right
+					m.daemon.Bound, m.daemon.Made = m.daemon.Bound.Add(off), m.daemon.Made.Add(off)
+					w.tell(name)
+				}
+				if fallen < 2 {
+					fallen++
+					m.fault, m.silent, m.since = "it is ill", silent, w.now.Add(off)
+					m.daemon.Available, m.daemon.Since = false, time.Time{}
+					w.tell(name)
+				}
+			}
+			w.pass(time.Minute)
+			phase, message := w.course.Phase()
+			if phase != v1alpha1.PhaseRolledBack || !strings.Contains(message, "2 of 10 changed nodes") {
+				t.Errorf("silent %t, the other clock is off by %s: %s: %s", silent, off, phase, message)
+			}
+		}
+	}
+}
+
+// A pod that is on its way out uses up the limit, by whatever clock it was to be gone long ago.
+func TestGoingPodsUseUpTheLimitByAnyClock(t *testing.T) {
+	for _, off := range offs {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		w.start(policy(t, "failure: {startDeadline: 5m}"), dsWith("v1", 1))
+		w.update("v2")
+		for range 4 * 60 {
+			w.now = w.now.Add(time.Second)
+			w.course.Tick(w.now)
+			for _, p := range w.take(10) {
+				m := w.nodes[p.Node]
+				m.daemon = Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + 30*time.Second)}
+				w.course.SetDaemon(p.Node, m.daemon)
+			}
+		}
+		if n := w.downNodes(); n != 1 {
+			t.Errorf("the API's clock is off by %s: %d nodes are without a daemon, 1 may be", off, n)
+		}
+	}
+}
+
+// What pods did before a retry is no evidence, by whatever clock they were made.
+func TestARetryOverlooksWhatWasBeforeByAnyClock(t *testing.T) {
+	for _, off := range offs {
+		w := newWorld()
+		w.addFleet(1, 1, 20, "v1")
+		w.start(policy(t, "failure: {max: 5%, min: 2}"), dsWith("v1", 5))
+		w.bad = func(revision, _ string) string { return map[string]string{"v2": "it crashes"}[revision] }
+		w.update("v2")
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseHalted, "it crashes")
+		for _, name := range w.names() {
+			if m := w.nodes[name]; m.daemon.Revision == "v2" {
+				m.daemon.Made, m.daemon.Bound = m.daemon.Made.Add(off), m.daemon.Bound.Add(off)
+				w.tell(name)
+			}
+		}
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+		if phase, message := w.course.Phase(); phase != v1alpha1.PhaseProgressing {
+			t.Errorf("the API's clock is off by %s: %s: %s", off, phase, message)
+		}
+	}
+}
+
+// A node that nobody had heard of before it was given the target says nothing of that, whatever is heard later.
+func TestAFaultFromBeforeThePodIsNoEvidence(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3}]"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(time.Second)
+	w.crash() // the process that looks at it has not seen the pods being bound
+	for _, name := range w.names() {
+		if m := w.nodes[name]; m.daemon.Revision == "v2" {
+			m.fault, m.since = "disk pressure", w.now.Add(-5*time.Minute)
+			w.tell(name)
+		}
+	}
+	w.pass(time.Minute)
+	if phase, message := w.course.Phase(); phase == v1alpha1.PhaseHalted {
+		t.Errorf("%s: %s", phase, message)
+	}
+}
