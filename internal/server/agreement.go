@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
@@ -192,4 +193,40 @@ func (s *Server) followExternalKeysOnce(ctx context.Context) error {
 		klog.FromContext(ctx).Info("Keys were replaced on this server; copy them to the others")
 	}
 	return wholefile.Write(filepath.Join(s.options.DataDir, agreedFile), 0o600, wholefile.Bytes([]byte(here.Own)))
+}
+
+// makeAPI makes the API server, which reads the database.
+func (s *Server) makeAPI(ctx context.Context, config apiserver.Config) (err error) {
+	if s.etcd == nil {
+		s.api, err = apiserver.New(config)
+		if err != nil {
+			return err
+		}
+		return s.agree(ctx)
+	}
+	return s.etcd.During(func() (err error) {
+		s.restored, err = s.etcd.Restored(ctx)
+		if err != nil {
+			return err
+		}
+		config.Restored = s.restored
+		s.api, err = apiserver.New(config)
+		return err
+	})
+}
+
+func (s *Server) watchDatabase(ctx context.Context) error {
+	err := s.etcd.Failed(ctx)
+	if err == nil || errors.Is(err, etcd.ErrRemoved) {
+		return err
+	}
+	return fmt.Errorf("the database in %s stopped: %w", s.options.DataDir, err)
+}
+
+// databaseLost is closed when an embedded database cannot go on.
+func (s *Server) databaseLost() <-chan struct{} {
+	if s.etcd == nil {
+		return nil
+	}
+	return s.etcd.Lost()
 }

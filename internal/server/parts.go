@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/everynode/everynode/internal/apiserver"
-	"github.com/everynode/everynode/internal/etcd"
 )
 
 // parts are the loops of the control plane: when one ends, all end.
@@ -63,40 +60,4 @@ func (p *parts) wait(lost <-chan struct{}, patience time.Duration) error {
 		return err
 	}
 	return nil
-}
-
-// makeAPI makes the API server, which reads the database.
-func (s *Server) makeAPI(ctx context.Context, config apiserver.Config) (err error) {
-	if s.etcd == nil {
-		s.api, err = apiserver.New(config)
-		if err != nil {
-			return err
-		}
-		return s.agree(ctx)
-	}
-	return s.etcd.During(func() (err error) {
-		s.restored, err = s.etcd.Restored(ctx)
-		if err != nil {
-			return err
-		}
-		config.Restored = s.restored
-		s.api, err = apiserver.New(config)
-		return err
-	})
-}
-
-func (s *Server) watchDatabase(ctx context.Context) error {
-	err := s.etcd.Failed(ctx)
-	if err == nil || errors.Is(err, etcd.ErrRemoved) {
-		return err
-	}
-	return fmt.Errorf("the database in %s stopped: %w", s.options.DataDir, err)
-}
-
-// databaseLost is closed when an embedded database cannot go on.
-func (s *Server) databaseLost() <-chan struct{} {
-	if s.etcd == nil {
-		return nil
-	}
-	return s.etcd.Lost()
 }
