@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/measure"
+	"github.com/everynode/everynode/internal/agent/mend"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/objects"
@@ -160,12 +161,32 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("run pods", quiet(func(ctx context.Context) { n.pods.Wait(ctx) }))
 	start("rotate logs", quiet(n.runtime.RotateLogs))
 	start("clear up", quiet(n.sweep))
+	start("put files back", quiet(n.mend))
 	start("watch the API", quiet(func(ctx context.Context) { n.sources.Run(ctx, handled, n.listed) }))
 	wg.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
+}
+
+// mend puts files back that somebody removed or changed, until ctx ends.
+func (n *node) mend(ctx context.Context) {
+	tell := func(path string, err error) {
+		logger := klog.FromContext(ctx)
+		if err != nil {
+			logger.Error(err, "A file of the node is lost, and cannot be put back")
+			n.events.Node(n.nodeName, "FileLost", err.Error())
+			return
+		}
+		logger.Info("Somebody removed or changed a file of the node; it was put back", "path", path)
+		n.events.Node(n.nodeName, "FilePutBack", path+" was removed or changed by somebody, and was put back as it was")
+	}
+	parts := []mend.Part{n.identity, n.devices, n.claims, n.stock.Pinned, n.addresses, n.keeper, n.podKeeper}
+	if n.networkKeeper != nil {
+		parts = append(parts, n.networkKeeper)
+	}
+	mend.Run(ctx, n.clock, tell, parts...)
 }
 
 // file reads a file of a volume of the pod.

@@ -31,6 +31,7 @@ import (
 	draapi "k8s.io/kubelet/pkg/apis/dra/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/mend"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -61,6 +62,7 @@ type Manager struct {
 	known   map[types.UID]*prepared
 	held    map[types.UID]chan struct{} // claims about which a driver is asked; closed when that is over
 	left    chan struct{}               // that drivers may be away
+	saved   []byte                      // what the file holds, nil for none
 }
 
 // prepared is a claim that drivers were asked to prepare.
@@ -89,6 +91,7 @@ func New(cfg Config) *Manager {
 	case err != nil:
 		m.broken = fmt.Errorf("read which devices are prepared: %w", err)
 	default:
+		m.saved = raw
 		if err := json.Unmarshal(raw, &m.known); err != nil {
 			m.known = map[types.UID]*prepared{}
 			m.broken = fmt.Errorf("read which devices are prepared: %s: %w; remove the file when no pod with a resource claim is left on the node", cfg.File, err)
@@ -437,7 +440,18 @@ func (m *Manager) note(change func()) error {
 	if err != nil {
 		return fmt.Errorf("note which devices are prepared: %w", err)
 	}
+	m.saved = raw
 	return nil
+}
+
+// Mend implements mend.Part.
+func (m *Manager) Mend() (mended []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil || m.saved == nil {
+		return nil, nil
+	}
+	return mend.Files(mend.File{Path: m.cfg.File, Mode: 0o600, Content: m.saved})
 }
 
 // call asks a driver.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/devices/ledger"
+	"github.com/everynode/everynode/internal/agent/mend"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -117,8 +118,18 @@ func (m *Manager) load() error {
 		}
 		m.ledger.Put(g)
 	}
-	m.forgot = false
+	m.forgot, m.saved = false, raw
 	return nil
+}
+
+// Mend implements mend.Part.
+func (m *Manager) Mend() (mended []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.broken != nil || m.saved == nil {
+		return nil, nil
+	}
+	return mend.Files(mend.File{Path: m.checkpointPath(), Mode: 0o600, Content: m.saved})
 }
 
 func decode(raw []byte) (checkpointData, error) {

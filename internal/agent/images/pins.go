@@ -13,6 +13,7 @@ import (
 
 	"github.com/distribution/reference"
 
+	"github.com/everynode/everynode/internal/agent/mend"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -106,6 +107,21 @@ func (p *Pins) Names() ([]string, error) {
 	defer p.mu.Unlock()
 	err := p.mended()
 	return slices.Clone(p.names), err
+}
+
+// Mend implements mend.Part. A file that can be read is left to whoever wrote it.
+func (p *Pins) Mend() (mended []string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	there, err := readPins(p.path)
+	if p.broken != nil || len(p.names) == 0 || err == nil && len(there) > 0 {
+		return nil, nil
+	}
+	content, err := json.Marshal(pinsFile{p.names})
+	if err != nil {
+		return nil, fmt.Errorf("write which images are kept: %w", err)
+	}
+	return mend.Files(mend.File{Path: p.path, Mode: 0o600, Content: append(content, '\n')})
 }
 
 // Beside adds them to the images that others need. While it is not known which there are, nobody knows what may go.

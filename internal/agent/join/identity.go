@@ -29,6 +29,9 @@ func (id *Identity) identityKey() (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	data, err := os.ReadFile(path)
+	if had := id.store.kept.get(identityFile); had != nil {
+		data, err = had, nil // Somebody may have removed it since, and the name belongs to this one.
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return id.newIdentityKey()
 	}

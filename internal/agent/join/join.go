@@ -67,6 +67,8 @@ type Identity struct {
 	reconnect func()
 	// refused is set while the server takes the client certificate for nobody's.
 	refused atomic.Bool
+	// stranger is set while the server shows a certificate of an authority that the node does not trust.
+	stranger atomic.Bool
 	// unbound is set while the server does not know the node's key.
 	unbound atomic.Bool
 	// restoring guards restores.
@@ -93,7 +95,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{cfg: cfg, server: server, store: store{dir: filepath.Join(cfg.DataDir, "pki")}, served: make(chan struct{}),
+	id := &Identity{cfg: cfg, server: server, store: store{filepath.Join(cfg.DataDir, "pki"), newContents()}, served: make(chan struct{}),
 		wakeClient: make(chan struct{}, 1), wakeServing: make(chan struct{}, 1)}
 	id.servers = newServers(id.store, hostPort(server), cfg.NodeName, cfg.Clock)
 	id.transport, id.reconnect = id.newTransport()
@@ -130,7 +132,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if err := id.writeKubeconfig(); err != nil {
 		return nil, err
 	}
-	return id, nil
+	return id, id.store.keep()
 }
 
 func parseServer(server string) (*url.URL, error) {

@@ -90,13 +90,14 @@ func (id *Identity) making(restored bool, err error) error {
 	if err == nil && !restored {
 		return nil
 	}
-	return id.store.write(unshownFile, nil)
+	return id.store.write(unshownFile, []byte{})
 }
 
 // shown says that the server has been shown the node's key.
 func (id *Identity) shown(ctx context.Context) {
 	id.unbound.Store(false)
-	if err := os.Remove(id.store.path(unshownFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := id.store.kept.change(unshownFile, nil, func() error { return os.Remove(id.store.path(unshownFile)) })
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		klog.FromContext(ctx).Error(err, "Could not write down that the node's key was shown; it is shown again after the next start")
 	}
 }

@@ -11,7 +11,7 @@ func TestRestores(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Identity {
 		t.Helper()
-		id := &Identity{store: store{dir: dir}, wakeClient: make(chan struct{}, 1)}
+		id := &Identity{store: store{dir, newContents()}, wakeClient: make(chan struct{}, 1)}
 		if err := id.readRestored(); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestKeyIsShownAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Identity {
 		t.Helper()
-		id := &Identity{store: store{dir: dir}, wakeClient: make(chan struct{}, 1)}
+		id := &Identity{store: store{dir, newContents()}, wakeClient: make(chan struct{}, 1)}
 		if err := id.readRestored(); err != nil {
 			t.Fatal(err)
 		}

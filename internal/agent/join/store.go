@@ -23,7 +23,11 @@ const (
 )
 
 // store is the directory of the node's keys.
-type store struct{ dir string }
+type store struct {
+	dir string
+	// kept is what its files hold; nil for a store that only looks.
+	kept *contents
+}
 
 func (s store) path(name string) string { return filepath.Join(s.dir, name) }
 
@@ -32,7 +36,10 @@ func (s store) write(name string, data []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("make key directory: %w", err)
 	}
-	if err := wholefile.Write(s.path(name), 0o600, wholefile.Bytes(data)); err != nil {
+	err := s.kept.change(name, data, func() error {
+		return wholefile.Write(s.path(name), 0o600, wholefile.Bytes(data))
+	})
+	if err != nil {
 		return fmt.Errorf("write %s: %w", s.path(name), err)
 	}
 	return nil

@@ -90,6 +90,9 @@ func (id *Identity) followTrust(ctx context.Context) {
 	for {
 		err := id.refreshTrust(ctx)
 		var unknown x509.UnknownAuthorityError
+		if err == nil || errors.As(err, &unknown) {
+			id.stranger.Store(err != nil)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return

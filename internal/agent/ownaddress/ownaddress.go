@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/mend"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -209,6 +210,16 @@ func (a *Addresses) held(ip net.IP) (bool, error) {
 	}), nil
 }
 
+// Mend implements mend.Part.
+func (a *Addresses) Mend() (mended []string, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.cfg.Fixed) > 0 || len(a.now) == 0 {
+		return nil, nil
+	}
+	return mend.Files(mend.File{Path: a.cfg.File, Mode: 0o600, Content: []byte(a.now[0].String() + "\n")})
+}
+
 // set takes the address that was found, keeps it, and tells those who asked for changes.
 func (a *Addresses) set(ctx context.Context, last, now net.IP) {
 	logger := klog.FromContext(ctx)
@@ -221,9 +232,10 @@ func (a *Addresses) set(ctx context.Context, last, now net.IP) {
 	a.mu.Lock()
 	a.now = []net.IP{now}
 	changed := slices.Clone(a.changed)
+	err := wholefile.Write(a.cfg.File, 0o600, wholefile.Bytes([]byte(now.String()+"\n")))
 	a.mu.Unlock()
 	logger.Info("The node has another address", "address", now, "before", last)
-	if err := wholefile.Write(a.cfg.File, 0o600, wholefile.Bytes([]byte(now.String()+"\n"))); err != nil {
+	if err != nil {
 		logger.Error(err, "The node's address could not be kept for a start without a network", "path", a.cfg.File)
 	}
 	for _, f := range changed {

@@ -74,10 +74,13 @@ type NetworkKeeper struct{ file file }
 // error is as NewKeeper's.
 func NewNetworkKeeper(path string, now func() *Networks, clk clock.WithTicker) (*NetworkKeeper, *Networks, error) {
 	known, err := ReadNetworks(path)
-	k := &NetworkKeeper{file{path: path, what: "the networks of nodes", broken: err != nil, clock: clk, news: make(chan struct{}, 1),
+	k := &NetworkKeeper{file: file{path: path, what: "the networks of nodes", broken: err != nil, clock: clk, news: make(chan struct{}, 1),
 		replace: func() error { return writeLines(path, Seal{}, now().lines()) }}}
 	return k, known, errors.Join(err, clearUnfinished(path))
 }
+
+// Mend implements mend.Part.
+func (k *NetworkKeeper) Mend() (mended []string, err error) { return k.file.Mend() }
 
 // Note says that something changed. It does not block.
 func (k *NetworkKeeper) Note() { k.file.note() }

@@ -116,7 +116,7 @@ func (p *Pods) lines() iter.Seq[any] {
 func NewPodKeeper(path string, seal Seal, now func() *Pods, clk clock.WithTicker) (*PodKeeper, *Pods, error) {
 	known, err := ReadPods(path, seal)
 	// One that is not encrypted and should be is replaced and not put aside: there may be Secrets in it.
-	k := &PodKeeper{file{path: path, what: "its pods", broken: err != nil && !errors.Is(err, errNotSealed), clock: clk, news: make(chan struct{}, 1), trifles: make(chan struct{}, 1),
+	k := &PodKeeper{file: file{path: path, what: "its pods", broken: err != nil && !errors.Is(err, errNotSealed), clock: clk, news: make(chan struct{}, 1), trifles: make(chan struct{}, 1),
 		replace: func() error { return writeLines(path, seal, now().lines()) }}}
 	return k, known, errors.Join(err, clearUnfinished(path))
 }

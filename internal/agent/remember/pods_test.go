@@ -215,3 +215,43 @@ func TestPodKeeper(t *testing.T) {
 		t.Errorf("at the end there is %q, %v", written(), err)
 	}
 }
+
+// A file that somebody removes or cuts is written again, without any news.
+func TestAFileThatIsRemovedIsWrittenAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pods")
+	k, _, err := NewPodKeeper(path, Seal{}, func() *Pods { return &Pods{} }, testclock.NewFakeClock(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, harm := range map[string]func() error{
+		"removed": func() error { return os.Remove(path) },
+		"cut":     func() error { return os.Truncate(path, 3) },
+	} {
+		err := k.file.save()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mended, err := k.Mend(); err != nil || len(mended)+len(k.file.news) > 0 {
+			t.Errorf("of a file that is as it was it says %v, %v", mended, err)
+		}
+		err = harm()
+		if err != nil {
+			t.Fatal(err)
+		}
+		mended, err := k.Mend()
+		if err != nil || len(mended) != 1 || len(k.file.news) != 1 {
+			t.Errorf("%s: it says %v, %v, and has %d news", name, mended, err, len(k.file.news))
+		}
+		<-k.file.news
+		err = k.file.save()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if known, err := ReadPods(path, Seal{}); err != nil || known == nil {
+			t.Errorf("%s: the file holds %v, %v", name, known, err)
+		}
+	}
+	if cut, err := os.ReadFile(path + brokenSuffix); err != nil || len(cut) != 3 {
+		t.Errorf("what was cut is %q, %v", cut, err)
+	}
+}

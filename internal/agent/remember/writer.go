@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -29,11 +30,15 @@ const (
 // file is one that is written anew when there are news.
 type file struct {
 	path, what string
-	broken     bool
 	clock      clock.WithTicker
 	news       chan struct{}
 	trifles    chan struct{}
 	replace    func() error
+
+	mu     sync.Mutex // guards all below
+	broken bool
+	// written is the file as it was written last; nil for not yet.
+	written fs.FileInfo
 }
 
 // note says that there are news.
@@ -48,6 +53,7 @@ func poke(c chan struct{}) {
 
 // run writes until ctx ends, and what is not written then.
 func (f *file) run(ctx context.Context) {
+	f.begin()
 	var late <-chan time.Time
 	for pause := gather; ; {
 		select {
@@ -75,6 +81,16 @@ func (f *file) run(ctx context.Context) {
 	}
 }
 
+// begin takes a file of an earlier run as it is.
+func (f *file) begin() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	is, err := os.Stat(f.path)
+	if err == nil && !f.broken {
+		f.written = is
+	}
+}
+
 func (f *file) write(ctx context.Context) {
 	if err := f.save(); err != nil {
 		klog.FromContext(ctx).Error(err, "What the node knows is not kept for its next start", "of", f.what)
@@ -82,6 +98,8 @@ func (f *file) write(ctx context.Context) {
 }
 
 func (f *file) save() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.broken {
 		if err := os.Rename(f.path, f.path+brokenSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("put %s aside, which is broken: %w", f.path, err)
@@ -91,7 +109,32 @@ func (f *file) save() error {
 	if err := f.replace(); err != nil {
 		return fmt.Errorf("write %s: %w", f.path, err)
 	}
+	var err error
+	f.written, err = os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", f.path, err)
+	}
 	return nil
+}
+
+// Mend implements mend.Part. The file is written again soon.
+func (f *file) Mend() (mended []string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.written == nil {
+		return nil, nil
+	}
+	now, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("look after %s: %w", f.path, err)
+	case os.SameFile(now, f.written) && now.Size() == f.written.Size() && now.ModTime().Equal(f.written.ModTime()):
+		return nil, nil
+	}
+	f.broken, f.written = err == nil, nil
+	f.note()
+	return []string{f.path}, nil
 }
 
 // Run keeps the file up to date until ctx ends, and does so a last time then.
@@ -102,6 +145,9 @@ func (k *PodKeeper) Run(ctx context.Context) error {
 
 // Note says that something changed without which pods would not start as they were. It does not block.
 func (k *PodKeeper) Note() { k.file.note() }
+
+// Mend implements mend.Part.
+func (k *PodKeeper) Mend() (mended []string, err error) { return k.file.Mend() }
 
 // NoteToken says that a pod has a new token; one in place of an older one can wait for an hour. It does not block.
 func (k *PodKeeper) NoteToken(first bool) {
