@@ -168,6 +168,8 @@ func (c *namespaces) kinds(ctx context.Context, name string, j *journal) []fault
 		{"kill", func() error { return c.signal(name, syscall.SIGKILL) }, func() error { return nil }},
 		{"stop", func() error { return c.signal(name, syscall.SIGSTOP) }, func() error { return c.signal(name, syscall.SIGCONT) }},
 		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
+		{"alone with who watches there", func() error { return c.alone(ctx, name, j) },
+			func() error { return c.cable(name, "up") }},
 		{"deaf", func() error { return c.cut(name, "input") }, func() error { return c.cut(name, "") }},
 		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
 		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
@@ -191,8 +193,22 @@ func (c *namespaces) rejoin(ctx context.Context, name string) error {
 		return err
 	}
 	folder := filepath.Join(c.dir, "servers", name)
-	return until(ctx, func(context.Context) error { return c.empty(name, folder) })
+	// Its process may have been started again with what was just being taken away.
+	return until(ctx, func(ctx context.Context) error {
+		err := c.empty(name, folder)
+		if err != nil {
+			return err
+		}
+		joining, over := context.WithTimeout(ctx, joinPatience)
+		defer over()
+		return until(joining, func(ctx context.Context) error {
+			return c.servers[c.indexOf(name)].client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		})
+	})
 }
+
+// joinPatience is how long a server that was emptied may take to join before it is emptied once more.
+const joinPatience = 30 * time.Second
 
 // empty takes all files of a server away whose process has ended, or is ended here. A disk is mounted there, which
 // stays.

@@ -4,8 +4,9 @@
 // server whose disk is full must say so, and take part again once there is room. Afterwards
 // every write that was acknowledged must be on every server, and every server must have the
 // same; and a list that is asked for after an acknowledgement must have it. Clients that watch, and go on at another
-// server each time that a watch ends, must be told of every change, once and in order. Servers are also removed, and
-// join again. `make chaos-servers` runs it; it needs root.
+// server each time that a watch ends, must be told of every change, once and in order. A server that is cut off must
+// end the watches of those on its own machine. Servers are also removed, and join again. `make chaos-servers` runs it;
+// it needs root.
 //
 // With -machines each server has an emulated machine: its clock jumps by hours, and its disk takes
 // a few writes a second. `make chaos-machines` runs that; it needs QEMU, and no root.

@@ -48,6 +48,12 @@ func (j *journal) note(format string, args ...any) {
 	j.timeline = append(j.timeline, fmt.Sprintf("%6.2f ", time.Since(j.start).Seconds())+fmt.Sprintf(format, args...))
 }
 
+func (j *journal) violate(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.violations = append(j.violations, fmt.Sprintf(format, args...))
+}
+
 // play plays one round.
 func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, length time.Duration) outcome {
 	c.deck = nil // a seed is the same round, whichever came before
