@@ -274,7 +274,7 @@ func (c *Course) count(n *node, in *input, v *standing) {
 	}
 	excused := e.has(Excused)
 	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
-		with(Stays, down && in.recovers.IsZero() && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
+		with(Stays, down && !d.Comes.After(c.now) && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
 }
 
 // candidate reports whether the node's pod is to be replaced, or made where that asks
