@@ -60,6 +60,9 @@ type Course struct {
 // state is what the rollout's status stores.
 type state struct {
 	stable, target string
+	// steps: there is no stable revision, since what most nodes run has failed, and works on them. What comes next
+	// asks for steps all the same.
+	steps bool
 	// open is the furthest step that has begun, since when.
 	open      rolloutpolicy.Step
 	openSince time.Time
@@ -81,8 +84,8 @@ type state struct {
 
 // aim is what follows from the revisions and what is known to have failed.
 type aim struct {
-	// changing: there is another revision to go to than the stable one. isNew: there is none that nodes could
-	// stay with. back: nodes go to the stable revision, which asks for no step, window or approval.
+	// changing: there is another revision to go to than the stable one. isNew: there is no stable one, and steps are
+	// not asked for. back: nodes go to the stable revision, which asks for no step, window or approval.
 	changing, isNew, back bool
 	// failed is what is known of it if the target has failed; targetFailed also where that is only its name.
 	failed       *v1alpha1.FailedRevision
@@ -94,7 +97,7 @@ func (c *Course) takeAim() {
 	target, f := c.state.target, c.failedRevision(c.state.target)
 	changing := c.started && target != c.state.stable
 	c.aim = aim{
-		changing: changing, isNew: c.state.stable == "", back: !changing || f != nil && rollsBack(f),
+		changing: changing, isNew: c.state.stable == "" && !c.state.steps, back: !changing || f != nil && rollsBack(f),
 		failed: f, targetFailed: c.hasFailed(target),
 	}
 }
@@ -219,6 +222,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 // is ahead: nothing waits for that.
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
+	c.state.steps = status.StableRevision == "" && status.Step != ""
 	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures), status.ForgottenFailures}
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
@@ -367,11 +371,12 @@ func (c *Course) retarget() {
 	if !c.started || c.state.target == c.ds.Newest {
 		return
 	}
-	if c.isNew && c.mostHave(c.state.target) {
+	if c.state.stable == "" && c.mostHave(c.state.target) {
 		c.state.stable = c.state.target
 	}
 	failed := c.failed
 	c.state.target = c.ds.Newest
+	c.state.steps = c.state.stable == "" && c.mostWork()
 	c.takeAim()
 	c.undone = !c.changing
 	switch {
@@ -421,6 +426,17 @@ func (c *Course) mostHave(revision string) bool {
 		have += one(n.chosen.any() && n.daemon.Revision == revision && !n.daemon.Since.IsZero())
 	}
 	return revision != "" && !c.hasFailed(revision) && 2*have > selected
+}
+
+// mostWork reports whether more than half of the nodes have an available daemon, of another revision than the target.
+// Beside another controller that makes pods of the newest everywhere.
+func (c *Course) mostWork() bool {
+	selected, work := 0, 0
+	for _, n := range c.nodes {
+		selected += one(n.chosen.any())
+		work += one(n.chosen.any() && n.daemon.Available && n.daemon.Revision != c.state.target)
+	}
+	return !c.ds.Beside && 2*work > selected
 }
 
 func (c *Course) refreshAll() {

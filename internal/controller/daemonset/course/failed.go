@@ -53,7 +53,7 @@ func (m *memory) refusal(revision string) string {
 
 // fail writes the target down as failed. A new DaemonSet has nothing to go back to.
 func (c *Course) fail(why string, action v1alpha1.FailureAction) {
-	if c.isNew {
+	if c.state.stable == "" {
 		action = halt
 	}
 	f := v1alpha1.FailedRevision{
@@ -79,7 +79,7 @@ func (c *Course) refuse() {
 		return
 	}
 	if c.failed != nil {
-		if c.isNew && rollsBack(c.failed) {
+		if c.state.stable == "" && rollsBack(c.failed) {
 			c.retell(halt, "")
 		}
 		return
@@ -192,7 +192,7 @@ func (c *Course) overlook() {
 // giveUp takes the nodes back that a halt left as they were, because somebody aborted it; false if there is
 // nothing to do.
 func (c *Course) giveUp() bool {
-	if !c.aborts() || c.isNew || c.back {
+	if !c.aborts() || c.state.stable == "" || c.back {
 		return false
 	}
 	c.retell(rollback, "; somebody aborted it")

@@ -311,3 +311,45 @@ func TestWhatFailedIsNotStable(t *testing.T) {
 		}
 	}
 }
+
+// What most nodes run has failed, and works on them: it is not stable, but what comes next does not take their daemons
+// without the steps, the approvals and the limits of the policy. A restart changes nothing of that.
+func TestWhatFollowsAFirstRevisionThatFailedAsksForSteps(t *testing.T) {
+	for _, orphaned := range []bool{false, true} {
+		w := newWorld()
+		w.bad = func(revision, node string) string {
+			if revision == "v1" && node >= "z0-r0-90" {
+				return "it crashes"
+			}
+			return ""
+		}
+		w.addFleet(1, 1, 100, "")
+		p := policy(t, "waves: [{name: canary, count: 2, approval: Manual}]\nfailure: {max: 5%, min: 2, then: Rollback}")
+		w.start(p, dsWith("v1", 100))
+		w.pass(time.Hour)
+		w.expect(t, v1alpha1.PhaseHalted, "failed on")
+		if orphaned { // its pods are left, and so is what has failed
+			w.ds.Newest = "v2"
+			w.againFrom(v1alpha1.DaemonSetRolloutStatus{FailedRevisions: w.course.Status().FailedRevisions}, p, Followed, "")
+		} else {
+			w.update("v2")
+		}
+		w.pass(time.Minute)
+		w.crash()
+		w.pass(time.Hour)
+		w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")
+		if n := w.on("v2"); n != 2 {
+			t.Errorf("orphaned %t: %d nodes have v2 before the canary is approved", orphaned, n)
+		}
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+		w.pass(time.Minute)
+		w.expect(t, v1alpha1.PhaseHalted, "somebody aborted it")
+		if v1, v2 := w.on("v1"), w.on("v2"); v1 != 98 || v2 != 2 {
+			t.Errorf("orphaned %t: after an abort %d nodes have v1, %d v2", orphaned, v1, v2)
+		}
+		w.update("v3")
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v3", Step: v1alpha1.AllSteps}})
+		w.pass(time.Hour)
+		w.expect(t, v1alpha1.PhaseComplete, "100 of 100")
+	}
+}

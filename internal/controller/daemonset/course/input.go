@@ -18,7 +18,7 @@ type input struct {
 	// target is where the change goes, back that nodes return to the stable revision.
 	target         string
 	back, changing bool
-	// isNew: there is no revision that nodes could stay with. first: nothing was done yet on a node that
+	// isNew: there is no stable revision, and no steps. first: nothing was done yet on a node that
 	// is to get its first daemon. joins: it gets that by the target's rules. departs: these take it away.
 	isNew, first, joins, departs bool
 	// begun: its change was let begin. failed: the target counts as failed on it.
@@ -154,7 +154,7 @@ func (c *Course) leaves(n *node, want string) bool {
 
 // joins reports whether the node is to have its first daemon by the target's rules.
 func (c *Course) joins(n *node) bool {
-	return c.changing && !c.isNew && n.chosen.target && !n.chosen.stable
+	return c.changing && c.state.stable != "" && n.chosen.target && !n.chosen.stable
 }
 
 // departs reports whether the target takes the daemon away from the node.

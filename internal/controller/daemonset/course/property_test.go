@@ -118,7 +118,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 	}
 	step, _ := c.fleet.Step(p.Node)
 	returns := p.Free && w.target(p.Node) == c.state.stable // nothing is taken away by it
-	if !back && c.state.stable != "" && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) && !returns {
+	if !back && (c.state.stable != "" || c.state.steps) && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) && !returns {
 		t.Fatalf("%+v begins in step %v, only %v has begun", p, step, c.state.open)
 	}
 	if p.To != "" && !w.Selects(p.To, p.Node) || p.To == "" && w.Selects(w.target(p.Node), p.Node) {
