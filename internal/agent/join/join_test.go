@@ -32,6 +32,8 @@ import (
 
 // cluster is an API server that knows certificate signing requests and one join token, and signs at once.
 type cluster struct {
+	// away has the server end every connection.
+	away atomic.Bool
 	*httptest.Server
 	bundle *pki.Bundle
 
@@ -66,6 +68,9 @@ func (c *cluster) token() string { return "abc123.0123456789abcdef." + c.bundle.
 // ServeHTTP implements http.Handler.
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	if c.away.Load() {
+		panic(http.ErrAbortHandler)
+	}
 	if r.URL.Path == "/version" {
 		return
 	}

@@ -240,7 +240,7 @@ func TestAFileThatIsRemovedIsWrittenAgain(t *testing.T) {
 		}
 		mended, err := k.Mend()
 		if err != nil || len(mended) != 1 || len(k.file.news) != 1 {
-			t.Errorf("%s: it says %v, %v, and has %d news", name, mended, err, len(k.file.news))
+			t.Fatalf("%s: it says %v, %v, and has %d news", name, mended, err, len(k.file.news))
 		}
 		<-k.file.news
 		err = k.file.save()
