@@ -76,8 +76,12 @@ func (p *planner) oneThatWaits() string {
 
 // warnOfChange says what is dangerous in the change itself.
 func (p *planner) warnOfChange() {
-	if p.old != nil && p.guided && p.first.StableRevision == "" {
+	switch {
+	case p.old == nil || !p.guided || p.first.StableRevision != "":
+	case p.first.Step == "":
 		p.add("no revision is stable yet, so there is none to go back to: all steps are open")
+	default:
+		p.add("no revision is stable yet, so there is none to go back to")
 	}
 	for _, c := range p.set.DaemonSet.Spec.Template.Spec.Containers {
 		if c.ReadinessProbe == nil && c.StartupProbe == nil {
