@@ -33,7 +33,9 @@ func (c *namespaces) alone(ctx context.Context, name string, j *journal) error {
 			w.Stop()
 		}
 	}()
-	versions, life := make([]string, len(kinds)), context.WithoutCancel(ctx)
+	versions := make([]string, len(kinds))
+	life, over := context.WithTimeout(context.WithoutCancel(ctx), 5*silence)
+	defer over()
 	for i, k := range kinds {
 		list, err := k.list(ctx, client, metav1.NamespaceDefault)
 		if err != nil {
@@ -51,9 +53,9 @@ func (c *namespaces) alone(ctx context.Context, name string, j *journal) error {
 	if err != nil {
 		return err
 	}
-	over := time.After(silence)
+	late := time.After(silence)
 	for i, w := range running {
-		if !ends(w, over) {
+		if !ends(w, late) {
 			j.violate("%s was cut off for %v, and a watch of %s at it goes on", name, silence, kinds[i].name)
 			continue
 		}
@@ -71,14 +73,14 @@ func (c *namespaces) alone(ctx context.Context, name string, j *journal) error {
 }
 
 // ends reports whether a watch ends, or says that it cannot go on.
-func ends(w watch.Interface, over <-chan time.Time) bool {
+func ends(w watch.Interface, late <-chan time.Time) bool {
 	for {
 		select {
 		case e, more := <-w.ResultChan():
 			if !more || e.Type == watch.Error {
 				return true
 			}
-		case <-over:
+		case <-late:
 			return false
 		}
 	}
