@@ -53,9 +53,10 @@ func (c *namespaces) alone(ctx context.Context, name string, j *journal) error {
 	if err != nil {
 		return err
 	}
-	late := time.After(silence)
+	silent, heard := context.WithTimeout(life, silence)
+	defer heard()
 	for i, w := range running {
-		if !ends(w, late) {
+		if !ends(w, silent.Done()) {
 			j.violate("%s was cut off for %v, and a watch of %s at it goes on", name, silence, kinds[i].name)
 			continue
 		}
@@ -73,7 +74,7 @@ func (c *namespaces) alone(ctx context.Context, name string, j *journal) error {
 }
 
 // ends reports whether a watch ends, or says that it cannot go on.
-func ends(w watch.Interface, late <-chan time.Time) bool {
+func ends(w watch.Interface, late <-chan struct{}) bool {
 	for {
 		select {
 		case e, more := <-w.ResultChan():
