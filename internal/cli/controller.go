@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/definitions"
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/server"
 )
@@ -59,7 +59,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 			guest.Namespace = cmp.Or(guest.Namespace, o.LeaseNamespace)
 			if isLeaving {
 				l := beside.Leaver{
-					Options: guest, API: config, Keep: keep, Roll: roll, Normalize: podspec.SetTemplateDefaults,
+					Options: guest, API: config, Keep: keep, Roll: roll, Normalize: defaults.SetTemplate,
 					Out: cmd.OutOrStdout(),
 				}
 				return l.Leave(cmd.Context())

@@ -13,7 +13,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/certificates"
 	"github.com/everynode/everynode/internal/controller/clusterroleaggregation"
@@ -183,7 +183,7 @@ func (c *control) workloadLoops() []loop {
 		}},
 		{"StatefulSets", "statefulset-controller", func(a *actor) error {
 			return statefulset.Add(mgr, statefulset.Config{Client: a.client, Events: a.recorder(statefulset.EventSource),
-				Normalize: podspec.SetTemplateDefaults})
+				Normalize: defaults.SetTemplate})
 		}},
 		{"taint eviction", "taint-eviction-controller", func(a *actor) error {
 			return tainteviction.Add(mgr, tainteviction.Config{Client: a.client,
@@ -209,7 +209,7 @@ func (c *control) addDaemonSets(a *actor) error {
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches, Content: copies.Access{Client: a.client},
 		Informers: c.manager.GetCache(), Writer: daemonSetWriter{daemonset.NewWriter(a.client), a.inside},
 		Recorder:          a.recorder(daemonset.EventSource),
-		NormalizeTemplate: podspec.SetTemplateDefaults, Registerer: c.metrics,
+		NormalizeTemplate: defaults.SetTemplate, Registerer: c.metrics,
 	}, c.options.RecordDecisions)
 	if err != nil {
 		return err

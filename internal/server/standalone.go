@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	everynode "github.com/everynode/everynode/api/client"
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
@@ -103,7 +103,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
 		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
 		Recorder:          recorder,
-		NormalizeTemplate: podspec.SetTemplateDefaults,
+		NormalizeTemplate: defaults.SetTemplate,
 	}, o.RecordDecisions)
 	if err != nil {
 		return fmt.Errorf("set up the DaemonSet controller: %w", err)
@@ -127,7 +127,7 @@ func addGuest(ctx context.Context, mgr manager.Manager, o ControllerOptions, rec
 		return nil
 	}
 	guest, err := beside.New(ctx, beside.Config{
-		Options: *o.Beside, API: o.Config, Recorder: recorder, Normalize: podspec.SetTemplateDefaults, Registerer: metrics,
+		Options: *o.Beside, API: o.Config, Recorder: recorder, Normalize: defaults.SetTemplate, Registerer: metrics,
 	})
 	if err != nil {
 		return fmt.Errorf("run beside another DaemonSet controller: %w", err)

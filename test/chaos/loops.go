@@ -25,7 +25,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	everynode "github.com/everynode/everynode/api/client"
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
@@ -75,7 +75,7 @@ var loopsByName = map[string]func(fittings) error{
 		c, err := daemonset.New(daemonset.Config{
 			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal}, Recorder: &record.FakeRecorder{},
 			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
-			NormalizeTemplate: podspec.SetTemplateDefaults,
+			NormalizeTemplate: defaults.SetTemplate,
 		})
 		if err != nil {
 			return err

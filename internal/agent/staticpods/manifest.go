@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/document"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 )
 
 // Annotations of static pods and their mirrors, as the kubelet writes them.
@@ -69,8 +70,8 @@ func Parse(data []byte, path, node string) (*corev1.Pod, error) {
 	}
 	delete(pod.Annotations, mirrorAnnotation)
 	pod.Annotations[sourceAnnotation], pod.Annotations[hashAnnotation] = fileSource, hash
-	podspec.SetDefaults(&pod.Spec)
-	podspec.SetPodDefaults(&pod.Spec)
+	defaults.Set(&pod.Spec)
+	defaults.SetPod(&pod.Spec)
 	stay(&pod.Spec)
 	if pod.Spec.Priority == nil && pod.Spec.PriorityClassName == "" {
 		pod.Spec.Priority = ptr.To[int32](nodeCritical)

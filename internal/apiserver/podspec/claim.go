@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -11,10 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
-// ValidateClaim checks what a claim asks for. A stored one may have a selector, and a group of its data source, that would be
+// ValidateClaim checks what a claim asks for. A stored one may have a selector, and a group of its data source, that
+// would be
 // refused today.
 func ValidateClaim(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -31,14 +32,17 @@ func ValidateClaim(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) f
 	errs = append(errs, ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
 	errs = append(errs, validateClaimSize(s, path.Child("resources").Key(string(corev1.ResourceStorage)))...)
 	if name := s.StorageClassName; name != nil && *name != "" {
-		errs = append(errs, invalid(path.Child("storageClassName"), *name, validation.NameIsDNSSubdomain(*name, false))...)
+		errs = append(errs, check.Invalid(path.Child("storageClassName"), *name,
+			validation.NameIsDNSSubdomain(*name, false))...)
 	}
 	if s.VolumeMode != nil {
-		errs = append(errs, supported(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem)...)
+		errs = append(errs, check.Supported(path.Child("volumeMode"), *s.VolumeMode, corev1.PersistentVolumeBlock,
+			corev1.PersistentVolumeFilesystem)...)
 	}
 	errs = append(errs, validateDataSources(s, old, path)...)
 	if name := s.VolumeAttributesClassName; name != nil && *name != "" {
-		errs = append(errs, invalid(path.Child("volumeAttributesClassName"), *name, validation.NameIsDNSSubdomain(*name, false))...)
+		errs = append(errs, check.Invalid(path.Child("volumeAttributesClassName"), *name,
+			validation.NameIsDNSSubdomain(*name, false))...)
 	}
 	return errs
 }
@@ -58,7 +62,8 @@ func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.Erro
 	return errs
 }
 
-// ValidateClaimTemplate checks the claim of an ephemeral volume. Of its metadata only labels and annotations are taken over.
+// ValidateClaimTemplate checks the claim of an ephemeral volume. Of its metadata only labels and annotations are taken
+// over.
 func ValidateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.Path) field.ErrorList {
 	errs := ValidateTemplateMetadata(&t.ObjectMeta, path.Child("metadata"))
 	return append(errs, ValidateClaim(&t.Spec, nil, path.Child("spec"))...)
@@ -67,10 +72,11 @@ func ValidateClaimTemplate(t *corev1.PersistentVolumeClaimTemplate, path *field.
 // ValidateAccessModes checks each mode, and that a volume for one pod is for nothing else.
 func ValidateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	known := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod}
+	known := []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce,
+		corev1.ReadWriteOncePod}
 	others := false
 	for _, mode := range modes {
-		errs = append(errs, supported(path, mode, known...)...)
+		errs = append(errs, check.Supported(path, mode, known...)...)
 		others = others || mode != corev1.ReadWriteOncePod && slices.Contains(known, mode)
 	}
 	if others && slices.Contains(modes, corev1.ReadWriteOncePod) {
@@ -90,9 +96,11 @@ func validateClaimSize(s *corev1.PersistentVolumeClaimSpec, path *field.Path) fi
 	return nil
 }
 
-// validateDataSources checks what the volume's content is to come from. Nothing here copies it: that is for those who make volumes.
+// validateDataSources checks what the volume's content is to come from. Nothing here copies it: that is for those who
+// make volumes.
 func validateDataSources(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
-	strict := old == nil || (old.DataSource == nil || old.DataSource.APIGroup == nil) && (old.DataSourceRef == nil || old.DataSourceRef.APIGroup == nil)
+	strict := old == nil || (old.DataSource == nil || old.DataSource.APIGroup == nil) &&
+		(old.DataSourceRef == nil || old.DataSourceRef.APIGroup == nil)
 	var errs field.ErrorList
 	if d := s.DataSource; d != nil {
 		errs = append(errs, validateDataSource(d.APIGroup, d.Kind, d.Name, strict, path.Child("dataSource"))...)
@@ -106,48 +114,27 @@ func validateDataSources(s, old *corev1.PersistentVolumeClaimSpec, path *field.P
 	elsewhere := d.Namespace != nil && *d.Namespace != ""
 	switch {
 	case elsewhere:
-		errs = append(errs, invalid(at.Child("namespace"), *d.Namespace, validation.ValidateNamespaceName(*d.Namespace, false))...)
+		errs = append(errs, check.Invalid(at.Child("namespace"), *d.Namespace,
+			validation.ValidateNamespaceName(*d.Namespace, false))...)
 		if s.DataSource != nil {
-			errs = append(errs, field.Invalid(path, path.Child("dataSource"), "may not be specified when dataSourceRef.namespace is specified"))
+			errs = append(errs, field.Invalid(path, path.Child("dataSource"),
+				"may not be specified when dataSourceRef.namespace is specified"))
 		}
-	case s.DataSource != nil && (!apiequality.Semantic.DeepEqual(s.DataSource.APIGroup, d.APIGroup) || s.DataSource.Kind != d.Kind || s.DataSource.Name != d.Name):
+	case s.DataSource != nil && (!apiequality.Semantic.DeepEqual(s.DataSource.APIGroup, d.APIGroup) ||
+		s.DataSource.Kind != d.Kind || s.DataSource.Name != d.Name):
 		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 	}
 	return errs
 }
 
 func validateDataSource(group *string, kind, name string, strict bool, path *field.Path) field.ErrorList {
-	errs := append(required(path.Child("name"), name), required(path.Child("kind"), kind)...)
+	errs := append(check.Required(path.Child("name"), name), check.Required(path.Child("kind"), kind)...)
 	if group == nil || *group == "" {
 		if kind != "PersistentVolumeClaim" {
 			errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
 		}
 	} else if strict {
-		errs = append(errs, dnsSubdomain(path.Child("apiGroup"), *group)...)
+		errs = append(errs, check.DNSSubdomain(path.Child("apiGroup"), *group)...)
 	}
 	return errs
-}
-
-// ClaimWarnings are about amounts of storage that are no whole bytes.
-func ClaimWarnings(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (warnings []string) {
-	for _, part := range []struct {
-		name string
-		list corev1.ResourceList
-	}{{"requests", s.Resources.Requests}, {"limits", s.Resources.Limits}} {
-		if amount := part.list.Storage(); amount.MilliValue()%1000 != 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
-				path.Child("resources", part.name).Key(string(corev1.ResourceStorage)), amount))
-		}
-	}
-	if ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {
-		warnings = append(warnings, fmt.Sprintf("%s: nodes give pods no block devices, and a pod with this claim waits; use Filesystem", path.Child("volumeMode")))
-	}
-	return warnings
-}
-
-// SetClaimDefaults fills in what a claim leaves out.
-func SetClaimDefaults(s *corev1.PersistentVolumeClaimSpec) {
-	fillPointer(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
-	RoundResources(s.Resources.Limits)
-	RoundResources(s.Resources.Requests)
 }

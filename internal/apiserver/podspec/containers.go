@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 // containerChecks is what the check of a container needs to know of its pod.
@@ -76,17 +78,17 @@ func (p containerChecks) common(c *corev1.Container, path *field.Path) field.Err
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
 	} else {
-		errs = append(errs, dnsLabel(path.Child("name"), c.Name)...)
+		errs = append(errs, check.DNSLabel(path.Child("name"), c.Name)...)
 	}
-	errs = append(errs, required(path.Child("image"), c.Image)...)
-	errs = append(errs, chosen(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
+	errs = append(errs, check.Required(path.Child("image"), c.Image)...)
+	errs = append(errs, check.Chosen(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy,
 		corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError)...)
 	errs = append(errs, validatePorts(c.Ports, path.Child("ports"))...)
 	errs = append(errs, p.env(c.Env, path.Child("env"))...)
 	errs = append(errs, validateEnvFrom(c.EnvFrom, path.Child("envFrom"))...)
 	errs = append(errs, p.mounts(c, path.Child("volumeMounts"))...)
 	errs = append(errs, p.devices(c, path.Child("volumeDevices"))...)
-	errs = append(errs, chosen(path.Child("imagePullPolicy"), c.ImagePullPolicy,
+	errs = append(errs, check.Chosen(path.Child("imagePullPolicy"), c.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	errs = append(errs, validateRequirements(&c.Resources, p.claims, path.Child("resources"))...)
 	errs = append(errs, p.resizePolicy(c.ResizePolicy, path.Child("resizePolicy"))...)
@@ -126,14 +128,15 @@ func noProbes(c *corev1.Container, path *field.Path) field.ErrorList {
 func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.RestartPolicy != nil {
-		errs = append(errs, supported(path.Child("restartPolicy"), *c.RestartPolicy,
+		errs = append(errs, check.Supported(path.Child("restartPolicy"), *c.RestartPolicy,
 			corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyOnFailure)...)
 	}
 	if len(c.RestartPolicyRules) == 0 {
 		return errs
 	}
 	if c.RestartPolicy == nil {
-		errs = append(errs, field.Required(path.Child("restartPolicy"), "must specify restartPolicy when restart rules are used"))
+		errs = append(errs, field.Required(path.Child("restartPolicy"),
+			"must specify restartPolicy when restart rules are used"))
 	}
 	const most = 20
 	at := path.Child("restartPolicyRules")
@@ -147,13 +150,13 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 }
 
 func validateRestartRule(rule *corev1.ContainerRestartRule, path *field.Path) field.ErrorList {
-	errs := supported(path.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart)
+	errs := check.Supported(path.Child("action"), rule.Action, corev1.ContainerRestartRuleActionRestart)
 	codes := rule.ExitCodes
 	if codes == nil {
 		return append(errs, field.Required(path.Child("exitCodes"), "must be specified"))
 	}
 	at := path.Child("exitCodes")
-	errs = append(errs, supported(at.Child("operator"), codes.Operator,
+	errs = append(errs, check.Supported(at.Child("operator"), codes.Operator,
 		corev1.ContainerRestartRuleOnExitCodesOpIn, corev1.ContainerRestartRuleOnExitCodesOpNotIn)...)
 	const most = 255
 	if len(codes.Values) > most {
@@ -172,9 +175,10 @@ func (p containerChecks) resizePolicy(policies []corev1.ContainerResizePolicy, p
 			errs = append(errs, field.Duplicate(at, r.ResourceName))
 		}
 		seen.Insert(r.ResourceName)
-		errs = append(errs, chosen(path, r.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
-		errs = append(errs, chosen(path, r.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
-		if p.spec.RestartPolicy == corev1.RestartPolicyNever && r.RestartPolicy != corev1.NotRequired && r.RestartPolicy != "" {
+		errs = append(errs, check.Chosen(path, r.ResourceName, corev1.ResourceCPU, corev1.ResourceMemory)...)
+		errs = append(errs, check.Chosen(path, r.RestartPolicy, corev1.NotRequired, corev1.RestartContainer)...)
+		if p.spec.RestartPolicy == corev1.RestartPolicyNever && r.RestartPolicy != corev1.NotRequired &&
+			r.RestartPolicy != "" {
 			errs = append(errs, field.Invalid(path, r.RestartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
 		}
 	}
@@ -216,7 +220,7 @@ func validateResourceClaims(claims []corev1.PodResourceClaim, path *field.Path) 
 		case names.Has(c.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
 		default:
-			errs = append(errs, dnsLabel(at.Child("name"), c.Name)...)
+			errs = append(errs, check.DNSLabel(at.Child("name"), c.Name)...)
 			names.Insert(c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
@@ -230,7 +234,7 @@ func validateResourceClaims(claims []corev1.PodResourceClaim, path *field.Path) 
 			value *string
 		}{{"resourceClaimName", c.ResourceClaimName}, {"resourceClaimTemplateName", c.ResourceClaimTemplateName}} {
 			if f.value != nil {
-				errs = append(errs, invalid(at.Child(f.name), *f.value, validation.NameIsDNSSubdomain(*f.value, false))...)
+				errs = append(errs, check.Invalid(at.Child(f.name), *f.value, validation.NameIsDNSSubdomain(*f.value, false))...)
 			}
 		}
 	}

@@ -6,8 +6,10 @@
 // is a pure function of its arguments. Defaults change the object in place;
 // validation never does, and expects defaults to have been applied.
 //
-//	defaults*.go       the values of fields left out
-//	spec.go            the order in which a whole specification is checked
-//	one file per part  containers, ports, env, resources, probes, volumes ...
-//	update.go          what may change in a pod that exists
+//	defaults    the values of fields left out
+//	check       what several checks share: names, paths, closed sets
+//	placement   affinity, tolerations and topology spread
+//	warnings    what is accepted, and yet worth a word
+//
+// The package itself checks a whole specification (spec.go), one file for each part.
 package podspec

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -31,7 +33,7 @@ func (p containerChecks) env(env []corev1.EnvVar, path *field.Path) field.ErrorL
 		if e.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else {
-			errs = append(errs, invalid(at.Child("name"), e.Name, utilvalidation.IsRelaxedEnvVarName(e.Name))...)
+			errs = append(errs, check.Invalid(at.Child("name"), e.Name, utilvalidation.IsRelaxedEnvVarName(e.Name))...)
 		}
 		if e.ValueFrom != nil {
 			errs = append(errs, p.valueFrom(&e, at.Child("valueFrom"))...)
@@ -88,20 +90,20 @@ func (p containerChecks) fileKey(r *corev1.FileKeySelector, path *field.Path) fi
 	if r.Path == "" {
 		errs = append(errs, field.Required(path.Child("path"), ""))
 	} else {
-		errs = append(errs, belowRoot(path.Child("path"), r.Path)...)
+		errs = append(errs, check.BelowRoot(path.Child("path"), r.Path)...)
 	}
 	if r.Key == "" {
 		return append(errs, field.Required(path.Child("key"), ""))
 	}
-	return append(errs, invalid(path.Child("key"), r.Key, utilvalidation.IsRelaxedEnvVarName(r.Key))...)
+	return append(errs, check.Invalid(path.Child("key"), r.Key, utilvalidation.IsRelaxedEnvVarName(r.Key))...)
 }
 
 func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
-	errs := dnsSubdomain(path.Child("name"), name)
+	errs := check.DNSSubdomain(path.Child("name"), name)
 	if key == "" {
 		return append(errs, field.Required(path.Child("key"), ""))
 	}
-	return append(errs, invalid(path.Child("key"), key, utilvalidation.IsConfigMapKey(key))...)
+	return append(errs, check.Invalid(path.Child("key"), key, utilvalidation.IsConfigMapKey(key))...)
 }
 
 func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.ErrorList {
@@ -109,16 +111,16 @@ func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.Err
 	for i, s := range sources {
 		at := path.Index(i)
 		if s.Prefix != "" {
-			errs = append(errs, invalid(at.Child("prefix"), s.Prefix, utilvalidation.IsRelaxedEnvVarName(s.Prefix))...)
+			errs = append(errs, check.Invalid(at.Child("prefix"), s.Prefix, utilvalidation.IsRelaxedEnvVarName(s.Prefix))...)
 		}
 		n := 0
 		if s.ConfigMapRef != nil {
 			n++
-			errs = append(errs, requiredSubdomain(at.Child("configMapRef", "name"), s.ConfigMapRef.Name)...)
+			errs = append(errs, check.RequiredSubdomain(at.Child("configMapRef", "name"), s.ConfigMapRef.Name)...)
 		}
 		if s.SecretRef != nil {
 			n++
-			errs = append(errs, requiredSubdomain(at.Child("secretRef", "name"), s.SecretRef.Name)...)
+			errs = append(errs, check.RequiredSubdomain(at.Child("secretRef", "name"), s.SecretRef.Name)...)
 		}
 		switch {
 		case n == 0:
@@ -140,20 +142,22 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, allowed sets.Set[string], p
 		return field.ErrorList{field.Required(at, "")}
 	}
 	if r.APIVersion != "v1" {
-		return field.ErrorList{field.Invalid(at, r.FieldPath, "error converting fieldPath: unsupported pod version: "+r.APIVersion)}
+		return field.ErrorList{field.Invalid(at, r.FieldPath,
+			"error converting fieldPath: unsupported pod version: "+r.APIVersion)}
 	}
 	name, key, keyed := subscript(r.FieldPath)
 	if r.FieldPath == "spec.host" {
 		name = "spec.nodeName"
 	}
 	if !podFields.Has(name) || keyed && name != "metadata.labels" && name != "metadata.annotations" {
-		return field.ErrorList{field.Invalid(at, r.FieldPath, "error converting fieldPath: field label not supported: "+r.FieldPath)}
+		return field.ErrorList{field.Invalid(at, r.FieldPath,
+			"error converting fieldPath: field label not supported: "+r.FieldPath)}
 	}
 	switch {
 	case keyed && name == "metadata.annotations":
-		return labelName(path, strings.ToLower(key))
+		return check.LabelName(path, strings.ToLower(key))
 	case keyed:
-		return labelName(path, key)
+		return check.LabelName(path, key)
 	}
 	return supportedOf(at, name, allowed)
 }
@@ -208,8 +212,10 @@ func validateDivisor(r *corev1.ResourceFieldSelector, path *field.Path) field.Er
 	_, name, _ := strings.Cut(r.Resource, ".")
 	switch {
 	case name == "cpu" && !cpuDivisors.Has(divisor):
-		return field.ErrorList{field.Invalid(at, r.Resource, "only divisor's values 1m and 1 are supported with the cpu resource")}
-	case (name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, "hugepages-")) && !memoryDivisors.Has(divisor):
+		return field.ErrorList{field.Invalid(at, r.Resource,
+			"only divisor's values 1m and 1 are supported with the cpu resource")}
+	case (name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, "hugepages-")) &&
+		!memoryDivisors.Has(divisor):
 		what := strings.TrimSuffix(strings.ReplaceAll(name, "-", " "), " ")
 		if strings.HasPrefix(name, "hugepages-") {
 			what = "hugepages"

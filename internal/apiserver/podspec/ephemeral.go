@@ -9,9 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ephemeralFields are what a container can have that is added to a running pod: nothing that the pod or its node would have to
+// ephemeralFields are what a container can have that is added to a running pod: nothing that the pod or its node would
+// have to
 // reckon with.
-var ephemeralFields = sets.New("Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts", "VolumeDevices",
+var ephemeralFields = sets.New("Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts",
+	"VolumeDevices",
 	"TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY")
 
 // ephemeral checks the containers that were added to a running pod.

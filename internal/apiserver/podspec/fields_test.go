@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 )
 
 // eachField calls f once for each field with a name of the type and of the structs of the API in it.
@@ -73,7 +75,8 @@ func TestEveryFieldIsDecided(t *testing.T) {
 				t.Errorf("%s is dropped, and docs/differences.md does not name `%s`", key, name)
 			}
 		case "differs":
-			if !strings.Contains(string(page), "`"+name+"`") && !strings.HasSuffix(of.Name(), "Source") && of.Name() != "VolumeDevice" &&
+			if !strings.Contains(string(page), "`"+name+"`") && !strings.HasSuffix(of.Name(), "Source") &&
+				of.Name() != "VolumeDevice" &&
 				!strings.HasSuffix(of.Name(), "Projection") {
 				t.Errorf("%s is not done, and docs/differences.md does not name `%s`", key, name)
 			}
@@ -119,7 +122,7 @@ func TestDroppedFieldsAreCleared(t *testing.T) {
 	spec := &corev1.PodSpec{}
 	full(reflect.ValueOf(spec).Elem())
 	before := spec.DeepCopy()
-	SetDefaults(spec)
+	defaults.Set(spec)
 	compared := map[string]bool{}
 	what := decided(t)
 	var look func(v, was reflect.Value)
@@ -158,10 +161,12 @@ func TestDroppedFieldsAreCleared(t *testing.T) {
 
 // RestartAllContainers is behind a gate; a rule that no node does is refused.
 func TestRestartAllContainersIsRefused(t *testing.T) {
-	c := &corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: []corev1.ContainerRestartRule{{
-		Action:    corev1.ContainerRestartRuleActionRestartAllContainers,
-		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{1}},
-	}}}
+	c := &corev1.Container{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever),
+		RestartPolicyRules: []corev1.ContainerRestartRule{{
+			Action: corev1.ContainerRestartRuleActionRestartAllContainers,
+			ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn,
+				Values: []int32{1}},
+		}}}
 	errs := validateRestart(c, field.NewPath("c"))
 	if len(errs) != 1 || errs[0].Error() != `c.restartPolicyRules[0].action: Unsupported value: "RestartAllContainers": supported values: "Restart"` {
 		t.Errorf("got %v", errs)

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 const modeRange = "must be a number between 0 and 0777 (octal), both inclusive"
@@ -22,7 +24,7 @@ func validateItems(items []corev1.KeyToPath, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
 		at := path.Index(i)
-		errs = append(errs, required(at.Child("key"), item.Key)...)
+		errs = append(errs, check.Required(at.Child("key"), item.Key)...)
 		errs = append(errs, filePath(at.Child("path"), item.Path)...)
 		errs = append(errs, fileMode(at.Child("mode"), item.Mode)...)
 	}
@@ -35,7 +37,7 @@ func filePath(path *field.Path, value string) field.ErrorList {
 	if value == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := belowRoot(path, value)
+	errs := check.BelowRoot(path, value)
 	if strings.HasPrefix(value, "..") && !strings.HasPrefix(value, "../") {
 		errs = append(errs, field.Invalid(path, value, "must not start with '..'"))
 	}
@@ -48,7 +50,8 @@ func validateFieldFile(file *corev1.DownwardAPIVolumeFile, path *field.Path) fie
 	case file.FieldRef != nil:
 		errs = append(errs, validateFieldRef(file.FieldRef, fileFields, path.Child("fieldRef"))...)
 		if file.ResourceFieldRef != nil {
-			errs = append(errs, field.Invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+			errs = append(errs, field.Invalid(path, "resource",
+				"fieldRef and resourceFieldRef can not be specified simultaneously"))
 		}
 	case file.ResourceFieldRef != nil:
 		errs = append(errs, validateResourceRef(file.ResourceFieldRef, true, path.Child("resourceFieldRef"))...)
@@ -113,12 +116,13 @@ func (f *projectedFiles) source(s *corev1.VolumeProjection, path *field.Path) {
 		}
 	})
 	try("serviceAccountToken", s.ServiceAccountToken != nil, func(at *field.Path) { f.token(s.ServiceAccountToken, at) })
-	try("clusterTrustBundle", s.ClusterTrustBundle != nil, func(at *field.Path) { f.trustBundle(s.ClusterTrustBundle, at) })
+	try("clusterTrustBundle", s.ClusterTrustBundle != nil,
+		func(at *field.Path) { f.trustBundle(s.ClusterTrustBundle, at) })
 	try("podCertificate", s.PodCertificate != nil, func(at *field.Path) { f.certificate(s.PodCertificate, at) })
 }
 
 func (f *projectedFiles) keys(name string, items []corev1.KeyToPath, path *field.Path) {
-	f.add(required(path.Child("name"), name)...)
+	f.add(check.Required(path.Child("name"), name)...)
 	f.add(validateItems(items, path.Child("items"))...)
 	for _, item := range items {
 		f.claim(item.Path, name)
@@ -154,13 +158,15 @@ func (f *projectedFiles) trustBundle(b *corev1.ClusterTrustBundleProjection, pat
 }
 
 func (f *projectedFiles) certificate(c *corev1.PodCertificateProjection, path *field.Path) {
-	f.add(required(path.Child("signerName"), c.SignerName)...)
-	f.add(supported(path.Child("keyType"), c.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519")...)
+	f.add(check.Required(path.Child("signerName"), c.SignerName)...)
+	f.add(check.Supported(path.Child("keyType"), c.KeyType, "RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521",
+		"ED25519")...)
 	for _, file := range []struct{ name, path string }{
-		{"credentialBundlePath", c.CredentialBundlePath}, {"keyPath", c.KeyPath}, {"certificateChainPath", c.CertificateChainPath},
+		{"credentialBundlePath", c.CredentialBundlePath}, {"keyPath", c.KeyPath}, {"certificateChainPath",
+			c.CertificateChainPath},
 	} {
 		if file.path != "" {
-			f.add(belowRoot(path.Child(file.name), file.path)...)
+			f.add(check.BelowRoot(path.Child(file.name), file.path)...)
 			f.claim(file.path, "")
 		}
 	}

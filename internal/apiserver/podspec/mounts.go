@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 // mounts checks where a container sees the pod's volumes. Some errors name the
@@ -16,11 +18,11 @@ func (p containerChecks) mounts(c *corev1.Container, path *field.Path) field.Err
 	places := sets.New[string]()
 	for i, m := range c.VolumeMounts {
 		at := path.Index(i)
-		errs = append(errs, required(at.Child("name"), m.Name)...)
+		errs = append(errs, check.Required(at.Child("name"), m.Name)...)
 		if _, ok := p.volumes[m.Name]; !ok {
 			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
 		}
-		errs = append(errs, required(at.Child("mountPath"), m.MountPath)...)
+		errs = append(errs, check.Required(at.Child("mountPath"), m.MountPath)...)
 		if places.Has(m.MountPath) {
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
@@ -29,16 +31,18 @@ func (p containerChecks) mounts(c *corev1.Container, path *field.Path) field.Err
 			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
 		if slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.DevicePath == m.MountPath }) {
-			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must not already exist as a path in volumeDevices"))
+			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath,
+				"must not already exist as a path in volumeDevices"))
 		}
 		if m.SubPath != "" {
-			errs = append(errs, belowRoot(path.Child("subPath"), m.SubPath)...)
+			errs = append(errs, check.BelowRoot(path.Child("subPath"), m.SubPath)...)
 		}
 		if m.SubPathExpr != "" {
 			if m.SubPath != "" {
-				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr, "subPathExpr and subPath are mutually exclusive"))
+				errs = append(errs, field.Invalid(at.Child("subPathExpr"), m.SubPathExpr,
+					"subPathExpr and subPath are mutually exclusive"))
 			}
-			errs = append(errs, belowRoot(path.Child("subPathExpr"), m.SubPathExpr)...)
+			errs = append(errs, check.BelowRoot(path.Child("subPathExpr"), m.SubPathExpr)...)
 		}
 		errs = append(errs, validatePropagation(m.MountPropagation, c, path.Child("mountPropagation"))...)
 		errs = append(errs, validateRecursiveReadOnly(&m, path.Child("recursiveReadOnly"))...)
@@ -50,7 +54,7 @@ func validatePropagation(mode *corev1.MountPropagationMode, c *corev1.Container,
 	if mode == nil {
 		return nil
 	}
-	errs := supported(path, *mode,
+	errs := check.Supported(path, *mode,
 		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
 	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 	if *mode == corev1.MountPropagationBidirectional && !privileged {
@@ -77,7 +81,8 @@ func validateRecursiveReadOnly(m *corev1.VolumeMount, path *field.Path) field.Er
 		}
 		return errs
 	}
-	return supported(path, *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible, corev1.RecursiveReadOnlyEnabled)
+	return check.Supported(path, *mode, corev1.RecursiveReadOnlyDisabled, corev1.RecursiveReadOnlyIfPossible,
+		corev1.RecursiveReadOnlyEnabled)
 }
 
 // devices checks the raw block devices of a container.
@@ -86,14 +91,15 @@ func (p containerChecks) devices(c *corev1.Container, path *field.Path) field.Er
 	names, places := sets.New[string](), sets.New[string]()
 	for i, d := range c.VolumeDevices {
 		at := path.Index(i)
-		errs = append(errs, required(at.Child("name"), d.Name)...)
+		errs = append(errs, check.Required(at.Child("name"), d.Name)...)
 		if names.Has(d.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "must be unique"))
 		}
 		if source, ok := p.volumes[d.Name]; !ok {
 			errs = append(errs, field.NotFound(at.Child("name"), d.Name))
 		} else if source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
-			errs = append(errs, field.Invalid(at.Child("name"), d.Name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
+			errs = append(errs, field.Invalid(at.Child("name"), d.Name,
+				"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"))
 		}
 		switch {
 		case d.DevicePath == "":
@@ -101,7 +107,7 @@ func (p containerChecks) devices(c *corev1.Container, path *field.Path) field.Er
 		case places.Has(d.DevicePath):
 			errs = append(errs, field.Invalid(at.Child("devicePath"), d.DevicePath, "must be unique"))
 		case strings.Contains(d.DevicePath, ".."):
-			errs = append(errs, NoStepsUp(at.Child("devicePath"), d.DevicePath)...)
+			errs = append(errs, check.NoStepsUp(at.Child("devicePath"), d.DevicePath)...)
 		}
 		names.Insert(d.Name)
 		places.Insert(d.DevicePath)

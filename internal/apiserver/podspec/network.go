@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.ErrorList {
@@ -16,7 +18,7 @@ func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.Err
 		at := path.Index(i)
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, false, nil)...)
 		for j, name := range a.Hostnames {
-			errs = append(errs, dnsSubdomain(at.Child("hostnames").Index(j), name)...)
+			errs = append(errs, check.DNSSubdomain(at.Child("hostnames").Index(j), name)...)
 		}
 	}
 	return errs
@@ -67,16 +69,19 @@ func validateDNSConfig(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.DNSPolicy == corev1.DNSNone {
 		switch {
 		case c == nil:
-			return field.ErrorList{field.Required(path, fmt.Sprintf("must provide `dnsConfig` when `dnsPolicy` is %s", corev1.DNSNone))}
+			return field.ErrorList{field.Required(path, fmt.Sprintf("must provide `dnsConfig` when `dnsPolicy` is %s",
+				corev1.DNSNone))}
 		case len(c.Nameservers) == 0:
-			return field.ErrorList{field.Required(path.Child("nameservers"), fmt.Sprintf("must provide at least one DNS nameserver when `dnsPolicy` is %s", corev1.DNSNone))}
+			return field.ErrorList{field.Required(path.Child("nameservers"),
+				fmt.Sprintf("must provide at least one DNS nameserver when `dnsPolicy` is %s", corev1.DNSNone))}
 		}
 	}
 	if c == nil {
 		return nil
 	}
 	if len(c.Nameservers) > maxNameservers {
-		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers, fmt.Sprintf("must not have more than %v nameservers", maxNameservers)))
+		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
+			fmt.Sprintf("must not have more than %v nameservers", maxNameservers)))
 	}
 	for i, ip := range c.Nameservers {
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("nameservers").Index(i), ip, false, nil)...)
@@ -93,15 +98,17 @@ func validateDNSConfig(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateSearches(searches []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(searches) > maxSearches {
-		errs = append(errs, field.Invalid(path, searches, fmt.Sprintf("must not have more than %v search paths", maxSearches)))
+		errs = append(errs, field.Invalid(path, searches,
+			fmt.Sprintf("must not have more than %v search paths", maxSearches)))
 	}
 	if len(strings.Join(searches, " ")) > maxSearchChars {
-		errs = append(errs, field.Invalid(path, searches, fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars)))
+		errs = append(errs, field.Invalid(path, searches,
+			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars)))
 	}
 	for i, s := range searches {
 		if s != "." {
 			s = strings.TrimSuffix(s, ".")
-			errs = append(errs, invalid(path.Index(i), s, utilvalidation.IsDNS1123SubdomainWithUnderscore(s))...)
+			errs = append(errs, check.Invalid(path.Index(i), s, utilvalidation.IsDNS1123SubdomainWithUnderscore(s))...)
 		}
 	}
 	return errs
@@ -111,12 +118,13 @@ func validateSearches(searches []string, path *field.Path) field.ErrorList {
 func validateGates(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, g := range spec.ReadinessGates {
-		errs = append(errs, labelName(path.Child("readinessGates").Index(i).Child("conditionType"), string(g.ConditionType))...)
+		errs = append(errs, check.LabelName(path.Child("readinessGates").Index(i).Child("conditionType"),
+			string(g.ConditionType))...)
 	}
 	names := sets.New[string]()
 	for i, g := range spec.SchedulingGates {
 		at := path.Child("schedulingGates").Index(i)
-		errs = append(errs, labelName(at.Child("name"), g.Name)...)
+		errs = append(errs, check.LabelName(at.Child("name"), g.Name)...)
 		if names.Has(g.Name) {
 			errs = append(errs, field.Duplicate(at, g.Name))
 		}

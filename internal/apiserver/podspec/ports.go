@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
@@ -16,7 +18,7 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 	for i, p := range ports {
 		at := path.Index(i)
 		if p.Name != "" {
-			if bad := invalid(at.Child("name"), p.Name, utilvalidation.IsValidPortName(p.Name)); len(bad) > 0 {
+			if bad := check.Invalid(at.Child("name"), p.Name, utilvalidation.IsValidPortName(p.Name)); len(bad) > 0 {
 				errs = append(errs, bad...)
 			} else {
 				errs = append(errs, unique(names, p.Name, at)...)
@@ -37,11 +39,11 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 
 // Protocol checks that a port's protocol is one that can be served.
 func Protocol(path *field.Path, protocol corev1.Protocol) field.ErrorList {
-	return chosen(path, protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+	return check.Chosen(path, protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 }
 
 func portNumber(path *field.Path, number int32) field.ErrorList {
-	return invalid(path, number, utilvalidation.IsValidPortNum(int(number)))
+	return check.Invalid(path, number, utilvalidation.IsValidPortNum(int(number)))
 }
 
 // PortNumberOrName checks a reference to a port.
@@ -49,7 +51,7 @@ func PortNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList
 	if port.Type == intstr.Int {
 		return portNumber(path, port.IntVal)
 	}
-	return invalid(path, port.StrVal, utilvalidation.IsValidPortName(port.StrVal))
+	return check.Invalid(path, port.StrVal, utilvalidation.IsValidPortName(port.StrVal))
 }
 
 // hostPortConflicts refuses two claims of a pod on the same port of its node.

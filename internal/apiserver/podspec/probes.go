@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 // validateLivenessProbe checks probes whose failure ends the container.
@@ -30,11 +32,11 @@ func validateProbe(p *corev1.Probe, grace *int64, path *field.Path) field.ErrorL
 		return nil
 	}
 	errs := validateHandler(handler{p.Exec, p.HTTPGet, p.TCPSocket, p.GRPC, nil}, grace, path)
-	errs = append(errs, nonNegative(path.Child("initialDelaySeconds"), p.InitialDelaySeconds)...)
-	errs = append(errs, nonNegative(path.Child("timeoutSeconds"), p.TimeoutSeconds)...)
-	errs = append(errs, nonNegative(path.Child("periodSeconds"), p.PeriodSeconds)...)
-	errs = append(errs, nonNegative(path.Child("successThreshold"), p.SuccessThreshold)...)
-	errs = append(errs, nonNegative(path.Child("failureThreshold"), p.FailureThreshold)...)
+	errs = append(errs, check.NonNegative(path.Child("initialDelaySeconds"), p.InitialDelaySeconds)...)
+	errs = append(errs, check.NonNegative(path.Child("timeoutSeconds"), p.TimeoutSeconds)...)
+	errs = append(errs, check.NonNegative(path.Child("periodSeconds"), p.PeriodSeconds)...)
+	errs = append(errs, check.NonNegative(path.Child("successThreshold"), p.SuccessThreshold)...)
+	errs = append(errs, check.NonNegative(path.Child("failureThreshold"), p.FailureThreshold)...)
 	if v := p.TerminationGracePeriodSeconds; v != nil && *v <= 0 {
 		errs = append(errs, field.Invalid(path.Child("terminationGracePeriodSeconds"), *v, "must be greater than 0"))
 	}
@@ -47,10 +49,12 @@ func validateLifecycle(l *corev1.Lifecycle, grace *int64, path *field.Path) fiel
 	}
 	var errs field.ErrorList
 	if h := l.PostStart; h != nil {
-		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, grace, path.Child("postStart"))...)
+		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, grace,
+			path.Child("postStart"))...)
 	}
 	if h := l.PreStop; h != nil {
-		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, grace, path.Child("preStop"))...)
+		errs = append(errs, validateHandler(handler{h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep}, grace,
+			path.Child("preStop"))...)
 	}
 	return errs
 }
@@ -84,7 +88,10 @@ func validateHandler(h handler, grace *int64, path *field.Path) field.ErrorList 
 		return nil
 	})
 	try("httpGet", h.http != nil, func(at *field.Path) field.ErrorList { return validateHTTPGet(h.http, at) })
-	try("tcpSocket", h.tcp != nil, func(at *field.Path) field.ErrorList { return PortNumberOrName(at.Child("port"), h.tcp.Port) })
+	try("tcpSocket", h.tcp != nil, func(at *field.Path) field.ErrorList {
+		return PortNumberOrName(at.Child("port"),
+			h.tcp.Port)
+	})
 	try("grpc", h.grpc != nil, func(at *field.Path) field.ErrorList {
 		return PortNumberOrName(at.Child("port"), intstr.FromInt32(h.grpc.Port))
 	})
@@ -96,11 +103,12 @@ func validateHandler(h handler, grace *int64, path *field.Path) field.ErrorList 
 }
 
 func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
-	errs := required(path.Child("path"), get.Path)
+	errs := check.Required(path.Child("path"), get.Path)
 	errs = append(errs, PortNumberOrName(path.Child("port"), get.Port)...)
-	errs = append(errs, supported(path.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
+	errs = append(errs, check.Supported(path.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
 	for _, header := range get.HTTPHeaders {
-		errs = append(errs, invalid(path.Child("httpHeaders"), header.Name, utilvalidation.IsHTTPHeaderName(header.Name))...)
+		errs = append(errs, check.Invalid(path.Child("httpHeaders"), header.Name,
+			utilvalidation.IsHTTPHeaderName(header.Name))...)
 	}
 	return errs
 }
@@ -110,5 +118,6 @@ func validateSleep(sleep *corev1.SleepAction, grace *int64, path *field.Path) fi
 	if grace == nil || sleep.Seconds >= 0 && sleep.Seconds <= *grace {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, sleep.Seconds, "must be non-negative and less than terminationGracePeriodSeconds ("+itoa(*grace)+")")}
+	return field.ErrorList{field.Invalid(path, sleep.Seconds,
+		"must be non-negative and less than terminationGracePeriodSeconds ("+itoa(*grace)+")")}
 }

@@ -1,6 +1,8 @@
 package podspec
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+)
 
 // Resources of the objects that pods refer to by name.
 const (

@@ -17,7 +17,8 @@ func TestReferences(t *testing.T) {
 		}
 	}
 	local := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
-	volumes := []corev1.VolumeSource{{Secret: &corev1.SecretVolumeSource{SecretName: "s1"}}, {ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local("c1")}},
+	volumes := []corev1.VolumeSource{{Secret: &corev1.SecretVolumeSource{SecretName: "s1"}},
+		{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: local("c1")}},
 		{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{Secret: &corev1.SecretProjection{LocalObjectReference: local("s2")}},
 			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: local("c2")}},

@@ -12,6 +12,9 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 )
 
 var (
@@ -19,12 +22,17 @@ var (
 	containerResources = sets.New(corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage)
 	// otherResources are native resources that nodes have and quotas count.
 	otherResources = sets.New(corev1.ResourcePods, corev1.ResourceStorage, corev1.ResourceServices, corev1.ResourceQuotas,
-		corev1.ResourceReplicationControllers, corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
-		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
-		corev1.ResourceRequestsStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+		corev1.ResourceReplicationControllers, corev1.ResourceSecrets, corev1.ResourceConfigMaps,
+		corev1.ResourcePersistentVolumeClaims,
+		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers, corev1.ResourceRequestsCPU,
+		corev1.ResourceRequestsMemory,
+		corev1.ResourceRequestsStorage, corev1.ResourceRequestsEphemeralStorage, corev1.ResourceLimitsCPU,
+		corev1.ResourceLimitsMemory,
 		corev1.ResourceLimitsEphemeralStorage)
-	countedResources = sets.New(corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
-		corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts,
+	countedResources = sets.New(corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices,
+		corev1.ResourceReplicationControllers,
+		corev1.ResourceSecrets, corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims,
+		corev1.ResourceServicesNodePorts,
 		corev1.ResourceServicesLoadBalancers)
 )
 
@@ -48,12 +56,13 @@ func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string
 	return errs
 }
 
-func requirements(r *corev1.ResourceRequirements, path *field.Path, name func(*field.Path, corev1.ResourceName) field.ErrorList) field.ErrorList {
+func requirements(r *corev1.ResourceRequirements, path *field.Path,
+	name func(*field.Path, corev1.ResourceName) field.ErrorList) field.ErrorList {
 	var errs field.ErrorList
 	limits, requests := path.Child("limits"), path.Child("requests")
 	huge, base := false, false
 	note := func(n corev1.ResourceName) {
-		huge = huge || isHugePages(n)
+		huge = huge || defaults.IsHugePages(n)
 		base = base || n == corev1.ResourceCPU || n == corev1.ResourceMemory
 	}
 	for _, n := range slices.Sorted(maps.Keys(r.Limits)) {
@@ -74,16 +83,19 @@ func requirements(r *corev1.ResourceRequirements, path *field.Path, name func(*f
 }
 
 // withinLimit compares a request with its limit.
-func withinLimit(r *corev1.ResourceRequirements, name corev1.ResourceName, requests, limits *field.Path) field.ErrorList {
+func withinLimit(r *corev1.ResourceRequirements, name corev1.ResourceName, requests,
+	limits *field.Path) field.ErrorList {
 	request := r.Requests[name]
 	limit, limited := r.Limits[name]
 	switch {
-	case !limited && !MayOvercommit(name):
+	case !limited && !defaults.MayOvercommit(name):
 		return field.ErrorList{field.Required(limits, "Limit must be set for non overcommitable resources")}
-	case limited && !MayOvercommit(name) && request.Cmp(limit) != 0:
-		return field.ErrorList{field.Invalid(requests, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))}
+	case limited && !defaults.MayOvercommit(name) && request.Cmp(limit) != 0:
+		return field.ErrorList{field.Invalid(requests, request.String(),
+			fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))}
 	case limited && request.Cmp(limit) > 0:
-		return field.ErrorList{field.Invalid(requests, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))}
+		return field.ErrorList{field.Invalid(requests, request.String(),
+			fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))}
 	}
 	return nil
 }
@@ -93,10 +105,10 @@ func ContainerResourceName(path *field.Path, name corev1.ResourceName) field.Err
 	errs := ResourceName(path, name)
 	switch {
 	case !strings.Contains(string(name), "/"):
-		if !containerResources.Has(name) && !isHugePages(name) {
+		if !containerResources.Has(name) && !defaults.IsHugePages(name) {
 			errs = append(errs, field.Invalid(path, name, "must be a standard resource for containers"))
 		}
-	case len(errs) == 0 && !isNative(name) && !isExtended(name):
+	case len(errs) == 0 && !defaults.IsNative(name) && !isExtended(name):
 		errs = append(errs, field.Invalid(path, name, "doesn't follow extended resource name standard"))
 	}
 	return errs
@@ -104,10 +116,11 @@ func ContainerResourceName(path *field.Path, name corev1.ResourceName) field.Err
 
 // ResourceName checks the name of a resource of any sort.
 func ResourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
-	if errs := labelName(path, string(name)); len(errs) > 0 {
+	if errs := check.LabelName(path, string(name)); len(errs) > 0 {
 		return errs
 	}
-	if !strings.Contains(string(name), "/") && !containerResources.Has(name) && !otherResources.Has(name) && !isHugePages(name) {
+	if !strings.Contains(string(name), "/") && !containerResources.Has(name) && !otherResources.Has(name) &&
+		!defaults.IsHugePages(name) {
 		return field.ErrorList{field.Invalid(path, string(name), "must be a standard resource type or fully qualified")}
 	}
 	return nil
@@ -115,7 +128,7 @@ func ResourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
 
 // isExtended reports resources that a cluster's own devices bring.
 func isExtended(name corev1.ResourceName) bool {
-	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
+	return !defaults.IsNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
 		len(utilvalidation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0
 }
 
@@ -144,7 +157,8 @@ func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorLis
 	}
 	errs := requirements(r, path, func(at *field.Path, name corev1.ResourceName) field.ErrorList {
 		if !resourcehelper.IsSupportedPodLevelResource(name) {
-			return field.ErrorList{field.NotSupported(at, name, slices.Sorted(maps.Keys(resourcehelper.SupportedPodLevelResources())))}
+			return field.ErrorList{field.NotSupported(at, name,
+				slices.Sorted(maps.Keys(resourcehelper.SupportedPodLevelResources())))}
 		}
 		return nil
 	})

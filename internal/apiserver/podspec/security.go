@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 // validatePodSecurity checks the settings that all containers of a pod share.
@@ -27,31 +29,35 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 		errs = append(errs, groupID(path.Child("supplementalGroups").Index(i), group)...)
 	}
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
-		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled"))
+		errs = append(errs, field.Invalid(path.Child("shareProcessNamespace"), true,
+			"ShareProcessNamespace and HostPID cannot both be enabled"))
 	}
 	errs = append(errs, validateSysctls(spec, path.Child("sysctls"))...)
 	if v := sc.FSGroupChangePolicy; v != nil {
-		errs = append(errs, supported(path.Child("fsGroupChangePolicy"), *v, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)...)
+		errs = append(errs, check.Supported(path.Child("fsGroupChangePolicy"), *v, corev1.FSGroupChangeAlways,
+			corev1.FSGroupChangeOnRootMismatch)...)
 	}
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	errs = append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
 	if v := sc.SupplementalGroupsPolicy; v != nil {
-		errs = append(errs, supported(path.Child("supplementalGroupsPolicy"), *v, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)...)
+		errs = append(errs, check.Supported(path.Child("supplementalGroupsPolicy"), *v, corev1.SupplementalGroupsPolicyMerge,
+			corev1.SupplementalGroupsPolicyStrict)...)
 	}
 	if v := sc.SELinuxChangePolicy; v != nil {
-		errs = append(errs, supported(path.Child("seLinuxChangePolicy"), *v, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)...)
+		errs = append(errs, check.Supported(path.Child("seLinuxChangePolicy"), *v, corev1.SELinuxChangePolicyMountOption,
+			corev1.SELinuxChangePolicyRecursive)...)
 	}
 	return errs
 }
 
 func groupID(path *field.Path, id int64) field.ErrorList {
-	return invalid(path, id, utilvalidation.IsValidGroupID(id))
+	return check.Invalid(path, id, utilvalidation.IsValidGroupID(id))
 }
 
 func identity(user, group *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if user != nil {
-		errs = append(errs, invalid(path.Child("runAsUser"), *user, utilvalidation.IsValidUserID(*user))...)
+		errs = append(errs, check.Invalid(path.Child("runAsUser"), *user, utilvalidation.IsValidUserID(*user))...)
 	}
 	if group != nil {
 		errs = append(errs, groupID(path.Child("runAsGroup"), *group)...)
@@ -82,7 +88,8 @@ func validateSysctls(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		case s.Name == "":
 			errs = append(errs, field.Required(at, ""))
 		case !IsValidSysctlName(s.Name):
-			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s", sysctlLength, sysctlName)))
+			errs = append(errs, field.Invalid(at, s.Name, fmt.Sprintf("must have at most %d characters and match regex %s",
+				sysctlLength, sysctlName)))
 		case names.Has(s.Name):
 			errs = append(errs, field.Duplicate(at, s.Name))
 		}
@@ -98,7 +105,8 @@ func validateSysctls(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 }
 
 func isIPCSysctl(name string) bool {
-	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || strings.HasPrefix(name, "fs.mqueue.")
+	return name == "kernel.sem" || strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") ||
+		strings.HasPrefix(name, "fs.mqueue.")
 }
 
 func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
@@ -113,11 +121,11 @@ func validateSeccomp(p *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	case p.Type == corev1.SeccompProfileTypeLocalhost && p.LocalhostProfile == nil:
 		return field.ErrorList{field.Required(at, "must be set when seccomp type is Localhost")}
 	case p.Type == corev1.SeccompProfileTypeLocalhost:
-		return belowRoot(at, *p.LocalhostProfile)
+		return check.BelowRoot(at, *p.LocalhostProfile)
 	case p.LocalhostProfile != nil:
 		return field.ErrorList{field.Invalid(at, p.LocalhostProfile, "can only be set when seccomp type is Localhost")}
 	}
-	return supported(path.Child("type"), p.Type,
+	return check.Supported(path.Child("type"), p.Type,
 		corev1.SeccompProfileTypeLocalhost, corev1.SeccompProfileTypeRuntimeDefault, corev1.SeccompProfileTypeUnconfined)
 }
 
@@ -148,7 +156,7 @@ func validateAppArmor(p *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	case "":
 		return field.ErrorList{field.Required(path.Child("type"), "type is required when appArmorProfile is set")}
 	default:
-		return supported(path.Child("type"), p.Type,
+		return check.Supported(path.Child("type"), p.Type,
 			corev1.AppArmorProfileTypeLocalhost, corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined)
 	}
 	return nil
@@ -161,7 +169,8 @@ func validateSecurity(sc *corev1.SecurityContext, hostUsers bool, path *field.Pa
 	}
 	errs := identity(sc.RunAsUser, sc.RunAsGroup, path)
 	if v := sc.ProcMount; v != nil {
-		errs = append(errs, supported(path.Child("procMount"), *v, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
+		errs = append(errs, check.Supported(path.Child("procMount"), *v, corev1.DefaultProcMount,
+			corev1.UnmaskedProcMount)...)
 		if hostUsers && *v == corev1.UnmaskedProcMount {
 			errs = append(errs, field.Invalid(path.Child("procMount"), *v, "`hostUsers` must be false to use `Unmasked`"))
 		}
@@ -169,10 +178,12 @@ func validateSecurity(sc *corev1.SecurityContext, hostUsers bool, path *field.Pa
 	errs = append(errs, validateSeccomp(sc.SeccompProfile, path.Child("seccompProfile"))...)
 	if v := sc.AllowPrivilegeEscalation; v != nil && !*v {
 		if sc.Privileged != nil && *sc.Privileged {
-			errs = append(errs, field.Invalid(path, shownSecurity(sc), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+			errs = append(errs, field.Invalid(path, shownSecurity(sc),
+				"cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 		}
 		if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
-			errs = append(errs, field.Invalid(path, shownSecurity(sc), "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+			errs = append(errs, field.Invalid(path, shownSecurity(sc),
+				"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
 	}
 	return append(errs, validateAppArmor(sc.AppArmorProfile, path.Child("appArmorProfile"))...)
@@ -234,7 +245,8 @@ func validateHostUsers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		set  bool
 	}{{"hostNetwork", spec.HostNetwork}, {"hostPID", spec.HostPID}, {"hostIPC", spec.HostIPC}} {
 		if f.set {
-			errs = append(errs, field.Forbidden(path.Child(f.name), fmt.Sprintf("when `pod.Spec.HostUsers` is false, %s must be false", f.name)))
+			errs = append(errs, field.Forbidden(path.Child(f.name),
+				fmt.Sprintf("when `pod.Spec.HostUsers` is false, %s must be false", f.name)))
 		}
 	}
 	return errs

@@ -8,6 +8,9 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
 
 // ValidateTemplate checks a new pod template at path.
@@ -23,7 +26,8 @@ func ValidateTemplateUpdate(template, old *corev1.PodTemplateSpec, path *field.P
 	errs = append(errs, ValidateAnnotations(template.Annotations, &template.Spec, path.Child("annotations"))...)
 	errs = append(errs, validateSpec(&template.Spec, path.Child("spec"), false)...)
 	if len(template.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+		errs = append(errs, field.Forbidden(path.Child("spec", "ephemeralContainers"),
+			"ephemeral containers not allowed in pod template"))
 	}
 	var before []string
 	if old != nil {
@@ -39,7 +43,8 @@ func ValidateNewPod(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("ephemeralContainers"), "cannot be set on create"))
 	}
 	if spec.NodeName != "" && len(spec.SchedulingGates) != 0 {
-		errs = append(errs, field.Forbidden(path.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+		errs = append(errs, field.Forbidden(path.Child("nodeName"),
+			"cannot be set until all schedulingGates have been cleared"))
 	}
 	return append(errs, unambiguous(spec, nil, path)...)
 }
@@ -65,19 +70,20 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path, isPod bool) field.Erro
 	errs = append(errs, c.ephemeral(path.Child("ephemeralContainers"))...)
 	errs = append(errs, validatePodResources(spec, path.Child("resources"))...)
 	errs = append(errs, hostNetworkPorts(spec, path.Child("containers"), isPod)...)
-	errs = append(errs, chosen(path.Child("restartPolicy"), spec.RestartPolicy,
+	errs = append(errs, check.Chosen(path.Child("restartPolicy"), spec.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	errs = append(errs, chosen(path.Child("dnsPolicy"), spec.DNSPolicy,
+	errs = append(errs, check.Chosen(path.Child("dnsPolicy"), spec.DNSPolicy,
 		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
 	errs = append(errs, metav1validation.ValidateLabels(spec.NodeSelector, path.Child("nodeSelector"))...)
 	errs = append(errs, validatePodSecurity(spec, path.Child("securityContext"))...)
-	errs = append(errs, validateAffinity(spec.Affinity, path.Child("affinity"))...)
+	errs = append(errs, placement.Affinity(spec.Affinity, path.Child("affinity"))...)
 	errs = append(errs, validateDNSConfig(spec, path.Child("dnsConfig"))...)
 	errs = append(errs, validateGates(spec, path)...)
-	errs = append(errs, validateTopologySpread(spec.TopologySpreadConstraints, path.Child("topologySpreadConstraints"))...)
+	errs = append(errs, placement.TopologySpread(spec.TopologySpreadConstraints,
+		path.Child("topologySpreadConstraints"))...)
 	errs = append(errs, validateHostUsers(spec, path)...)
 	errs = append(errs, validateNames(spec, path)...)
-	errs = append(errs, ValidateTolerations(spec.Tolerations, path.Child("tolerations"))...)
+	errs = append(errs, placement.Tolerations(spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs, validateHostAliases(spec.HostAliases, path.Child("hostAliases"))...)
 	return append(errs, validateClasses(spec, path)...)
 }
@@ -86,19 +92,20 @@ func validateSpec(spec *corev1.PodSpec, path *field.Path, isPod bool) field.Erro
 func validateNames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.ServiceAccountName != "" {
-		errs = append(errs, dnsSubdomain(path.Child("serviceAccountName"), spec.ServiceAccountName)...)
+		errs = append(errs, check.DNSSubdomain(path.Child("serviceAccountName"), spec.ServiceAccountName)...)
 	}
 	if spec.NodeName != "" {
-		errs = append(errs, dnsSubdomain(path.Child("nodeName"), spec.NodeName)...)
+		errs = append(errs, check.DNSSubdomain(path.Child("nodeName"), spec.NodeName)...)
 	}
 	if v := spec.ActiveDeadlineSeconds; v != nil && (*v < 1 || *v > math.MaxInt32) {
-		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *v, utilvalidation.InclusiveRangeError(1, math.MaxInt32)))
+		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *v,
+			utilvalidation.InclusiveRangeError(1, math.MaxInt32)))
 	}
 	if spec.Hostname != "" {
-		errs = append(errs, dnsLabel(path.Child("hostname"), spec.Hostname)...)
+		errs = append(errs, check.DNSLabel(path.Child("hostname"), spec.Hostname)...)
 	}
 	if spec.Subdomain != "" {
-		errs = append(errs, dnsLabel(path.Child("subdomain"), spec.Subdomain)...)
+		errs = append(errs, check.DNSLabel(path.Child("subdomain"), spec.Subdomain)...)
 	}
 	return errs
 }
@@ -107,19 +114,20 @@ func validateNames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 func validateClasses(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.PriorityClassName != "" {
-		errs = append(errs, dnsSubdomain(path.Child("priorityClassName"), spec.PriorityClassName)...)
+		errs = append(errs, check.DNSSubdomain(path.Child("priorityClassName"), spec.PriorityClassName)...)
 	}
 	if spec.RuntimeClassName != nil {
-		errs = append(errs, dnsSubdomain(path.Child("runtimeClassName"), *spec.RuntimeClassName)...)
+		errs = append(errs, check.DNSSubdomain(path.Child("runtimeClassName"), *spec.RuntimeClassName)...)
 	}
 	if v := spec.PreemptionPolicy; v != nil {
-		errs = append(errs, chosen(path.Child("preemptionPolicy"), *v, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+		errs = append(errs, check.Chosen(path.Child("preemptionPolicy"), *v, corev1.PreemptLowerPriority,
+			corev1.PreemptNever)...)
 	}
 	if spec.Overhead != nil {
 		errs = append(errs, ValidateOverhead(spec.Overhead, path.Child("overhead"))...)
 	}
 	if spec.OS != nil {
-		errs = append(errs, chosen(path.Child("os", "name"), spec.OS.Name, corev1.Linux, corev1.Windows)...)
+		errs = append(errs, check.Chosen(path.Child("os", "name"), spec.OS.Name, corev1.Linux, corev1.Windows)...)
 	}
 	return errs
 }
@@ -133,7 +141,8 @@ func noTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
 		}
 		for j, source := range v.Projected.Sources {
 			if source.ServiceAccountToken != nil {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("projected", "sources").Index(j).Child("serviceAccountToken"),
+				errs = append(errs, field.Forbidden(path.Index(i).Child("projected",
+					"sources").Index(j).Child("serviceAccountToken"),
 					"must not be specified when serviceAccountName is not set"))
 			}
 		}

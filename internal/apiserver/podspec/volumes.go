@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 // validateVolumes returns the usable volumes by name and what is wrong with the others.
@@ -17,7 +19,7 @@ func validateVolumes(volumes []corev1.Volume, path *field.Path) (map[string]core
 		if v.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
 		} else {
-			errs = append(errs, dnsLabel(at.Child("name"), v.Name)...)
+			errs = append(errs, check.DNSLabel(at.Child("name"), v.Name)...)
 		}
 		if _, taken := usable[v.Name]; taken {
 			errs = append(errs, field.Duplicate(at.Child("name"), v.Name))
@@ -67,11 +69,12 @@ func localSources(v *corev1.Volume) []sourceCheck {
 		}},
 		{"hostPath", v.HostPath != nil, func(at *field.Path) field.ErrorList { return ValidateHostPath(v.HostPath, at) }},
 		{"gitRepo", v.GitRepo != nil, func(at *field.Path) field.ErrorList {
-			return append(required(at.Child("repository"), v.GitRepo.Repository), belowRoot(at.Child("directory"), v.GitRepo.Directory)...)
+			return append(check.Required(at.Child("repository"), v.GitRepo.Repository),
+				check.BelowRoot(at.Child("directory"), v.GitRepo.Directory)...)
 		}},
 		{"secret", v.Secret != nil, func(at *field.Path) field.ErrorList {
 			s := v.Secret
-			errs := required(at.Child("secretName"), s.SecretName)
+			errs := check.Required(at.Child("secretName"), s.SecretName)
 			errs = append(errs, fileMode(at.Child("defaultMode"), s.DefaultMode)...)
 			return append(errs, validateItems(s.Items, at.Child("items"))...)
 		}},
@@ -84,17 +87,18 @@ func localSources(v *corev1.Volume) []sourceCheck {
 		}},
 		{"configMap", v.ConfigMap != nil, func(at *field.Path) field.ErrorList {
 			s := v.ConfigMap
-			errs := required(at.Child("name"), s.Name)
+			errs := check.Required(at.Child("name"), s.Name)
 			errs = append(errs, fileMode(at.Child("defaultMode"), s.DefaultMode)...)
 			return append(errs, validateItems(s.Items, at.Child("items"))...)
 		}},
 		{"projected", v.Projected != nil, func(at *field.Path) field.ErrorList { return validateProjected(v.Projected, at) }},
 		{"image", v.Image != nil, func(at *field.Path) field.ErrorList {
-			errs := required(at.Child("reference"), v.Image.Reference)
+			errs := check.Required(at.Child("reference"), v.Image.Reference)
 			if strings.TrimSpace(v.Image.Reference) != v.Image.Reference {
-				errs = append(errs, field.Invalid(at.Child("reference"), v.Image.Reference, "must not have leading or trailing whitespace"))
+				errs = append(errs, field.Invalid(at.Child("reference"), v.Image.Reference,
+					"must not have leading or trailing whitespace"))
 			}
-			return append(errs, chosen(at.Child("pullPolicy"), v.Image.PullPolicy,
+			return append(errs, check.Chosen(at.Child("pullPolicy"), v.Image.PullPolicy,
 				corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 		}},
 	}
@@ -105,9 +109,9 @@ func ValidateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.Er
 	if s.Path == "" {
 		return field.ErrorList{field.Required(path.Child("path"), "")}
 	}
-	errs := NoStepsUp(path.Child("path"), s.Path)
+	errs := check.NoStepsUp(path.Child("path"), s.Path)
 	if s.Type != nil {
-		errs = append(errs, supported(path.Child("type"), *s.Type,
+		errs = append(errs, check.Supported(path.Child("type"), *s.Type,
 			corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
 			corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
 	}
@@ -119,33 +123,45 @@ func ValidateHostPath(s *corev1.HostPathVolumeSource, path *field.Path) field.Er
 func networkSources(v *corev1.Volume) []sourceCheck {
 	out := []sourceCheck{
 		{"gcePersistentDisk", v.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList {
-			return required(at.Child("pdName"), v.GCEPersistentDisk.PDName)
+			return check.Required(at.Child("pdName"), v.GCEPersistentDisk.PDName)
 		}},
 		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
-			return required(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID)
+			return check.Required(at.Child("volumeID"), v.AWSElasticBlockStore.VolumeID)
 		}},
 		{"nfs", v.NFS != nil, func(at *field.Path) field.ErrorList { return ValidateNFS(v.NFS, at) }},
 		{"iscsi", v.ISCSI != nil, func(at *field.Path) field.ErrorList {
-			return append(required(at.Child("targetPortal"), v.ISCSI.TargetPortal), required(at.Child("iqn"), v.ISCSI.IQN)...)
+			return append(check.Required(at.Child("targetPortal"), v.ISCSI.TargetPortal),
+				check.Required(at.Child("iqn"), v.ISCSI.IQN)...)
 		}},
 		{"glusterfs", v.Glusterfs != nil, func(at *field.Path) field.ErrorList {
-			return append(required(at.Child("endpoints"), v.Glusterfs.EndpointsName), required(at.Child("path"), v.Glusterfs.Path)...)
+			return append(check.Required(at.Child("endpoints"), v.Glusterfs.EndpointsName),
+				check.Required(at.Child("path"), v.Glusterfs.Path)...)
 		}},
 		{"persistentVolumeClaim", v.PersistentVolumeClaim != nil, func(at *field.Path) field.ErrorList {
-			return required(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
+			return check.Required(at.Child("claimName"), v.PersistentVolumeClaim.ClaimName)
 		}},
-		{"rbd", v.RBD != nil, func(at *field.Path) field.ErrorList { return required(at.Child("image"), v.RBD.RBDImage) }},
-		{"cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList { return required(at.Child("volumeID"), v.Cinder.VolumeID) }},
+		{"rbd", v.RBD != nil, func(at *field.Path) field.ErrorList {
+			return check.Required(at.Child("image"),
+				v.RBD.RBDImage)
+		}},
+		{"cinder", v.Cinder != nil, func(at *field.Path) field.ErrorList {
+			return check.Required(at.Child("volumeID"),
+				v.Cinder.VolumeID)
+		}},
 		{"azureFile", v.AzureFile != nil, func(at *field.Path) field.ErrorList {
-			return append(required(at.Child("secretName"), v.AzureFile.SecretName), required(at.Child("shareName"), v.AzureFile.ShareName)...)
+			return append(check.Required(at.Child("secretName"), v.AzureFile.SecretName),
+				check.Required(at.Child("shareName"), v.AzureFile.ShareName)...)
 		}},
 		{"vsphereVolume", v.VsphereVolume != nil, func(at *field.Path) field.ErrorList {
-			return required(at.Child("volumePath"), v.VsphereVolume.VolumePath)
+			return check.Required(at.Child("volumePath"), v.VsphereVolume.VolumePath)
 		}},
 		{"portworxVolume", v.PortworxVolume != nil, func(at *field.Path) field.ErrorList {
-			return required(at.Child("volumeID"), v.PortworxVolume.VolumeID)
+			return check.Required(at.Child("volumeID"), v.PortworxVolume.VolumeID)
 		}},
-		{"csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return required(at.Child("driver"), v.CSI.Driver) }},
+		{"csi", v.CSI != nil, func(at *field.Path) field.ErrorList {
+			return check.Required(at.Child("driver"),
+				v.CSI.Driver)
+		}},
 		{"ephemeral", v.Ephemeral != nil, func(at *field.Path) field.ErrorList {
 			if v.Ephemeral.VolumeClaimTemplate == nil {
 				return field.ErrorList{field.Required(at.Child("volumeClaimTemplate"), "")}
@@ -169,7 +185,7 @@ func networkSources(v *corev1.Volume) []sourceCheck {
 
 // ValidateNFS checks a folder of another machine.
 func ValidateNFS(s *corev1.NFSVolumeSource, path *field.Path) field.ErrorList {
-	errs := append(required(path.Child("server"), s.Server), required(path.Child("path"), s.Path)...)
+	errs := append(check.Required(path.Child("server"), s.Server), check.Required(path.Child("path"), s.Path)...)
 	if !strings.HasPrefix(s.Path, "/") {
 		errs = append(errs, field.Invalid(path.Child("path"), s.Path, "must be an absolute path"))
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -33,19 +34,19 @@ func Definition() resource.Definition {
 		Validate:       func(_ context.Context, c *batchv1.CronJob) field.ErrorList { return Validate(c) },
 		ValidateUpdate: func(_ context.Context, c, old *batchv1.CronJob) field.ErrorList { return ValidateUpdate(c, old) },
 		WarningsOnCreate: func(_ context.Context, c *batchv1.CronJob) []string {
-			return append(podspec.NameWarnings(c.Name, "Pod names and hostnames"), warnings(c)...)
+			return append(warnings.OfName(c.Name, "Pod names and hostnames"), warningsOf(c)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, c, old *batchv1.CronJob) []string {
 			if c.Generation == old.Generation {
 				return nil
 			}
-			return warnings(c)
+			return warningsOf(c)
 		},
 		Table: printer,
 	})
 }
 
-func warnings(c *batchv1.CronJob) []string {
+func warningsOf(c *batchv1.CronJob) []string {
 	return job.Warnings(&c.Spec.JobTemplate.Spec, field.NewPath("spec", "jobTemplate", "spec"))
 }
 

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 )
 
 const revisionsKept = 10
@@ -31,5 +31,5 @@ func SetDefaults(d *appsv1.DaemonSet) {
 	if d.Spec.RevisionHistoryLimit == nil {
 		d.Spec.RevisionHistoryLimit = ptr.To[int32](revisionsKept)
 	}
-	podspec.SetTemplateDefaults(&d.Spec.Template)
+	defaults.SetTemplate(&d.Spec.Template)
 }

@@ -10,7 +10,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -36,13 +36,13 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(&d.Status, &old.Status)
 		},
 		WarningsOnCreate: func(_ context.Context, d *appsv1.DaemonSet) []string {
-			return podspec.TemplateWarnings(&d.Spec.Template, templatePath)
+			return warnings.OfTemplate(&d.Spec.Template, templatePath)
 		},
 		WarningsOnUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) []string {
 			if templateGeneration(d) == templateGeneration(old) {
 				return nil
 			}
-			return podspec.TemplateWarnings(&d.Spec.Template, templatePath)
+			return warnings.OfTemplate(&d.Spec.Template, templatePath)
 		},
 		Table: printer,
 	})

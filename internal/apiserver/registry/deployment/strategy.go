@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -40,13 +42,13 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(&d.Status, &old.Status)
 		},
 		WarningsOnCreate: func(_ context.Context, d *appsv1.Deployment) []string {
-			return append(podspec.NameWarnings(d.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&d.Spec.Template, template)...)
+			return append(warnings.OfName(d.Name, "Pod names and hostnames"), warnings.OfTemplate(&d.Spec.Template, template)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, d, old *appsv1.Deployment) []string {
 			if d.Generation == old.Generation {
 				return nil
 			}
-			return podspec.TemplateWarnings(&d.Spec.Template, template)
+			return warnings.OfTemplate(&d.Spec.Template, template)
 		},
 		Table: printer,
 	})
@@ -85,7 +87,7 @@ func SetDefaults(d *appsv1.Deployment) {
 	if spec.ProgressDeadlineSeconds == nil {
 		spec.ProgressDeadlineSeconds = ptr.To[int32](progressSeconds)
 	}
-	podspec.SetTemplateDefaults(&spec.Template)
+	defaults.SetTemplate(&spec.Template)
 }
 
 var printer = table.Of(row,

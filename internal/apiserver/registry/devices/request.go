@@ -10,7 +10,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
 
 // requests are the names of a claim's requests, each with those of its alternatives.
@@ -175,7 +175,7 @@ func validateAllocation(a *resourcev1.AllocationResult, names requests, path *fi
 			return append(errs, validateConfiguration(c.DeviceConfiguration, at, false)...)
 		})...)
 	if a.NodeSelector != nil {
-		errs = append(errs, podspec.ValidateNodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
+		errs = append(errs, placement.NodeSelector(a.NodeSelector, path.Child("nodeSelector"))...)
 	}
 	return errs
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -169,7 +169,7 @@ func (n *nodes) flag(name string, value *bool, path *field.Path) {
 func (n *nodes) selected(path *field.Path) {
 	if n.selector != nil {
 		n.set = append(n.set, "`nodeSelector`")
-		n.errs = append(n.errs, podspec.ValidateNodeSelector(n.selector, path)...)
+		n.errs = append(n.errs, placement.NodeSelector(n.selector, path)...)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/job"
 )
 
@@ -53,7 +53,7 @@ func SetTemplateDefaults(spec *batchv1.JobSpec) {
 			}
 		}
 	}
-	podspec.SetTemplateDefaults(&spec.Template)
+	defaults.SetTemplate(&spec.Template)
 }
 
 // Labels of the time before labels had prefixes; users still select by them.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 	"github.com/everynode/everynode/internal/job"
@@ -39,7 +40,7 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(j, old)
 		},
 		WarningsOnCreate: func(_ context.Context, j *batchv1.Job) []string {
-			return append(podspec.NameWarnings(j.Name, "Pod names and hostnames"), Warnings(&j.Spec, field.NewPath("spec"))...)
+			return append(warnings.OfName(j.Name, "Pod names and hostnames"), Warnings(&j.Spec, field.NewPath("spec"))...)
 		},
 		WarningsOnUpdate: func(_ context.Context, j, old *batchv1.Job) []string {
 			if j.Generation == old.Generation {
@@ -64,7 +65,7 @@ func Warnings(spec *batchv1.JobSpec, path *field.Path) (out []string) {
 		out = append(out, path.String()+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
 			"Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
-	return append(out, podspec.TemplateWarnings(&spec.Template, path.Child("template"))...)
+	return append(out, warnings.OfTemplate(&spec.Template, path.Child("template"))...)
 }
 
 // REST serves Jobs. It warns of the pods that a deletion leaves behind.

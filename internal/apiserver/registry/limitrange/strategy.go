@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -43,7 +43,7 @@ func Definition() resource.Definition {
 // much as it may use, or else for the least there may be.
 func SetDefaults(l *corev1.LimitRangeItem) {
 	for _, list := range []corev1.ResourceList{l.Max, l.Min, l.Default, l.DefaultRequest, l.MaxLimitRequestRatio} {
-		podspec.RoundResources(list)
+		defaults.RoundResources(list)
 	}
 	if l.Type != corev1.LimitTypeContainer {
 		return

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 )
 
 var types = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}
@@ -124,7 +125,7 @@ func validateAmounts(l *corev1.LimitRangeItem, name corev1.ResourceName, at *fie
 	if ratio != nil {
 		errs = append(errs, validateRatio(ratio, least, most, at.Child("maxLimitRequestRatio").Key(string(name)))...)
 	}
-	if !podspec.MayOvercommit(name) && standard != nil && request != nil && standard.Cmp(*request) != 0 {
+	if !defaults.MayOvercommit(name) && standard != nil && request != nil && standard.Cmp(*request) != 0 {
 		errs = append(errs, field.Invalid(at.Child("defaultRequest").Key(string(name)), request.String(),
 			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", standard.String(), request.String(), name)))
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -45,8 +45,8 @@ func SetDefaults(n *corev1.Node) {
 	if n.Status.Allocatable == nil && n.Status.Capacity != nil {
 		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 	}
-	podspec.RoundResources(n.Status.Capacity)
-	podspec.RoundResources(n.Status.Allocatable)
+	defaults.RoundResources(n.Status.Capacity)
+	defaults.RoundResources(n.Status.Allocatable)
 	spec := &n.Spec
 	switch {
 	case spec.PodCIDR != "" && (len(spec.PodCIDRs) == 0 || spec.PodCIDRs[0] != spec.PodCIDR):

@@ -14,6 +14,7 @@ import (
 	netutils "k8s.io/utils/net"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
 
 var cidrsPath = field.NewPath("spec", "podCIDRs")
@@ -78,7 +79,7 @@ func validateTaints(taints []corev1.Taint) field.ErrorList {
 		if t.Effect == "" {
 			errs = append(errs, field.Required(at.Child("effect"), ""))
 		} else {
-			errs = append(errs, podspec.TaintEffect(at.Child("effect"), t.Effect)...)
+			errs = append(errs, placement.TaintEffect(at.Child("effect"), t.Effect)...)
 		}
 		key := [2]string{t.Key, string(t.Effect)}
 		if seen.Has(key) {

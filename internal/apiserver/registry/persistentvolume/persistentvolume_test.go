@@ -174,7 +174,7 @@ func TestColumns(t *testing.T) {
 		`spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].key: failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
 		"spec.rbd: deprecated in v1.28, non-functional in v1.31+",
 	}
-	if got := warnings(old); strings.Join(got, "\n") != strings.Join(want, "\n") {
+	if got := warningsOf(old); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the warnings are %q", got)
 	}
 }

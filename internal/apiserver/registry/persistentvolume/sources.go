@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 )
 
@@ -33,7 +34,7 @@ func sources(s *corev1.PersistentVolumeSpec) []source {
 			if s.Local.Path == "" {
 				return needed(at, "path", "")
 			}
-			return podspec.NoStepsUp(at.Child("path"), s.Local.Path)
+			return check.NoStepsUp(at.Child("path"), s.Local.Path)
 		}},
 		{"csi", s.CSI != nil, func(at *field.Path) field.ErrorList { return validateDriver(s.CSI, at) }},
 	}, remote(s)...)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 	"github.com/everynode/everynode/internal/volume"
@@ -34,9 +35,9 @@ func Definition() resource.Definition {
 			return append(Validate(v, old), validateStays(v, old)...)
 		},
 		WarningsOnCreate: func(_ context.Context, v *corev1.PersistentVolume) []string {
-			return append(warnings(v), notMounted(&v.Spec)...)
+			return append(warningsOf(v), notMounted(&v.Spec)...)
 		},
-		WarningsOnUpdate: func(_ context.Context, v, _ *corev1.PersistentVolume) []string { return warnings(v) },
+		WarningsOnUpdate: func(_ context.Context, v, _ *corev1.PersistentVolume) []string { return warningsOf(v) },
 		PrepareStatusForUpdate: func(_ context.Context, v, old *corev1.PersistentVolume) {
 			v.Spec = old.Spec
 			noteTransition(&v.Status, &old.Status)
@@ -59,7 +60,7 @@ func SetDefaults(v *corev1.PersistentVolume) {
 	if s.VolumeMode == nil {
 		s.VolumeMode = ptr.To(corev1.PersistentVolumeFilesystem)
 	}
-	podspec.RoundResources(s.Capacity)
+	defaults.RoundResources(s.Capacity)
 	setSourceDefaults(&s.PersistentVolumeSource)
 }
 
@@ -119,7 +120,7 @@ func notMounted(s *corev1.PersistentVolumeSpec) []string {
 	return nil
 }
 
-func warnings(v *corev1.PersistentVolume) (out []string) {
+func warningsOf(v *corev1.PersistentVolume) (out []string) {
 	for _, a := range []struct{ key, why string }{
 		{corev1.BetaStorageClassAnnotation, `deprecated since v1.8; use "storageClassName" attribute instead`},
 		{corev1.MountOptionAnnotation, `deprecated since v1.31; use "mountOptions" attribute instead`},
@@ -135,7 +136,7 @@ func warnings(v *corev1.PersistentVolume) (out []string) {
 		terms := field.NewPath("spec", "nodeAffinity", "required", "nodeSelectorTerms")
 		for i, term := range a.Required.NodeSelectorTerms {
 			for j, e := range term.MatchExpressions {
-				if why, old := podspec.RenamedLabel(e.Key); old {
+				if why, old := warnings.RenamedLabel(e.Key); old {
 					out = append(out, fmt.Sprintf("%s: %s is %s", terms.Index(i).Child("matchExpressions").Index(j).Child("key"), e.Key, why))
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
 
 // Validate checks a volume, metadata aside; old is nil for a new one.
@@ -35,7 +36,7 @@ func validateAffinity(a *corev1.VolumeNodeAffinity, at *field.Path) field.ErrorL
 	if a.Required == nil {
 		return field.ErrorList{field.Required(at.Child("required"), "must specify required node constraints")}
 	}
-	return podspec.ValidateNodeSelector(a.Required, at.Child("required"))
+	return placement.NodeSelector(a.Required, at.Child("required"))
 }
 
 func validateSpec(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {

@@ -193,7 +193,7 @@ func TestStatusAndColumns(t *testing.T) {
 		t.Errorf("%v, %v", out, err)
 	}
 	odd := made(func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = storage("100m") })
-	if got := warnings(odd); len(got) != 1 || got[0] != `spec.resources.requests[storage]: fractional byte value "100m" is invalid, must be an integer` {
+	if got := warningsOf(odd); len(got) != 1 || got[0] != `spec.resources.requests[storage]: fractional byte value "100m" is invalid, must be an integer` {
 		t.Errorf("the warnings are %q", got)
 	}
 }
@@ -217,7 +217,7 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 	device := made(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = ptr.To(corev1.PersistentVolumeBlock) })
-	if got := warnings(device); len(got) != 1 || !strings.HasPrefix(got[0], "spec.volumeMode: nodes give pods no block devices") {
+	if got := warningsOf(device); len(got) != 1 || !strings.HasPrefix(got[0], "spec.volumeMode: nodes give pods no block devices") {
 		t.Errorf("a device: %q", got)
 	}
 }

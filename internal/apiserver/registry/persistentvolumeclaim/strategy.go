@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 	"github.com/everynode/everynode/internal/volume"
@@ -44,9 +46,9 @@ func Definition() resource.Definition {
 		},
 		PrepareStatusForUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { c.Spec = old.Spec },
 		ValidateStatusUpdate:   func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList { return ValidateStatus(c) },
-		WarningsOnCreate:       func(_ context.Context, c *corev1.PersistentVolumeClaim) []string { return warnings(c) },
+		WarningsOnCreate:       func(_ context.Context, c *corev1.PersistentVolumeClaim) []string { return warningsOf(c) },
 		WarningsOnUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) []string {
-			return append(warnings(c), growthWarnings(c, old)...)
+			return append(warningsOf(c), growthWarnings(c, old)...)
 		},
 		Fields:      func(c *corev1.PersistentVolumeClaim) fields.Set { return fields.Set{"name": c.Name} },
 		FieldLabels: []string{"name"},
@@ -59,9 +61,9 @@ func SetDefaults(c *corev1.PersistentVolumeClaim) {
 	if c.Status.Phase == "" {
 		c.Status.Phase = corev1.ClaimPending
 	}
-	podspec.SetClaimDefaults(&c.Spec)
-	podspec.RoundResources(c.Status.Capacity)
-	podspec.RoundResources(c.Status.AllocatedResources)
+	defaults.SetClaim(&c.Spec)
+	defaults.RoundResources(c.Status.Capacity)
+	defaults.RoundResources(c.Status.AllocatedResources)
 }
 
 // dropFarSource drops a source in another namespace, as without kube-apiserver's gate CrossNamespaceVolumeDataSource: nothing here asks
@@ -94,12 +96,12 @@ func completeSources(s *corev1.PersistentVolumeClaimSpec) {
 	}
 }
 
-func warnings(c *corev1.PersistentVolumeClaim) (out []string) {
+func warningsOf(c *corev1.PersistentVolumeClaim) (out []string) {
 	if _, old := c.Annotations[corev1.BetaStorageClassAnnotation]; old {
 		out = append(out, field.NewPath("metadata", "annotations").Key(corev1.BetaStorageClassAnnotation).String()+
 			`: deprecated since v1.8; use "storageClassName" attribute instead`)
 	}
-	return append(out, podspec.ClaimWarnings(&c.Spec, field.NewPath("spec"))...)
+	return append(out, warnings.OfClaim(&c.Spec, field.NewPath("spec"))...)
 }
 
 // growthWarnings tell who asks for more that nothing here gives it.

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
@@ -33,7 +34,7 @@ func Definition() resource.Definition {
 		PrepareStatusForUpdate: func(_ context.Context, p, old *corev1.Pod) { prepareStatusForUpdate(p, old) },
 		ValidateStatusUpdate:   func(_ context.Context, p, old *corev1.Pod) field.ErrorList { return ValidateStatusUpdate(p, old) },
 		WarningsOnCreate: func(_ context.Context, p *corev1.Pod) []string {
-			return append(podspec.NameWarnings(p.Name, "the Pod's hostname"), podspec.PodWarnings(p)...)
+			return append(warnings.OfName(p.Name, "the Pod's hostname"), warnings.OfPod(p)...)
 		},
 		GracefulDelete: func(_ context.Context, p *corev1.Pod, options *metav1.DeleteOptions) bool {
 			return setGracePeriod(p, options)
@@ -67,8 +68,8 @@ func selectable(p *corev1.Pod) fields.Set {
 
 // SetDefaults fills in what a pod leaves out.
 func SetDefaults(p *corev1.Pod) {
-	podspec.SetPodDefaults(&p.Spec)
-	podspec.SetDefaults(&p.Spec)
+	defaults.SetPod(&p.Spec)
+	defaults.Set(&p.Spec)
 }
 
 // prepareForCreate gives a new pod its first status.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -19,20 +21,20 @@ func Definition() resource.Definition {
 	return resource.Of[corev1.PodTemplate, corev1.PodTemplateList](resource.Kind{
 		GroupVersion: corev1.SchemeGroupVersion, Kind: "PodTemplate", Plural: "podtemplates", Singular: "podtemplate",
 	}, resource.Rules[corev1.PodTemplate]{
-		Default:  func(t *corev1.PodTemplate) { podspec.SetTemplateDefaults(&t.Template) },
+		Default:  func(t *corev1.PodTemplate) { defaults.SetTemplate(&t.Template) },
 		Spec:     func(t *corev1.PodTemplate) any { return &t.Template },
 		Validate: func(_ context.Context, t *corev1.PodTemplate) field.ErrorList { return Validate(t) },
 		ValidateUpdate: func(_ context.Context, t, old *corev1.PodTemplate) field.ErrorList {
 			return podspec.ValidateTemplateUpdate(&t.Template, &old.Template, field.NewPath("template"))
 		},
 		WarningsOnCreate: func(_ context.Context, t *corev1.PodTemplate) []string {
-			return podspec.TemplateWarnings(&t.Template, field.NewPath("template"))
+			return warnings.OfTemplate(&t.Template, field.NewPath("template"))
 		},
 		WarningsOnUpdate: func(_ context.Context, t, old *corev1.PodTemplate) []string {
 			if t.Generation == old.Generation {
 				return nil
 			}
-			return podspec.TemplateWarnings(&t.Template, field.NewPath("template"))
+			return warnings.OfTemplate(&t.Template, field.NewPath("template"))
 		},
 		Table: printer,
 	})

@@ -12,6 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -31,13 +33,13 @@ func Definition() resource.Definition {
 			return ValidateStatus(&r.Status, field.NewPath("status"))
 		},
 		WarningsOnCreate: func(_ context.Context, r *appsv1.ReplicaSet) []string {
-			return append(podspec.NameWarnings(r.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))...)
+			return append(warnings.OfName(r.Name, "Pod names and hostnames"), warnings.OfTemplate(&r.Spec.Template, field.NewPath("spec", "template"))...)
 		},
 		WarningsOnUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
 			if r.Generation == old.Generation {
 				return nil
 			}
-			return podspec.TemplateWarnings(&r.Spec.Template, field.NewPath("spec", "template"))
+			return warnings.OfTemplate(&r.Spec.Template, field.NewPath("spec", "template"))
 		},
 		Fields: func(r *appsv1.ReplicaSet) fields.Set {
 			return fields.Set{"status.replicas": itoa(r.Status.Replicas)}
@@ -52,7 +54,7 @@ func SetDefaults(r *appsv1.ReplicaSet) {
 	if r.Spec.Replicas == nil {
 		r.Spec.Replicas = ptr.To[int32](1)
 	}
-	podspec.SetTemplateDefaults(&r.Spec.Template)
+	defaults.SetTemplate(&r.Spec.Template)
 }
 
 var printer = table.Of(func(r *appsv1.ReplicaSet, now time.Time) []any {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -33,13 +35,13 @@ func Definition() resource.Definition {
 			return ValidateStatus(&c.Status, field.NewPath("status"))
 		},
 		WarningsOnCreate: func(_ context.Context, c *corev1.ReplicationController) []string {
-			return append(podspec.NameWarnings(c.Name, "Pod names and hostnames"), warnings(c)...)
+			return append(warnings.OfName(c.Name, "Pod names and hostnames"), warningsOf(c)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, c, old *corev1.ReplicationController) []string {
 			if c.Generation == old.Generation {
 				return nil
 			}
-			return warnings(c)
+			return warningsOf(c)
 		},
 		// Its pods stay when nothing else is said: so it was in the first version of the API.
 		OrphanDependents: true,
@@ -51,11 +53,11 @@ func Definition() resource.Definition {
 	})
 }
 
-func warnings(c *corev1.ReplicationController) []string {
+func warningsOf(c *corev1.ReplicationController) []string {
 	if c.Spec.Template == nil {
 		return nil
 	}
-	return podspec.TemplateWarnings(c.Spec.Template, field.NewPath("spec", "template"))
+	return warnings.OfTemplate(c.Spec.Template, field.NewPath("spec", "template"))
 }
 
 // SetDefaults fills in what a controller leaves out: without a selector it selects by the labels of its template.
@@ -66,7 +68,7 @@ func SetDefaults(c *corev1.ReplicationController) {
 	if c.Spec.Template == nil {
 		return
 	}
-	podspec.SetTemplateDefaults(c.Spec.Template)
+	defaults.SetTemplate(c.Spec.Template)
 	if all := c.Spec.Template.Labels; all != nil {
 		if len(c.Spec.Selector) == 0 {
 			c.Spec.Selector = maps.Clone(all)

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -24,7 +24,7 @@ func Definition() resource.Definition {
 	}, resource.Rules[corev1.ResourceQuota]{
 		Default: func(q *corev1.ResourceQuota) {
 			for _, list := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
-				podspec.RoundResources(list)
+				defaults.RoundResources(list)
 			}
 		},
 		Status:                 func(q *corev1.ResourceQuota) any { return &q.Status },

@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -25,7 +27,7 @@ func Definition() resource.Definition {
 	}, resource.Rules[nodev1.RuntimeClass]{
 		Default: func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {
-				podspec.RoundResources(c.Overhead.PodFixed)
+				defaults.RoundResources(c.Overhead.PodFixed)
 			}
 		},
 		Validate: func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList { return Validate(c) },
@@ -64,7 +66,7 @@ func Validate(c *nodev1.RuntimeClass) field.ErrorList {
 func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateLabels(s.NodeSelector, path.Child("nodeSelector"))
 	at := path.Child("tolerations")
-	errs = append(errs, podspec.ValidateTolerations(s.Tolerations, at)...)
+	errs = append(errs, placement.Tolerations(s.Tolerations, at)...)
 	type whole struct {
 		corev1.Toleration
 		seconds int64

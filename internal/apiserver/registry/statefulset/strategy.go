@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -33,13 +35,13 @@ func Definition() resource.Definition {
 			return ValidateStatusUpdate(&s.Status, &old.Status)
 		},
 		WarningsOnCreate: func(_ context.Context, s *appsv1.StatefulSet) []string {
-			return append(podspec.NameWarnings(s.Name, "Pod names and hostnames"), podspec.TemplateWarnings(&s.Spec.Template, template)...)
+			return append(warnings.OfName(s.Name, "Pod names and hostnames"), warnings.OfTemplate(&s.Spec.Template, template)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, s, old *appsv1.StatefulSet) []string {
 			if s.Generation == old.Generation {
 				return nil
 			}
-			return podspec.TemplateWarnings(&s.Spec.Template, template)
+			return warnings.OfTemplate(&s.Spec.Template, template)
 		},
 		Table: printer,
 	})
@@ -83,14 +85,14 @@ func SetDefaults(s *appsv1.StatefulSet) {
 	if spec.RevisionHistoryLimit == nil {
 		spec.RevisionHistoryLimit = ptr.To[int32](revisionsKept)
 	}
-	podspec.SetTemplateDefaults(&spec.Template)
+	defaults.SetTemplate(&spec.Template)
 	for i := range spec.VolumeClaimTemplates {
 		c := &spec.VolumeClaimTemplates[i]
 		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim"
 		if c.Status.Phase == "" {
 			c.Status.Phase = corev1.ClaimPending
 		}
-		podspec.SetClaimDefaults(&c.Spec)
+		defaults.SetClaim(&c.Spec)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -75,19 +75,19 @@ func ValidateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	return errs
 }
 
-func selectorWarnings(s *metav1.LabelSelector, path *field.Path) (warnings []string) {
+func selectorWarnings(s *metav1.LabelSelector, path *field.Path) (out []string) {
 	if s == nil {
 		return nil
 	}
 	for i, e := range s.MatchExpressions {
-		if why, old := podspec.RenamedLabel(e.Key); old {
-			warnings = append(warnings, fmt.Sprintf("%s: %s is %s", path.Child("matchExpressions").Index(i).Child("key"), e.Key, why))
+		if why, old := warnings.RenamedLabel(e.Key); old {
+			out = append(out, fmt.Sprintf("%s: %s is %s", path.Child("matchExpressions").Index(i).Child("key"), e.Key, why))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		if why, old := podspec.RenamedLabel(key); old {
-			warnings = append(warnings, fmt.Sprintf("%s: %s", path.Child("matchLabels").Child(key), why))
+		if why, old := warnings.RenamedLabel(key); old {
+			out = append(out, fmt.Sprintf("%s: %s", path.Child("matchLabels").Child(key), why))
 		}
 	}
-	return warnings
+	return out
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 	"github.com/everynode/everynode/internal/volume"
@@ -122,16 +122,16 @@ func validateClassStays(c, old *storagev1.StorageClass) field.ErrorList {
 	return append(errs, validation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-func classWarnings(c *storagev1.StorageClass) (warnings []string) {
+func classWarnings(c *storagev1.StorageClass) (out []string) {
 	for i, term := range c.AllowedTopologies {
 		for j, r := range term.MatchLabelExpressions {
-			if why, old := podspec.RenamedLabel(r.Key); old {
+			if why, old := warnings.RenamedLabel(r.Key); old {
 				at := field.NewPath("allowedTopologies").Index(i).Child("matchLabelExpressions").Index(j).Child("key")
-				warnings = append(warnings, fmt.Sprintf("%s: %s", at, why))
+				out = append(out, fmt.Sprintf("%s: %s", at, why))
 			}
 		}
 	}
-	return warnings
+	return out
 }
 
 var classTable = table.Of(func(c *storagev1.StorageClass, now time.Time) []any {

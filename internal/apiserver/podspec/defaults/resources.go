@@ -1,4 +1,4 @@
-package podspec
+package defaults
 
 import (
 	"strings"
@@ -19,7 +19,8 @@ func setPodResourceDefaults(spec *corev1.PodSpec) {
 	pod := &corev1.Pod{Spec: *spec}
 	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
 	for name, limit := range limits {
-		if _, requested := r.Requests[name]; !requested && isHugePages(name) && resourcehelper.IsSupportedPodLevelResource(name) {
+		if _, requested := r.Requests[name]; !requested && IsHugePages(name) &&
+			resourcehelper.IsSupportedPodLevelResource(name) {
 			addMissing(&r.Limits, name, limit)
 		}
 	}
@@ -39,17 +40,18 @@ func setPodResourceDefaults(spec *corev1.PodSpec) {
 	}
 }
 
-func isHugePages(name corev1.ResourceName) bool {
+// IsHugePages reports whether a resource is huge pages of some size.
+func IsHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// isNative reports resources that Kubernetes itself defines.
-func isNative(name corev1.ResourceName) bool {
+// IsNative reports resources that Kubernetes itself defines.
+func IsNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
 // MayOvercommit reports resources whose limit may exceed the request.
-func MayOvercommit(name corev1.ResourceName) bool { return isNative(name) && !isHugePages(name) }
+func MayOvercommit(name corev1.ResourceName) bool { return IsNative(name) && !IsHugePages(name) }
 
 func addMissing(list *corev1.ResourceList, name corev1.ResourceName, quantity resource.Quantity) {
 	if _, ok := (*list)[name]; ok {

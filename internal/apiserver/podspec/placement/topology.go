@@ -1,15 +1,18 @@
-package podspec
+package placement
 
 import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 const notPositive = "must be greater than zero"
 
-func validateTopologySpread(constraints []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
+// TopologySpread checks how pods are to be spread.
+func TopologySpread(constraints []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	type key struct {
 		topologyKey string
@@ -27,9 +30,11 @@ func validateTopologySpread(constraints []corev1.TopologySpreadConstraint, path 
 		if c.TopologyKey == "" {
 			errs = append(errs, field.Required(at.Child("topologyKey"), "can not be empty"))
 		}
-		errs = append(errs, supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule, corev1.ScheduleAnyway)...)
+		errs = append(errs, check.Supported(at.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, corev1.DoNotSchedule,
+			corev1.ScheduleAnyway)...)
 		if last[key{c.TopologyKey, c.WhenUnsatisfiable}] > i {
-			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
+			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"),
+				fmt.Sprintf("{%v, %v}", c.TopologyKey, c.WhenUnsatisfiable)))
 		}
 		errs = append(errs, minDomains(&c, at.Child("minDomains"))...)
 		errs = append(errs, nodePolicy(c.NodeAffinityPolicy, at.Child("nodeAffinityPolicy"))...)
@@ -49,7 +54,8 @@ func minDomains(c *corev1.TopologySpreadConstraint, path *field.Path) field.Erro
 		errs = append(errs, field.Invalid(path, c.MinDomains, notPositive))
 	}
 	if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-		errs = append(errs, field.Invalid(path, c.MinDomains, fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, c.WhenUnsatisfiable)))
+		errs = append(errs, field.Invalid(path, c.MinDomains,
+			fmt.Sprintf("can only use minDomains if whenUnsatisfiable=%s, not %s", corev1.DoNotSchedule, c.WhenUnsatisfiable)))
 	}
 	return errs
 }
@@ -58,5 +64,5 @@ func nodePolicy(p *corev1.NodeInclusionPolicy, path *field.Path) field.ErrorList
 	if p == nil {
 		return nil
 	}
-	return supported(path, *p, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
+	return check.Supported(path, *p, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
 }

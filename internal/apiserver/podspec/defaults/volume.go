@@ -1,4 +1,4 @@
-package podspec
+package defaults
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -33,7 +33,7 @@ func setVolumeDefaults(v *corev1.Volume) {
 		}
 	}
 	if v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-		SetClaimDefaults(&v.Ephemeral.VolumeClaimTemplate.Spec)
+		SetClaim(&v.Ephemeral.VolumeClaimTemplate.Spec)
 	}
 	setNetworkVolumeDefaults(v)
 }
@@ -80,4 +80,11 @@ func setNetworkVolumeDefaults(v *corev1.Volume) {
 		fillPointer(&s.FSType, "ext4")
 		fillPointer(&s.ReadOnly, false)
 	}
+}
+
+// SetClaim fills in what a claim leaves out.
+func SetClaim(s *corev1.PersistentVolumeClaimSpec) {
+	fillPointer(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
+	RoundResources(s.Resources.Limits)
+	RoundResources(s.Resources.Requests)
 }

@@ -1,4 +1,4 @@
-package podspec
+package defaults
 
 import (
 	"github.com/distribution/reference"

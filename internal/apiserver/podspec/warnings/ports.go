@@ -1,4 +1,4 @@
-package podspec
+package warnings
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func portWarnings(containers []located) []string {
 			number++
 		}
 	}
-	return append(w, portNameWarnings(containers)...)
+	return append(w, portOfName(containers)...)
 }
 
 type seenPort struct {
@@ -101,7 +101,7 @@ func samePort(a, b corev1.ContainerPort) string {
 	return "dangerously ambiguous"
 }
 
-func portNameWarnings(containers []located) []string {
+func portOfName(containers []located) []string {
 	var w []string
 	first := map[string]*field.Path{}
 	for _, c := range containers {

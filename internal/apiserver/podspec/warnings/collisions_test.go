@@ -1,4 +1,4 @@
-package podspec
+package warnings
 
 import (
 	"fmt"
@@ -36,7 +36,8 @@ func TestCollisionsAreThoseOfAllPairs(t *testing.T) {
 	for range 5000 {
 		c := &corev1.Container{Ports: make([]corev1.ContainerPort, random.IntN(8))}
 		for i := range c.Ports {
-			c.Ports[i] = corev1.ContainerPort{ContainerPort: int32(random.IntN(2)), HostPort: int32(random.IntN(3)), HostIP: pick("", "10.0.0.1", "10.0.0.2")}
+			c.Ports[i] = corev1.ContainerPort{ContainerPort: int32(random.IntN(2)), HostPort: int32(random.IntN(3)),
+				HostIP: pick("", "10.0.0.1", "10.0.0.2")}
 		}
 		var want []string
 		for i, p := range c.Ports {

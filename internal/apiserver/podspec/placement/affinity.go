@@ -1,4 +1,5 @@
-package podspec
+// Package placement checks where a pod may run: affinity, tolerations and topology spread.
+package placement
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -6,16 +7,20 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
+// RequiredTerms and PreferredTerms name the fields of what must be, and of what is better.
 const (
-	requiredTerms  = "requiredDuringSchedulingIgnoredDuringExecution"
-	preferredTerms = "preferredDuringSchedulingIgnoredDuringExecution"
+	RequiredTerms  = "requiredDuringSchedulingIgnoredDuringExecution"
+	PreferredTerms = "preferredDuringSchedulingIgnoredDuringExecution"
 	weightRange    = "must be in the range 1-100"
 	unknownSelOp   = "not a valid selector operator"
 )
 
-func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
+// Affinity checks which nodes and pods a pod wants near it, or far.
+func Affinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	if a == nil {
 		return nil
 	}
@@ -37,10 +42,10 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 func validateNodeAffinity(n *corev1.NodeAffinity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if n.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		errs = append(errs, ValidateNodeSelector(n.RequiredDuringSchedulingIgnoredDuringExecution, path.Child(requiredTerms))...)
+		errs = append(errs, NodeSelector(n.RequiredDuringSchedulingIgnoredDuringExecution, path.Child(RequiredTerms))...)
 	}
 	for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-		at := path.Child(preferredTerms).Index(i)
+		at := path.Child(PreferredTerms).Index(i)
 		if t.Weight <= 0 || t.Weight > 100 {
 			errs = append(errs, field.Invalid(at.Child("weight"), t.Weight, weightRange))
 		}
@@ -49,8 +54,8 @@ func validateNodeAffinity(n *corev1.NodeAffinity, path *field.Path) field.ErrorL
 	return errs
 }
 
-// ValidateNodeSelector checks a choice of nodes.
-func ValidateNodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
+// NodeSelector checks a choice of nodes.
+func NodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	at := path.Child("nodeSelectorTerms")
 	if len(s.NodeSelectorTerms) == 0 {
 		return field.ErrorList{field.Required(at, "must have at least one node selector term")}
@@ -92,9 +97,9 @@ func nodeExpression(r corev1.NodeSelectorRequirement, path *field.Path) field.Er
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, unknownSelOp))
 	}
-	errs = append(errs, labelName(path.Child("key"), r.Key)...)
+	errs = append(errs, check.LabelName(path.Child("key"), r.Key)...)
 	for i, v := range r.Values {
-		errs = append(errs, invalid(values.Index(i), v, utilvalidation.IsValidLabelValue(v))...)
+		errs = append(errs, check.Invalid(values.Index(i), v, utilvalidation.IsValidLabelValue(v))...)
 	}
 	return errs
 }
@@ -115,7 +120,7 @@ func nodeField(r corev1.NodeSelectorRequirement, path *field.Path) field.ErrorLi
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
 	for i, v := range r.Values {
-		errs = append(errs, dnsSubdomain(values.Index(i), v)...)
+		errs = append(errs, check.DNSSubdomain(values.Index(i), v)...)
 	}
 	return errs
 }
@@ -123,10 +128,10 @@ func nodeField(r corev1.NodeSelectorRequirement, path *field.Path) field.ErrorLi
 func podTerms(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range must {
-		errs = append(errs, podTerm(&must[i], path.Child(requiredTerms).Index(i))...)
+		errs = append(errs, podTerm(&must[i], path.Child(RequiredTerms).Index(i))...)
 	}
 	for i := range want {
-		at := path.Child(preferredTerms).Index(i)
+		at := path.Child(PreferredTerms).Index(i)
 		if w := want[i].Weight; w <= 0 || w > 100 {
 			errs = append(errs, field.Invalid(at.Child("weight"), w, weightRange))
 		}
@@ -139,14 +144,14 @@ func podTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	errs := selector(t.LabelSelector, path.Child("labelSelector"))
 	errs = append(errs, selector(t.NamespaceSelector, path.Child("namespaceSelector"))...)
 	for _, name := range t.Namespaces {
-		errs = append(errs, dnsLabel(path.Child("namespace"), name)...)
+		errs = append(errs, check.DNSLabel(path.Child("namespace"), name)...)
 	}
 	errs = append(errs, labelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))...)
 	errs = append(errs, labelKeys(t.MismatchLabelKeys, t.LabelSelector, path.Child("mismatchLabelKeys"))...)
 	if t.TopologyKey == "" {
 		errs = append(errs, field.Required(path.Child("topologyKey"), "can not be empty"))
 	}
-	return append(errs, labelName(path.Child("topologyKey"), t.TopologyKey)...)
+	return append(errs, check.LabelName(path.Child("topologyKey"), t.TopologyKey)...)
 }
 
 func selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {

@@ -1,4 +1,4 @@
-package podspec
+package placement
 
 import (
 	"strings"
@@ -6,16 +6,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
-// ValidateTolerations checks the taints a pod says it can live with.
-func ValidateTolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
+// Tolerations checks the taints a pod says it can live with.
+func Tolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, t := range tolerations {
 		at := path.Index(i)
 		operator, effect := at.Child("operator"), at.Child("effect")
 		if t.Key != "" {
-			errs = append(errs, labelName(at.Child("key"), t.Key)...)
+			errs = append(errs, check.LabelName(at.Child("key"), t.Key)...)
 		} else if t.Operator != corev1.TolerationOpExists {
 			errs = append(errs, field.Invalid(operator, t.Operator,
 				"operator must be Exists when `key` is empty, which means \"match all values and all keys\""))
@@ -33,7 +35,7 @@ func ValidateTolerations(tolerations []corev1.Toleration, path *field.Path) fiel
 				errs = append(errs, field.Invalid(operator, shownToleration(t), "value must be empty when `operator` is 'Exists'"))
 			}
 		default:
-			errs = append(errs, supported(operator, t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)...)
+			errs = append(errs, check.Supported(operator, t.Operator, corev1.TolerationOpEqual, corev1.TolerationOpExists)...)
 		}
 		if t.Effect != "" {
 			errs = append(errs, TaintEffect(effect, t.Effect)...)
@@ -55,5 +57,6 @@ func shownToleration(t corev1.Toleration) any {
 
 // TaintEffect checks what a taint does to pods.
 func TaintEffect(path *field.Path, effect corev1.TaintEffect) field.ErrorList {
-	return supported(path, effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
+	return check.Supported(path, effect, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule,
+		corev1.TaintEffectNoExecute)
 }

@@ -1,4 +1,5 @@
-package podspec
+// Package warnings says of a specification that is accepted what is worth a word.
+package warnings
 
 import (
 	"fmt"
@@ -11,23 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
 
-// TemplateWarnings says what is allowed in a new or changed template, but most
+// OfTemplate says what is allowed in a new or changed template, but most
 // likely not what its author wants.
-func TemplateWarnings(template *corev1.PodTemplateSpec, path *field.Path) []string {
+func OfTemplate(template *corev1.PodTemplateSpec, path *field.Path) []string {
 	w := warner{&template.Spec, template.Annotations, path.Child("spec"), path.Child("metadata", "annotations")}
 	return w.warnings(w.appArmor)
 }
 
-// PodWarnings is TemplateWarnings for a pod.
-func PodWarnings(p *corev1.Pod) []string {
+// OfPod is TemplateWarnings for a pod.
+func OfPod(p *corev1.Pod) []string {
 	w := warner{&p.Spec, p.Annotations, field.NewPath("spec"), field.NewPath("metadata", "annotations")}
 	return w.warnings(func(*corev1.Container) []string { return nil })
 }
 
-// NameWarnings says that a name will look strange where it is used in hostnames.
-func NameWarnings(name, usedIn string) []string {
+// OfName says that a name will look strange where it is used in hostnames.
+func OfName(name, usedIn string) []string {
 	messages := utilvalidation.IsDNS1123Label(name)
 	if len(messages) == 0 {
 		return nil
@@ -64,7 +67,8 @@ func (n warner) warnings(each func(*corev1.Container) []string) []string {
 	}
 	w = append(w, portWarnings(containers)...)
 	if grace := spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
-		w = append(w, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1", path.Child("terminationGracePeriodSeconds")))
+		w = append(w, fmt.Sprintf("%s: must be >= 0; negative values are invalid and will be treated as 1",
+			path.Child("terminationGracePeriodSeconds")))
 	}
 	w = append(w, selectorWarnings(spec.Affinity, path.Child("affinity"))...)
 	return append(w, addressWarnings(spec, path)...)
@@ -126,11 +130,12 @@ func oldNodeLabels(spec *corev1.PodSpec, path *field.Path) []string {
 	at := path.Child("affinity", "nodeAffinity")
 	if must := n.RequiredDuringSchedulingIgnoredDuringExecution; must != nil {
 		for i := range must.NodeSelectorTerms {
-			term(&must.NodeSelectorTerms[i], at.Child(requiredTerms, "nodeSelectorTerms").Index(i), false)
+			term(&must.NodeSelectorTerms[i], at.Child(placement.RequiredTerms, "nodeSelectorTerms").Index(i), false)
 		}
 	}
 	for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
-		term(&n.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference, at.Child(preferredTerms).Index(i).Child("preference"), true)
+		term(&n.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference,
+			at.Child(placement.PreferredTerms).Index(i).Child("preference"), true)
 	}
 	return w
 }
@@ -183,20 +188,22 @@ func selectorWarnings(a *corev1.Affinity, path *field.Path) []string {
 	}
 	terms := func(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTerm, at *field.Path) {
 		for i := range must {
-			check(must[i].LabelSelector, at.Child(requiredTerms).Index(i))
+			check(must[i].LabelSelector, at.Child(placement.RequiredTerms).Index(i))
 		}
 		for i := range want {
-			check(want[i].PodAffinityTerm.LabelSelector, at.Child(preferredTerms).Index(i).Child("podAffinityTerm"))
+			check(want[i].PodAffinityTerm.LabelSelector, at.Child(placement.PreferredTerms).Index(i).Child("podAffinityTerm"))
 		}
 	}
 	if a == nil {
 		return nil
 	}
 	if p := a.PodAffinity; p != nil {
-		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"))
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution,
+			path.Child("podAffinity"))
 	}
 	if p := a.PodAntiAffinity; p != nil {
-		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"))
+		terms(p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution,
+			path.Child("podAntiAffinity"))
 	}
 	return w
 }
@@ -237,7 +244,8 @@ func repeatedEnv(env []corev1.EnvVar, path *field.Path) []string {
 		// A value that adds to that of the variable it replaces does so on purpose.
 		before := "$(" + e.Name + ")"
 		if seen.Has(e.Name) && (e.Value == before || !strings.Contains(e.Value, before)) {
-			w = append(w, fmt.Sprintf("%s: hides previous definition of %q, which may be dropped when using apply", path.Index(i), e.Name))
+			w = append(w, fmt.Sprintf("%s: hides previous definition of %q, which may be dropped when using apply",
+				path.Index(i), e.Name))
 		}
 		seen.Insert(e.Name)
 	}
@@ -248,7 +256,8 @@ func fractionalBytes(list corev1.ResourceList, path *field.Path) []string {
 	var w []string
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
-			w = append(w, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer", path.Key(string(name)), q.String()))
+			w = append(w, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer", path.Key(string(name)),
+				q.String()))
 		}
 	}
 	return w

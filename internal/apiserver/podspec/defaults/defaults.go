@@ -1,4 +1,5 @@
-package podspec
+// Package defaults gives the fields of a specification that were left out their values, in place.
+package defaults
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -6,14 +7,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// SetTemplateDefaults fills in what a pod template leaves out.
-func SetTemplateDefaults(template *corev1.PodTemplateSpec) {
-	SetDefaults(&template.Spec)
+// SetTemplate fills in what a pod template leaves out.
+func SetTemplate(template *corev1.PodTemplateSpec) {
+	Set(&template.Spec)
 }
 
-// SetDefaults fills in what every pod specification may leave out, whether it
+// Set fills in what every pod specification may leave out, whether it
 // belongs to a pod or to a template.
-func SetDefaults(spec *corev1.PodSpec) {
+func Set(spec *corev1.PodSpec) {
 	fill(&spec.DNSPolicy, corev1.DNSClusterFirst)
 	fill(&spec.RestartPolicy, corev1.RestartPolicyAlways)
 	fill(&spec.SchedulerName, corev1.DefaultSchedulerName)
@@ -44,9 +45,9 @@ func SetDefaults(spec *corev1.PodSpec) {
 	}
 }
 
-// SetPodDefaults fills in what only a pod, not a template, gets by default. It
+// SetPod fills in what only a pod, not a template, gets by default. It
 // runs after SetDefaults.
-func SetPodDefaults(spec *corev1.PodSpec) {
+func SetPod(spec *corev1.PodSpec) {
 	for i := range spec.Containers {
 		requestLimits(&spec.Containers[i].Resources)
 	}

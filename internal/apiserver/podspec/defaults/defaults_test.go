@@ -1,4 +1,4 @@
-package podspec
+package defaults
 
 import (
 	"testing"
@@ -37,13 +37,13 @@ func TestPodsGetMoreThanTemplates(t *testing.T) {
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
 	}}}
 	template := corev1.PodTemplateSpec{Spec: *spec.DeepCopy()}
-	SetTemplateDefaults(&template)
+	SetTemplate(&template)
 	c := template.Spec.Containers[0]
 	if c.Ports[0].HostPort != 0 || len(c.Resources.Requests) != 0 || template.Spec.EnableServiceLinks != nil {
 		t.Errorf("the template got host port %d, requests %v", c.Ports[0].HostPort, c.Resources.Requests)
 	}
-	SetPodDefaults(&spec)
-	SetDefaults(&spec)
+	SetPod(&spec)
+	Set(&spec)
 	c = spec.Containers[0]
 	if c.Ports[0].HostPort != 80 || c.Resources.Requests.Cpu().String() != "1" || !*spec.EnableServiceLinks {
 		t.Errorf("the pod got host port %d, requests %v", c.Ports[0].HostPort, c.Resources.Requests)
@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}}}},
 		},
 	}
-	SetDefaults(&spec)
+	Set(&spec)
 	c := spec.Containers[0]
 	for name, ok := range map[string]bool{
 		"service account":         spec.ServiceAccountName == "robot",
@@ -75,20 +75,22 @@ func TestDefaults(t *testing.T) {
 		"scheduler":               spec.SchedulerName == "default-scheduler",
 		"security context":        spec.SecurityContext != nil,
 		"field version":           c.Env[0].ValueFrom.FieldRef.APIVersion == "v1",
-		"probe":                   *c.LivenessProbe == corev1.Probe{ProbeHandler: c.LivenessProbe.ProbeHandler, TimeoutSeconds: 1, PeriodSeconds: 10, SuccessThreshold: 1, FailureThreshold: 3},
-		"http":                    c.LivenessProbe.HTTPGet.Path == "/" && c.LivenessProbe.HTTPGet.Scheme == corev1.URISchemeHTTP,
-		"grpc service":            ptr.Deref(c.StartupProbe.GRPC.Service, "missing") == "",
-		"no source is emptyDir":   spec.Volumes[0].EmptyDir != nil,
-		"any path on the host":    *spec.Volumes[1].HostPath.Type == corev1.HostPathUnset,
-		"token for an hour":       *spec.Volumes[2].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds == 3600,
-		"file mode":               *spec.Volumes[2].Projected.DefaultMode == 0o644,
+		"probe": *c.LivenessProbe == corev1.Probe{ProbeHandler: c.LivenessProbe.ProbeHandler,
+			TimeoutSeconds: 1, PeriodSeconds: 10, SuccessThreshold: 1, FailureThreshold: 3},
+		"http": c.LivenessProbe.HTTPGet.Path == "/" &&
+			c.LivenessProbe.HTTPGet.Scheme == corev1.URISchemeHTTP,
+		"grpc service":          ptr.Deref(c.StartupProbe.GRPC.Service, "missing") == "",
+		"no source is emptyDir": spec.Volumes[0].EmptyDir != nil,
+		"any path on the host":  *spec.Volumes[1].HostPath.Type == corev1.HostPathUnset,
+		"token for an hour":     *spec.Volumes[2].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds == 3600,
+		"file mode":             *spec.Volumes[2].Projected.DefaultMode == 0o644,
 	} {
 		if !ok {
 			t.Errorf("%s: not as it should be", name)
 		}
 	}
 	again := spec.DeepCopy()
-	SetDefaults(again)
+	Set(again)
 	if again.String() != spec.String() {
 		t.Error("defaults change what has defaults already")
 	}
@@ -100,8 +102,9 @@ func TestPodLevelRequests(t *testing.T) {
 			corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi")}},
 		Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}}},
 	}
-	SetPodDefaults(&spec)
-	if cpu, memory := spec.Resources.Requests.Cpu().String(), spec.Resources.Requests.Memory().String(); cpu != "1" || memory != "1Gi" {
+	SetPod(&spec)
+	if cpu, memory := spec.Resources.Requests.Cpu().String(), spec.Resources.Requests.Memory().String(); cpu != "1" ||
+		memory != "1Gi" {
 		t.Errorf("the pod requests cpu %s and memory %s, want 1, as its container does, and 1Gi, its limit", cpu, memory)
 	}
 }

@@ -1,10 +1,11 @@
-package podspec
+package warnings
 
 import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 func volumeWarnings(volumes []corev1.Volume, path *field.Path) []string {
@@ -55,11 +56,16 @@ func foreign(v *corev1.VolumeSource) []struct {
 		name string
 		set  bool
 	}{
-		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil}, {"azureDisk", v.AzureDisk != nil}, {"azureFile", v.AzureFile != nil},
-		{"cephfs", v.CephFS != nil}, {"cinder", v.Cinder != nil}, {"fc", v.FC != nil}, {"flexVolume", v.FlexVolume != nil}, {"flocker", v.Flocker != nil},
-		{"gcePersistentDisk", v.GCEPersistentDisk != nil}, {"gitRepo", v.GitRepo != nil}, {"glusterfs", v.Glusterfs != nil}, {"iscsi", v.ISCSI != nil},
-		{"nfs", v.NFS != nil}, {"photonPersistentDisk", v.PhotonPersistentDisk != nil}, {"portworxVolume", v.PortworxVolume != nil}, {"quobyte", v.Quobyte != nil},
-		{"rbd", v.RBD != nil}, {"scaleIO", v.ScaleIO != nil}, {"storageos", v.StorageOS != nil}, {"vsphereVolume", v.VsphereVolume != nil},
+		{"awsElasticBlockStore", v.AWSElasticBlockStore != nil}, {"azureDisk", v.AzureDisk != nil}, {"azureFile",
+			v.AzureFile != nil},
+		{"cephfs", v.CephFS != nil}, {"cinder", v.Cinder != nil}, {"fc", v.FC != nil}, {"flexVolume",
+			v.FlexVolume != nil}, {"flocker", v.Flocker != nil},
+		{"gcePersistentDisk", v.GCEPersistentDisk != nil}, {"gitRepo", v.GitRepo != nil}, {"glusterfs",
+			v.Glusterfs != nil}, {"iscsi", v.ISCSI != nil},
+		{"nfs", v.NFS != nil}, {"photonPersistentDisk", v.PhotonPersistentDisk != nil}, {"portworxVolume",
+			v.PortworxVolume != nil}, {"quobyte", v.Quobyte != nil},
+		{"rbd", v.RBD != nil}, {"scaleIO", v.ScaleIO != nil}, {"storageos", v.StorageOS != nil}, {"vsphereVolume",
+			v.VsphereVolume != nil},
 	}
 }
 
@@ -76,11 +82,30 @@ func notMounted(v *corev1.VolumeSource, path *field.Path) (w []string) {
 	for i, s := range v.Projected.Sources {
 		at := path.Child("projected", "sources").Index(i)
 		if s.ClusterTrustBundle != nil {
-			w = append(w, fmt.Sprintf("%s: nodes know no trust bundles, and a pod with one waits; use a configMap", at.Child("clusterTrustBundle")))
+			w = append(w, fmt.Sprintf("%s: nodes know no trust bundles, and a pod with one waits; use a configMap",
+				at.Child("clusterTrustBundle")))
 		}
 		if s.PodCertificate != nil {
-			w = append(w, fmt.Sprintf("%s: nodes get no certificates for pods, and a pod that asks for one waits; use a secret", at.Child("podCertificate")))
+			w = append(w, fmt.Sprintf("%s: nodes get no certificates for pods, and a pod that asks for one waits; use a secret",
+				at.Child("podCertificate")))
 		}
 	}
 	return w
+}
+
+// OfClaim are about amounts of storage that are no whole bytes.
+func OfClaim(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (warnings []string) {
+	for _, part := range []struct {
+		name string
+		list corev1.ResourceList
+	}{{"requests", s.Resources.Requests}, {"limits", s.Resources.Limits}} {
+		if amount := part.list.Storage(); amount.MilliValue()%1000 != 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: fractional byte value %q is invalid, must be an integer",
+				path.Child("resources", part.name).Key(string(corev1.ResourceStorage)), amount))
+		}
+	}
+	if ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {
+		warnings = append(warnings, fmt.Sprintf("%s: nodes give pods no block devices, and a pod with this claim waits; use Filesystem", path.Child("volumeMode")))
+	}
+	return warnings
 }
