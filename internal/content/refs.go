@@ -3,6 +3,7 @@ package content
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,12 +30,15 @@ func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Kind, o.Kind), cmp.Compare(r.Name, o.Name))
 }
 
+// release is how the Secrets begin in which Helm keeps what it has installed.
+const release = "sh.helm.release.v1."
+
 // Refs returns what a template names in volumes, envFrom and valueFrom, each once and in order. What a
-// volume's driver or a registry is to be told is not among it.
+// volume's driver or a registry is to be told is not among it, and what Helm has installed is not.
 func Refs(spec *corev1.PodSpec) []Ref {
 	var out []Ref
 	walk(spec, func(kind Kind, name *string) {
-		if *name != "" {
+		if *name != "" && (kind != Secret || !strings.HasPrefix(*name, release)) {
 			out = append(out, Ref{kind, *name})
 		}
 	})

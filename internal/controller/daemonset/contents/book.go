@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -39,8 +40,9 @@ type Book struct {
 	dirty, planned map[types.UID]bool
 	due            map[types.UID]time.Time
 	news           []News
-	// moved tells that other namespaces may have to be read since Follow was asked.
-	moved bool
+	// moved tells that other namespaces may have to be read since Follow was asked; followed is what it said.
+	moved    bool
+	followed map[string]map[content.Kind]bool
 }
 
 // News is for people: an event of a DaemonSet.
@@ -79,10 +81,11 @@ type set struct {
 	sums   map[content.Ref]sum
 	// known are the contents whose manifest was seen, or that were worked out here.
 	known map[string]*known
-	// latest is the ID of what the objects hold now, changed when that became so.
-	latest  string
-	changed time.Time
-	job     jobState
+	// latest is the ID of what the objects hold now, changed when that became so, restless since when they
+	// have changed again and again.
+	latest            string
+	changed, restless time.Time
+	job               jobState
 	// unwanted is since when nobody needs a content or a copy.
 	unwanted map[content.Ref]time.Time
 }
@@ -266,7 +269,8 @@ func read(o metav1.Object) *object {
 
 func (b *Book) onObject(e Object) {
 	o := read(e.Object)
-	if o == nil {
+	// What was on its way when the reading ended tells nothing of what is there once it is read again.
+	if o == nil || !b.followed[e.Object.GetNamespace()][o.Kind] {
 		return
 	}
 	sp := b.space(o.meta.GetNamespace())
@@ -301,10 +305,22 @@ func (b *Book) tellSets(o *object, ours, gone bool) {
 		} else {
 			s.unlearn(o)
 		}
-		if s.concerned() && (ours || slices.Contains(s.refs, o.Ref)) {
+		if s.concerned() && (ours || slices.Contains(s.refs, o.Ref) || s.copies(o.Ref)) {
 			b.dirty[uid] = true
 		}
 	}
+}
+
+// copies reports whether an object has the name of a copy, also of one that stands for what was not there.
+func (s *set) copies(ref content.Ref) bool {
+	for _, k := range s.known {
+		for _, m := range k.Members {
+			if m.Copy == ref.Name && m.Kind == ref.Kind {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // keyRef is the Secret with the key of a namespace.
@@ -320,7 +336,7 @@ func (sp *space) takeKey(o *object, gone bool) {
 // learn takes a manifest of the DaemonSet in. One that cannot be read is none.
 func (b *Book) learn(s *set, o *object) {
 	m, is := o.raw.(*corev1.ConfigMap)
-	if !is || m.Labels[content.Label] != content.IsManifest || !s.owns(m) {
+	if !is || m.Labels[content.Label] != content.IsManifest || !s.owns(m) && !s.inherits(m) {
 		return
 	}
 	c, err := content.ReadManifest(m.Data)
@@ -348,6 +364,12 @@ func (s *set) owns(o metav1.Object) bool {
 	return ref != nil && s.object != nil && ref.UID == s.object.UID
 }
 
+// inherits reports whether what stands for content is of a DaemonSet that had the name before, and is gone.
+func (s *set) inherits(o metav1.Object) bool {
+	ref := metav1.GetControllerOfNoCopy(o)
+	return ref == nil || ref.Kind == belongings.Kind.Kind && ref.Name == s.object.Name && ref.UID != s.object.UID
+}
+
 // Members returns the members of a content of the DaemonSet, and whether it is known.
 func (b *Book) Members(uid types.UID, id string) ([]content.Member, bool) {
 	if s := b.sets[uid]; s != nil && s.known[id] != nil {
@@ -364,7 +386,7 @@ func (b *Book) Follow() (map[string]map[content.Kind]bool, bool) {
 	b.moved = false
 	out := map[string]map[content.Kind]bool{}
 	for uid, s := range b.sets {
-		secrets, any := s.reads(len(b.counts[uid]) > 0)
+		secrets, any := b.reads(uid, s)
 		if !any || s.object == nil {
 			continue
 		}
@@ -377,21 +399,21 @@ func (b *Book) Follow() (map[string]map[content.Kind]bool, bool) {
 			kinds[content.Secret] = true
 		}
 	}
+	b.followed = out
 	return out, true
 }
 
 // reads says whether anything must be read for the DaemonSet, and whether Secrets too.
-func (s *set) reads(marked bool) (secrets, any bool) {
+func (b *Book) reads(uid types.UID, s *set) (secrets, any bool) {
 	if s.rules != nil {
 		secrets, any = s.rules.Secrets, true
 	}
-	if s.rollout != nil && s.rollout.Status != nil {
-		st := s.rollout.Status
+	if st, known := b.rollout(uid); known {
 		any = any || content.IDOf(st.StableRevision) != "" || content.IDOf(st.TargetRevision) != ""
 	}
 	for _, k := range s.known {
 		any = true
 		secrets = secrets || content.Keyed(k.Refs())
 	}
-	return secrets, any || marked
+	return secrets, any || len(b.counts[uid]) > 0
 }

@@ -157,7 +157,7 @@ func TestWhatIsExcludedIsNoContent(t *testing.T) {
 	if w.restarts != before {
 		t.Errorf("%d pods were made for an object that is no content", w.restarts-before)
 	}
-	members, known := w.book.Members("ds", content.IDOf(w.status().StableRevision))
+	members, known := w.book.Members(w.set.UID, content.IDOf(w.status().StableRevision))
 	if !known || len(members) != 1 || members[0].Name != "token" {
 		t.Errorf("the content is %v, want the Secret alone", members)
 	}

@@ -19,6 +19,9 @@ import (
 // linger is how long a copy stays that nobody needs: a pod that refers to it may still be on its way.
 const linger = 2 * time.Minute
 
+// settles is how many times as long as to settle an object can keep others waiting that is written again and again.
+const settles = 24
+
 // Job is what is to be written for one DaemonSet, in the order of its fields.
 type Job struct {
 	DaemonSet *appsv1.DaemonSet
@@ -160,13 +163,17 @@ func (b *Book) wanted(s *set) (ids map[string]bool, sure bool) {
 }
 
 // ripe reports whether the copies of a content may be made now: those of what the objects hold wait until
-// nobody has changed them for a while, so that several edits are one change. A new DaemonSet does not wait.
+// nobody has changed them for a while, so that several edits are one change; but not for ever, since another
+// template waits too. A new DaemonSet does not wait.
 func (b *Book) ripe(s *set, id string) bool {
 	if id != s.latest || s.rules == nil {
 		return true
 	}
 	st, _ := b.rollout(s.object.UID)
 	at := s.changed.Add(s.rules.Settle)
+	if most := s.restless.Add(settles * s.rules.Settle); most.Before(at) {
+		at = most
+	}
 	if st.StableRevision == "" || content.IDOf(st.TargetRevision) == id || !at.After(b.now) {
 		return true
 	}
@@ -177,7 +184,8 @@ func (b *Book) ripe(s *set, id string) bool {
 // make returns what is missing of a content: its copies, then its manifest.
 func (b *Book) make(s *set, sp *space, k *known) (out []metav1.Object) {
 	for _, m := range k.Members {
-		if m.Absent || !sp.sight[m.Kind].read || sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] != nil {
+		there := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
+		if m.Absent || !sp.sight[m.Kind].read || there != nil && !s.inherits(there.meta) {
 			continue
 		}
 		o := b.held(s, m)
@@ -186,7 +194,7 @@ func (b *Book) make(s *set, sp *space, k *known) (out []metav1.Object) {
 		}
 		out = append(out, s.copyOf(m, o))
 	}
-	if k.manifest == nil {
+	if k.manifest == nil || s.inherits(k.manifest) {
 		data, err := k.Manifest()
 		if err != nil {
 			return nil // It is made of text.
@@ -213,6 +221,22 @@ func (s *set) copyOf(m content.Member, o *content.Object) metav1.Object {
 		return &corev1.Secret{ObjectMeta: meta, Data: o.Binary, Type: corev1.SecretTypeOpaque, Immutable: ptr.To(true)}
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: o.Data, BinaryData: o.Binary, Immutable: ptr.To(true)}
+}
+
+// keeps reports whether an object stands for content of the DaemonSet, or of one that had the name before, if it
+// is listed.
+func (s *set) keeps(o *object, listed bool) bool {
+	is := o.Labels[content.Label]
+	return (is == content.IsCopy || is == content.IsManifest) && (s.owns(o.meta) || listed && s.inherits(o.meta))
+}
+
+// listed are the manifests and copies of all contents that are known.
+func (s *set) listed() map[content.Ref]bool {
+	all := make(map[string]bool, len(s.known))
+	for id := range s.known {
+		all[id] = true
+	}
+	return s.needed(all)
 }
 
 // needed are the manifests and copies of such contents; nil where it is not known which copies one needs.
@@ -243,8 +267,9 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 		}
 	}
 	since := map[content.Ref]time.Time{}
+	listed := s.listed()
 	for ref, o := range sp.objects {
-		if is := o.Labels[content.Label]; is != content.IsCopy && is != content.IsManifest || !s.owns(o.meta) || needed[ref] {
+		if needed[ref] || !s.keeps(o, listed[ref]) {
 			continue
 		}
 		at, known := s.unwanted[ref]

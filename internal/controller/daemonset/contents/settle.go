@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
@@ -51,6 +52,9 @@ func (b *Book) settle(s *set) {
 	s.note(want)
 	if s.latest != want.ID {
 		s.latest, s.changed = want.ID, b.now
+		if s.restless.IsZero() {
+			s.restless = b.now
+		}
 	}
 	whole, err := b.whole(s, s.known[want.ID])
 	if why := b.unsound(s); why != "" {
@@ -64,6 +68,7 @@ func (b *Book) settle(s *set) {
 		b.hinder(s, "")
 		b.tell(s, b.meanwhile(s))
 	default:
+		s.restless = time.Time{}
 		b.hinder(s, "")
 		b.tell(s, b.with(s, want))
 	}
@@ -191,7 +196,33 @@ func (b *Book) unsound(s *set) string {
 			return fmt.Sprintf("revision %s cannot be given: %s %s %s", st.StableRevision, m.Kind, m.Copy, why)
 		}
 	}
+	if !b.adds(s, k) {
+		return fmt.Sprintf("revision %s cannot be given: ConfigMap %s %s", st.StableRevision,
+			content.ManifestName(s.object.Name, id), spoiled)
+	}
 	return ""
+}
+
+// adds reports whether a content is that of its copies, as far as they can be read: each may be genuine, and
+// another have been put on the list.
+func (b *Book) adds(s *set, k *known) bool {
+	key, err := b.space(s.object.Namespace).keyFor(k.Refs())
+	if err != nil {
+		return true // which is told of the copies
+	}
+	sums := make(map[content.Ref][]byte, len(k.Members))
+	for _, m := range k.Members {
+		have := s.sums[content.Ref{Kind: m.Kind, Name: m.Copy}]
+		if !m.Absent && (have.value == nil || have.keyed != string(key)) {
+			return true
+		}
+		sums[m.Ref] = have.value
+		if m.Absent {
+			sums[m.Ref] = nil
+		}
+	}
+	c, err := content.Of(key, s.object.Name, k.Refs(), func(ref content.Ref) ([]byte, error) { return sums[ref], nil })
+	return err == nil && c.Same(&k.Content)
 }
 
 // whole reports whether all copies of a content are there, and its manifest; the error says why they
@@ -199,7 +230,7 @@ func (b *Book) unsound(s *set) string {
 func (b *Book) whole(s *set, k *known) (bool, error) {
 	switch {
 	case k.spoiled:
-		return false, fmt.Errorf("ConfigMap %s is not what it was made as", content.ManifestName(s.object.Name, k.ID))
+		return false, fmt.Errorf("ConfigMap %s %s", content.ManifestName(s.object.Name, k.ID), spoiled)
 	case s.job.why != "":
 		return false, errors.New(s.job.why)
 	}
@@ -220,23 +251,31 @@ func (b *Book) missing(s *set, k *known) string {
 	return ""
 }
 
-const gone = "is gone"
+// What can be wrong with a copy or a list.
+const (
+	gone    = "is gone"
+	spoiled = "is not what it was made as"
+)
 
 // flaw says what is wrong with one copy; "" if nothing is. Of a kind that nobody reads nothing is known.
 func (b *Book) flaw(s *set, k *known, m content.Member) string {
 	sp := b.space(s.object.Namespace)
-	if m.Absent || !sp.sight[m.Kind].read {
+	if !sp.sight[m.Kind].read {
 		return ""
 	}
 	key, err := sp.keyFor(k.Refs())
 	o := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
 	switch {
+	case m.Absent && o != nil:
+		return "is there, and stands for an object that was not"
+	case m.Absent:
+		return ""
 	case o == nil:
 		return gone
 	case err != nil:
 		return "cannot be checked: the key of its name is gone"
 	case !s.genuine(key, m, o):
-		return "is not what it was made as"
+		return spoiled
 	}
 	return ""
 }

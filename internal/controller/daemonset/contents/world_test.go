@@ -40,6 +40,9 @@ type world struct {
 	events   []string
 	made     int
 	restarts int
+	// reading are the kinds that are read; readable says whether they can be.
+	reading  map[content.Kind]bool
+	readable bool
 }
 
 const careful = `
@@ -81,7 +84,7 @@ func (w *world) compile(text string) *rolloutpolicy.Policy {
 // start has a controller begin that knows nothing; readable says whether it may read the namespace.
 func (w *world) start(readable bool) {
 	w.matrix = matrix.New(matrix.Config{})
-	w.book = New(w.matrix)
+	w.book, w.reading, w.readable = New(w.matrix), map[content.Kind]bool{}, readable
 	w.tick(0)
 	for i := range 5 {
 		w.matrix.Step(matrix.NodeInfo{Name: fmt.Sprintf("n%d", i)})
@@ -91,33 +94,41 @@ func (w *world) start(readable bool) {
 	for _, node := range slices.Sorted(maps.Keys(w.pods)) {
 		w.book.Step(w.pods[node])
 	}
-	if readable {
-		w.read()
-	}
 	w.tellSet()
 	w.settle()
 }
 
+// read has what is followed be read, also what could not be.
 func (w *world) read() {
+	w.readable = true
+	w.follow()
+	for kind, reads := range w.reading {
+		if reads {
+			w.readKind(kind)
+		}
+	}
+}
+
+func (w *world) readKind(kind content.Kind) {
 	for _, ref := range slices.SortedFunc(maps.Keys(w.objects), content.Ref.Compare) {
-		w.book.Tell(Object{Object: w.objects[ref]})
+		if ref.Kind == kind {
+			w.book.Tell(Object{Object: w.objects[ref]})
+		}
 	}
-	for _, kind := range []content.Kind{content.ConfigMap, content.Secret} {
-		w.book.Tell(Sight{Namespace: "ns", Kind: kind, Read: true})
-	}
+	w.book.Tell(Sight{Namespace: "ns", Kind: kind, Read: true})
 }
 
 func (w *world) tellPolicy() {
 	if w.policy == nil {
-		w.book.Step(matrix.RolloutGone("ds"))
+		w.book.Step(matrix.RolloutGone(w.set.UID))
 		return
 	}
-	w.book.Step(matrix.RolloutInfo{UID: "ds", PolicyUID: "p", Policy: w.policy, Status: w.stored})
+	w.book.Step(matrix.RolloutInfo{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored})
 }
 
 func (w *world) tellSet() {
 	w.book.Step(matrix.DaemonSetInfo{
-		UID: "ds", Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
+		UID: w.set.UID, Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
 		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
 		Earlier: &placement.Revisions{ByRevision: map[string]*placement.Rules{"t1": placement.Compile(&w.set.Spec.Template.Spec), "t2": placement.Compile(&w.set.Spec.Template.Spec)}},
 	})
@@ -173,9 +184,28 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
+// follow tells of the kinds that are to be read, and of those no more.
+func (w *world) follow() {
+	want, moved := w.book.Follow()
+	if !moved {
+		return
+	}
+	for _, kind := range []content.Kind{content.ConfigMap, content.Secret} {
+		reads := w.reading[kind]
+		w.reading[kind] = want["ns"][kind]
+		switch {
+		case reads && !w.reading[kind]:
+			w.book.Tell(Sight{Namespace: "ns", Kind: kind, Over: true})
+		case !reads && w.reading[kind] && w.readable:
+			w.readKind(kind)
+		}
+	}
+}
+
 // settle does what is to be done, until there is nothing more.
 func (w *world) settle() {
 	for range 1000 {
+		w.follow()
 		jobs, actions := w.book.Jobs(), w.matrix.Ready()
 		for _, n := range w.book.News() {
 			w.events = append(w.events, n.Message)
@@ -224,7 +254,7 @@ func (w *world) act(a matrix.Action) {
 	switch a := a.(type) {
 	case *matrix.CreatePod:
 		w.version++
-		p := matrix.PodInfo{UID: types.UID(fmt.Sprint("pod", w.version)), Name: a.PodName, Owner: "ds", Node: a.Node, Bound: true, Revision: a.Revision,
+		p := matrix.PodInfo{UID: types.UID(fmt.Sprint("pod", w.version)), Name: a.PodName, Owner: w.set.UID, Node: a.Node, Bound: true, Revision: a.Revision,
 			Created: w.now, BoundAt: w.now, Ready: true, ReadySince: w.now}
 		if w.reads(a.Revision) == "bad" {
 			p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Cause = false, time.Time{}, "container agent ends", true, pod.ContainerStart
@@ -249,7 +279,7 @@ func (w *world) act(a matrix.Action) {
 func (w *world) reads(revision string) string {
 	name := "conf"
 	if id := content.IDOf(revision); id != "" {
-		members, known := w.book.Members("ds", id)
+		members, known := w.book.Members(w.set.UID, id)
 		if !known {
 			w.Errorf("a pod of revision %s is made, and nobody knows what that holds", revision)
 			return "none"
@@ -274,7 +304,7 @@ func (w *world) check() {
 		return
 	}
 	for node, p := range w.pods {
-		members, known := w.book.Members("ds", content.IDOf(p.Revision))
+		members, known := w.book.Members(w.set.UID, content.IDOf(p.Revision))
 		if content.IDOf(p.Revision) != "" && !known {
 			w.Errorf("at %s nobody knows what revision %s of the pod on %s holds", w.now, p.Revision, node)
 		}
@@ -303,7 +333,7 @@ func (w *world) wantRuns(want map[string]int) {
 }
 
 func (w *world) status() v1alpha1.DaemonSetRolloutStatus {
-	s, _ := w.matrix.Rollout("ds")
+	s, _ := w.matrix.Rollout(w.set.UID)
 	return s
 }
 
@@ -334,7 +364,7 @@ func (w *world) copies() (n int) {
 // copyOf returns the copy of the ConfigMap that pods of the target refer to.
 func (w *world) copyOf(revision string) content.Ref {
 	w.Helper()
-	members, _ := w.book.Members("ds", content.IDOf(revision))
+	members, _ := w.book.Members(w.set.UID, content.IDOf(revision))
 	for _, m := range members {
 		if m.Name == "conf" {
 			return content.Ref{Kind: m.Kind, Name: m.Copy}

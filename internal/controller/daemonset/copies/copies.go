@@ -31,8 +31,8 @@ import (
 // Access reads and writes through a client.
 type Access struct{ Client kubernetes.Interface }
 
-// The API keeps much in Secrets that no pod ever sees, and that is large.
-const seenByPods = "type!=helm.sh/release.v1,type!=" + string(corev1.SecretTypeServiceAccountToken)
+// notReleases leaves out what Helm keeps in Secrets: it is large, and no content (content.Refs).
+const notReleases = "type!=helm.sh/release.v1"
 
 // Follow reads a kind in a namespace until ctx ends, and tells of what cannot be read. It returns at once.
 func (a Access) Follow(
@@ -46,7 +46,7 @@ func (a Access) Follow(
 		}
 	}
 	informer := toolscache.NewSharedIndexInformer(&noticed{lw, kind, say}, of, 0, toolscache.Indexers{})
-	if err := informer.SetTransform(toolscache.TransformFunc(withoutFields)); err != nil {
+	if err := informer.SetTransform(toolscache.TransformFunc(without)); err != nil {
 		say(false, err.Error())
 		return
 	}
@@ -65,10 +65,13 @@ func (a Access) Follow(
 	}()
 }
 
-// withoutFields drops who wrote which field: nobody reads it.
-func withoutFields(obj any) (any, error) {
+// without drops what nobody reads: who wrote which field, and tokens.
+func without(obj any) (any, error) {
 	if m, is := obj.(metav1.Object); is {
 		m.SetManagedFields(nil)
+	}
+	if s, is := obj.(*corev1.Secret); is && s.Type == corev1.SecretTypeServiceAccountToken {
+		s.Data = nil
 	}
 	return obj, nil
 }
@@ -76,7 +79,7 @@ func withoutFields(obj any) (any, error) {
 func (a Access) source(namespace string, kind content.Kind) (toolscache.ListerWatcherWithContext, runtime.Object) {
 	core := a.Client.CoreV1()
 	if kind == content.Secret {
-		selector := fields.ParseSelectorOrDie(seenByPods).String()
+		selector := fields.ParseSelectorOrDie(notReleases).String()
 		return &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				o.FieldSelector = selector
