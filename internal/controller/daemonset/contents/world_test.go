@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,15 +21,26 @@ import (
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
+// tester is a test, or one case of a random one.
+type tester interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // world is an API with nodes whose pods are ready at once, unless what they read says bad.
 type world struct {
-	*testing.T
+	tester
 	now     time.Time
 	book    *Book
 	matrix  *matrix.Matrix
 	set     *appsv1.DaemonSet
 	policy  *rolloutpolicy.Policy
 	stored  *v1alpha1.DaemonSetRolloutStatus
+	// decided is what was stored when that was decided which is done now.
+	decided *v1alpha1.DaemonSetRolloutStatus
 	objects map[content.Ref]metav1.Object
 	pods    map[string]matrix.PodInfo // by node
 	version int
@@ -43,6 +53,8 @@ type world struct {
 	// reading are the kinds that are read; readable says whether they can be.
 	reading  map[content.Kind]bool
 	readable bool
+	// assigned, if there is one, is asked about each pod that is made.
+	assigned func(*matrix.CreatePod)
 }
 
 const careful = `
@@ -54,8 +66,8 @@ const plain = `
 waves: [{name: canary, count: 1}]
 failure: {max: 0, min: 1, then: Rollback}`
 
-func newWorld(t *testing.T, policy string) *world {
-	w := &world{T: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]matrix.PodInfo{}}
+func newWorld(t tester, policy string) *world {
+	w := &world{tester: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]matrix.PodInfo{}}
 	w.set = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent", UID: "ds", Generation: 1}}
 	w.set.Spec.Template.Spec = corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}},
@@ -109,8 +121,12 @@ func (w *world) read() {
 	}
 }
 
+func sorted(objects map[content.Ref]metav1.Object) []content.Ref {
+	return slices.SortedFunc(maps.Keys(objects), content.Ref.Compare)
+}
+
 func (w *world) readKind(kind content.Kind) {
-	for _, ref := range slices.SortedFunc(maps.Keys(w.objects), content.Ref.Compare) {
+	for _, ref := range sorted(w.objects) {
 		if ref.Kind == kind {
 			w.book.Tell(Object{Object: w.objects[ref]})
 		}
@@ -127,10 +143,14 @@ func (w *world) tellPolicy() {
 }
 
 func (w *world) tellSet() {
+	earlier := map[string]*placement.Rules{}
+	for g := range w.set.Generation {
+		earlier[fmt.Sprintf("t%d", g+1)] = placement.Compile(&w.set.Spec.Template.Spec)
+	}
 	w.book.Step(matrix.DaemonSetInfo{
 		UID: w.set.UID, Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
 		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
-		Earlier: &placement.Revisions{ByRevision: map[string]*placement.Rules{"t1": placement.Compile(&w.set.Spec.Template.Spec), "t2": placement.Compile(&w.set.Spec.Template.Spec)}},
+		Earlier: &placement.Revisions{ByRevision: earlier},
 	})
 }
 
@@ -206,22 +226,29 @@ func (w *world) follow() {
 func (w *world) settle() {
 	for range 1000 {
 		w.follow()
-		jobs, actions := w.book.Jobs(), w.matrix.Ready()
+		jobs, actions := w.work()
 		for _, n := range w.book.News() {
 			w.events = append(w.events, n.Message)
 		}
 		if len(jobs)+len(actions) == 0 {
 			return
 		}
-		for _, j := range jobs {
-			w.book.Tell(w.carryOut(j))
-		}
 		for _, a := range actions {
 			w.act(a)
 		}
+		for _, j := range jobs {
+			w.book.Tell(w.carryOut(j))
+		}
 		w.check()
+		w.checkStable()
 	}
 	w.Fatal("it never ends")
+}
+
+// work is what is to be done now, as decided by what is stored.
+func (w *world) work() ([]*Job, []matrix.Action) {
+	w.decided = w.stored
+	return w.book.Jobs(), w.matrix.Ready()
 }
 
 func (w *world) carryOut(j *Job) Result {
@@ -253,6 +280,9 @@ func (w *world) carryOut(j *Job) Result {
 func (w *world) act(a matrix.Action) {
 	switch a := a.(type) {
 	case *matrix.CreatePod:
+		if w.assigned != nil {
+			w.assigned(a)
+		}
 		w.version++
 		p := matrix.PodInfo{UID: types.UID(fmt.Sprint("pod", w.version)), Name: a.PodName, Owner: w.set.UID, Node: a.Node, Bound: true, Revision: a.Revision,
 			Created: w.now, BoundAt: w.now, Ready: true, ReadySince: w.now}
@@ -312,6 +342,20 @@ func (w *world) check() {
 			if !m.Absent && w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil && w.refuse == nil {
 				w.Errorf("at %s the pod on %s refers to %s, which is gone", w.now, node, m.Copy)
 			}
+		}
+	}
+}
+
+// checkStable: what there would be to go back to is there, also while no pod has it.
+func (w *world) checkStable() {
+	w.Helper()
+	if w.stored == nil || w.refuse != nil || !w.book.space("ns").sight[content.ConfigMap].read {
+		return
+	}
+	members, _ := w.book.Members(w.set.UID, content.IDOf(w.stored.StableRevision))
+	for _, m := range members {
+		if !m.Absent && w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
+			w.Errorf("at %s the copy %s of the stable revision is gone", w.now, m.Copy)
 		}
 	}
 }

@@ -1,0 +1,170 @@
+package contents
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+)
+
+const soaking = `
+waves: [{name: canary, count: 1, soak: 1m}, {name: all, percent: 100, soak: 10m}]
+failure: {max: 0, min: 1, then: Rollback}
+content: {configMaps: Referenced, secrets: Referenced, settle: 5s}`
+
+// random is a world in which anything happens, and what its history allows.
+type random struct {
+	*world
+	t *rapid.T
+	// held are the values that the author's ConfigMap has had; "none" for the times without it.
+	held map[string]bool
+	// canaries are the nodes that were given a target while its canary was under way, by target.
+	canaries map[string]map[string]bool
+	trace    []string
+}
+
+// newRandom starts one, in which the author's ConfigMap is good.
+func newRandom(t *rapid.T) *random {
+	r := &random{t: t, held: map[string]bool{"good": true}, canaries: map[string]map[string]bool{}}
+	r.world = newWorld(t, soaking)
+	r.assigned = r.judge
+	return r
+}
+
+// judge looks at a pod that is made: it has the stable revision or the target that the API holds, what it reads is
+// what the author wrote once, and the target is in no step that has not begun.
+func (r *random) judge(a *matrix.CreatePod) {
+	st, now := r.decided, r.status()
+	if st == nil || content.IDOf(a.Revision) == "" {
+		return
+	}
+	// A node whose pod is missing gets that of another target before the API holds it.
+	if a.Revision == now.TargetRevision {
+		st = &now
+	}
+	if st.StableRevision != "" && a.Revision != st.StableRevision && a.Revision != st.TargetRevision {
+		r.Errorf("%s gets revision %s; stable is %s and the target %s", a.Node, a.Revision, st.StableRevision, st.TargetRevision)
+	}
+	members, _ := r.book.Members(r.set.UID, content.IDOf(a.Revision))
+	for _, m := range members {
+		if !m.Absent && r.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
+			r.Errorf("%s gets revision %s before its copy %s is there", a.Node, a.Revision, m.Copy)
+		}
+	}
+	if value := r.reads(a.Revision); !r.held[value] {
+		r.Errorf("%s gets %q, which the author never wrote", a.Node, value)
+	}
+	if st.StableRevision == "" || st.StableRevision == st.TargetRevision || a.Revision != st.TargetRevision || st.Step != "canary" {
+		return
+	}
+	if r.canaries[a.Revision] == nil {
+		r.canaries[a.Revision] = map[string]bool{}
+	}
+	if r.canaries[a.Revision][a.Node] = true; len(r.canaries[a.Revision]) > 1 {
+		r.Errorf("the canary of %s is on nodes %v, want one", a.Revision, r.canaries[a.Revision])
+	}
+}
+
+// happen has one thing happen.
+func (r *random) happen() {
+	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "pass", "pass", "long"}).Draw(r.t, "what")
+	r.trace = append(r.trace, what)
+	switch what {
+	case "write":
+		value := rapid.SampledFrom([]string{"good", "bad", "a", "b"}).Draw(r.t, "value")
+		r.held[value] = true
+		r.write(value)
+	case "secret":
+		value := rapid.SampledFrom([]string{"hunter2", "hunter3"}).Draw(r.t, "token")
+		r.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "token"}, Data: map[string][]byte{"token": []byte(value)}})
+		r.settle()
+	case "edit":
+		r.edit()
+	case "vanish":
+		if r.held["none"] = true; r.objects[confRef] != nil {
+			r.drop(confRef)
+		}
+	case "restart":
+		r.crash()
+	case "die":
+		if node := rapid.SampledFrom(nodes).Draw(r.t, "node"); r.pods[node].UID != "" {
+			r.book.Step(podGone(r.world, node))
+			r.settle()
+		}
+	case "lose":
+		r.lose()
+	case "quota":
+		if r.refuse == nil {
+			r.refuse = func(*Job) string { return "no room" }
+		} else {
+			r.refuse = nil
+		}
+	case "pass":
+		r.pass(time.Duration(rapid.IntRange(1, 60).Draw(r.t, "seconds")) * time.Second)
+	case "long":
+		r.pass(20 * time.Minute)
+	}
+}
+
+// crash has the controller end in the middle of its writes, and another one begin.
+func (r *random) crash() {
+	jobs, actions := r.work()
+	for _, j := range jobs {
+		j.Make = j.Make[:rapid.IntRange(0, len(j.Make)).Draw(r.t, "made")]
+		r.carryOut(j)
+	}
+	for _, a := range actions {
+		if rapid.Bool().Draw(r.t, "done") {
+			r.act(a)
+		}
+	}
+	r.start(true)
+}
+
+// lose has somebody delete a copy, while there is room to make it again.
+func (r *random) lose() {
+	r.refuse = nil
+	r.pass(2 * time.Minute)
+	for _, ref := range sorted(r.objects) {
+		if is := r.objects[ref].GetLabels()[content.Label]; is != "" && rapid.Bool().Draw(r.t, "lost") {
+			r.drop(ref)
+			return
+		}
+	}
+}
+
+// rest ends what happens, and checks that all is as it should be: liveness, and that no copy is left over.
+func (r *random) rest() {
+	r.refuse, r.held["last"] = nil, true
+	r.write("last")
+	for range 10 {
+		r.pass(10 * time.Minute)
+	}
+	r.wantPhase(complete, "5 of 5")
+	r.wantRuns(map[string]int{"last": 5})
+	if r.copies() != 3 {
+		r.Errorf("there are %d copies, want those of one content", r.copies())
+	}
+}
+
+// Templates and content are edited at random, pods and copies go, writes are refused, and the controller starts again:
+// no node gets what was not assigned to it, no pod refers to a copy that is gone (world.check), and none is left over.
+func TestRandomChangesOfContent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRandom(t)
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			r.happen()
+		}
+		r.rest()
+		if t.Failed() {
+			t.Fatal(fmt.Sprint(r.trace))
+		}
+	})
+}
