@@ -70,7 +70,22 @@ type RolloutPolicySpec struct {
 	// it their changes reach all nodes at once, as in Kubernetes.
 	// +optional
 	Content *Content `json:"content,omitempty"`
+	// Images is AsWritten, as is the empty value: each node asks the registry for a tag by itself. Or Pinned: the
+	// first node of a template asks, alone, and all others get the digest that it got.
+	// +optional
+	Images ImageResolution `json:"images,omitempty"`
 }
+
+// ImageResolution says who finds out what the tags of a template's images are.
+//
+// +enum
+type ImageResolution string
+
+// The resolutions.
+const (
+	ImagesAsWritten ImageResolution = "AsWritten"
+	ImagesPinned    ImageResolution = "Pinned"
+)
 
 // Content says which objects belong to a revision. A revision has immutable copies of them, and its
 // pods refer to the copies.

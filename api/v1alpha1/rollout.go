@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"fmt"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -157,6 +160,9 @@ type DaemonSetRolloutStatus struct {
 	// Content is the content of the target, where it is a part of the revision.
 	// +optional
 	Content *ContentStatus `json:"content,omitempty"`
+	// Images are what tags of images are resolved to, where the policy pins them.
+	// +optional
+	Images *ImagesStatus `json:"images,omitempty"`
 	// Policy is the policy that the changes follow, or followed last.
 	// +optional
 	Policy *FollowedPolicy `json:"policy,omitempty"`
@@ -252,6 +258,65 @@ type ContentStatus struct {
 	// Message says why the content cannot be followed; "" if it is.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Overtaken is how many times in a row the content has become another before the one before was everywhere,
+	// and OvertakenSince when that began.
+	// +optional
+	Overtaken int32 `json:"overtaken,omitempty"`
+	// +optional
+	OvertakenSince *metav1.Time `json:"overtakenSince,omitempty"`
+}
+
+// OvertakenOften is how many times content must have been overtaken for people to be told.
+const OvertakenOften = 3
+
+// ImagesStatus is what the tags of images are resolved to.
+type ImagesStatus struct {
+	// Templates are the stable revision's and the target's.
+	// +optional
+	// +listType=atomic
+	Templates []PinnedTemplate `json:"templates,omitempty"`
+	// Message says why images are not pinned, or what they wait for; "" if they are.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// PinnedTemplate is what the images of one template are resolved to.
+type PinnedTemplate struct {
+	// Template is its hash, and Node the node that asked for the digests.
+	Template string `json:"template"`
+	Node     string `json:"node"`
+	// Images are those with a tag, in the order of their names.
+	// +listType=atomic
+	Images []PinnedImage `json:"images"`
+}
+
+// PinnedImage is what one image is resolved to.
+type PinnedImage struct {
+	// Image is the image as the template names it.
+	Image string `json:"image"`
+	// Digest is what the registry had for it; "" if the node knows none, and the image is taken as written.
+	// +optional
+	Digest string `json:"digest,omitempty"`
+}
+
+// Lines says for people which tags have moved, and what hinders pinning.
+func (s *ImagesStatus) Lines() (out []string) {
+	if s == nil {
+		return nil
+	}
+	was := map[string]string{}
+	for _, t := range s.Templates {
+		for _, i := range t.Images {
+			if old := was[i.Image]; old != "" && i.Digest != "" && old != i.Digest {
+				out = append(out, "image "+i.Image+" has moved in its registry: it was "+old+", and "+t.Node+" got "+i.Digest)
+			}
+			was[i.Image] = i.Digest
+		}
+	}
+	if s.Message != "" {
+		out = append(out, "images: "+s.Message)
+	}
+	return out
 }
 
 // Lines says for people what changes, and what hinders it.
@@ -264,6 +329,10 @@ func (c *ContentStatus) Lines() (out []string) {
 	}
 	if c.Message != "" {
 		out = append(out, "content cannot be followed: "+c.Message)
+	}
+	if c.Overtaken >= OvertakenOften && c.OvertakenSince != nil {
+		out = append(out, fmt.Sprintf("content changes faster than it can travel: %d times since %s before it was everywhere",
+			c.Overtaken, c.OvertakenSince.UTC().Format(time.RFC3339)))
 	}
 	return out
 }

@@ -71,6 +71,11 @@ func (in FollowedPolicy) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ImagesStatus) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.ImagesStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in NodeFaults) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.NodeFaults"
 }
@@ -78,6 +83,16 @@ func (in NodeFaults) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Pace) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Pace"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PinnedImage) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.PinnedImage"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PinnedTemplate) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.PinnedTemplate"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

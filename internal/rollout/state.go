@@ -21,6 +21,8 @@ type State struct {
 	TargetDigest string `json:"targetDigest,omitempty"`
 	// Content is the content of the target; nil where revisions are templates alone.
 	Content *v1alpha1.ContentStatus `json:"content,omitempty"`
+	// Images are what tags are resolved to; nil where the policy does not pin them.
+	Images *v1alpha1.ImagesStatus `json:"images,omitempty"`
 	// Step is the furthest one that has begun.
 	Step        string       `json:"step,omitempty"`
 	StepStarted *metav1.Time `json:"stepStarted,omitempty"`
@@ -48,7 +50,8 @@ func StateOf(r *v1alpha1.DaemonSetRollout, daemonSet int64) State {
 		Namespace: r.Namespace, DaemonSet: r.Name, Phase: s.Phase, Message: s.Message,
 		StableRevision: s.StableRevision, TargetRevision: s.TargetRevision, TargetDigest: s.TargetDigest, Step: s.Step, StepStarted: s.StepStarted,
 		Steps: append([]v1alpha1.StepStatus{}, s.Steps...), Verdicts: map[string]int32{},
-		FailedRevisions: append([]v1alpha1.FailedRevision{}, s.FailedRevisions...), Spec: r.Spec, Content: s.Content,
+		FailedRevisions: append([]v1alpha1.FailedRevision{}, s.FailedRevisions...), Spec: r.Spec,
+		Content: s.Content, Images: s.Images,
 	}
 	for verdict, n := range s.Counts {
 		out.Verdicts[verdict] = n

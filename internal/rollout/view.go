@@ -32,7 +32,7 @@ func (v View) Show(out io.Writer, s State) error {
 		b.WriteString(line + "\n")
 	}
 	fmt.Fprintf(&b, "daemonset %s/%s   stable %s   target %s\n", s.Namespace, s.DaemonSet, orNone(s.StableRevision), orNone(s.TargetRevision))
-	for _, text := range s.Content.Lines() {
+	for _, text := range append(s.Content.Lines(), s.Images.Lines()...) {
 		for _, line := range v.wrap(text) {
 			b.WriteString(line + "\n")
 		}

@@ -29,6 +29,8 @@ type Policy struct {
 	NodesPerMinute int
 	// Content is nil where a revision is a template alone.
 	Content *Content
+	// PinsImages tells that all nodes get the digests that the first one got.
+	PinsImages bool
 
 	spec *v1alpha1.RolloutPolicySpec
 }
@@ -141,7 +143,7 @@ func Compile(spec *v1alpha1.RolloutPolicySpec, locate Locate) (*Policy, error) {
 	if c := spec.Content; c != nil && c.Exclude != nil && c.Exclude.Selector != nil {
 		excluded = compile(c.Exclude.Selector, at.Child("content", "exclude", "selector"))
 	}
-	p.Content = compileContent(spec.Content, excluded)
+	p.Content, p.PinsImages = compileContent(spec.Content, excluded), spec.Images == v1alpha1.ImagesPinned
 	if n := spec.Pace.NodesPerMinute; n != nil {
 		p.NodesPerMinute = int(*n)
 	}

@@ -50,6 +50,12 @@ func Validate(spec *v1alpha1.RolloutPolicySpec, at *field.Path) field.ErrorList 
 		}
 	}
 	errs = append(errs, validateContent(spec.Content, at.Child("content"))...)
+	switch spec.Images {
+	case "", v1alpha1.ImagesAsWritten, v1alpha1.ImagesPinned:
+	default:
+		known := []v1alpha1.ImageResolution{v1alpha1.ImagesAsWritten, v1alpha1.ImagesPinned}
+		errs = append(errs, field.NotSupported(at.Child("images"), spec.Images, known))
+	}
 	return append(errs, positive(spec.Pace.NodesPerMinute, at.Child("pace", "nodesPerMinute"))...)
 }
 

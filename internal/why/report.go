@@ -70,8 +70,10 @@ type SetReport struct {
 	Target  string `json:"target,omitempty"`
 	// Content is what the target holds beside its template.
 	Content *v1alpha1.ContentStatus `json:"content,omitempty"`
-	Nodes   int                     `json:"nodes"`
-	Groups  []Group                 `json:"groups"`
+	// Images are what tags are resolved to.
+	Images *v1alpha1.ImagesStatus `json:"images,omitempty"`
+	Nodes  int                    `json:"nodes"`
+	Groups []Group                `json:"groups"`
 	// Unseen says what no controller has taken note of.
 	Unseen []string `json:"unseen,omitempty"`
 	// Missing says what could not be read, and why.
@@ -165,7 +167,7 @@ func Set(s *survey.Survey, ds *appsv1.DaemonSet, all course.Verdict) (*SetReport
 	}
 	if v.Rollout != nil {
 		status := &v.Rollout.Status
-		r.Content = status.Content
+		r.Content, r.Images = status.Content, status.Images
 		r.Phase, r.Message, r.Step = string(status.Phase), numbered(v, status.Message), status.Step
 		r.Stable, r.Target = revision(v, status.StableRevision), revision(v, status.TargetRevision)
 	}

@@ -132,7 +132,7 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 	switch {
 	case r.Phase != "":
 		fmt.Fprint(w, survey.Wrap(name+": "+r.Phase+": "+r.Message, ""))
-		for _, line := range r.Content.Lines() {
+		for _, line := range append(r.Content.Lines(), r.Images.Lines()...) {
 			fmt.Fprint(w, survey.Wrap(line, "  "))
 		}
 	default:

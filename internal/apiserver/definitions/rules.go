@@ -198,6 +198,7 @@ func policyRules() rules {
 		"spec.windows[].to":             {pattern("^(" + time + "|24:00)$")},
 		"spec.pace.nodesPerMinute":      {atLeast(1)},
 
+		"spec.images":                  {orEmpty},
 		"spec.content.configMaps":      {orEmpty},
 		"spec.content.secrets":         {orEmpty},
 		"spec.content.apply":           {orEmpty},

@@ -52,8 +52,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Failure{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Failure(ref),
 		v1alpha1.Failures{}.OpenAPIModelName():                                       schema_everynode_everynode_api_v1alpha1_Failures(ref),
 		v1alpha1.FollowedPolicy{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref),
+		v1alpha1.ImagesStatus{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_ImagesStatus(ref),
 		v1alpha1.NodeFaults{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
 		v1alpha1.Pace{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Pace(ref),
+		v1alpha1.PinnedImage{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_PinnedImage(ref),
+		v1alpha1.PinnedTemplate{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref),
 		v1alpha1.Ramp{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Ramp(ref),
 		v1alpha1.Replacing{}.OpenAPIModelName():                                      schema_everynode_everynode_api_v1alpha1_Replacing(ref),
 		v1alpha1.Retry{}.OpenAPIModelName():                                          schema_everynode_everynode_api_v1alpha1_Retry(ref),
@@ -927,9 +930,23 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"overtaken": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Overtaken is how many times in a row the content has become another before the one before was everywhere, and OvertakenSince when that began.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"overtakenSince": {
+						SchemaProps: spec.SchemaProps{
+							Ref: ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 				},
 			},
 		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1135,6 +1152,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Ref:         ref(v1alpha1.ContentStatus{}.OpenAPIModelName()),
 						},
 					},
+					"images": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Images are what tags of images are resolved to, where the policy pins them.",
+							Ref:         ref(v1alpha1.ImagesStatus{}.OpenAPIModelName()),
+						},
+					},
 					"policy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Policy is the policy that the changes follow, or followed last.",
@@ -1274,7 +1297,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1537,6 +1560,46 @@ func schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref common.Reference
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_ImagesStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "ImagesStatus is what the tags of images are resolved to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"templates": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Templates are the stable revision's and the target's.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PinnedTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says why images are not pinned, or what they wait for; \"\" if they are.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PinnedTemplate{}.OpenAPIModelName()},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_NodeFaults(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1576,6 +1639,84 @@ func schema_everynode_everynode_api_v1alpha1_Pace(ref common.ReferenceCallback) 
 				},
 			},
 		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_PinnedImage(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PinnedImage is what one image is resolved to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"image": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Image is the image as the template names it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"digest": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Digest is what the registry had for it; \"\" if the node knows none, and the image is taken as written.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"image"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PinnedTemplate is what the images of one template are resolved to.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"template": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Template is its hash, and Node the node that asked for the digests.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"node": {
+						SchemaProps: spec.SchemaProps{
+							Default: "",
+							Type:    []string{"string"},
+							Format:  "",
+						},
+					},
+					"images": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Images are those with a tag, in the order of their names.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.PinnedImage{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"template", "node", "images"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PinnedImage{}.OpenAPIModelName()},
 	}
 }
 
@@ -1900,6 +2041,14 @@ func schema_everynode_everynode_api_v1alpha1_RolloutPolicySpec(ref common.Refere
 						SchemaProps: spec.SchemaProps{
 							Description: "Content makes the ConfigMaps and Secrets that a template names a part of its revision. Without it their changes reach all nodes at once, as in Kubernetes.",
 							Ref:         ref(v1alpha1.Content{}.OpenAPIModelName()),
+						},
+					},
+					"images": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Images is AsWritten, as is the empty value: each node asks the registry for a tag by itself. Or Pinned: the first node of a template asks, alone, and all others get the digest that it got.\n\nPossible enum values:\n - `\"AsWritten\"`\n - `\"Pinned\"`",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"AsWritten", "Pinned"},
 						},
 					},
 				},

@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 )
@@ -36,6 +37,8 @@ type owner struct {
 	matrix    decisions
 	// contents stands before the matrix: it adds what revisions hold beside their template.
 	contents *contents.Book
+	// pins stands between both: it keeps what images are resolved to.
+	pins *pins.Book
 	// following ends the reading of a namespace's kind.
 	following map[followed]context.CancelFunc
 	rollouts  *rollouts.Book
@@ -59,8 +62,10 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	if o.matrix = matrix.New(c.cfg.Limits); c.cfg.Record != nil {
 		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
-	o.contents, o.following = contents.New(o.matrix), map[followed]context.CancelFunc{}
+	o.pins = pins.New(o.matrix)
+	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
+	o.pins.Objects, o.pins.Guest = o.book, c.cfg.Guest
 	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
 	o.book.Guest, o.rollouts.Guest = c.cfg.Guest, c.cfg.Guest
 	return o
@@ -121,6 +126,7 @@ func (o *owner) turn(ctx context.Context) {
 	o.book.Step(belongings.Now{Time: o.now})
 	o.rollouts.Step(rollouts.Now{Time: o.now})
 	o.contents.Tell(contents.Now{Time: o.now})
+	o.pins.Tick(o.now)
 	own := o.own.look() // before draining: what has been read by now is in the buffer
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
@@ -167,7 +173,7 @@ func (o *owner) look(own rollouts.Sight) {
 // nextTurn returns when there is something to do without any event.
 func (o *owner) nextTurn() (time.Time, bool) {
 	at, ok := o.matrix.NextTick()
-	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts, o.contents} {
+	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts, o.contents, o.pins} {
 		if t, also := book.NextTick(); also && (!ok || t.Before(at)) {
 			at, ok = t, true
 		}
@@ -248,6 +254,7 @@ func (o *owner) dispatch(a matrix.Action) {
 	}
 	switch a := a.(type) {
 	case *matrix.CreatePod:
+		o.pins.Begun(a.Row(), a.Revision)
 		mold, err := o.moldOf(ds, a.Revision)
 		if err != nil {
 			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
@@ -297,11 +304,13 @@ func (o *owner) forget(ds *appsv1.DaemonSet) {
 // moldOf returns what pods of a revision are made from, once for each generation or
 // older revision.
 func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
+	images := o.imagesOf(ds.UID, hash)
 	revision, current := o.book.Revision(ds.UID, content.TemplateOf(hash))
 	if _, follows := o.matrix.Rollout(ds.UID); !follows || current {
 		m := o.molds[ds.UID]
-		if m == nil || m.generation != ds.Generation || m.content != content.IDOf(hash) {
+		if m == nil || m.generation != ds.Generation || m.content != content.IDOf(hash) || !m.images.same(&images) {
 			m = newPodMold(ds)
+			m.fillImages(images)
 			if err := o.fill(ds, m, hash); err != nil {
 				return nil, err
 			}
@@ -309,7 +318,7 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 		}
 		return m, nil
 	}
-	if m := o.olds[ds.UID][hash]; m != nil {
+	if m := o.olds[ds.UID][hash]; m != nil && m.images.same(&images) {
 		return m, nil
 	}
 	if revision == nil {
@@ -321,11 +330,17 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 	}
 	// Of the older ones a rollout needs one at a time.
 	m := moldFrom(ds, template)
+	m.fillImages(images)
 	if err := o.fill(ds, m, hash); err != nil {
 		return nil, err
 	}
 	o.olds[ds.UID] = map[string]*podMold{hash: m}
 	return m, nil
+}
+
+func (o *owner) imagesOf(uid types.UID, revision string) (images moldImages) {
+	images.pinned, images.first = o.pins.Images(uid, revision)
+	return images
 }
 
 // fill has a mold refer to the content of the revision.

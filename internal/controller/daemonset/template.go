@@ -2,14 +2,17 @@ package daemonset
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/podtemplate"
 )
@@ -23,8 +26,27 @@ const templateGenerationLabel = "pod-template-generation"
 type podMold struct {
 	generation int64
 	content    string // its ID; "" where it is no part of the revision
+	images     moldImages
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
+}
+
+// moldImages are the digests of a template's images; first tells that a pod is to ask the registry for them.
+type moldImages struct {
+	pinned []v1alpha1.PinnedImage
+	first  bool
+}
+
+func (i *moldImages) same(o *moldImages) bool {
+	return i.first == o.first && slices.Equal(i.pinned, o.pinned)
+}
+
+// fillImages has the mold, which is nobody else's, name digests.
+func (m *podMold) fillImages(images moldImages) {
+	m.images = images
+	if images.first || len(images.pinned) > 0 {
+		pins.Fill(&m.spec, images.pinned, images.first)
+	}
 }
 
 func newPodMold(ds *appsv1.DaemonSet) *podMold {

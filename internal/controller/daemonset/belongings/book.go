@@ -162,6 +162,9 @@ func (b *Book) Acted(uid types.UID) (acted, latest *appsv1.DaemonSet) {
 	return nil, nil
 }
 
+// Pod returns a pod as it was last seen; nil if there is none.
+func (b *Book) Pod(uid types.UID) *corev1.Pod { return b.pods.all[uid] }
+
 // Revision returns the DaemonSet's revision with the hash; nil if there is none.
 // Current tells that it is the one of the template that is acted on.
 func (b *Book) Revision(uid types.UID, hash string) (r *appsv1.ControllerRevision, current bool) {

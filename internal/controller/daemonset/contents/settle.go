@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
@@ -375,6 +376,34 @@ func (b *Book) held(s *set, m content.Member) *content.Object {
 	return nil
 }
 
+// overtaken counts the times that the content has become another before the one before was everywhere.
+func (b *Book) overtaken(s *set, info *matrix.DaemonSetInfo) *v1alpha1.ContentStatus {
+	st, known := b.rollout(info.UID)
+	have := st.Content
+	if s.told != nil && s.told.Content != nil {
+		have = s.told.Content
+	}
+	id := content.IDOf(info.Revision)
+	if info.Content == nil || !known || id == content.IDOf(st.StableRevision) {
+		return info.Content
+	}
+	said := *info.Content
+	if have != nil {
+		said.Overtaken, said.OvertakenSince = have.Overtaken, have.OvertakenSince
+	}
+	before := content.IDOf(st.TargetRevision)
+	if s.told != nil {
+		before = content.IDOf(s.told.Revision)
+	}
+	if before != id && before != content.IDOf(st.StableRevision) {
+		said.Overtaken++
+		if said.OvertakenSince == nil {
+			said.OvertakenSince = &metav1.Time{Time: b.now.UTC().Truncate(time.Second)}
+		}
+	}
+	return &said
+}
+
 // tell tells the matrix of the DaemonSet, with what people are to know of its content. Equal values are the
 // same one, so that they are no news.
 func (b *Book) tell(s *set, info matrix.DaemonSetInfo) {
@@ -389,6 +418,7 @@ func (b *Book) tell(s *set, info matrix.DaemonSetInfo) {
 		info.Content = &v1alpha1.ContentStatus{Changes: info.Content.Changes}
 	}
 	was := s.told
+	info.Content = b.overtaken(s, &info)
 	if was != nil && apiequality.Semantic.DeepEqual(was.Content, info.Content) {
 		info.Content = was.Content
 	}

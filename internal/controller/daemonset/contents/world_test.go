@@ -33,12 +33,12 @@ type tester interface {
 // world is an API with nodes whose pods are ready at once, unless what they read says bad.
 type world struct {
 	tester
-	now     time.Time
-	book    *Book
-	matrix  *matrix.Matrix
-	set     *appsv1.DaemonSet
-	policy  *rolloutpolicy.Policy
-	stored  *v1alpha1.DaemonSetRolloutStatus
+	now    time.Time
+	book   *Book
+	matrix *matrix.Matrix
+	set    *appsv1.DaemonSet
+	policy *rolloutpolicy.Policy
+	stored *v1alpha1.DaemonSetRolloutStatus
 	// decided is what was stored when that was decided which is done now.
 	decided *v1alpha1.DaemonSetRolloutStatus
 	objects map[content.Ref]metav1.Object

@@ -135,6 +135,14 @@ func (c *Course) Misplaced() int {
 	return total
 }
 
+// UnderWay is how many nodes are changing.
+func (c *Course) UnderWay() (n int) {
+	for _, s := range c.steps {
+		n += s.changing.Len()
+	}
+	return n
+}
+
 // Fails reports whether the target counts as failed.
 func (c *Course) Fails() bool { return c.hasFailed(c.state.target) }
 

@@ -214,11 +214,22 @@ func (r *row) takeTurns(allowed int) (begun int) {
 		if g.course.Returns() {
 			g.course.Take(room)
 		} else {
-			begun = len(g.course.Take(min(room, allowed)))
+			begun = len(g.course.Take(r.besideFirst(min(room, allowed))))
 		}
 	}
 	r.follow(nil)
 	return begun
+}
+
+// besideFirst is how many of so many nodes may begin while the first one of a template finds something out.
+func (r *row) besideFirst(most int) int {
+	switch {
+	case r.info.First == NoFirst:
+		return most
+	case r.info.First == FirstPulls, r.guide.course.UnderWay() > 0:
+		return 0
+	}
+	return min(most, 1)
 }
 
 // holdsStage reports whether the API holds the target and the step that the course is at: nothing
@@ -303,7 +314,7 @@ func (r *row) readyRollout(out []Action) []Action {
 	want := g.course.Status()
 	want.ObservedGeneration, want.DaemonSetGeneration = g.info.Generation, r.info.Generation
 	want.TargetDigest, want.Policy = r.info.Digest, g.info.Followed
-	want.Content = contentOf(&want, r.info.Content)
+	want.Content, want.Images = contentOf(&want, r.info.Content), r.info.Images
 	if g.stored && apiequality.Semantic.DeepEqual(&want, &g.written) {
 		return out
 	}
@@ -319,7 +330,7 @@ func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus)
 		out.Changes = said.Changes
 	}
 	if said != nil {
-		out.Message = said.Message
+		out.Message, out.Overtaken, out.OvertakenSince = said.Message, said.Overtaken, said.OvertakenSince
 	}
 	if out.Stable == "" && out.Target == "" && out.Message == "" {
 		return nil

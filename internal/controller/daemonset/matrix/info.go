@@ -28,6 +28,16 @@ type Strategy struct {
 	MaxUnavailable, MaxSurge intstr.IntOrString
 }
 
+// First says how many nodes may be given the newest template now.
+type First uint8
+
+// The values of First.
+const (
+	NoFirst       First = iota // as many as limits allow
+	FirstIsWanted              // one
+	FirstPulls                 // none
+)
+
 // DaemonSetInfo is all that the matrix reads of a DaemonSet.
 type DaemonSetInfo struct {
 	UID             types.UID
@@ -40,7 +50,11 @@ type DaemonSetInfo struct {
 	// Digest is that of the current template, for the status of a rollout.
 	Digest string `json:",omitempty"`
 	// Content is what the status of a rollout says of the revision's content; nil where it has none.
-	Content   *v1alpha1.ContentStatus `json:",omitempty"`
+	Content *v1alpha1.ContentStatus `json:",omitempty"`
+	// Images is what it says of images; nil where they are as written.
+	Images *v1alpha1.ImagesStatus `json:",omitempty"`
+	// First says whether pods of the newest template wait for what the first one's node finds out.
+	First     First `json:",omitempty"`
 	Placement *placement.Rules
 	// Earlier has the placement rules of earlier revisions. Without a policy they do not
 	// matter.

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/deadline"
 )
@@ -177,6 +178,9 @@ func (r *row) nextCreation(w work) (next *cell) {
 	if r.fresh.inFlight+r.again.inFlight >= r.cfg.BurstReplicas {
 		return nil
 	}
+	if r.info.First != NoFirst {
+		return r.nextBesideFirst(w)
+	}
 	if c, ok := r.work[w].Min(); ok && c.verdict.rank == 0 && r.fresh.open(r.now) {
 		return c
 	}
@@ -184,6 +188,26 @@ func (r *row) nextCreation(w work) (next *cell) {
 		r.work[w].AscendGreaterOrEqual(failedBefore, func(c *cell) bool { next = c; return false })
 	}
 	return next
+}
+
+// nextBesideFirst is nextCreation while pods of the newest template wait for the first one: those of others do not.
+func (r *row) nextBesideFirst(w work) (next *cell) {
+	r.work[w].Ascend(func(c *cell) bool {
+		p := &r.fresh
+		if c.verdict.rank != 0 {
+			p = &r.again
+		}
+		if p.open(r.now) && (r.info.First == FirstIsWanted || !r.getsNewest(c)) {
+			next = c
+		}
+		return next == nil
+	})
+	return next
+}
+
+// getsNewest reports whether the cell's next pod is of the newest template.
+func (r *row) getsNewest(c *cell) bool {
+	return content.TemplateOf(r.order(c.node).Target) == content.TemplateOf(r.info.Revision)
 }
 
 // paceOf returns the pace that a creation goes by.
@@ -219,6 +243,9 @@ func (r *row) create(c *cell, why Reason) Action {
 	}
 	c.own().creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
 	r.paceOf(a).begin(r.now)
+	if r.info.First == FirstIsWanted && r.getsNewest(c) {
+		r.info.First = FirstPulls
+	}
 	r.refresh(c)
 	return a
 }

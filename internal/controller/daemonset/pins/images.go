@@ -1,0 +1,119 @@
+package pins
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+const digest = "@sha256:"
+
+// tagged calls visit for each container of a pod whose image has a tag, or neither tag nor digest, and may be pulled.
+func tagged(spec *corev1.PodSpec, visit func(*corev1.Container)) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			if c.Image != "" && !strings.Contains(c.Image, "@") && c.ImagePullPolicy != corev1.PullNever {
+				visit(c)
+			}
+		}
+	}
+}
+
+// Tags are the images of a template that a registry is asked about, in order and each once.
+func Tags(spec *corev1.PodSpec) (out []string) {
+	tagged(spec, func(c *corev1.Container) { out = append(out, c.Image) })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Fill has a pod's spec name the digests of its images; the first one's pulls what its tags name now. The spec is
+// changed in place; it must be nobody else's.
+func Fill(spec *corev1.PodSpec, images []v1alpha1.PinnedImage, first bool) {
+	digests := map[string]string{}
+	for _, i := range images {
+		digests[i.Image] = i.Digest
+	}
+	tagged(spec, func(c *corev1.Container) {
+		switch of := digests[c.Image]; {
+		case of != "":
+			c.Image = repository(c.Image) + "@" + of
+		case first:
+			c.ImagePullPolicy = corev1.PullAlways
+		}
+	})
+}
+
+// repository is an image without its tag.
+func repository(image string) string {
+	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
+		return image[:at]
+	}
+	return image
+}
+
+// full is a repository as registries know it: those without a host are Docker Hub's.
+func full(repository string) string {
+	host, rest, has := strings.Cut(repository, "/")
+	switch {
+	case !has:
+		return "docker.io/library/" + repository
+	case host == "index.docker.io":
+		return "docker.io/" + rest
+	case !strings.ContainsAny(host, ".:") && host != "localhost":
+		return "docker.io/" + repository
+	}
+	return repository
+}
+
+// Read returns what the images of a template are in one of its pods. Whole tells that the pod knows of all by now.
+// Made tells that it was made with digests. An image without a digest is one whose node knows none of its repository.
+func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImage, whole, made bool) {
+	found, whole, made := map[string]string{}, true, true
+	tagged(template, func(c *corev1.Container) {
+		of, known, asked := resolved(c, p)
+		whole, made = whole && known, made && !asked
+		if known {
+			found[c.Image] = of
+		}
+	})
+	for image, of := range found {
+		images = append(images, v1alpha1.PinnedImage{Image: image, Digest: of})
+	}
+	slices.SortFunc(images, func(a, b v1alpha1.PinnedImage) int { return cmp.Compare(a.Image, b.Image) })
+	return images, whole, made
+}
+
+// resolved returns the digest that a pod has for a container of the template, "" for none. Known tells that it has
+// pulled the image; asked that it asked for the tag.
+func resolved(c *corev1.Container, p *corev1.Pod) (of string, known, asked bool) {
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			name, has, is := strings.Cut(containers[i].Image, digest)
+			if is && containers[i].Name == c.Name && name == repository(c.Image) {
+				return digest[1:] + has, true, false
+			}
+		}
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range statuses {
+			if s := &statuses[i]; s.Name == c.Name && s.ImageID != "" {
+				return digestOf(c.Image, s.ImageID), true, true
+			}
+		}
+	}
+	return "", false, true
+}
+
+// digestOf is the digest in what a node says of an image, if it is one of the image's repository.
+func digestOf(image, id string) string {
+	name, of, is := strings.Cut(strings.TrimPrefix(id, "docker-pullable://"), digest)
+	if !is || full(name) != full(repository(image)) || len(of) != 64 || strings.Trim(of, "0123456789abcdef") != "" {
+		return ""
+	}
+	return digest[1:] + of
+}
