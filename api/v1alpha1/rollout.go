@@ -68,6 +68,10 @@ type StepApproval struct {
 	Step string `json:"step"`
 }
 
+// ApprovedPlacement is the annotation of a rollout that names the placement rules, by their hash, which may be written
+// beside another DaemonSet controller: they hold at once, on every node.
+const ApprovedPlacement = "everynode.io/approved-placement"
+
 // AllSteps approves every step.
 const AllSteps = "All"
 

@@ -51,7 +51,11 @@ func (g *Guest) serveWith(held map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	g.webhook.Use(pair)
+	ends, err := certs.Ends(held)
+	if err != nil {
+		return err
+	}
+	g.webhook.Use(pair, ends)
 	return nil
 }
 

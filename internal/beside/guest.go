@@ -72,15 +72,24 @@ type Guest struct {
 	// held says of DaemonSets what was last told about them, by namespace and name.
 	held map[string]string
 	wake chan struct{}
+	// looked is closed when everything was looked at once; wrongPods is how many pods were wrong then.
+	looked    chan struct{}
+	wrongPods map[string]int
+	trials    trials
 }
 
 // New asks the API who we are, and takes the webhook's address, so that one that cannot be had ends the start.
 func New(ctx context.Context, cfg Config) (*Guest, error) {
-	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1)}
+	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1), looked: make(chan struct{}),
+		wrongPods: map[string]int{}, trials: trials{last: map[string]trial{}}}
 	var err error
 	g.client, err = kubernetes.NewForConfig(cfg.API)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	err = suits(ctx, g.client)
+	if err != nil {
+		return nil, err
 	}
 	g.own, err = everynode.NewForConfig(cfg.API)
 	if err != nil {

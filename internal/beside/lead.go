@@ -121,6 +121,8 @@ func put[T client.Object](ctx context.Context, want T, in store[T], same func(ha
 		_, err = in.Create(ctx, want, metav1.CreateOptions{FieldManager: fieldManager})
 	case err == nil && !same(have, want):
 		want.SetResourceVersion(have.GetResourceVersion())
+		want.SetLabels(have.GetLabels()) // others may have set them
+		want.SetAnnotations(have.GetAnnotations())
 		_, err = in.Update(ctx, want, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
@@ -150,7 +152,13 @@ func (g *Guest) look(ctx context.Context, objects client.Reader) error {
 		if ds.DeletionTimestamp != nil {
 			continue
 		}
-		errs = append(errs, g.keepStable(ctx, s, ds), g.move(ctx, objects, s, ds))
+		errs = append(errs, g.keepStable(ctx, s, ds), g.countWrong(ctx, objects, s, ds), g.move(ctx, objects, s, ds))
+	}
+	g.forgetWrong(s.sets)
+	select {
+	case <-g.looked:
+	default:
+		close(g.looked)
 	}
 	return errors.Join(errs...)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/registration"
@@ -74,6 +75,11 @@ func (l *Leaver) Leave(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	// A controller that had looked before the mark was there may have registered it since.
+	err = l.unregister(ctx)
+	if err != nil {
+		return err
 	}
 	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
 		stays)
@@ -209,51 +215,105 @@ func (l *Leaver) unregister(ctx context.Context) error {
 	return nil
 }
 
-// giveBack stores a DaemonSet as its author wrote it. For a moment API servers may still ask the webhook, or hold to
-// the net: it is tried until they do not.
-func (l *Leaver) giveBack(ctx context.Context, ds *appsv1.DaemonSet) error {
-	patch, err := admit.GivingBack(ds)
-	if err != nil {
-		return err
-	}
-	sets, until := l.client.AppsV1().DaemonSets(ds.Namespace), time.Now().Add(heedWithin)
+// giveBack stores a DaemonSet as its author wrote it, if it is still what was decided about. For a moment API servers
+// may ask the webhook, or hold to the net, or a controller registers it once more: it is tried until none does.
+func (l *Leaver) giveBack(ctx context.Context, decided *appsv1.DaemonSet) error {
+	until := time.Now().Add(heedWithin)
 	for {
-		got, err := sets.Patch(ctx, ds.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-		if err == nil && !admit.Taken(got) && got.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
-			return l.disown(ctx, got)
-		}
-		if err == nil {
-			err = errors.New("it is still stored with OnDelete; does something else write it?")
-		}
-		if apierrors.IsNotFound(err) {
+		done, err := l.tryGiveBack(ctx, decided)
+		if done && err == nil || apierrors.IsNotFound(err) {
 			return nil
 		}
-		if time.Now().After(until) {
-			return fmt.Errorf("give DaemonSet %s/%s back: %w", ds.Namespace, ds.Name, err)
+		if done || errors.Is(err, errChanged) || time.Now().After(until) {
+			return fmt.Errorf("give DaemonSet %s/%s back: %w", decided.Namespace, decided.Name, err)
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("give DaemonSet %s/%s back: %w", ds.Namespace, ds.Name, ctx.Err())
+			return fmt.Errorf("give DaemonSet %s/%s back: %w", decided.Namespace, decided.Name, ctx.Err())
 		case <-time.After(time.Second):
+		}
+		err = l.unregister(ctx)
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// disown has nobody but the author own the update strategy: who applies it on the server would meet a conflict.
-func (l *Leaver) disown(ctx context.Context, ds *appsv1.DaemonSet) error {
-	ds.ManagedFields = slices.DeleteFunc(ds.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
-		return strings.HasPrefix(m.Manager, fieldManager)
-	})
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": ds.ResourceVersion, "managedFields": ds.ManagedFields,
-	}})
+// errChanged says that a DaemonSet is not any more what was decided about.
+var errChanged = errors.New("somebody has changed it since its pods were counted; run this again")
+
+// tryGiveBack reports whether the DaemonSet is stored as its author wrote it.
+func (l *Leaver) tryGiveBack(ctx context.Context, decided *appsv1.DaemonSet) (bool, error) {
+	sets := l.client.AppsV1().DaemonSets(decided.Namespace)
+	ds, err := sets.Get(ctx, decided.Name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("write the fields of DaemonSet %s/%s down: %w", ds.Namespace, ds.Name, err)
+		return false, err
 	}
-	_, err = l.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.MergePatchType, raw,
-		metav1.PatchOptions{FieldManager: fieldManager})
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("give up fields of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	if ds.UID != decided.UID || ds.Generation != decided.Generation || !admit.Taken(ds) {
+		return false, errChanged
+	}
+	patch, err := admit.GivingBack(ds)
+	if err != nil {
+		return false, err
+	}
+	err = l.forget(ctx, ds)
+	if err != nil {
+		return false, err
+	}
+	got, err := sets.Patch(ctx, ds.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil {
+		return false, err
+	}
+	if admit.Taken(got) || got.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		return false, errors.New("it is still stored with OnDelete; does something else write it?")
+	}
+	return true, l.disown(ctx, got)
+}
+
+// forget takes the annotation off the revisions, to which kube-controller-manager copied it.
+func (l *Leaver) forget(ctx context.Context, ds *appsv1.DaemonSet) error {
+	api := l.client.AppsV1().ControllerRevisions(ds.Namespace)
+	list, err := api.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the revisions of namespace %s: %w", ds.Namespace, err)
+	}
+	for i := range list.Items {
+		r := &list.Items[i]
+		_, copied := r.Annotations[admit.UpdateStrategy]
+		if !copied || belongings.OwnerOf(r) != ds.UID {
+			continue
+		}
+		_, err = api.Patch(ctx, r.Name, types.MergePatchType, admit.WithoutStrategy(),
+			metav1.PatchOptions{FieldManager: fieldManager})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("take the annotation off the revision %s/%s: %w", r.Namespace, r.Name, err)
+		}
+	}
+	return nil
+}
+
+// disown has nobody but the author own the update strategy: who applies it on the server would meet a conflict.
+func (l *Leaver) disown(ctx context.Context, given *appsv1.DaemonSet) error {
+	sets := l.client.AppsV1().DaemonSets(given.Namespace)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		ds, err := sets.Get(ctx, given.Name, metav1.GetOptions{}) // its status may have been written since
+		if err != nil || ds.UID != given.UID {
+			return err
+		}
+		fields := slices.DeleteFunc(ds.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+			return strings.HasPrefix(m.Manager, fieldManager)
+		})
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": ds.ResourceVersion, "managedFields": fields,
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = sets.Patch(ctx, ds.Name, types.MergePatchType, raw, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("give up fields of DaemonSet %s/%s: %w", given.Namespace, given.Name, err)
 	}
 	return nil
 }

@@ -52,16 +52,24 @@ func newRolloutVerb(c *cluster, name, short string, do rollout.Verb) *cobra.Comm
 
 func newApproveCommand(c *cluster) *cobra.Command {
 	var (
-		step, revision string
-		all            bool
+		step, revision, placement string
+		all                       bool
 	)
 	cmd := &cobra.Command{
 		Use: "approve daemonset/NAME", Short: "Let the next step begin", Args: oneArg("a DaemonSet, such as daemonset/NAME"),
 		Long: `Let the step after the one that waits begin. An approval is for one revision: when
 the template changes, it is void. --revision approves only if that is the revision
-of the change by now, so that nobody approves what he has not seen.`,
+of the change by now, so that nobody approves what he has not seen.
+
+Beside another DaemonSet controller nodes are chosen by the newest template at once.
+A write that changes that is refused until the placement it names is approved with
+--placement.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case placement != "" && (all || step != "" || revision != ""):
+				return fmt.Errorf("--placement goes with no other flag; %s", seeHelp(cmd))
+			case placement != "":
+				return c.do(cmd, args[0], rollout.ApprovePlacement(placement))
 			case all && step != "":
 				return fmt.Errorf("--all and --step exclude each other; %s", seeHelp(cmd))
 			case all:
@@ -73,6 +81,7 @@ of the change by now, so that nobody approves what he has not seen.`,
 	cmd.Flags().StringVar(&step, "step", "",
 		"approve up to this step, in advance if need be; WithoutPolicy has a change go on whose policy is gone")
 	cmd.Flags().BoolVar(&all, "all", false, "approve every step")
+	cmd.Flags().StringVar(&placement, "placement", "", "approve the placement that a refused write names, as sha256:...")
 	cmd.Flags().StringVar(&revision, "revision", "", "approve only if the change is to this revision, by its name or its digest")
 	return cmd
 }

@@ -68,6 +68,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		at   func(context.Context) error
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
+		{"rolloutpolicies", l.policies},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating}, {"apiservices", l.extensions},
 		{"metrics of the API server", l.unanswered},
@@ -178,6 +179,15 @@ func (l *looker) rollouts(ctx context.Context) error {
 		return err
 	}
 	l.seen.Rollouts = pointers(list.Items)
+	return nil
+}
+
+func (l *looker) policies(ctx context.Context) error {
+	list, err := l.own.RolloutPolicies("").List(ctx, cached)
+	if err != nil {
+		return err
+	}
+	l.seen.Policies = pointers(list.Items)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -66,6 +68,22 @@ func Approve(step, revision string) Verb {
 			return "goes on without a policy, to revision " + s.TargetRevision, nil
 		}
 		return fmt.Sprintf("is approved: revision %s goes on after step %s", s.TargetRevision, step), nil
+	}
+}
+
+// ApprovePlacement approves placement rules, by the hash that a refused write names. They may be written from then on,
+// and no others but those that are stored.
+func ApprovePlacement(hash string) Verb {
+	return func(r *v1alpha1.DaemonSetRollout) (string, error) {
+		raw, err := hex.DecodeString(strings.TrimPrefix(hash, "sha256:"))
+		if err != nil || len(raw) != sha256.Size || !strings.HasPrefix(hash, "sha256:") {
+			return "", fmt.Errorf("%q is no placement; the refusal of the write names it, as sha256:...", hash)
+		}
+		if r.Annotations == nil {
+			r.Annotations = map[string]string{}
+		}
+		r.Annotations[v1alpha1.ApprovedPlacement] = hash
+		return "may be placed by " + hash + ": write it again", nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	restclient "k8s.io/client-go/rest"
@@ -90,7 +91,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	defer shown.close()
 	recorder := newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}),
 		clock.RealClock{})
-	err = addGuest(ctx, mgr, o, recorder, shown.registry)
+	writer, err := addGuest(ctx, mgr, o, recorder, shown.registry, daemonset.NewWriter(client))
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	run, err := daemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
-		Informers: mgr.GetCache(), Writer: daemonset.NewWriter(client), Workers: o.Workers,
+		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder:          recorder,
 		NormalizeTemplate: defaults.SetTemplate,
 	}, o.RecordDecisions)
@@ -120,17 +121,33 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	return nil
 }
 
-// addGuest adds what is needed beside the API's own DaemonSet controller.
+// addGuest adds what is needed beside the API's own DaemonSet controller, and returns what is to be written by.
 func addGuest(ctx context.Context, mgr manager.Manager, o ControllerOptions, recorder record.EventRecorder,
-	metrics prometheus.Registerer) error {
+	metrics prometheus.Registerer, writer daemonset.Writer) (daemonset.Writer, error) {
 	if o.Beside == nil {
-		return nil
+		return writer, nil
 	}
 	guest, err := beside.New(ctx, beside.Config{
 		Options: *o.Beside, API: o.Config, Recorder: recorder, Normalize: defaults.SetTemplate, Registerer: metrics,
 	})
 	if err != nil {
-		return fmt.Errorf("run beside another DaemonSet controller: %w", err)
+		return nil, fmt.Errorf("run beside another DaemonSet controller: %w", err)
 	}
-	return guest.AddTo(mgr)
+	return guestWriter{writer, guest, mgr.GetCache()}, guest.AddTo(mgr)
+}
+
+// guestWriter deletes pods only while admission gives each new pod its node's revision.
+type guestWriter struct {
+	daemonset.Writer
+	guest   *beside.Guest
+	objects cache.Cache
+}
+
+// DeletePod implements daemonset.Writer.
+func (w guestWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
+	err := w.guest.MayDelete(ctx, w.objects, namespace)
+	if err != nil {
+		return fmt.Errorf("leave pod %s/%s as it is: %w", namespace, name, err)
+	}
+	return w.Writer.DeletePod(ctx, namespace, name, uid)
 }

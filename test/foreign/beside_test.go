@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -23,6 +24,8 @@ type beside struct {
 	*cluster
 	front    *front
 	replicas []*process
+	// shows is where the replicas show their metrics.
+	shows []string
 }
 
 // TestBesideKubernetes has policies hold while kube-controller-manager's DaemonSet controller makes the pods.
@@ -46,6 +49,39 @@ func TestBesideKubernetes(t *testing.T) {
 
 // takesOver has two replicas, and a policy for a DaemonSet that is there. No pod may notice.
 func (b *beside) takesOver(t *testing.T) {
+	b.prepares(t)
+	before := b.pods(t)
+	b.begins(t)
+	b.kubectl(t, "apply", "-f", b.write("policy.yaml", policy))
+	b.phase(t, "Complete")
+	b.stored(t, true)
+	b.samePods(t, before)
+	b.run(t, "kubectl", "diff", "-f", "agent.yaml").ends(t, 0)
+}
+
+// prepares has nodes, the kinds, the rights, and a DaemonSet that kube-controller-manager runs.
+func (b *beside) prepares(t *testing.T) {
+	t.Helper()
+	b.zones(t)
+	b.write("definitions.yaml", b.run(t, "controller", "--print-crds").ends(t, 0).out)
+	b.kubectl(t, "apply", "-f", "definitions.yaml")
+	b.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
+		"--for=condition=Established", "--timeout=1m")
+	b.kubectl(t, "apply", "-f", b.example(t, "beside-rbac.yaml"), "-f", b.example(t, "rollout-roles.yaml"))
+	b.runs(t)
+}
+
+// runs has a DaemonSet that kube-controller-manager runs.
+func (b *beside) runs(t *testing.T) {
+	t.Helper()
+	b.kubectl(t, "apply", "-f", b.write("agent.yaml", agent))
+	b.write("agent-2.yaml", strings.Replace(agent, "agent:1", "agent:2", 1))
+	b.settled(t)
+}
+
+// zones waits for all nodes, and puts them into three zones.
+func (b *beside) zones(t *testing.T) {
+	t.Helper()
 	await(t, "all nodes are there", func(ctx context.Context) error {
 		list, err := b.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err == nil && len(list.Items) != nodes {
@@ -56,37 +92,25 @@ func (b *beside) takesOver(t *testing.T) {
 	for i := range nodes {
 		b.kubectl(t, "label", "node", fmt.Sprintf("sim-%04d", i+1), "topology.kubernetes.io/zone="+string("abc"[i%3]))
 	}
-	b.write("definitions.yaml", b.run(t, "controller", "--print-crds").ends(t, 0).out)
-	b.kubectl(t, "apply", "-f", "definitions.yaml")
-	b.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
-		"--for=condition=Established", "--timeout=1m")
-	b.kubectl(t, "apply", "-f", b.example(t, "beside-rbac.yaml"), "-f", b.example(t, "rollout-roles.yaml"))
-	b.kubectl(t, "apply", "-f", b.write("agent.yaml", agent))
-	b.write("agent-2.yaml", strings.Replace(agent, "agent:1", "agent:2", 1))
-	b.settled(t)
-	before := b.pods(t)
-	b.begins(t)
-	b.kubectl(t, "apply", "-f", b.write("policy.yaml", policy))
-	b.phase(t, "Complete")
-	b.stored(t, true)
-	b.samePods(t, before)
-	b.run(t, "kubectl", "diff", "-f", "agent.yaml").ends(t, 0)
 }
 
 // begins starts two replicas, behind one address.
-func (b *beside) begins(t *testing.T) {
+func (b *beside) begins(t *testing.T, flags ...string) {
 	t.Helper()
 	token := strings.TrimSpace(b.kubectl(t, "-n", "kube-system", "create", "token", "everynode-beside", "--duration",
 		"24h"))
 	kubeconfig := b.kubeconfigOf("beside", token)
 	b.replicas = nil
-	var at []string
+	var at, shows []string
 	for i := range 2 {
 		listen := "127.0.0.1:" + b.port()
 		at = append(at, listen)
-		b.replicas = append(b.replicas, b.begin(fmt.Sprintf("beside-%d", i), b.everynode, "controller", "--beside", "-v=3",
-			"--kubeconfig="+kubeconfig, "--webhook-listen="+listen, "--webhook-url=https://"+b.front.at))
+		shows = append(shows, "127.0.0.1:"+b.port())
+		b.replicas = append(b.replicas, b.begin(fmt.Sprintf("beside-%d", i), b.everynode, append([]string{"controller",
+			"--beside", "-v=3", "--kubeconfig=" + kubeconfig, "--webhook-listen=" + listen,
+			"--webhook-url=https://" + b.front.at, "--listen=" + shows[i]}, flags...)...))
 	}
+	b.shows = shows
 	b.front.to.Store(&at)
 }
 
@@ -189,6 +213,15 @@ type front struct {
 	at   string
 	to   atomic.Pointer[[]string]
 	next atomic.Int64
+	open sync.Map // of connections
+}
+
+// cut ends the connections that there are.
+func (f *front) cut() {
+	f.open.Range(func(c, _ any) bool {
+		_ = c.(net.Conn).Close()
+		return true
+	})
 }
 
 func newFront(t *testing.T) *front {
@@ -214,6 +247,8 @@ func newFront(t *testing.T) *front {
 // pass connects one client with the next replica that takes it.
 func (f *front) pass(from net.Conn) {
 	defer from.Close()
+	f.open.Store(from, nil)
+	defer f.open.Delete(from)
 	at := f.to.Load()
 	if at == nil {
 		return

@@ -145,7 +145,7 @@ func (c *cluster) keys() {
 		Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 	c.write("sa.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
 	c.write("tokens.csv", "administrator,admin,1,system:masters\n")
-	c.write("audit.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, users: [\""+account+"\", \""+besideAccount+"\"]}]\n")
+	c.write("audit.yaml", "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, users: [\""+account+"\", \""+besideAccount+"\", \""+chartAccount+"\"]}]\n")
 }
 
 // write makes a file, and returns its path.

@@ -16,6 +16,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -117,6 +118,44 @@ func TestControllerChart(t *testing.T) {
 	} {
 		r.refused(want, "template", "en", controllerChart, "--set", flag)
 	}
+}
+
+// TestBesideChart: beside another controller the chart gives what examples/beside-rbac.yaml says, and no more.
+func TestBesideChart(t *testing.T) {
+	r := &release{cluster: &cluster{t: t}, t: t, program: Program(t, "v4"), home: t.TempDir()}
+	all := render(t, r, "--set", "mode=Beside,beside.leave.keepOnDelete[0]=kube-system/agent")
+	example, err := os.ReadFile("../../examples/beside-rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := split(string(example))
+	got := one[rbacv1.ClusterRole](t, all, "ClusterRole")
+	if want := one[rbacv1.ClusterRole](t, want, "ClusterRole"); !reflect.DeepEqual(got.Rules, want.Rules) {
+		t.Errorf("the chart gives other rights than examples/beside-rbac.yaml; copy its rules to packaging/chart/files/beside-rules.yaml\n%v\nwant\n%v", got.Rules, want.Rules)
+	}
+	role, own := one[rbacv1.Role](t, all, "Role"), one[rbacv1.Role](t, want, "Role")
+	own.Rules[1].ResourceNames, own.Rules[3].ResourceNames = []string{"en"}, []string{"en-webhook"}
+	if !reflect.DeepEqual(role.Rules, own.Rules) {
+		t.Errorf("the chart gives other rights in its namespace than the example: %v, want %v", role.Rules, own.Rules)
+	}
+	argumentsAreKnown(t, one[appsv1.Deployment](t, all, "Deployment"))
+	job := one[batchv1.Job](t, all, "Job")
+	argumentsAreKnown(t, appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: job.Spec.Template}})
+	if args := fmt.Sprint(job.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, "--leave") || job.Annotations["helm.sh/hook"] != "pre-delete" ||
+		!strings.Contains(args, "--keep-on-delete=kube-system/agent") || !strings.Contains(args, "--webhook-secret=en-webhook") {
+		t.Errorf("the hook is %v, with %s", job.Annotations, args)
+	}
+	secret := one[corev1.Secret](t, all, "Secret")
+	if secret.Name != "en-webhook" || len(secret.Data)+len(secret.StringData) != 0 {
+		t.Errorf("the Secret %s has %v: an upgrade would write that again", secret.Name, secret.Data)
+	}
+	for flag, want := range map[string]string{
+		"mode=Both": "mode", "mode=Beside,beside.port=80": "port", "mode=Beside,beside.url=http://a": "url",
+		"mode=Beside,beside.leave.letItRoll[0]=agent": "letItRoll", "mode=Beside,beside.fails=true": "fails",
+	} {
+		r.refused(want, "template", "en", controllerChart, "--set", flag)
+	}
+	r.refused("mode Beside needs Kubernetes 1.33 or newer", "template", "en", controllerChart, "--set", "mode=Beside", "--kube-version", "1.32.9")
 }
 
 // definitionsAreThoseOfTheProgram compares the chart's definitions with what

@@ -87,7 +87,12 @@ func GivingBack(ds *appsv1.DaemonSet) ([]byte, error) {
 		return nil, fmt.Errorf("DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 	}
 	return json.Marshal(object{
-		"metadata": object{"uid": ds.UID, "annotations": object{UpdateStrategy: nil}},
+		"metadata": object{"uid": ds.UID, "resourceVersion": ds.ResourceVersion, "annotations": object{UpdateStrategy: nil}},
 		"spec":     object{"updateStrategy": author},
 	})
+}
+
+// WithoutStrategy is a merge patch that takes the annotation off an object.
+func WithoutStrategy() []byte {
+	return []byte(`{"metadata":{"annotations":{"` + UpdateStrategy + `":null}}}`)
 }

@@ -47,5 +47,5 @@ func (m Moves) Refusal(nodes []*corev1.Node) (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d nodes would lose the daemon and %d would get it, at once, and a rollback would not undo it; "+
-		"the placement %s must be approved first", lose, gain, hash), nil
+		"somebody who may approve rollouts approves the placement %s first", lose, gain, hash), nil
 }

@@ -45,8 +45,11 @@ const (
 // nothing is due. What cannot be read is an error, and stays as it is.
 func Renew(have map[string][]byte, names []string, now time.Time, chance io.Reader) (map[string][]byte, error) {
 	out := maps.Clone(have)
-	if len(have) == 0 {
-		out = map[string][]byte{}
+	if !begun(have) {
+		// Whoever leaves may have written a mark before anything else was there.
+		if out == nil {
+			out = map[string][]byte{}
+		}
 		err := makeAuthority(out, authority, authorityKey, now, chance)
 		if err != nil {
 			return nil, err
@@ -78,6 +81,12 @@ func Renew(have map[string][]byte, names []string, now time.Time, chance io.Read
 		}
 	}
 	return out, serve(out, names, now, chance)
+}
+
+// begun reports whether the Secret holds anything of ours.
+func begun(have map[string][]byte) bool {
+	return slices.ContainsFunc([]string{authority, authorityKey, next, nextKey, previous, serving, servingKey},
+		func(name string) bool { return have[name] != nil })
 }
 
 // Trusted are the authorities that the API server is to trust, as PEM.

@@ -4,6 +4,7 @@ package registration
 
 import (
 	"fmt"
+	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,9 @@ import (
 // Name is that of the objects. API servers ask webhooks in the order of the names of their configurations: this one
 // comes before those that add to a pod, since it takes off what was added for another template.
 const Name = "000-everynode"
+
+// Oldest is the oldest version of Kubernetes beside whose DaemonSet controller Everynode runs.
+const Oldest = "1.33"
 
 // Paths at which the webhook is asked.
 const (
@@ -88,33 +92,54 @@ params.spec.?selector.?matchExpressions.orValue([]).all(e,
   e.operator == 'In' ? e.key in object.metadata.?labels.orValue({}) && object.metadata.labels[e.key] in e.values :
   !(e.key in object.metadata.?labels.orValue({})) || !(object.metadata.labels[e.key] in e.values))`
 
-// waits tells that the DaemonSet is not given to the other controller.
-const waits = "object.spec.updateStrategy.type == 'OnDelete'"
+// selectedBefore tells it of the object as it was.
+var selectedBefore = strings.ReplaceAll(selected, "object.", "oldObject.")
+
+// waits tells that the DaemonSet is not given to the other controller. With rollingUpdate somebody wants limits that
+// nobody takes down while the webhook is away.
+const waits = "object.spec.updateStrategy.type == 'OnDelete' && !has(object.spec.updateStrategy.rollingUpdate)"
+
+// away says what to do about a refusal of the net.
+const away = "Everynode's webhook does not answer. Write it again when it does: everynode doctor says what is wrong. " +
+	"To go on without Everynode: everynode controller --leave"
+
+// takenOver tells that the DaemonSet was stored for a policy, by what is stored: to take the annotation off does not
+// help.
+var takenOver = admission.MatchCondition{
+	Name: "it-was-taken-over", Expression: "'" + admit.UpdateStrategy + "' in oldObject.metadata.?annotations.orValue({})",
+}
 
 // Net are the policies inside the API server. The first looks at DaemonSets that are made, the second at those that are
-// changed: by what is stored, so that taking the annotation off does not help.
+// changed. The third has only those who may approve take one out of a policy in which a wave waits for approval.
 func Net(o Options) []*admission.ValidatingAdmissionPolicy {
 	made := policy(o, Name+"-made", admission.Create)
 	made.Spec.ParamKind = &admission.ParamKind{APIVersion: "everynode.io/v1alpha1", Kind: "RolloutPolicy"}
 	made.Spec.Validations = []admission.Validation{{
-		Expression: "!(" + selected + ") || " + waits,
-		MessageExpression: `"RolloutPolicy " + params.metadata.name + " selects this DaemonSet, ` +
-			`and Everynode's webhook does not answer; try again when it does"`,
-		Reason: ptr.To(metav1.StatusReasonForbidden),
+		Expression:        "!(" + selected + ") || " + waits,
+		MessageExpression: fmt.Sprintf(`"RolloutPolicy " + params.metadata.name + " selects this DaemonSet, and " + %q`, away),
+		Reason:            ptr.To(metav1.StatusReasonForbidden),
 	}}
 	changed := policy(o, Name+"-changed", admission.Update)
-	changed.Spec.MatchConditions = append(changed.Spec.MatchConditions, admission.MatchCondition{
-		Name:       "it-was-taken-over",
-		Expression: "'" + admit.UpdateStrategy + "' in oldObject.metadata.?annotations.orValue({})",
-	})
+	changed.Spec.MatchConditions = append(changed.Spec.MatchConditions, takenOver)
 	changed.Spec.Validations = []admission.Validation{{
 		// An author's own OnDelete has no annotation, and one that goes on following keeps it.
 		Expression: waits,
-		Message: "this DaemonSet follows a RolloutPolicy, and Everynode's webhook does not answer: " +
-			"its pods would all be replaced at once; try again when it does",
+		Message:    "this DaemonSet follows a RolloutPolicy, and " + away,
+		Reason:     ptr.To(metav1.StatusReasonForbidden),
+	}}
+	left := policy(o, Name+"-left", admission.Update)
+	left.Spec.ParamKind = made.Spec.ParamKind
+	left.Spec.MatchConditions = append(left.Spec.MatchConditions, takenOver)
+	left.Spec.Validations = []admission.Validation{{
+		Expression: "!params.spec.?waves.orValue([]).exists(w, w.?approval.orValue('') == 'Manual') || !(" + selectedBefore +
+			") || '" + admit.UpdateStrategy + "' in object.metadata.?annotations.orValue({}) && (" + selected + ") || " +
+			"authorizer.group('everynode.io').resource('daemonsetrollouts').namespace(request.namespace)" +
+			".check('update').allowed()",
+		Message: "a wave of the DaemonSet's policy waits for approval, so it takes the right to write daemonsetrollouts to " +
+			"take it out of that policy",
 		Reason: ptr.To(metav1.StatusReasonForbidden),
 	}}
-	return []*admission.ValidatingAdmissionPolicy{made, changed}
+	return []*admission.ValidatingAdmissionPolicy{made, changed, left}
 }
 
 func policy(o Options, name string, on admission.OperationType) *admission.ValidatingAdmissionPolicy {

@@ -4,7 +4,10 @@
 package steps
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,6 +55,9 @@ func New() *Book {
 
 // Knows reports whether the node is known.
 func (b *Book) Knows(node string) bool { return b.nodes[node] != nil }
+
+// Nodes are all that are known.
+func (b *Book) Nodes() []*corev1.Node { return slices.Collect(maps.Values(b.nodes)) }
 
 // SetNode tells of a node, which must not change afterwards.
 func (b *Book) SetNode(n *corev1.Node) {
@@ -107,6 +113,9 @@ func (b *Book) occupy(at place, turns int) {
 // DeleteSet forgets what was asked about a DaemonSet.
 func (b *Book) DeleteSet(uid types.UID) { delete(b.fleets, uid) }
 
+// ErrNotChosen says that the DaemonSet is not for a node.
+var ErrNotChosen = errors.New("it is not one of the DaemonSet's")
+
 // Step returns the policy, compiled, and the node's step in it, for a DaemonSet whose nodes are chosen by the template
 // of the revision. The first question about a policy or a template costs a look at every node.
 func (b *Book) Step(
@@ -118,7 +127,7 @@ func (b *Book) Step(
 	}
 	at, known := f.steps.Step(node)
 	if !known {
-		return nil, at, fmt.Errorf("node %s is not one of the DaemonSet's", node)
+		return nil, at, fmt.Errorf("node %s: %w", node, ErrNotChosen)
 	}
 	return f.policy, at, nil
 }

@@ -131,6 +131,9 @@ func (s *Server) assigned(
 func (s *Server) policy(ctx context.Context, namespace string, labels map[string]string) (*v1alpha1.RolloutPolicy,
 	error) {
 	list, err := s.cfg.Own.RolloutPolicies(namespace).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil // the kind was taken away, and its policies with it
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the RolloutPolicies of namespace %s: %w", namespace, err)
 	}

@@ -50,7 +50,7 @@ type Config struct {
 // Server is the webhook.
 type Server struct {
 	cfg     Config
-	answers *prometheus.CounterVec
+	metrics *metrics
 	cert    atomic.Pointer[tls.Certificate]
 
 	mu    sync.Mutex
@@ -60,24 +60,18 @@ type Server struct {
 
 // New returns a server that has no certificate yet.
 func New(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg, steps: steps.New(), cache: newRevisions(),
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "everynode_beside_answers_total",
-			Help: "Answers to the API server, by what was asked about (pod, daemonset) and what was answered. " +
-				"`unknown` means that what is needed could not be read.",
-		}, []string{"about", "answer"})}
-	if cfg.Registerer == nil {
-		return s, nil
-	}
-	err := cfg.Registerer.Register(s.answers)
+	m, err := newMetrics(cfg.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("register the webhook's metrics: %w", err)
+		return nil, err
 	}
-	return s, nil
+	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions()}, nil
 }
 
-// Use has the server answer with a certificate from now on.
-func (s *Server) Use(c *tls.Certificate) { s.cert.Store(c) }
+// Use has the server answer with a certificate from now on, which ends then.
+func (s *Server) Use(c *tls.Certificate, ends time.Time) {
+	s.cert.Store(c)
+	s.metrics.ends.Set(float64(ends.Unix()))
+}
 
 // Ready reports whether there is a certificate to answer with.
 func (s *Server) Ready() bool { return s.cert.Load() != nil }
@@ -121,14 +115,14 @@ func (s *Server) handler(ctx context.Context, about string, decide answer) http.
 		var review admissionv1.AdmissionReview
 		err := json.NewDecoder(io.LimitReader(r.Body, maxReview)).Decode(&review)
 		if err != nil || review.Request == nil {
-			s.answers.WithLabelValues(about, "not understood").Inc()
+			s.metrics.answers.WithLabelValues(about, "not understood").Inc()
 			http.Error(w, "this is no AdmissionReview", http.StatusBadRequest)
 			return
 		}
 		reading, cancel := context.WithTimeout(klog.NewContext(r.Context(), klog.FromContext(ctx)), readTimeout)
 		defer cancel()
 		response, what := decide(reading, review.Request)
-		s.answers.WithLabelValues(about, what).Inc()
+		s.metrics.answers.WithLabelValues(about, what).Inc()
 		response.UID = review.Request.UID
 		if response.Patch != nil {
 			response.PatchType = ptr.To(admissionv1.PatchTypeJSONPatch)

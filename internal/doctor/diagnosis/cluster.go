@@ -34,6 +34,7 @@ type Cluster struct {
 	Leases     map[string]*coordinationv1.Lease // by node
 	DaemonSets []*appsv1.DaemonSet
 	Rollouts   []*v1alpha1.DaemonSetRollout
+	Policies   []*v1alpha1.RolloutPolicy
 	Webhooks   []Webhook
 	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
@@ -92,6 +93,7 @@ func OfCluster(c Cluster) []Finding {
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
 		{"daemons", daemons}, {"rollouts", rollouts}, {"services", services}, {"webhooks", webhooks},
+		{"beside", besides},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)

@@ -21,3 +21,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
+
+{{- /* What a controller beside another one, and who leaves, must agree about. */}}
+{{- define "controller.webhook" -}}
+- --webhook-service={{ include "controller.name" . }}-webhook
+- --webhook-secret={{ include "controller.name" . }}-webhook
+{{- with .Values.beside.url }}
+- --webhook-url={{ . }}
+{{- end }}
+{{- end -}}

@@ -340,6 +340,9 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	if why := c.tooFine(); why != "" {
 		return v1alpha1.PhasePaused, "nothing new begins: " + why, time.Time{}
 	}
+	if wrong := c.Misplaced(); wrong > 0 {
+		return v1alpha1.PhaseProgressing, nodes(wrong) + " got the target before their step, and go back first", time.Time{}
+	}
 	if !c.isNew {
 		if _, ask := c.over(); ask != "" {
 			return v1alpha1.PhaseWaitingForApproval, ask + "; the next step begins when it is approved", time.Time{}
@@ -358,9 +361,6 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	case c.isNew:
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[Done],
 			nodes(c.totals[Selected])), changes
-	}
-	if wrong := c.Misplaced(); wrong > 0 {
-		return v1alpha1.PhaseProgressing, nodes(wrong) + " got the target before their step, and go back first", changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }

@@ -1,0 +1,42 @@
+package admit
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// Made is a pod that is there.
+type Made struct {
+	// Revision is the hash of its revision.
+	Revision string
+	Created  time.Time
+	// At is the step of its node.
+	At rolloutpolicy.Step
+}
+
+// MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: only in a change, or
+// after one that failed, does the newest template, of which kube-controller-manager makes them, differ from another.
+func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return s.StableRevision != "" && s.TargetRevision != s.StableRevision
+}
+
+// IsWrong reports whether a pod has a revision that its node was not to have when it was made: nobody answered the API
+// server then. What got a revision in its turn that failed later is not wrong.
+func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p Made) (bool, error) {
+	if !MayBeWrong(s) || p.Revision == s.StableRevision {
+		return false, nil
+	}
+	open, known := policy.StepNamed(s.Step)
+	if !known {
+		return false, fmt.Errorf("the policy has no step %q, which the rollout says has begun", s.Step)
+	}
+	if p.At.Compare(open) > 0 {
+		return true, nil
+	}
+	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == p.Revision })
+	return at >= 0 && p.Created.After(s.FailedRevisions[at].Time.Time), nil
+}

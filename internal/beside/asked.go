@@ -1,0 +1,84 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/beside/admit"
+)
+
+// lookWithin is how long a deletion waits until everything was looked at once.
+const lookWithin = 30 * time.Second
+
+// trials remembers of each namespace the last try whether the API server asks the webhook.
+type trials struct {
+	mu   sync.Mutex
+	last map[string]trial
+}
+
+type trial struct {
+	began time.Time
+	err   error
+}
+
+// errNotLooked says that a deletion came too early.
+var errNotLooked = errors.New("it is not known yet which pods are of a wrong revision")
+
+// MayDelete returns an error while the API server does not ask the webhook about the namespace: the pod that is made in
+// place of one deleted would have the newest revision, whatever its node's is. Before the first count of wrong pods
+// it waits, so that those are seen before they go back.
+func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace string) error {
+	select {
+	case <-g.looked:
+	case <-time.After(lookWithin):
+		return errNotLooked
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	wanted := time.Now()
+	g.trials.mu.Lock()
+	defer g.trials.mu.Unlock()
+	last := g.trials.last[namespace]
+	if !last.began.After(wanted) {
+		// Many deletions that wait for the lock share the next try. An older one does not do: where the webhook has
+		// gone since, the pod would be made wrong once more, and deleted once more.
+		last = trial{began: time.Now()}
+		last.err = g.ask(ctx, objects, namespace)
+		g.trials.last[namespace] = last
+	}
+	return last.err
+}
+
+// ask tries, without storing it, to give a DaemonSet of the namespace back: by what comes of that it knows if the
+// webhook is asked.
+func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string) error {
+	var sets appsv1.DaemonSetList
+	err := objects.List(ctx, &sets, client.InNamespace(namespace))
+	if err != nil {
+		return fmt.Errorf("read the DaemonSets of namespace %s: %w", namespace, err)
+	}
+	for i := range sets.Items {
+		ds := &sets.Items[i]
+		if !admit.Taken(ds) || ds.DeletionTimestamp != nil {
+			continue
+		}
+		got, err := g.client.AppsV1().DaemonSets(namespace).Patch(ctx, ds.Name, types.MergePatchType,
+			admit.WithoutStrategy(), metav1.PatchOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return fmt.Errorf("try whether the webhook is asked about DaemonSet %s/%s: %w", namespace, ds.Name, err)
+		}
+		if got.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			return fmt.Errorf("namespace %s: %w", namespace, errNotAsked)
+		}
+		return nil
+	}
+	return fmt.Errorf("namespace %s has no DaemonSet that follows a policy", namespace)
+}

@@ -1,0 +1,44 @@
+package webhook
+
+import (
+	"errors"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/steps"
+	"github.com/everynode/everynode/internal/pod"
+)
+
+// Wrong are the nodes of a DaemonSet's pods that have a revision which is not their node's. by is the revision of the
+// newest template, by which nodes are chosen. Pods of nodes that it does not choose are left out: they go anyway.
+func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision,
+	status *v1alpha1.DaemonSetRolloutStatus, pods []*corev1.Pod) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var nodes []string
+	for _, p := range pods {
+		hash, node := p.Labels[appsv1.ControllerRevisionHashLabelKey], pod.TargetNode(p)
+		if hash == status.StableRevision {
+			continue
+		}
+		compiled, at, err := s.steps.Step(set, policy, by, node)
+		if errors.Is(err, steps.ErrNotChosen) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		wrong, err := admit.IsWrong(status, compiled, admit.Made{Revision: hash, Created: p.CreationTimestamp.Time, At: at})
+		if err != nil {
+			return nil, err
+		}
+		if wrong {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes, nil
+}

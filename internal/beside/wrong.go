@@ -1,0 +1,80 @@
+package beside
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
+)
+
+// countWrong counts the pods of a DaemonSet that have a revision which is not their node's, and tells of it. Only in a
+// change, or after one that failed, can there be any, so only then pods are looked at.
+func (g *Guest) countWrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
+	nodes, err := g.wrong(ctx, objects, s, ds)
+	if err != nil {
+		return err
+	}
+	key := ds.Namespace + "/" + ds.Name
+	before := g.wrongPods[key]
+	g.wrongPods[key] = len(nodes)
+	g.webhook.ShowWrong(ds.Namespace, ds.Name, len(nodes))
+	if len(nodes) > before {
+		slices.Sort(nodes)
+		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "WrongRevision",
+			"%d nodes, such as %s, got a pod of a revision that is not theirs, as nobody answered the API server; "+
+				"they go back before anything else begins", len(nodes), strings.Join(nodes[:min(3, len(nodes))], ", "))
+	}
+	return nil
+}
+
+// forgetWrong drops what was told of DaemonSets that are not there any more.
+func (g *Guest) forgetWrong(sets []appsv1.DaemonSet) {
+	there := map[string]bool{}
+	for i := range sets {
+		there[sets[i].Namespace+"/"+sets[i].Name] = true
+	}
+	for key := range g.wrongPods {
+		if !there[key] {
+			namespace, name, _ := strings.Cut(key, "/")
+			g.webhook.ForgetWrong(namespace, name)
+			delete(g.wrongPods, key)
+		}
+	}
+}
+
+// wrong are the nodes whose pod has a revision that is not theirs.
+func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) ([]string, error) {
+	rollout := s.rolloutOf(ds)
+	policy := rolloutpolicy.Choose(s.policies, ds.Namespace, ds.Labels)
+	if rollout == nil || policy == nil || !admit.Taken(ds) || !admit.MayBeWrong(&rollout.Status) {
+		return nil, nil
+	}
+	at := slices.IndexFunc(s.revisions[ds.UID], func(r *appsv1.ControllerRevision) bool {
+		return history.HashOf(r) == rollout.Status.TargetRevision
+	})
+	if at < 0 {
+		return nil, nil // the leader has not seen the newest template yet
+	}
+	var pods corev1.PodList
+	err := objects.List(ctx, &pods, client.InNamespace(ds.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("read the pods of namespace %s: %w", ds.Namespace, err)
+	}
+	var own []*corev1.Pod
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if belongings.OwnerOf(p) == ds.UID && p.DeletionTimestamp == nil {
+			own = append(own, p)
+		}
+	}
+	return g.webhook.Wrong(ds.UID, policy, s.revisions[ds.UID][at], &rollout.Status, own)
+}

@@ -1,0 +1,61 @@
+package diagnosis
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/registration"
+)
+
+// TestBesideAnotherController: what is wrong with the mode, and that a cluster without it hears nothing of it.
+func TestBesideAnotherController(t *testing.T) {
+	set := func(strategy appsv1.DaemonSetUpdateStrategyType, taken bool) *appsv1.DaemonSet {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent",
+			Labels: map[string]string{"tier": "agent"}}}
+		ds.Spec.UpdateStrategy.Type = strategy
+		if taken {
+			ds.Annotations = map[string]string{admit.UpdateStrategy: `{"type":"RollingUpdate"}`}
+		}
+		return ds
+	}
+	const rolling, waits = appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType
+	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agents"},
+		Spec: v1alpha1.RolloutPolicySpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "agent"}}}}
+	other := policy.DeepCopy()
+	other.Spec.Selector.MatchLabels["tier"] = "other"
+	hook := Webhook{Configuration: registration.Name}
+	for name, c := range map[string]struct {
+		set     *appsv1.DaemonSet
+		policy  *v1alpha1.RolloutPolicy
+		on      bool
+		version string
+		want    []string
+	}{
+		"well":              {set(waits, true), policy, true, "v1.33.0", nil},
+		"of a distribution": {set(waits, true), policy, true, "v1.34.1-eks-123+abc", nil},
+		"no mode":           {set(rolling, false), policy, false, "v1.20.0", nil},
+		"not selected":      {set(rolling, false), other, true, "v1.36.3", nil},
+		"an author's own":   {set(waits, false), policy, true, "v1.36.3", nil},
+		"too old":           {set(waits, true), policy, true, "v1.32.9", []string{"Problem beside api: *1.32.9*needs 1.33*| everynode controller --leave"}},
+		"no version":        {set(waits, true), policy, true, "?", []string{"Warning beside api: its version*"}},
+		"not OnDelete":      {set(rolling, true), policy, true, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *stored with RollingUpdate*"}},
+		"left behind":       {set(waits, true), policy, false, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *no webhook of Everynode is registered*"}},
+		"an exempt namespace": {set(rolling, false), policy, true, "v1.36.3",
+			[]string{"Problem beside daemonset/agent in kube-system: *not taken over*exempt the namespace kube-system*StoredAsBefore*"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := Cluster{Server: "api", Version: c.version, Kubectl: "kubectl", DaemonSets: []*appsv1.DaemonSet{c.set},
+				Policies: []*v1alpha1.RolloutPolicy{c.policy}}
+			if c.on {
+				seen.Webhooks = []Webhook{hook}
+			}
+			f := findings{check: "beside"}
+			besides(&f, &seen)
+			found(t, f.all, c.want...)
+		})
+	}
+}
