@@ -89,7 +89,8 @@ func (l *lab) happen(most int, do func()) {
 func (l *lab) restart() {
 	l.life++
 	l.soon = nil
-	l.matrix = matrix.New(matrix.Config{})
+	// After its start a controller has daemons that come up ask for a turn for a while. A plan knows nothing of that start.
+	l.matrix = matrix.New(matrix.Config{Foretells: true})
 	l.book = rollouts.New(l.matrix, time.LoadLocation)
 	l.clock()
 	tell := []func(){func() { l.book.Step(rollouts.DaemonSet{Object: l.ds}); l.hearDaemonSet() }}

@@ -210,10 +210,11 @@ func TestStraysInTheKernel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				all, ended[name] = append(all, sleeper), make(chan struct{})
+				end := make(chan struct{})
+				all, ended[name] = append(all, sleeper), end
 				go func() {
 					_ = sleeper.Wait()
-					close(ended[name])
+					close(end)
 				}()
 				group := ofPod(corev1.PodQOSBurstable, types.UID(name))
 				write(t, filepath.Join(c.in("pids", group), "cgroup.procs"), strconv.Itoa(sleeper.Process.Pid))
