@@ -27,7 +27,8 @@ func policyOf(t testing.TB) *rolloutpolicy.Policy {
 	return p
 }
 
-// TestAssignedIsWhatTheCourseSays puts the core that leads changes on our own control plane into any status, lets it say
+// TestAssignedIsWhatTheCourseSays puts the core that leads changes beside another controller into any status, lets it
+// say
 // what a node without a daemon is to have, and asks for the same from the status that it would write.
 func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 	policy := policyOf(t)
@@ -48,9 +49,11 @@ func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 		for _, revision := range []string{"a", "b", "c"} {
 			switch rapid.IntRange(0, 5).Draw(r, "fate of "+revision) {
 			case 0:
-				before.FailedRevisions = append(before.FailedRevisions, v1alpha1.FailedRevision{Revision: revision, Action: v1alpha1.FailureRollback})
+				before.FailedRevisions = append(before.FailedRevisions,
+					v1alpha1.FailedRevision{Revision: revision, Action: v1alpha1.FailureRollback})
 			case 1:
-				before.FailedRevisions = append(before.FailedRevisions, v1alpha1.FailedRevision{Revision: revision, Action: v1alpha1.FailureHalt})
+				before.FailedRevisions = append(before.FailedRevisions,
+					v1alpha1.FailedRevision{Revision: revision, Action: v1alpha1.FailureHalt})
 			case 2:
 				before.EarlierFailures = append(before.EarlierFailures, revision)
 			}
@@ -58,7 +61,8 @@ func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 		c, fleet := course.New(), rolloutpolicy.NewFleet(policy)
 		rules := placement.Compile(&corev1.PodSpec{})
 		all := map[string]*placement.Rules{"a": rules, "b": rules, "c": rules}
-		c.SetDaemonSet(course.DaemonSet{Set: placement.Set{Newest: newest, Rules: rules, Earlier: &placement.Revisions{ByRevision: all}}})
+		c.SetDaemonSet(course.DaemonSet{Beside: true, Set: placement.Set{Newest: newest, Rules: rules,
+			Earlier: &placement.Revisions{ByRevision: all}}})
 		c.SetPolicy(policy, course.Followed, "")
 		c.Tick(now.Time)
 		for i, labels := range []map[string]string{{"fleet": "canary"}, {"zone": "x"}, {"zone": "y"}, {}} {
@@ -79,7 +83,8 @@ func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 			step, _ := fleet.Step(name)
 			got, err := Assigned(&status, follows, step)
 			if want := c.Order(name).Target; err != nil || got != want {
-				r.Fatalf("%s of step %s is to have %q, and not %q: %v; the status is %+v", name, policy.StepName(step), want, got, err, status)
+				r.Fatalf("%s of step %s is to have %q, and not %q: %v; the status is %+v", name, policy.StepName(step), want, got,
+					err, status)
 			}
 		}
 	})

@@ -115,9 +115,10 @@ func Net(o Options) []*admission.ValidatingAdmissionPolicy {
 	made := policy(o, Name+"-made", admission.Create)
 	made.Spec.ParamKind = &admission.ParamKind{APIVersion: "everynode.io/v1alpha1", Kind: "RolloutPolicy"}
 	made.Spec.Validations = []admission.Validation{{
-		Expression:        "!(" + selected + ") || " + waits,
-		MessageExpression: fmt.Sprintf(`"RolloutPolicy " + params.metadata.name + " selects this DaemonSet, and " + %q`, away),
-		Reason:            ptr.To(metav1.StatusReasonForbidden),
+		Expression: "!(" + selected + ") || " + waits,
+		MessageExpression: fmt.Sprintf(`"RolloutPolicy " + params.metadata.name + " selects this DaemonSet, and " + %q`,
+			away),
+		Reason: ptr.To(metav1.StatusReasonForbidden),
 	}}
 	changed := policy(o, Name+"-changed", admission.Update)
 	changed.Spec.MatchConditions = append(changed.Spec.MatchConditions, takenOver)

@@ -222,7 +222,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 // is ahead: nothing waits for that.
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
-	c.state.steps = status.StableRevision == "" && status.Step != ""
+	c.state.steps = !c.ds.Beside && status.StableRevision == "" && status.Step != ""
 	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures), status.ForgottenFailures}
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
