@@ -420,23 +420,25 @@ func (c *Course) runsAlready() bool {
 // the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
 // changes ask for no steps.
 func (c *Course) mostHave(revision string) bool {
-	selected, have := 0, 0
-	for _, n := range c.nodes {
-		selected += one(n.chosen.any())
-		have += one(n.chosen.any() && n.daemon.Revision == revision && !n.daemon.Since.IsZero())
-	}
-	return revision != "" && !c.hasFailed(revision) && 2*have > selected
+	return revision != "" && !c.hasFailed(revision) && c.onMost(func(d *Daemon) bool {
+		return d.Revision == revision && !d.Since.IsZero()
+	})
 }
 
 // mostWork reports whether more than half of the nodes have an available daemon, of another revision than the target.
 // Beside another controller that makes pods of the newest everywhere.
 func (c *Course) mostWork() bool {
-	selected, work := 0, 0
+	return !c.ds.Beside && c.onMost(func(d *Daemon) bool { return d.Available && d.Revision != c.state.target })
+}
+
+// onMost reports whether something holds of the daemon on more than half of the nodes.
+func (c *Course) onMost(holds func(*Daemon) bool) bool {
+	selected, held := 0, 0
 	for _, n := range c.nodes {
 		selected += one(n.chosen.any())
-		work += one(n.chosen.any() && n.daemon.Available && n.daemon.Revision != c.state.target)
+		held += one(n.chosen.any() && holds(&n.daemon))
 	}
-	return !c.ds.Beside && 2*work > selected
+	return 2*held > selected
 }
 
 func (c *Course) refreshAll() {

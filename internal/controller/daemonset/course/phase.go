@@ -113,7 +113,7 @@ func (c *Course) failedSample() []string {
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
-	if c.follow != Followed || t[Done]+t[Excused]+t[Late] != t[Selected] || t[Done] == 0 && t[Selected] > 0 ||
+	if c.follow != Followed || t.over() != t[Selected] || t[Done] == 0 && t[Selected] > 0 ||
 		!c.quietUntil().IsZero() {
 		return false
 	}
@@ -375,7 +375,7 @@ func (c *Course) soaks(name string) (string, time.Time) {
 	case !ends.IsZero() && s.over() == s.sums[Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends),
 			nodes(s.sums[Removed])), ends
-	case c.isNew && t[Soaks] > 0 && t[Done]+t[Excused]+t[Late]+t[Soaks] == t[Selected]:
+	case c.isNew && t[Soaks] > 0 && t.over()+t[Soaks] == t[Selected]:
 		return nodes(t[Soaks]) + " soak", time.Time{}
 	}
 	return "", time.Time{}
@@ -387,7 +387,7 @@ func (c *Course) heldUp() string {
 	switch {
 	case s == nil || failing == 0:
 		return ""
-	case t[Done]+t[Excused]+t[Late]+failing == t[Selected]:
+	case t.over()+failing == t[Selected]:
 		return ": all that can be done is; within the limit, the revision fails on " + c.failing3()
 	case s.sums[Ours] == s.sums[Failure] && s.sums[Failure] > 0 && !c.room(c.state.open, s):
 		return ": no more nodes may be unavailable while the revision fails on " + c.failing3()
@@ -430,4 +430,4 @@ func (c *Course) quietUntil() time.Time {
 func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
 
 // over is how many nodes of the step are not waited for.
-func (s *step) over() int { return s.sums[Done] + s.sums[Excused] + s.sums[Passed] + s.sums[Late] }
+func (s *step) over() int { return s.sums.over() + s.sums[Passed] }

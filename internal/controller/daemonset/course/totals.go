@@ -311,6 +311,9 @@ func (e effects) with(one Effect, is bool) effects {
 // sums counts nodes by effect.
 type sums [effectCount]int
 
+// over is how many nodes the end of the change does not wait for.
+func (s *sums) over() int { return s[Done] + s[Excused] + s[Late] }
+
 func (s *sums) add(e effects, sign int) {
 	for i := range s {
 		if e.has(Effect(i)) {

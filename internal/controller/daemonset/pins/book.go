@@ -94,8 +94,11 @@ func (b *Book) Step(e matrix.Event) {
 func (b *Book) Tick(now time.Time) {
 	b.now = now
 	for _, s := range b.sets {
-		at := s.next()
-		if due := !at.IsZero() && !at.After(now); s.told != nil && (due || len(s.told.Templates) > len(b.keep(s))) {
+		if s.told == nil {
+			continue
+		}
+		at, kept := s.next(), b.keep(s)
+		if !at.IsZero() && !at.After(now) || len(s.told.Templates) > len(kept) {
 			b.tell(s)
 		}
 	}
