@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/beside/admit"
@@ -70,12 +69,11 @@ func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string
 		if !admit.Taken(ds) || ds.DeletionTimestamp != nil {
 			continue
 		}
-		got, err := g.client.AppsV1().DaemonSets(namespace).Patch(ctx, ds.Name, types.MergePatchType,
-			admit.WithoutStrategy(), metav1.PatchOptions{FieldManager: fieldManager, DryRun: []string{metav1.DryRunAll}})
+		waits, err := g.patch(ctx, ds, admit.WithoutStrategy(), []string{metav1.DryRunAll})
 		if err != nil {
 			return fmt.Errorf("try whether the webhook is asked about DaemonSet %s/%s: %w", namespace, ds.Name, err)
 		}
-		if got.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		if waits {
 			return fmt.Errorf("namespace %s: %w", namespace, errNotAsked)
 		}
 		return nil

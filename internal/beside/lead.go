@@ -234,22 +234,25 @@ func (g *Guest) write(ctx context.Context, ds *appsv1.DaemonSet, m admit.Move) e
 	if err != nil {
 		return err
 	}
-	for _, trial := range []bool{true, false} {
-		o := metav1.PatchOptions{FieldManager: fieldManager}
-		if trial {
-			o.DryRun = []string{metav1.DryRunAll}
-		}
-		got, err := g.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.MergePatchType, patch, o)
+	for _, trial := range [][]string{{metav1.DryRunAll}, nil} {
+		waits, err := g.patch(ctx, ds, patch, trial)
 		if err != nil {
 			return fmt.Errorf("write DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 		}
-		waits := got.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 		if waits != (m == admit.Take) {
 			return fmt.Errorf("DaemonSet %s/%s: %w", ds.Namespace, ds.Name, errNotAsked)
 		}
 	}
 	klog.FromContext(ctx).Info("Stored a DaemonSet otherwise", "daemonSet", klog.KObj(ds), "takenOver", m == admit.Take)
 	return nil
+}
+
+// patch patches a DaemonSet, and reports whether the API stores it with OnDelete then. A dry run stores nothing.
+func (g *Guest) patch(ctx context.Context, ds *appsv1.DaemonSet, patch []byte, dryRun []string) (waits bool,
+	err error) {
+	got, err := g.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager, DryRun: dryRun})
+	return err == nil && got.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType, err
 }
 
 // tell makes an event of why something has to wait, once.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/version"
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 
@@ -24,11 +23,11 @@ var (
 
 // newEnough returns an error for a Kubernetes that is too old, or that does not say what it is.
 func newEnough(v *apiversion.Info) error {
-	is, err := version.ParseGeneric(v.GitVersion)
+	old, err := registration.TooOld(v.GitVersion)
 	if err != nil {
 		return fmt.Errorf("read the version %q of the API: %w", v.GitVersion, err)
 	}
-	if is.LessThan(version.MustParseGeneric(registration.Oldest)) {
+	if old {
 		return fmt.Errorf("the API is of version %s; beside its DaemonSet controller Everynode needs %s or newer",
 			v.GitVersion, registration.Oldest)
 	}

@@ -8,6 +8,7 @@ import (
 
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/beside/admit"
@@ -19,6 +20,12 @@ const Name = "000-everynode"
 
 // Oldest is the oldest version of Kubernetes beside whose DaemonSet controller Everynode runs.
 const Oldest = "1.33"
+
+// TooOld reports whether an API server of a version is older than that. The error says that it is no version.
+func TooOld(is string) (bool, error) {
+	v, err := version.ParseGeneric(is)
+	return err == nil && v.LessThan(version.MustParseGeneric(Oldest)), err
+}
 
 // Paths at which the webhook is asked.
 const (

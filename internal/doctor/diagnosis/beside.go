@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/registration"
@@ -41,12 +40,11 @@ func besides(f *findings, c *Cluster) {
 
 // oldKubernetes looks at the API server's version.
 func oldKubernetes(f *findings, c *Cluster) {
-	is, err := version.ParseGeneric(c.Version)
-	oldest := version.MustParseGeneric(registration.Oldest)
+	old, err := registration.TooOld(c.Version)
 	switch {
 	case err != nil:
 		f.add(Warning, c.Server, c.Kubectl+" version", "its version %q cannot be read", c.Version)
-	case is.LessThan(oldest):
+	case old:
 		f.add(Problem, c.Server, "everynode controller --leave",
 			"the API is of version %s; beside its DaemonSet controller Everynode needs %s or newer", c.Version,
 			registration.Oldest)
