@@ -1,6 +1,7 @@
 package course
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -61,8 +62,10 @@ type Course struct {
 type state struct {
 	stable, target string
 	// steps: there is no stable revision, since what most nodes run has failed, and works on them. What comes next
-	// asks for steps all the same.
-	steps bool
+	// asks for steps all the same. standIn is then the revision that most nodes run, if one has not failed: a node
+	// that has no daemon gets it until its own step begins.
+	steps   bool
+	standIn string
 	// open is the furthest step that has begun, since when.
 	open      rolloutpolicy.Step
 	openSince time.Time
@@ -192,6 +195,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.state.stable = c.mostRun()
 	}
 	c.takeAim()
+	c.findStandIn()
 	known := c.state.target == c.ds.Newest && status.Step != ""
 	stored := replaced(status.Replacing)
 	if c.back || !c.state.returns.IsZero() {
@@ -254,17 +258,27 @@ func (c *Course) past(t time.Time) time.Time {
 	return t
 }
 
-// mostRun is the revision that most nodes have, of those that have not failed; "" if there is none.
+// findStandIn chooses the revision that stands in for the stable one, if there is to be one.
+func (c *Course) findStandIn() {
+	c.state.standIn = ""
+	if c.state.stable == "" && c.state.steps {
+		c.state.standIn = c.mostRun()
+	}
+}
+
+// mostRun is the revision that works on most nodes, or else that most have, of those that have not failed and are not
+// the target; "" if there is none.
 func (c *Course) mostRun() string {
-	counts := map[string]int{}
+	have, work := map[string]int{}, map[string]int{}
 	for _, n := range c.nodes {
-		if r := n.daemon.Revision; r != "" && !c.hasFailed(r) {
-			counts[r]++
+		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.hasFailed(r) {
+			have[r]++
+			work[r] += one(n.daemon.Available)
 		}
 	}
 	best := ""
-	for _, r := range slices.Sorted(maps.Keys(counts)) {
-		if best == "" || counts[r] > counts[best] {
+	for _, r := range slices.Sorted(maps.Keys(have)) {
+		if best == "" || cmp.Or(cmp.Compare(work[r], work[best]), cmp.Compare(have[r], have[best])) > 0 {
 			best = r
 		}
 	}
@@ -377,6 +391,7 @@ func (c *Course) retarget() {
 	failed := c.failed
 	c.state.target = c.ds.Newest
 	c.state.steps = c.state.stable == "" && c.mostWork()
+	c.findStandIn()
 	c.takeAim()
 	c.undone = !c.changing
 	switch {

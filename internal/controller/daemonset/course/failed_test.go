@@ -353,3 +353,58 @@ func TestWhatFollowsAFirstRevisionThatFailedAsksForSteps(t *testing.T) {
 		w.expect(t, v1alpha1.PhaseComplete, "100 of 100")
 	}
 }
+
+func TestALostDaemonWithoutAWayBackHoldsUpNoStep(t *testing.T) {
+	w := newWorld()
+	w.bad = func(revision, node string) string {
+		if revision == "v1" && node >= "z0-r1-02" {
+			return "it crashes"
+		}
+		return ""
+	}
+	w.addFleet(1, 2, 4, "")
+	w.start(policy(t, "waves: [{name: grows, nodes: {matchLabels: {rack: z0-r0}}, ramp: {from: 1}}]\n"+
+		"domains: [{key: rack, maxUnavailable: 1}]\nfailure: {min: 2}"), dsWith("v1", 1))
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseHalted, "failed on")
+	w.update("v2")
+	lost := w.nodes["z0-r0-03"]
+	lost.daemon = Daemon{}
+	w.tell("z0-r0-03")
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "no node of step grows/1 can take the change")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{
+		Approved: &v1alpha1.StepApproval{Revision: "v2", Step: v1alpha1.AllSteps}})
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseComplete, "8 of 8")
+}
+
+func TestANodeWithoutADaemonGetsWhatStandsInForTheStableRevision(t *testing.T) {
+	w := newWorld()
+	for i, revision := range []string{"v1", "v1", "v2", "v2", "v2", "v2", "v2", "v3", "", ""} {
+		w.addNode(fmt.Sprintf("node-%d", i), nil, revision)
+	}
+	w.policy = policy(t, "waves: [{name: canary, count: 1, approval: Manual}]")
+	w.ds = dsWith("v3", 2)
+	steps := v1alpha1.DaemonSetRolloutStatus{TargetRevision: "v3", Step: "canary",
+		FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v0"}}}
+	w.againFrom(steps, w.policy, Followed, "")
+	w.act(0)
+	for _, name := range []string{"node-8", "node-9"} {
+		if state := w.course.nodes[name].view.state; state != Starting || w.nodes[name].daemon.Revision != "v2" {
+			t.Errorf("%s: state %d, with %+v; want v2 to start", name, state, w.nodes[name].daemon)
+		}
+	}
+	if got := w.take(10); len(got) > 0 {
+		t.Errorf("%+v begins, and two nodes are without a daemon already", got)
+	}
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")
+	if v2, v3 := w.on("v2"), w.on("v3"); v2 < 6 || v3 > 2 {
+		t.Errorf("%d nodes have v2, %d have v3; want those that were without a daemon to have v2", v2, v3)
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{
+		Approved: &v1alpha1.StepApproval{Revision: "v3", Step: v1alpha1.AllSteps}})
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
+}

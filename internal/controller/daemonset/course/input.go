@@ -1,6 +1,7 @@
 package course
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -87,9 +88,18 @@ func (c *Course) target(n *node) string {
 		if n.daemon.Revision == c.state.target || c.gone(n) {
 			return c.state.target
 		}
-		return c.state.stable
+		return c.meanwhile(n)
 	case c.isNew, n.daemon.Revision == c.state.target && !c.ds.Beside, c.begun(n.step):
 		return c.state.target
+	}
+	return c.meanwhile(n)
+}
+
+// meanwhile is what a node is to have that is not to have the target, or not yet: the stable revision. Where there is
+// none it keeps what it has, and one without a daemon gets the revision that stands in.
+func (c *Course) meanwhile(n *node) string {
+	if s, r := c.state.standIn, n.daemon.Revision; c.state.stable == "" && (r == "" || r == s) && c.ds.Of(s) != nil {
+		return s
 	}
 	return c.state.stable
 }
@@ -152,9 +162,12 @@ func (c *Course) leaves(n *node, want string) bool {
 	return want != "" && !n.chosen.stable
 }
 
+// before is the revision whose rules say where the daemon is before the target's do.
+func (c *Course) before() string { return cmp.Or(c.state.stable, c.state.standIn) }
+
 // joins reports whether the node is to have its first daemon by the target's rules.
 func (c *Course) joins(n *node) bool {
-	return c.changing && c.state.stable != "" && n.chosen.target && !n.chosen.stable
+	return c.changing && c.before() != "" && n.chosen.target && !n.chosen.stable
 }
 
 // departs reports whether the target takes the daemon away from the node.

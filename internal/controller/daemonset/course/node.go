@@ -385,7 +385,7 @@ func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool
 }
 
 // chosen says by whose placement rules a node is to have a daemon: those of the stable
-// revision, of the target, and of the revision that its own pod has. A node that any of
+// revision, or what stands in for it, of the target, and of the revision that its own pod has. A node that any of
 // them wants belongs to the fleet: what is to leave it, and what is to come to it, are
 // changes like others.
 type chosen struct{ stable, target, own bool }
@@ -394,7 +394,7 @@ func (h chosen) any() bool { return h.stable || h.target || h.own }
 
 // choose asks whose rules want a daemon on the node.
 func (c *Course) choose(n *node) (h chosen) {
-	stable, target := c.state.stable, c.state.target
+	stable, target := c.before(), c.state.target
 	if !c.started {
 		target = c.ds.Newest
 	}

@@ -226,7 +226,10 @@ func (w *world) noteTaken(p *Permit) {
 	}
 	for name := range w.taken {
 		m := w.nodes[name]
-		if m == nil || m.daemon.Available && c.nodes[name].change.begun == nil || m.daemon.empty() && !w.Selects(w.target(name), name) {
+		empty := m != nil && m.daemon.empty()
+		// Where every revision before the target has failed, there is nothing that such a node could be given.
+		nothing := empty && c.changing && w.target(name) == ""
+		if m == nil || m.daemon.Available && c.nodes[name].change.begun == nil || nothing || empty && !w.Selects(w.target(name), name) {
 			delete(w.taken, name)
 		}
 	}
@@ -343,6 +346,7 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 		m.daemon, m.out = Daemon{}, rapid.Bool().Draw(t, "out")
 		m.ready = time.Time{}
 		w.tell(name)
+		w.noteTaken(nil) // it may just have become one that is to have no daemon
 	case 9:
 		c.SetPolicy(nil, rapid.SampledFrom([]Following{Followed, Lost, Gone}).Draw(t, "following"), "for a test")
 	case 10:

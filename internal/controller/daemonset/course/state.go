@@ -153,7 +153,7 @@ func classifyOutdated(in *input) State {
 		return Taken
 	case in.unmoved:
 		return Unmoved
-	case in.want == "", in.daemon.Available:
+	case in.daemon.Available, in.daemon.Revision == "":
 		return Untouched
 	}
 	return Broken
@@ -274,7 +274,16 @@ func (c *Course) count(n *node, in *input, v *standing) {
 	}
 	excused := e.has(Excused)
 	v.counts = e.with(Held, mayChange && excused).with(Pending, mayChange && !excused).
-		with(Stays, down && !d.Comes.After(c.now) && (e.has(Fault) || v.state.Verdict() == FailedRevision && !in.back))
+		with(Stays, down && c.staysDown(in, v.state, e))
+}
+
+// staysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not
+// begun, or nobody mends what is wrong. Where there is no revision to go back to, a daemon that is lost is not made
+// again before then.
+func (c *Course) staysDown(in *input, s State, e effects) bool {
+	d := in.daemon
+	return !d.Comes.After(c.now) &&
+		(e.has(Fault) || s.Verdict() == FailedRevision && !in.back || in.want == "" && d.empty())
 }
 
 // candidate reports whether the node's pod is to be replaced, or made where that asks

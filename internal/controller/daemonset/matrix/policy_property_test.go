@@ -113,7 +113,9 @@ func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus)
 	case stable == target:
 		return []string{stable}
 	case failed, w.rollouts[guided].Following != course.Followed && w.newestOn(guided, node) == "":
-		return []string{stable}
+		return append(w.standIns(st), stable)
+	case stable == "" && st.Step != "" && w.newestOn(guided, node) == "":
+		return append(w.standIns(st), target)
 	case stable == "":
 		return []string{target}
 	}
@@ -126,6 +128,21 @@ func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus)
 		return []string{target}
 	}
 	return []string{stable}
+}
+
+// standIns are the revisions that a node without a daemon may have until its step begins, where steps are asked for and
+// there is no stable one.
+func (w *guidedWorld) standIns(st *v1alpha1.DaemonSetRolloutStatus) (out []string) {
+	if st.StableRevision != "" || st.Step == "" {
+		return nil
+	}
+	for _, p := range w.pods {
+		has := func(f v1alpha1.FailedRevision) bool { return f.Revision == p.Revision }
+		if p.Revision != st.TargetRevision && !slices.ContainsFunc(st.FailedRevisions, has) {
+			out = append(out, p.Revision)
+		}
+	}
+	return out
 }
 
 // decide takes the next actions and judges them.
