@@ -71,6 +71,27 @@ func TestGoingPodsUseUpTheLimitByAnyClock(t *testing.T) {
 	}
 }
 
+// A pod that is on its way out when a controller starts uses up the limit too, though it was to be gone long ago by the
+// clock of that controller.
+func TestGoingPodsUseUpTheLimitAfterARestartByAnyClock(t *testing.T) {
+	for _, off := range offs {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		w.start(policy(t, "failure: {startDeadline: 5m}"), dsWith("v1", 1))
+		w.update("v2")
+		for _, p := range w.take(10) {
+			w.nodes[p.Node].daemon = Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + 30*time.Second)}
+			w.course.SetDaemon(p.Node, w.nodes[p.Node].daemon)
+		}
+		w.crash()
+		w.now = w.now.Add(4 * time.Minute)
+		w.course.Tick(w.now)
+		if n := len(w.take(10)); n != 0 {
+			t.Errorf("the API's clock is off by %s: %d more are taken, and one is on its way out", off, n)
+		}
+	}
+}
+
 // What pods did before a retry is no evidence, by whatever clock they were made.
 func TestARetryOverlooksWhatWasBeforeByAnyClock(t *testing.T) {
 	for _, off := range offs {

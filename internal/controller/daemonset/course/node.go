@@ -142,7 +142,7 @@ func (c *Course) observe(n *node, was *Daemon) {
 	switch {
 	case d.EndsBy.IsZero():
 		ch.going = time.Time{}
-	case was.EndsBy.IsZero() && c.started:
+	case was.EndsBy.IsZero():
 		ch.going = c.now
 	}
 	switch {
