@@ -9,7 +9,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -29,7 +29,7 @@ const (
 
 // sortNodes says what has become of each node.
 func (p *planner) sortNodes() {
-	has := map[string]matrix.PodInfo{} // the newest pod of each node
+	has := map[string]fact.Pod{} // the newest pod of each node
 	for _, o := range p.pods {
 		if was, there := has[o.Node]; !o.Terminating && (!there || was.Created.Before(o.Created)) {
 			has[o.Node] = o
@@ -51,7 +51,7 @@ func (p *planner) sortNodes() {
 	}
 }
 
-func (p *planner) fateOf(node string, has matrix.PodInfo) fate {
+func (p *planner) fateOf(node string, has fact.Pod) fate {
 	uid := p.set.DaemonSet.UID
 	there, newest := has.UID != "", has.UID != "" && has.Revision == p.set.Revision
 	had := len(p.set.Pods(node)) > 0

@@ -17,6 +17,9 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
@@ -56,7 +59,7 @@ type deed struct {
 	at             time.Time
 	node, revision string
 	deleted        bool
-	reason         matrix.Reason
+	reason         action.Reason
 	step           string
 	// back tells that nodes went to the stable revision then, wanted that the node was to have the newest one, asked that
 	// somebody had been asked for something before.
@@ -90,7 +93,7 @@ func (l *lab) restart() {
 	l.life++
 	l.soon = nil
 	// After its start a controller has daemons that come up ask for a turn for a while. A plan knows nothing of that start.
-	l.matrix = matrix.New(matrix.Config{Foretells: true})
+	l.matrix = matrix.New(row.Config{Foretells: true})
 	l.book = rollouts.New(l.matrix, time.LoadLocation)
 	l.clock()
 	tell := []func(){func() { l.book.Step(rollouts.DaemonSet{Object: l.ds}); l.hearDaemonSet() }}
@@ -101,7 +104,7 @@ func (l *lab) restart() {
 		tell = append(tell, func() { l.book.Step(rollouts.Rollout{Object: r}) })
 	}
 	for _, n := range l.Objects.Nodes {
-		tell = append(tell, func() { l.matrix.Step(matrix.ProjectNode(n)); l.matrix.Step(matrix.ProjectHealth(n)) })
+		tell = append(tell, func() { l.matrix.Step(fact.OfNode(n)); l.matrix.Step(fact.HealthOf(n)) })
 	}
 	for _, p := range l.Objects.Pods {
 		if metav1.IsControlledBy(p, l.ds) {
@@ -114,7 +117,7 @@ func (l *lab) restart() {
 }
 
 func (l *lab) clock() {
-	l.matrix.Step(matrix.Now{Time: l.Objects.Now})
+	l.matrix.Step(fact.Now{Time: l.Objects.Now})
 	l.book.Step(rollouts.Now{Time: l.Objects.Now})
 }
 
@@ -138,11 +141,11 @@ func (l *lab) hearDaemonSet() {
 		l.t.Fatal(err)
 	}
 	ds := l.ds
-	l.matrix.Step(matrix.DaemonSetInfo{
+	l.matrix.Step(fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: history.HashOf(r), Digest: digest,
 		Placement: placement.Compile(&ds.Spec.Template.Spec), Earlier: belongings.PlacementsOf(slices.Values(l.Objects.Revisions)),
 		Strategy: belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
-		Reported: matrix.ProjectStatus(&ds.Status), Conditions: matrix.ProjectConditions(&ds.Status),
+		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),
 	})
 }
 
@@ -186,9 +189,9 @@ func (l *lab) remove(uid types.UID) {
 
 func (l *lab) hearPod(uid types.UID) {
 	if i := l.pod(uid); i >= 0 {
-		l.matrix.Step(matrix.ProjectPod(l.Objects.Pods[i], l.ds.UID))
+		l.matrix.Step(fact.OfPod(l.Objects.Pods[i], l.ds.UID))
 	} else {
-		l.matrix.Step(matrix.PodGone(uid))
+		l.matrix.Step(fact.PodGone(uid))
 	}
 }
 
@@ -269,22 +272,22 @@ func (l *lab) delete(uid types.UID) {
 }
 
 // act does what the controller wants done. Whether its answer comes before the watch tells of it is chance.
-func (l *lab) act(a matrix.Action) {
-	answer := matrix.Answer{Action: a}
+func (l *lab) act(a action.Action) {
+	answer := action.Answer{Action: a}
 	switch a := a.(type) {
-	case *matrix.CreatePod:
+	case *action.CreatePod:
 		l.did(deed{node: a.Node, revision: a.Revision})
 		answer.Pod = l.create(a)
-	case *matrix.DeletePod:
+	case *action.DeletePod:
 		p := l.Objects.Pods[l.pod(a.PodUID)]
 		l.did(deed{node: a.Node, revision: hashOf(p), deleted: true, reason: a.Reason})
 		l.delete(a.PodUID)
-	case *matrix.UpdateStatus:
+	case *action.UpdateStatus:
 		l.ds = l.ds.DeepCopy()
 		a.Status.Apply(&l.ds.Status)
 		a.Conditions.Apply(&l.ds.Status, l.Objects.Now)
 		l.Objects.DaemonSets = []*appsv1.DaemonSet{l.ds}
-	case *matrix.UpdateRollout:
+	case *action.UpdateRollout:
 		l.store(a)
 	default:
 		return
@@ -309,7 +312,7 @@ func isBack(st *v1alpha1.DaemonSetRolloutStatus) bool {
 	return st.Phase == v1alpha1.PhaseRolledBack || st.StableRevision == st.TargetRevision
 }
 
-func (l *lab) create(a *matrix.CreatePod) types.UID {
+func (l *lab) create(a *action.CreatePod) types.UID {
 	l.made++
 	var template *corev1.PodTemplateSpec
 	for _, r := range l.Objects.Revisions {
@@ -326,7 +329,7 @@ func (l *lab) create(a *matrix.CreatePod) types.UID {
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(l.ds, belongings.Kind)}
 	p.Status.Phase = corev1.PodPending
 	if a.Before != "" {
-		p.Annotations = map[string]string{matrix.Replaced: matrix.ReplacedText(a.Before, p.Name)}
+		p.Annotations = map[string]string{fact.Replaced: fact.ReplacedText(a.Before, p.Name)}
 	}
 	l.Objects.Pods = append(slices.Clone(l.Objects.Pods), p)
 	l.hear(func() { l.hearPod(p.UID) })
@@ -345,7 +348,7 @@ func (l *lab) rollout() *v1alpha1.DaemonSetRollout {
 	return l.Objects.Rollouts[0]
 }
 
-func (l *lab) store(a *matrix.UpdateRollout) {
+func (l *lab) store(a *action.UpdateRollout) {
 	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, UID: "rollout", Generation: 1}}
 	if have := l.rollout(); have != nil {
 		r = have.DeepCopy()

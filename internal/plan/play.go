@@ -15,7 +15,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/node"
@@ -36,7 +38,7 @@ type play struct {
 	// available.
 	queue     []start
 	ready, up int
-	pods      map[types.UID]matrix.PodInfo
+	pods      map[types.UID]fact.Pod
 	// unplaced are the pods that have no room, by node.
 	unplaced map[string]types.UID
 	rooms    map[string]*survey.Room
@@ -53,8 +55,8 @@ type start struct {
 
 func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 	p := &play{
-		survey: s, set: set, core: set.Core(matrix.Config{}), now: s.Now, starts: starts,
-		pods: map[types.UID]matrix.PodInfo{}, unplaced: map[string]types.UID{}, rooms: map[string]*survey.Room{},
+		survey: s, set: set, core: set.Core(row.Config{}), now: s.Now, starts: starts,
+		pods: map[types.UID]fact.Pod{}, unplaced: map[string]types.UID{}, rooms: map[string]*survey.Room{},
 		record: newRecord(),
 	}
 	p.rollout = p.core.Book.RolloutOf(set.DaemonSet)
@@ -68,14 +70,14 @@ func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 }
 
 // begin takes a pod in that is there.
-func (p *play) begin(o matrix.PodInfo) {
+func (p *play) begin(o fact.Pod) {
 	p.pods[o.UID] = o
 	switch {
 	case o.Terminating:
 		p.end(o.UID)
 	case !o.Bound:
 		p.place(o)
-	case p.answers(o.Node) && o.Phase == matrix.PodActive && o.Trouble == "":
+	case p.answers(o.Node) && o.Phase == fact.PodActive && o.Trouble == "":
 		from := p.now
 		if o.Ready {
 			from = o.ReadySince.Add(-p.starts)
@@ -158,7 +160,7 @@ func (p *play) batch() time.Duration {
 func (p *play) wait(to time.Time) {
 	p.since[p.status.Phase] += to.Sub(p.now)
 	p.now = to
-	p.core.Step(matrix.Now{Time: to})
+	p.core.Step(fact.Now{Time: to})
 	p.core.Book.Step(rollouts.Now{Time: to})
 	for ; p.ready < len(p.queue) && !p.queue[p.ready].from.Add(p.starts).After(to); p.ready++ {
 		if o, there := p.pods[p.queue[p.ready].pod]; there {
@@ -172,22 +174,22 @@ func (p *play) wait(to time.Time) {
 	}
 }
 
-func (p *play) tell(o matrix.PodInfo) {
+func (p *play) tell(o fact.Pod) {
 	p.pods[o.UID] = o
 	p.core.Step(o)
 }
 
 // perform does an action, and answers it.
-func (p *play) perform(a matrix.Action) {
-	answer := matrix.Answer{Action: a}
+func (p *play) perform(a action.Action) {
+	answer := action.Answer{Action: a}
 	switch a := a.(type) {
-	case *matrix.CreatePod:
+	case *action.CreatePod:
 		answer.Pod = p.create(a)
-	case *matrix.DeletePod:
+	case *action.DeletePod:
 		p.end(a.PodUID)
-	case *matrix.UpdateStatus:
+	case *action.UpdateStatus:
 		p.progressing = a.Conditions.Progressing
-	case *matrix.UpdateRollout:
+	case *action.UpdateRollout:
 		p.store(a)
 	default:
 		return // no outcome is expected
@@ -195,9 +197,9 @@ func (p *play) perform(a matrix.Action) {
 	p.core.Step(answer)
 }
 
-func (p *play) create(a *matrix.CreatePod) types.UID {
+func (p *play) create(a *action.CreatePod) types.UID {
 	p.made++
-	o := matrix.PodInfo{
+	o := fact.Pod{
 		UID: types.UID(fmt.Sprintf("play/%d", p.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
 		Revision: a.Revision, Before: a.Before, Created: p.now,
 	}
@@ -207,7 +209,7 @@ func (p *play) create(a *matrix.CreatePod) types.UID {
 }
 
 // place has the scheduler look at a pod. One that is there already beside it takes its room.
-func (p *play) place(o matrix.PodInfo) {
+func (p *play) place(o fact.Pod) {
 	room := p.rooms[o.Revision]
 	if room == nil {
 		room = p.survey.Room(p.set.Template(o.Revision), p.set.DaemonSet.Namespace)
@@ -247,7 +249,7 @@ func (p *play) end(uid types.UID) {
 		return
 	}
 	delete(p.pods, uid)
-	p.core.Step(matrix.PodGone(uid))
+	p.core.Step(fact.PodGone(uid))
 	p.settled(o.Node)
 	if waiting, there := p.pods[p.unplaced[o.Node]]; there && o.Bound {
 		p.place(waiting) // what had no room may have some
@@ -255,7 +257,7 @@ func (p *play) end(uid types.UID) {
 }
 
 // store keeps where the rollout stands, as the controller's shell does.
-func (p *play) store(a *matrix.UpdateRollout) {
+func (p *play) store(a *action.UpdateRollout) {
 	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, Generation: 1}}
 	if p.rollout != nil {
 		r = p.rollout.DeepCopy()
@@ -313,11 +315,11 @@ func (p *play) answer(spec *v1alpha1.DaemonSetRolloutSpec, st *v1alpha1.DaemonSe
 
 // deleteOld deletes the pods that only somebody's deletion replaces.
 func (p *play) deleteOld() bool {
-	var old []matrix.Action
+	var old []action.Action
 	for uid, o := range p.pods {
-		outdated := o.Revision != p.set.Revision && o.Phase == matrix.PodActive && !o.Terminating
+		outdated := o.Revision != p.set.Revision && o.Phase == fact.PodActive && !o.Terminating
 		if outdated && p.core.Selects(o.Owner, p.set.Revision, o.Node) {
-			old = append(old, &matrix.DeletePod{Node: o.Node, PodUID: uid, Reason: matrix.ReasonOutdated})
+			old = append(old, &action.DeletePod{Node: o.Node, PodUID: uid, Reason: action.ReasonOutdated})
 		}
 	}
 	if len(old) == 0 {
@@ -326,7 +328,7 @@ func (p *play) deleteOld() bool {
 	p.helped(byHand, "")
 	p.note(old)
 	for _, a := range old {
-		p.end(a.(*matrix.DeletePod).PodUID)
+		p.end(a.(*action.DeletePod).PodUID)
 	}
 	return true
 }

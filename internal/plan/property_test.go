@@ -16,7 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 	podstate "github.com/everynode/everynode/internal/pod"
@@ -285,7 +286,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet) {
 			t.Errorf("the first step began at %s, which was not now, %s", first, began)
 		}
 	}
-	has := map[string]matrix.PodInfo{}
+	has := map[string]fact.Pod{}
 	for _, o := range p.pods {
 		if was, there := has[o.Node]; !o.Terminating && (!there || was.Created.Before(o.Created)) {
 			has[o.Node] = o
@@ -312,7 +313,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet) {
 // order in which they began, but of some nodes, and when the first node moved.
 func (l *lab) moves(newest string, backwards bool, but map[string]bool) (moved map[string]string, order []string, first time.Time) {
 	moved = map[string]string{}
-	turns := []matrix.Reason{"", matrix.ReasonTurn, matrix.ReasonOutdated, matrix.ReasonOutdatedUnavailable}
+	turns := []action.Reason{"", action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable}
 	for _, d := range l.done {
 		replaces := d.deleted && slices.Contains(turns, d.reason)
 		forward := d.revision == newest && !d.deleted || replaces && d.revision != newest && d.wanted

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // record is what happened in a play.
@@ -26,7 +27,7 @@ type record struct {
 	status, first v1alpha1.DaemonSetRolloutStatus
 	// guided tells that a policy is followed, or was, backwards that nodes go to the stable revision from the beginning.
 	guided, backwards bool
-	progressing       matrix.Condition
+	progressing       fact.Condition
 	happened          time.Time
 	// spent is how long the rollout was in each phase until something happened last, since for how long since then.
 	spent, since map[v1alpha1.Phase]time.Duration
@@ -89,15 +90,15 @@ func (p *play) returns() bool {
 }
 
 // note takes note of actions that are about to be done.
-func (p *play) note(actions []matrix.Action) {
+func (p *play) note(actions []action.Action) {
 	p.look()
 	for _, a := range actions {
 		p.actions++
 		node, moves := "", false
 		switch a := a.(type) {
-		case *matrix.CreatePod:
+		case *action.CreatePod:
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
-		case *matrix.DeletePod:
+		case *action.DeletePod:
 			node, moves = a.Node, p.replaces(a)
 		default:
 			continue
@@ -112,9 +113,9 @@ func (p *play) note(actions []matrix.Action) {
 }
 
 // replaces reports whether a pod is deleted because its node is to have another revision, or none.
-func (p *play) replaces(a *matrix.DeletePod) bool {
+func (p *play) replaces(a *action.DeletePod) bool {
 	switch a.Reason {
-	case matrix.ReasonTurn, matrix.ReasonOutdated, matrix.ReasonOutdatedUnavailable:
+	case action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable:
 		order, guided := p.core.Order(p.set.DaemonSet.UID, a.Node)
 		forward := p.pods[a.PodUID].Revision != p.set.Revision && (!guided || order.Target == p.set.Revision)
 		return forward || p.backwards
@@ -182,7 +183,7 @@ func (r *record) settled(node string) {
 }
 
 // lacks takes note of a pod that has no room.
-func (p *play) lacks(o matrix.PodInfo, reasons []string) {
+func (p *play) lacks(o fact.Pod, reasons []string) {
 	if p.touched[o.Node] && o.Revision == p.set.Revision {
 		p.lack[o.Node] = reasons
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // seenPod is a pod that the view has judged, in the round in which it was last there.
@@ -26,7 +26,7 @@ func (v *View) Renew(s *Survey) bool {
 	if ds == nil || !v.same(s, ds) {
 		return false
 	}
-	v.core.Step(matrix.Now{Time: s.Now})
+	v.core.Step(fact.Now{Time: s.Now})
 	v.renewNodes(s)
 	v.renewPods(s)
 	v.DaemonSet, v.survey, v.cells = ds, s, nil
@@ -74,13 +74,13 @@ func sameRollout(a, b *v1alpha1.DaemonSetRollout) bool {
 func (v *View) renewNodes(s *Survey) {
 	for _, n := range s.Nodes {
 		if v.survey.nodes[n.Name] != n {
-			v.core.Step(matrix.ProjectNode(n))
-			v.core.Step(matrix.ProjectHealth(n))
+			v.core.Step(fact.OfNode(n))
+			v.core.Step(fact.HealthOf(n))
 		}
 	}
 	for name := range v.survey.nodes {
 		if s.nodes[name] == nil {
-			v.core.Step(matrix.NodeGone(name))
+			v.core.Step(fact.NodeGone(name))
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (v *View) renewPods(s *Survey) {
 	}
 	for uid, was := range v.seen {
 		if was.round != v.round {
-			v.core.Step(matrix.PodGone(uid))
+			v.core.Step(fact.PodGone(uid))
 			delete(v.seen, uid)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
@@ -88,8 +90,8 @@ func (s *Set) addContent() {
 }
 
 // Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
-func (s *Set) Project(p *corev1.Pod) matrix.PodInfo {
-	info := matrix.ProjectPod(p, s.DaemonSet.UID)
+func (s *Set) Project(p *corev1.Pod) fact.Pod {
+	info := fact.OfPod(p, s.DaemonSet.UID)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
 	}
@@ -115,18 +117,18 @@ func (s *Set) Pods(name string) []*corev1.Pod {
 }
 
 // info is what the row is told of the DaemonSet.
-func (s *Set) info() matrix.DaemonSetInfo {
+func (s *Set) info() fact.DaemonSet {
 	ds := s.DaemonSet
 	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
 	if s.content != "" && s.Rollout.Status.TargetRevision == s.Revision {
 		digest = s.Rollout.Status.TargetDigest
 	}
-	return matrix.DaemonSetInfo{
+	return fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: s.Revision, Digest: digest,
 		Placement: placement.Compile(&ds.Spec.Template.Spec),
 		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
 		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
-		Reported: matrix.ProjectStatus(&ds.Status), Conditions: matrix.ProjectConditions(&ds.Status),
+		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),
 	}
 }
 
@@ -135,38 +137,38 @@ type Core struct {
 	*matrix.Matrix
 	Book *rollouts.Book
 	// Follows is what the book has told the row to follow, nil if its own strategy counts.
-	Follows *matrix.RolloutInfo
+	Follows *fact.Rollout
 }
 
 // Step takes in what the book says, and hands it on.
 func (c *Core) Step(e matrix.Event) {
 	switch e := e.(type) {
-	case matrix.RolloutInfo:
+	case fact.Rollout:
 		c.Follows = &e
-	case matrix.RolloutGone:
+	case fact.RolloutGone:
 		c.Follows = nil
 	}
 	c.Matrix.Step(e)
 }
 
 // Core returns a core that has been told all that was read, and has not decided anything yet.
-func (s *Set) Core(cfg matrix.Config) *Core {
+func (s *Set) Core(cfg row.Config) *Core {
 	c := s.surroundings(cfg)
 	s.begin(c, s.info())
 	return c
 }
 
 // surroundings is a core that knows what the DaemonSet follows, and neither its pods nor itself.
-func (s *Set) surroundings(cfg matrix.Config) *Core {
+func (s *Set) surroundings(cfg row.Config) *Core {
 	all, ds := s.survey, s.DaemonSet
 	cfg.Foretells = true
 	c := &Core{Matrix: matrix.New(cfg)}
 	c.Book = rollouts.New(c, all.Locate)
-	c.Step(matrix.Now{Time: all.Now})
+	c.Step(fact.Now{Time: all.Now})
 	c.Book.Step(rollouts.Now{Time: all.Now})
 	for _, n := range all.Nodes {
-		c.Step(matrix.ProjectNode(n))
-		c.Step(matrix.ProjectHealth(n))
+		c.Step(fact.OfNode(n))
+		c.Step(fact.HealthOf(n))
 	}
 	for _, p := range all.Policies {
 		if p.UID == "" { // not stored: it comes with the manifests of a plan
@@ -185,7 +187,7 @@ func (s *Set) surroundings(cfg matrix.Config) *Core {
 }
 
 // begin adds the row. Pods that are there before it are judged once, with it.
-func (s *Set) begin(c *Core, row matrix.DaemonSetInfo) {
+func (s *Set) begin(c *Core, row fact.DaemonSet) {
 	for _, pods := range s.survey.byOwner[row.UID] {
 		for _, p := range pods {
 			c.Step(s.Project(p))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -74,13 +74,13 @@ func (st *Standing) add(reason string) {
 func (v *View) turn(name string) string {
 	because := v.because(name)
 	if v.Rules == nil && v.DaemonSet.Spec.UpdateStrategy.Type == "OnDelete" {
-		return string(matrix.WaitsForUser)
+		return string(row.WaitsForUser)
 	}
 	busy := v.survey.Busy(v.core, v.DaemonSet.UID, name)
 	switch {
 	case busy != "":
 		return "its turn: " + busy
-	case because != matrix.AsWanted && v.Rules == nil:
+	case because != row.AsWanted && v.Rules == nil:
 		return "its turn: " + string(because)
 	}
 	return "its turn"
@@ -127,7 +127,7 @@ func (v *View) addFaults(st *Standing, name string) {
 func (v *View) addPod(st *Standing, name string) {
 	p := st.Pod
 	if p == nil {
-		if order := v.because(name); order != matrix.AsWanted && v.Rules == nil {
+		if order := v.because(name); order != row.AsWanted && v.Rules == nil {
 			st.add(string(order))
 		}
 		return

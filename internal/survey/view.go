@@ -11,7 +11,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -26,7 +27,7 @@ type View struct {
 
 	core *Core
 	// cells and seen are made when they are first asked for.
-	cells map[string]matrix.CellSnapshot
+	cells map[string]row.CellSnapshot
 	seen  map[types.UID]seenPod
 	round int
 }
@@ -46,7 +47,7 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{Set: set, core: set.surroundings(matrix.Config{BurstReplicas: -1})} // nothing is begun by looking
+	v := &View{Set: set, core: set.surroundings(row.Config{BurstReplicas: -1})} // nothing is begun by looking
 	row := set.info()
 	if v.core.Follows != nil {
 		v.Rules = v.core.Follows.Policy
@@ -61,7 +62,7 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 
 // stayWithPresent has a row without a policy judged as if it had one. The placement rules of the present template hold
 // for all nodes then.
-func (v *View) stayWithPresent(row *matrix.DaemonSetInfo) error {
+func (v *View) stayWithPresent(row *fact.DaemonSet) error {
 	policy, err := steady(v.survey.Locate)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func (v *View) stayWithPresent(row *matrix.DaemonSetInfo) error {
 	for hash := range row.Earlier.ByRevision {
 		row.Earlier.ByRevision[hash] = row.Placement
 	}
-	v.core.Matrix.Step(matrix.RolloutInfo{
+	v.core.Matrix.Step(fact.Rollout{
 		UID: row.UID, Policy: policy,
 		Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: v.previous(), TargetRevision: v.Revision},
 	})
@@ -88,9 +89,9 @@ func (v *View) previous() string {
 }
 
 // because is why the matrix does not do more for a node.
-func (v *View) because(name string) matrix.Because {
+func (v *View) because(name string) row.Because {
 	if v.cells == nil {
-		v.cells = map[string]matrix.CellSnapshot{}
+		v.cells = map[string]row.CellSnapshot{}
 		for _, row := range v.core.Dump().Rows {
 			for _, c := range row.Cells {
 				v.cells[c.Node] = c

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/testenv/promtool"
 )
 
@@ -28,7 +28,7 @@ func TestAlertsAreAboutMetricsThatAre(t *testing.T) {
 	}
 	registry, m := prometheus.NewRegistry(), newRolloutMetrics()
 	registry.MustRegister(m.collectors()...)
-	a := &matrix.UpdateRollout{Target: matrix.Target{Namespace: "n", Name: "d"}, Status: v1alpha1.DaemonSetRolloutStatus{
+	a := &action.UpdateRollout{Target: action.Target{Namespace: "n", Name: "d"}, Status: v1alpha1.DaemonSetRolloutStatus{
 		Phase: v1alpha1.PhaseProgressing, Step: "s", Steps: []v1alpha1.StepStatus{{Name: "s", Nodes: 1}}, Counts: map[string]int32{"Waiting": 1},
 	}, Failing: map[course.Reason]int{course.BecauseLate: 1}}
 	m.show(a)

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // testOwner is an owner without goroutines around it.
@@ -24,7 +24,7 @@ func testOwner(t *testing.T) *owner {
 		t.Fatal(err)
 	}
 	o := newOwner(c, nil, nil, nil)
-	o.matrix.Step(matrix.Now{Time: c.cfg.Clock.Now()})
+	o.matrix.Step(fact.Now{Time: c.cfg.Clock.Now()})
 	return o
 }
 
@@ -66,8 +66,8 @@ func TestAuditMendsDrift(t *testing.T) {
 	known, missed := daemonPod("known"), daemonPod("missed")
 	o.book.Step(belongings.Pod{Object: known})
 	o.book.Step(belongings.Pod{Object: missed})
-	o.matrix.Step(matrix.PodGone(missed.UID))
-	o.matrix.Step(matrix.PodInfo{UID: "ghost", Owner: "ds", Node: "n1"})
+	o.matrix.Step(fact.PodGone(missed.UID))
+	o.matrix.Step(fact.Pod{UID: "ghost", Owner: "ds", Node: "n1"})
 
 	auditAll(o)
 	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // change is the newest that is known of one object.
@@ -147,7 +147,7 @@ func ignorePod(old, obj metav1.Object) bool {
 func ignoreNode(old, obj metav1.Object) bool {
 	was, ok1 := old.(*corev1.Node)
 	is, ok2 := obj.(*corev1.Node)
-	return ok1 && ok2 && matrix.ProjectNode(was).Equal(matrix.ProjectNode(is))
+	return ok1 && ok2 && fact.OfNode(was).Equal(fact.OfNode(is))
 }
 
 // ignoreNodeInOrder drops heartbeats too, where rollouts must hear of nodes that are out
@@ -158,5 +158,5 @@ func ignoreNodeInOrder(old, obj metav1.Object) bool {
 	}
 	was, ok1 := old.(*corev1.Node)
 	is, ok2 := obj.(*corev1.Node)
-	return ok1 && ok2 && matrix.ProjectHealth(was) == matrix.ProjectHealth(is)
+	return ok1 && ok2 && fact.HealthOf(was) == fact.HealthOf(is)
 }

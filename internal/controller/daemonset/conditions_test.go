@@ -9,7 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
 func conditionOf(ds *appsv1.DaemonSet, t appsv1.DaemonSetConditionType) appsv1.DaemonSetCondition {
@@ -50,9 +51,9 @@ func TestConditionsAreWrittenBesideOthers(t *testing.T) {
 	foreign := appsv1.DaemonSetCondition{Type: "Audited", Status: corev1.ConditionTrue, Reason: "Somebody", Message: "else's"}
 	ds.Status.Conditions = []appsv1.DaemonSetCondition{foreign}
 	a.add(ds)
-	waiting := said(t, a, "logs", matrix.ConditionAvailable, matrix.NodesUnavailable,
+	waiting := said(t, a, "logs", fact.ConditionAvailable, fact.NodesUnavailable,
 		"0 of 1 node has an available pod; waiting for n1 (pod logs-")
-	since := conditionOf(waiting, matrix.ConditionProgressing).LastTransitionTime
+	since := conditionOf(waiting, fact.ConditionProgressing).LastTransitionTime
 	if since.IsZero() {
 		t.Errorf("the conditions have no time: %+v", waiting.Status.Conditions)
 	}
@@ -63,11 +64,11 @@ func TestConditionsAreWrittenBesideOthers(t *testing.T) {
 		return ""
 	})
 	edit(t, a, "default", list[*corev1.Pod](a, kindPod)[0].Name, start)
-	done := said(t, a, "logs", matrix.ConditionAvailable, matrix.AllNodesAvailable, "1 of 1 node has an available pod")
+	done := said(t, a, "logs", fact.ConditionAvailable, fact.AllNodesAvailable, "1 of 1 node has an available pod")
 	if got := conditionOf(done, "Audited"); got != foreign {
 		t.Errorf("somebody else's condition is now %+v", got)
 	}
-	if c := conditionOf(done, matrix.ConditionProgressing); c.Reason != matrix.DaemonSetUpdated || !c.LastTransitionTime.Equal(&since) {
+	if c := conditionOf(done, fact.ConditionProgressing); c.Reason != fact.DaemonSetUpdated || !c.LastTransitionTime.Equal(&since) {
 		t.Errorf("Progressing stayed True and is %+v, its time was %v", c, since)
 	}
 }
@@ -78,7 +79,7 @@ func TestForgottenConditionsMakeNoLoop(t *testing.T) {
 	a := newFakeAPI(t)
 	a.forgetConditions = true
 	a.add(testNode("n0"))
-	_, stop := startLimited(t, a, matrix.Config{StatusInterval: time.Nanosecond})
+	_, stop := startLimited(t, a, row.Config{StatusInterval: time.Nanosecond})
 	defer stop()
 	pinned := testDaemonSet("logs")
 	pinned.Spec.Template.Spec.NodeName = "n0"
@@ -109,7 +110,7 @@ func TestFailedPlacementIsToldOnce(t *testing.T) {
 	a.add(testNode("n1"))
 	events := runController(t, a)
 	a.add(testDaemonSet("logs"))
-	said(t, a, "logs", matrix.ConditionAvailable, matrix.NodesUnavailable, "is not scheduled yet")
+	said(t, a, "logs", fact.ConditionAvailable, fact.NodesUnavailable, "is not scheduled yet")
 	name := list[*corev1.Pod](a, kindPod)[0].Name
 	// The number of nodes is not about this one.
 	for total := 3; total <= 5; total++ {
@@ -117,7 +118,7 @@ func TestFailedPlacementIsToldOnce(t *testing.T) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 				Message: fmt.Sprintf("0/%d nodes are available: 1 Insufficient memory, %d node(s) didn't satisfy plugin(s) [NodeAffinity].", total, total-1)}}
 		})
-		said(t, a, "logs", matrix.ConditionAvailable, matrix.NodesUnavailable, "n1 (pod "+name+" cannot be placed: Insufficient memory)")
+		said(t, a, "logs", fact.ConditionAvailable, fact.NodesUnavailable, "n1 (pod "+name+" cannot be placed: Insufficient memory)")
 	}
 	edit(t, a, "default", name, start)
 	settled(t, a, "logs", 1)

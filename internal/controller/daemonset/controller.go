@@ -37,6 +37,7 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
 // EventSource is the component name that the recorder should carry.
@@ -69,7 +70,7 @@ type Config struct {
 	// Workers is how many pods are created or deleted at a time. Default 32.
 	Workers int
 	// Limits bound what is in flight and pace retries; see matrix.Config.
-	Limits matrix.Config
+	Limits row.Config
 	// AuditInterval is the time between two audits of the running totals.
 	// Default 10 minutes.
 	AuditInterval time.Duration

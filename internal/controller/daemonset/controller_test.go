@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
 func testNode(name string) *corev1.Node {
@@ -61,8 +62,8 @@ func settled(t *testing.T, a *fakeAPI, name string, n int32) *appsv1.DaemonSet {
 			return err.Error()
 		}
 		out = ds
-		want := matrix.Status{ObservedGeneration: ds.Generation, Desired: n, Current: n, Ready: n, Updated: n, Available: n}
-		if got := matrix.ProjectStatus(&ds.Status); got != want {
+		want := fact.Status{ObservedGeneration: ds.Generation, Desired: n, Current: n, Ready: n, Updated: n, Available: n}
+		if got := fact.StatusOf(&ds.Status); got != want {
 			return fmt.Sprintf("status of %s is %v, want %v", name, got, want)
 		}
 		return ""
@@ -288,7 +289,7 @@ func TestDump(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Because != matrix.AsWanted {
+	if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Because != row.AsWanted {
 		t.Errorf("dump is\n%s", s)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -75,7 +75,7 @@ func deleteInTheMiddle(t *testing.T, restart bool) {
 			if err != nil {
 				return err.Error()
 			}
-			if want := matrix.FollowsPolicy + string(v1alpha1.PhaseWaitingForApproval); !slices.ContainsFunc(ds.Status.Conditions, func(c appsv1.DaemonSetCondition) bool { return c.Reason == want }) {
+			if want := fact.FollowsPolicy + string(v1alpha1.PhaseWaitingForApproval); !slices.ContainsFunc(ds.Status.Conditions, func(c appsv1.DaemonSetCondition) bool { return c.Reason == want }) {
 				return fmt.Sprintf("the conditions are %v", ds.Status.Conditions)
 			}
 			return ""

@@ -17,7 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -39,24 +39,24 @@ type executor struct {
 
 // createPod makes the pod. A pod of that name that is just what the action asks
 // for, left by an earlier try, counts as made.
-func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *matrix.CreatePod) matrix.Answer {
+func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *action.CreatePod) action.Answer {
 	created, err := e.writer.CreatePod(ctx, mold.pod(a))
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason)
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
 		e.metrics.podsCreated.Inc()
-		return matrix.Answer{Outcome: matrix.OK, Pod: created.UID}
+		return action.Answer{Outcome: action.OK, Pod: created.UID}
 	case apierrors.IsAlreadyExists(err):
 		uid, outcome := e.sameOrTaken(ctx, a)
-		return matrix.Answer{Outcome: outcome, Pod: uid}
+		return action.Answer{Outcome: outcome, Pod: uid}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return matrix.Answer{Outcome: matrix.Failed}
+		return action.Answer{Outcome: action.Failed}
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 	e.metrics.writesFailed.Inc()
-	answer := matrix.Answer{Outcome: refused(err)}
+	answer := action.Answer{Outcome: refused(err)}
 	if blamesTemplate(err) {
 		answer.Refused = "the API refuses its pod: " + err.Error()
 	}
@@ -80,34 +80,34 @@ func blamesTemplate(err error) bool {
 
 // refused tells a write that was refused from one that may have been done: what
 // is wrong with a request is found before anything is stored.
-func refused(err error) matrix.Outcome {
+func refused(err error) action.Outcome {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		if code := status.Status().Code; code >= 400 && code < 500 {
-			return matrix.Failed
+			return action.Failed
 		}
 	}
-	return matrix.Unknown
+	return action.Unknown
 }
 
-func (e *executor) sameOrTaken(ctx context.Context, a *matrix.CreatePod) (types.UID, matrix.Outcome) {
+func (e *executor) sameOrTaken(ctx context.Context, a *action.CreatePod) (types.UID, action.Outcome) {
 	p, err := e.writer.GetPod(ctx, a.Namespace, a.PodName)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", matrix.Failed
+		return "", action.Failed
 	case err != nil:
-		return "", matrix.Unknown
+		return "", action.Unknown
 	case ownerOf(p) != a.UID || pod.TargetNode(p) != a.Node:
-		return "", matrix.NameTaken
+		return "", action.NameTaken
 	case pod.IsTerminating(p):
 		// Ours, and on its way out without our knowing yet: its place is taken.
-		return "", matrix.Unknown
+		return "", action.Unknown
 	}
-	return p.UID, matrix.OK
+	return p.UID, action.OK
 }
 
 // deletePod deletes the pod; that it is gone already is as good.
-func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *matrix.DeletePod) matrix.Outcome {
+func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *action.DeletePod) action.Outcome {
 	e.announce(ds, a)
 	err := e.writer.DeletePod(ctx, a.Namespace, a.PodName, a.PodUID)
 	switch {
@@ -115,9 +115,9 @@ func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *matri
 		klog.FromContext(ctx).V(3).Info("Deleted pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason, "detail", a.Detail)
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", a.PodName)
 		e.metrics.podsDeleted.WithLabelValues(string(a.Reason)).Inc()
-		return matrix.OK
+		return action.OK
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return matrix.Gone
+		return action.Gone
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot delete pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
@@ -126,12 +126,12 @@ func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *matri
 }
 
 // announce tells users of deletions that they did not cause.
-func (e *executor) announce(ds *appsv1.DaemonSet, a *matrix.DeletePod) {
+func (e *executor) announce(ds *appsv1.DaemonSet, a *action.DeletePod) {
 	switch a.Reason {
-	case matrix.ReasonFailed:
+	case action.ReasonFailed:
 		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDaemonPod",
 			"Found failed daemon pod %s/%s on node %s, will try to kill it", a.Namespace, a.PodName, a.Node)
-	case matrix.ReasonSucceeded:
+	case action.ReasonSucceeded:
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SucceededDaemonPod",
 			"Found succeeded daemon pod %s/%s on node %s, will try to delete it", a.Namespace, a.PodName, a.Node)
 	}
@@ -139,7 +139,7 @@ func (e *executor) announce(ds *appsv1.DaemonSet, a *matrix.DeletePod) {
 
 // updateStatus writes the status, after a conflict once more over the newest
 // object. It returns what the API then holds, or nil if nothing was written.
-func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *matrix.UpdateStatus) (*appsv1.DaemonSet, matrix.Outcome) {
+func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *action.UpdateStatus) (*appsv1.DaemonSet, action.Outcome) {
 	for attempt := 0; ; attempt++ {
 		next := *ds
 		a.Status.Apply(&next.Status)
@@ -147,7 +147,7 @@ func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *ma
 		updated, err := e.writer.UpdateDaemonSetStatus(ctx, &next)
 		if err == nil {
 			e.metrics.statusWrites.Inc()
-			return updated, matrix.OK
+			return updated, action.OK
 		}
 		if apierrors.IsConflict(err) && attempt == 0 {
 			ds, err = e.writer.GetDaemonSet(ctx, a.Namespace, a.Name)
@@ -156,11 +156,11 @@ func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *ma
 			}
 		}
 		if err == nil || apierrors.IsNotFound(err) {
-			return nil, matrix.Gone
+			return nil, action.Gone
 		}
 		klog.FromContext(ctx).V(2).Info("Cannot write status", "daemonSet", klog.KRef(a.Namespace, a.Name), "err", err)
 		e.metrics.writesFailed.Inc()
-		return nil, matrix.Failed
+		return nil, action.Failed
 	}
 }
 

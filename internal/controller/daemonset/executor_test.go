@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // scriptedWriter answers what a test wants.
@@ -65,7 +66,7 @@ func recorded(r *record.FakeRecorder) (out []string) {
 	return out
 }
 
-var logsTarget = matrix.Target{UID: "uid", Namespace: "default", Name: "logs"}
+var logsTarget = action.Target{UID: "uid", Namespace: "default", Name: "logs"}
 
 func TestEventsOfCreations(t *testing.T) {
 	terminating := apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("unable to create new content in namespace default because it is being terminated"))
@@ -74,16 +75,16 @@ func TestEventsOfCreations(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
 		want    []string
-		outcome matrix.Outcome
+		outcome action.Outcome
 	}{
-		"done":                     {nil, []string{"Normal SuccessfulCreate Created pod: logs-1"}, matrix.OK},
-		"refused":                  {quota, []string{`Warning FailedCreate Error creating: pods "logs-1" is forbidden: exceeded quota`}, matrix.Failed},
-		"no answer":                {fmt.Errorf("connection lost"), []string{"Warning FailedCreate Error creating: connection lost"}, matrix.Unknown},
-		"the namespace terminates": {terminating, nil, matrix.Failed},
+		"done":                     {nil, []string{"Normal SuccessfulCreate Created pod: logs-1"}, action.OK},
+		"refused":                  {quota, []string{`Warning FailedCreate Error creating: pods "logs-1" is forbidden: exceeded quota`}, action.Failed},
+		"no answer":                {fmt.Errorf("connection lost"), []string{"Warning FailedCreate Error creating: connection lost"}, action.Unknown},
+		"the namespace terminates": {terminating, nil, action.Failed},
 	} {
 		e, events := newExecutor(t, &scriptedWriter{create: c.err})
 		ds := testDaemonSet("logs")
-		outcome := e.createPod(t.Context(), ds, newPodMold(ds), &matrix.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
+		outcome := e.createPod(t.Context(), ds, newPodMold(ds), &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}
@@ -94,22 +95,22 @@ func TestEventsOfDeletions(t *testing.T) {
 	const deleted = "Normal SuccessfulDelete Deleted pod: logs-1"
 	gone := apierrors.NewNotFound(resource[kindPod], "logs-1")
 	for name, c := range map[string]struct {
-		reason  matrix.Reason
+		reason  action.Reason
 		err     error
 		want    []string
-		outcome matrix.Outcome
+		outcome action.Outcome
 	}{
-		"any reason": {matrix.ReasonOutdated, nil, []string{deleted}, matrix.OK},
-		"failed": {matrix.ReasonFailed, nil, []string{
-			"Warning FailedDaemonPod Found failed daemon pod default/logs-1 on node n1, will try to kill it", deleted}, matrix.OK},
-		"succeeded": {matrix.ReasonSucceeded, nil, []string{
-			"Normal SucceededDaemonPod Found succeeded daemon pod default/logs-1 on node n1, will try to delete it", deleted}, matrix.OK},
-		"gone already": {matrix.ReasonOutdated, gone, nil, matrix.Gone},
-		"refused": {matrix.ReasonOutdated, apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("no")),
-			[]string{`Warning FailedDelete Error deleting: pods "logs-1" is forbidden: no`}, matrix.Failed},
+		"any reason": {action.ReasonOutdated, nil, []string{deleted}, action.OK},
+		"failed": {action.ReasonFailed, nil, []string{
+			"Warning FailedDaemonPod Found failed daemon pod default/logs-1 on node n1, will try to kill it", deleted}, action.OK},
+		"succeeded": {action.ReasonSucceeded, nil, []string{
+			"Normal SucceededDaemonPod Found succeeded daemon pod default/logs-1 on node n1, will try to delete it", deleted}, action.OK},
+		"gone already": {action.ReasonOutdated, gone, nil, action.Gone},
+		"refused": {action.ReasonOutdated, apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("no")),
+			[]string{`Warning FailedDelete Error deleting: pods "logs-1" is forbidden: no`}, action.Failed},
 	} {
 		e, events := newExecutor(t, &scriptedWriter{remove: c.err})
-		outcome := e.deletePod(t.Context(), testDaemonSet("logs"), &matrix.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason})
+		outcome := e.deletePod(t.Context(), testDaemonSet("logs"), &action.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason})
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}
@@ -121,11 +122,11 @@ func TestStatusAfterAConflict(t *testing.T) {
 	for _, c := range []struct {
 		conflicts int
 		written   string
-		outcome   matrix.Outcome
+		outcome   action.Outcome
 	}{
-		{0, "1", matrix.OK},
-		{1, "1 2", matrix.OK},
-		{2, "1 2", matrix.Failed},
+		{0, "1", action.OK},
+		{1, "1 2", action.OK},
+		{2, "1 2", action.Failed},
 	} {
 		seen, live := testDaemonSet("logs"), testDaemonSet("logs")
 		seen.UID, seen.ResourceVersion = "uid", "1"
@@ -133,7 +134,7 @@ func TestStatusAfterAConflict(t *testing.T) {
 		live.Status.Conditions = []appsv1.DaemonSetCondition{{Type: "Foreign"}}
 		w := &scriptedWriter{conflicts: c.conflicts, live: live}
 		e, _ := newExecutor(t, w)
-		got, outcome := e.updateStatus(t.Context(), seen, &matrix.UpdateStatus{Target: logsTarget, Status: matrix.Status{Ready: 3}})
+		got, outcome := e.updateStatus(t.Context(), seen, &action.UpdateStatus{Target: logsTarget, Status: fact.Status{Ready: 3}})
 		if written := strings.Join(w.written, " "); written != c.written || outcome != c.outcome {
 			t.Errorf("%d conflicts: wrote over versions %s with outcome %v, want %s and %v", c.conflicts, written, outcome, c.written, c.outcome)
 		}

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -432,10 +432,10 @@ func startController(t *testing.T, a *fakeAPI) (stop func()) {
 
 func startRecorded(t *testing.T, a *fakeAPI) (*record.FakeRecorder, func()) {
 	t.Helper()
-	return startLimited(t, a, matrix.Config{})
+	return startLimited(t, a, row.Config{})
 }
 
-func startLimited(t *testing.T, a *fakeAPI, limits matrix.Config) (*record.FakeRecorder, func()) {
+func startLimited(t *testing.T, a *fakeAPI, limits row.Config) (*record.FakeRecorder, func()) {
 	t.Helper()
 	recorder := record.NewFakeRecorder(100000)
 	c, err := New(Config{Informers: a, Writer: a, Recorder: recorder, Limits: limits})

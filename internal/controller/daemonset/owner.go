@@ -17,6 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
@@ -122,7 +124,7 @@ func (o *owner) wait(ctx context.Context, audit, look <-chan time.Time) {
 func (o *owner) turn(ctx context.Context) {
 	start := o.cfg.Clock.Now()
 	o.now = start
-	o.matrix.Step(matrix.Now{Time: o.now})
+	o.matrix.Step(fact.Now{Time: o.now})
 	o.book.Step(belongings.Now{Time: o.now})
 	o.rollouts.Step(rollouts.Now{Time: o.now})
 	o.contents.Tell(contents.Now{Time: o.now})
@@ -200,10 +202,10 @@ func (o *owner) apply(kind string, c change) {
 		o.book.Step(belongings.Revision{Object: obj, Gone: c.deleted, Added: c.added})
 	case *corev1.Node:
 		if c.deleted {
-			o.matrix.Step(matrix.NodeGone(obj.Name))
+			o.matrix.Step(fact.NodeGone(obj.Name))
 		} else {
-			o.matrix.Step(matrix.ProjectNode(obj))
-			o.matrix.Step(matrix.ProjectHealth(obj))
+			o.matrix.Step(fact.OfNode(obj))
+			o.matrix.Step(fact.HealthOf(obj))
 		}
 	case *v1alpha1.RolloutPolicy:
 		o.rollouts.Step(rollouts.Policy{Object: obj, Gone: c.deleted})
@@ -242,34 +244,34 @@ func (o *owner) handOut(j belongings.Job) {
 }
 
 // dispatch hands an action to a worker, with the objects it was decided on.
-func (o *owner) dispatch(a matrix.Action) {
+func (o *owner) dispatch(a action.Action) {
 	ds, latest := o.book.Acted(a.Row())
 	if ds == nil {
-		o.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.Gone})
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.Gone})
 		return
 	}
-	done := func(e matrix.Answer) {
+	done := func(e action.Answer) {
 		e.Action = a
 		o.buffer.result(func(o *owner) { o.matrix.Step(e) })
 	}
 	switch a := a.(type) {
-	case *matrix.CreatePod:
+	case *action.CreatePod:
 		o.pins.Begun(a.Row(), a.Revision)
 		mold, err := o.moldOf(ds, a.Revision)
 		if err != nil {
 			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
-			o.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.Failed})
+			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
 			return
 		}
 		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, mold, a)) })
-	case *matrix.DeletePod:
-		o.podLane.submit(func(ctx context.Context) { done(matrix.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
-	case *matrix.FailedPlacement:
+	case *action.DeletePod:
+		o.podLane.submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
+	case *action.FailedPlacement:
 		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node,
 			a.Detail)
-	case *matrix.RolloutNews:
+	case *action.RolloutNews:
 		o.tell(ds, a)
-	case *matrix.UpdateRollout:
+	case *action.UpdateRollout:
 		o.metrics.rollouts.show(a)
 		have := o.rollouts.RolloutOf(ds)
 		o.rowLane.submit(func(ctx context.Context) {
@@ -278,17 +280,17 @@ func (o *owner) dispatch(a matrix.Action) {
 				if updated != nil {
 					o.rollouts.Step(rollouts.Rollout{Object: updated})
 				}
-				o.matrix.Step(matrix.Answer{Action: a, Outcome: out})
+				o.matrix.Step(action.Answer{Action: a, Outcome: out})
 			})
 		})
-	case *matrix.UpdateStatus:
+	case *action.UpdateStatus:
 		o.rowLane.submit(func(ctx context.Context) {
 			updated, out := o.exec.updateStatus(ctx, latest, a)
 			o.buffer.result(func(o *owner) {
 				if _, known := o.book.Acted(a.UID); known != nil && updated != nil {
 					o.book.Step(belongings.DaemonSet{Object: updated})
 				}
-				o.matrix.Step(matrix.Answer{Action: a, Outcome: out})
+				o.matrix.Step(action.Answer{Action: a, Outcome: out})
 			})
 		})
 	}
@@ -379,7 +381,7 @@ func (o *owner) keepContents(ctx context.Context) {
 		})
 	}
 	for _, n := range o.contents.News() {
-		o.tell(n.DaemonSet, &matrix.RolloutNews{Warning: n.Warning, Event: n.Reason, Message: n.Message})
+		o.tell(n.DaemonSet, &action.RolloutNews{Warning: n.Warning, Event: n.Reason, Message: n.Message})
 	}
 }
 

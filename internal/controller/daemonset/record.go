@@ -11,13 +11,15 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
 // decisions is a matrix, or one that is recorded.
 type decisions interface {
 	belongings.Rows
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
-	Ready() []matrix.Action
+	Ready() []action.Action
 	NextTick() (time.Time, bool)
 	AuditSlice(most int) (findings []string, done bool)
 	Dump() matrix.Snapshot
@@ -29,13 +31,13 @@ type decisions interface {
 type recorder struct {
 	*matrix.Matrix
 	out     io.Writer
-	numbers map[matrix.Action]int // of the actions that were not answered yet
+	numbers map[action.Action]int // of the actions that were not answered yet
 	last    int
 	err     error // ended the recording
 }
 
-func newRecorder(cfg matrix.Config, out io.Writer) *recorder {
-	r := &recorder{Matrix: matrix.New(cfg), out: out, numbers: map[matrix.Action]int{}}
+func newRecorder(cfg row.Config, out io.Writer) *recorder {
+	r := &recorder{Matrix: matrix.New(cfg), out: out, numbers: map[action.Action]int{}}
 	r.write("config", cfg, "")
 	return r
 }
@@ -57,13 +59,13 @@ func (r *recorder) write(verb string, about any, outcome string) {
 // numbered is an answer as it is written.
 type numbered struct {
 	Action int
-	matrix.Answer
+	action.Answer
 }
 
 // Step records the event.
 func (r *recorder) Step(e matrix.Event) {
 	var about any = e
-	if a, ok := e.(matrix.Answer); ok {
+	if a, ok := e.(action.Answer); ok {
 		about = numbered{r.numbers[a.Action], a}
 		delete(r.numbers, a.Action)
 	}
@@ -78,12 +80,12 @@ func (r *recorder) AuditSlice(most int) ([]string, bool) {
 }
 
 // Ready records the actions, each with its number.
-func (r *recorder) Ready() []matrix.Action {
+func (r *recorder) Ready() []action.Action {
 	actions, text, before := r.Matrix.Ready(), "", r.last
 	for _, a := range actions {
 		r.last++
 		switch a.(type) {
-		case *matrix.FailedPlacement, *matrix.RolloutNews:
+		case *action.FailedPlacement, *action.RolloutNews:
 		default:
 			r.numbers[a] = r.last
 		}

@@ -13,6 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -28,7 +31,7 @@ func TestRecordings(t *testing.T) {
 func replay(t *testing.T, path string) {
 	var out bytes.Buffer
 	var r *recorder
-	actions := map[int]matrix.Action{}
+	actions := map[int]action.Action{}
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		read := func(into any) {
 			if err := json.Unmarshal([]byte(d.Input), into); err != nil {
@@ -37,7 +40,7 @@ func replay(t *testing.T, path string) {
 		}
 		switch d.Cmd {
 		case "config":
-			var cfg matrix.Config
+			var cfg row.Config
 			read(&cfg)
 			r = newRecorder(cfg, &out)
 		case "audit":
@@ -57,7 +60,7 @@ func replay(t *testing.T, path string) {
 			if err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			if a, ok := e.(matrix.Answer); ok {
+			if a, ok := e.(action.Answer); ok {
 				var n struct{ Action int }
 				read(&n)
 				if a.Action = actions[n.Action]; a.Action == nil {
@@ -76,35 +79,35 @@ func replay(t *testing.T, path string) {
 // recordStory plays a short story with a recorder and returns what it wrote.
 func recordStory(wrong bool) []byte {
 	var out bytes.Buffer
-	m := newRecorder(matrix.Config{StatusInterval: time.Second}, &out)
-	m.Step(matrix.Now{Time: noon})
-	m.Step(matrix.NodeInfo{Name: "n1", Labels: map[string]string{"disk": "ssd"}})
-	m.Step(matrix.NodeInfo{Name: "n2", Labels: map[string]string{"disk": "ssd"}, Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}})
+	m := newRecorder(row.Config{StatusInterval: time.Second}, &out)
+	m.Step(fact.Now{Time: noon})
+	m.Step(fact.Node{Name: "n1", Labels: map[string]string{"disk": "ssd"}})
+	m.Step(fact.Node{Name: "n2", Labels: map[string]string{"disk": "ssd"}, Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}})
 	spec := corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}}
 	if wrong {
 		spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 	}
-	m.Step(matrix.DaemonSetInfo{UID: "u", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Placement: placement.Compile(&spec)})
+	m.Step(fact.DaemonSet{UID: "u", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Placement: placement.Compile(&spec)})
 	for _, a := range m.Ready() {
-		create, ok := a.(*matrix.CreatePod)
+		create, ok := a.(*action.CreatePod)
 		if !ok {
-			m.Step(matrix.Answer{Action: a})
+			m.Step(action.Answer{Action: a})
 			continue
 		}
-		m.Step(matrix.Answer{Action: create, Pod: "p"})
-		m.Step(matrix.PodInfo{UID: "p", Name: create.PodName, Owner: "u", Node: create.Node, Revision: "a", Bound: true, Ready: true, ReadySince: noon, Created: noon})
+		m.Step(action.Answer{Action: create, Pod: "p"})
+		m.Step(fact.Pod{UID: "p", Name: create.PodName, Owner: "u", Node: create.Node, Revision: "a", Bound: true, Ready: true, ReadySince: noon, Created: noon})
 	}
-	m.Step(matrix.Now{Time: noon.Add(time.Minute)})
+	m.Step(fact.Now{Time: noon.Add(time.Minute)})
 	m.Ready()
-	m.Step(matrix.PodInfo{UID: "p", Name: "logs", Owner: "u", Node: "n1", Revision: "a", Bound: true, Phase: matrix.PodFailed, Created: noon})
+	m.Step(fact.Pod{UID: "p", Name: "logs", Owner: "u", Node: "n1", Revision: "a", Bound: true, Phase: fact.PodFailed, Created: noon})
 	for _, a := range m.Ready() {
-		m.Step(matrix.Answer{Action: a, Outcome: matrix.Failed})
+		m.Step(action.Answer{Action: a, Outcome: action.Failed})
 	}
-	m.Step(matrix.PodGone("p"))
+	m.Step(fact.PodGone("p"))
 	m.AuditSlice(100)
-	m.Step(matrix.NodeGone("n1"))
+	m.Step(fact.NodeGone("n1"))
 	m.Ready()
-	m.Step(matrix.DaemonSetGone("u"))
+	m.Step(fact.DaemonSetGone("u"))
 	return out.Bytes()
 }
 
@@ -126,9 +129,9 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full
 
 // A recording that cannot be written stops, and nothing else does.
 func TestARecordingThatBreaks(t *testing.T) {
-	m := newRecorder(matrix.Config{}, brokenWriter{})
-	m.Step(matrix.NodeInfo{Name: "n1"})
-	m.Step(matrix.DaemonSetInfo{UID: "u", Name: "logs", Placement: placement.Compile(&corev1.PodSpec{})})
+	m := newRecorder(row.Config{}, brokenWriter{})
+	m.Step(fact.Node{Name: "n1"})
+	m.Step(fact.DaemonSet{UID: "u", Name: "logs", Placement: placement.Compile(&corev1.PodSpec{})})
 	if actions := m.Ready(); len(actions) != 2 {
 		t.Errorf("actions are %v, want a creation and a status", actions)
 	}

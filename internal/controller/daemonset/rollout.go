@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
@@ -21,7 +21,7 @@ import (
 // the API then holds, or nil if that is not all of it. One that another DaemonSet of the name
 // has left is taken over when its status is of this one: whoever dies before that leaves
 // nothing that passes for the new one's.
-func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *matrix.UpdateRollout) (*v1alpha1.DaemonSetRollout, matrix.Outcome) {
+func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *action.UpdateRollout) (*v1alpha1.DaemonSetRollout, action.Outcome) {
 	var err, refused error
 	why := a.PausedWhy
 	for range 3 {
@@ -37,7 +37,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 				next, err = e.takeOver(ctx, ds, next)
 			}
 			if err == nil {
-				return next, matrix.OK
+				return next, action.OK
 			}
 		}
 		switch refused = err; {
@@ -55,7 +55,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 	}
 	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err", refused)
 	e.metrics.writesFailed.Inc()
-	return nil, matrix.Failed
+	return nil, action.Failed
 }
 
 // someRollout makes sure that there is a rollout. One that is made is paused if there is a
@@ -117,7 +117,7 @@ func (e *executor) carryOut(ctx context.Context, j *rollouts.Job) rollouts.Resul
 }
 
 // tell makes an event of what is new about a rollout.
-func (o *owner) tell(ds *appsv1.DaemonSet, a *matrix.RolloutNews) {
+func (o *owner) tell(ds *appsv1.DaemonSet, a *action.RolloutNews) {
 	kind := corev1.EventTypeNormal
 	if a.Warning {
 		kind = corev1.EventTypeWarning

@@ -13,7 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
 // quicker is an API in which somebody else always was.
@@ -34,7 +34,7 @@ func TestLogSaysWhyAStatusIsNotTaken(t *testing.T) {
 	var said strings.Builder
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, line string) { said.WriteString(line) }, funcr.Options{}))
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs"}}
-	if _, out := e.updateRollout(ctx, ds, &v1alpha1.DaemonSetRollout{}, &matrix.UpdateRollout{}); out != matrix.Failed {
+	if _, out := e.updateRollout(ctx, ds, &v1alpha1.DaemonSetRollout{}, &action.UpdateRollout{}); out != action.Failed {
 		t.Errorf("the outcome is %s", out)
 	}
 	if !strings.Contains(said.String(), "the object has been modified") {

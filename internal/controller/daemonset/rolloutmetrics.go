@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
 // rolloutMetrics tell where each rollout stands.
@@ -39,7 +39,7 @@ func (m *rolloutMetrics) collectors() []prometheus.Collector {
 }
 
 // show takes a status as it is to be written.
-func (m *rolloutMetrics) show(a *matrix.UpdateRollout) {
+func (m *rolloutMetrics) show(a *action.UpdateRollout) {
 	s := &a.Status
 	name := types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 	was, known := m.last[name]

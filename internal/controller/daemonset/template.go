@@ -11,7 +11,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/podtemplate"
@@ -80,14 +81,14 @@ func moldFrom(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *podMold {
 
 // pod returns the pod for an action. It shares what no writer changes with the
 // mold: the API client only encodes it.
-func (m *podMold) pod(a *matrix.CreatePod) *corev1.Pod {
+func (m *podMold) pod(a *action.CreatePod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: m.meta, Spec: m.spec}
 	p.Name = a.PodName
 	p.Labels = maps.Clone(m.meta.Labels)
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(a.Revision)
 	if a.Before != "" {
 		p.Annotations = maps.Clone(m.meta.Annotations)
-		metav1.SetMetaDataAnnotation(&p.ObjectMeta, matrix.Replaced, matrix.ReplacedText(a.Before, a.PodName))
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, fact.Replaced, fact.ReplacedText(a.Before, a.PodName))
 	}
 	p.Spec.Affinity = placement.PinToNode(m.spec.Affinity, a.Node)
 	return p

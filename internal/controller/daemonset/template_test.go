@@ -11,7 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 func TestPodOfANode(t *testing.T) {
@@ -22,7 +23,7 @@ func TestPodOfANode(t *testing.T) {
 	template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	before := ds.DeepCopy()
-	p := newPodMold(ds).pod(&matrix.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
+	p := newPodMold(ds).pod(&action.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
 
 	want := metav1.ObjectMeta{
 		Namespace: "default", Name: "logs-1", GenerateName: "logs-",
@@ -53,20 +54,20 @@ func TestPodOfANode(t *testing.T) {
 // and one that has the annotation from a template or from another pod, say nothing.
 func TestPodSaysWhatItReplaced(t *testing.T) {
 	ds := testDaemonSet("logs")
-	for _, annotations := range []map[string]string{nil, {"note": "n"}, {matrix.Replaced: "unavailable logs-2"}} {
+	for _, annotations := range []map[string]string{nil, {"note": "n"}, {fact.Replaced: "unavailable logs-2"}} {
 		ds.Spec.Template.Annotations = annotations
 		mold := newPodMold(ds)
 		for _, before := range []course.Before{course.WasAvailable, course.WasNotAvailable} {
-			p := mold.pod(&matrix.CreatePod{Node: "n1", PodName: "logs-1", Before: before})
-			if got := matrix.ProjectPod(p, "").Before; got != before || p.Annotations["note"] != annotations["note"] {
+			p := mold.pod(&action.CreatePod{Node: "n1", PodName: "logs-1", Before: before})
+			if got := fact.OfPod(p, "").Before; got != before || p.Annotations["note"] != annotations["note"] {
 				t.Errorf("%v, %s: it says %q, and its annotations are %v", annotations, before, got, p.Annotations)
 			}
-			if p.Name = "logs-2"; matrix.ProjectPod(p, "").Before != "" {
+			if p.Name = "logs-2"; fact.OfPod(p, "").Before != "" {
 				t.Errorf("%v: copied to another pod it says %q", annotations, before)
 			}
 		}
-		p := mold.pod(&matrix.CreatePod{Node: "n1", PodName: "logs-1"})
-		if got := matrix.ProjectPod(p, "").Before; got != "" || !reflect.DeepEqual(p.Annotations, annotations) {
+		p := mold.pod(&action.CreatePod{Node: "n1", PodName: "logs-1"})
+		if got := fact.OfPod(p, "").Before; got != "" || !reflect.DeepEqual(p.Annotations, annotations) {
 			t.Errorf("one that replaced nothing says %q, and its annotations are %v", got, p.Annotations)
 		}
 	}
@@ -76,7 +77,7 @@ func TestPodWithoutATemplateGeneration(t *testing.T) {
 	ds := testDaemonSet("logs")
 	for _, annotation := range []string{"", "abc"} {
 		ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: annotation}
-		p := newPodMold(ds).pod(&matrix.CreatePod{Node: "n1", Revision: "hash"})
+		p := newPodMold(ds).pod(&action.CreatePod{Node: "n1", Revision: "hash"})
 		if _, ok := p.Labels["pod-template-generation"]; ok {
 			t.Errorf("annotation %q: labels are %v", annotation, p.Labels)
 		}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // withoutDefinitions is an API whose own kinds are defined only when somebody says so.
@@ -87,9 +87,9 @@ func TestAStartWithoutDefinitions(t *testing.T) {
 	a.add(testDaemonSet("logs"))
 	stop := startWithPolicies(t, a)
 	settled(t, a.fakeAPI, "logs", 6)
-	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseComplete))
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseComplete))
 	setImage(t, a.fakeAPI, "logs", "demo:v2")
-	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
 	stop()
 	a.shows(t, "map[demo:v1:4 demo:v2:2]")
 
@@ -99,14 +99,14 @@ func TestAStartWithoutDefinitions(t *testing.T) {
 	// A node that joins gets the stable revision: the controller works, and the change stands.
 	a.add(policyNode(6))
 	a.shows(t, "map[demo:v1:5 demo:v2:2]")
-	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhasePaused))
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhasePaused))
 	// An edit is no way around it.
 	setImage(t, a.fakeAPI, "logs", "demo:v3")
 	a.add(policyNode(7))
 	a.shows(t, "map[demo:v1:6 demo:v2:2]")
 
 	gone.defined.Store(true)
-	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
 	a.shows(t, "map[demo:v1:6 demo:v3:2]")
 	edit(t, a.fakeAPI, "default", "logs", func(r *v1alpha1.DaemonSetRollout) {
 		r.Generation = 2
@@ -134,8 +134,8 @@ func TestWithoutDefinitionsAsInKubernetes(t *testing.T) {
 
 	a.add(waitsForApproval("careful"))
 	plain.defined.Store(true)
-	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseComplete))
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseComplete))
 	setImage(t, a.fakeAPI, "logs", "demo:v3")
-	a.says(t, matrix.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
 	a.shows(t, "map[demo:v2:2 demo:v3:2]")
 }

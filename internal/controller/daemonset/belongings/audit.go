@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // audit is what is still to be looked at of one that is under way.
@@ -73,7 +73,7 @@ func (b *Book) auditPod(uid types.UID) string {
 	if s := b.sets[owner]; s != nil && claim.Judge(s.latest, s.selector, p) != claim.Mine {
 		return ""
 	}
-	is := matrix.ProjectPod(p, owner)
+	is := fact.OfPod(p, owner)
 	have, ok := b.rows.Pod(uid)
 	if is.Before = have.Before; ok && have == is { // what it replaced is read once
 		return ""
@@ -87,6 +87,6 @@ func (b *Book) auditKnown(uid types.UID) string {
 	if _, known := b.rows.Pod(uid); !known || b.pods.has(uid) {
 		return ""
 	}
-	b.rows.Step(matrix.PodGone(uid))
+	b.rows.Step(fact.PodGone(uid))
 	return fmt.Sprintf("pod with UID %s was known and does not exist", uid)
 }

@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/history"
 )
 
 // Rows is what a Book tells and asks of a matrix.
 type Rows interface {
 	Step(e matrix.Event)
-	Pod(uid types.UID) (matrix.PodInfo, bool)
+	Pod(uid types.UID) (fact.Pod, bool)
 	Pods() []types.UID
 	PodsOfRevision(uid types.UID, revision string) int
 	KeepsRevision(uid types.UID, revision string) bool

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // onPod settles whose pod it is and tells the matrix.
@@ -34,19 +34,19 @@ func (b *Book) claimPod(p *corev1.Pod) {
 	}
 	s := b.sets[uid]
 	if s == nil {
-		b.rows.Step(matrix.ProjectPod(p, uid))
+		b.rows.Step(fact.OfPod(p, uid))
 		return
 	}
 	s.toAdopt.Delete(p)
 	switch claim.Judge(s.latest, s.selector, p) {
 	case claim.Mine:
-		b.rows.Step(matrix.ProjectPod(p, uid))
+		b.rows.Step(fact.OfPod(p, uid))
 	case claim.Release:
-		b.rows.Step(matrix.PodGone(p.UID))
+		b.rows.Step(fact.PodGone(p.UID))
 		s.toRelease.ReplaceOrInsert(p)
 		b.claims[uid] = s
 	default:
-		b.rows.Step(matrix.PodGone(p.UID))
+		b.rows.Step(fact.PodGone(p.UID))
 	}
 }
 
@@ -60,10 +60,10 @@ func (b *Book) claimOrphan(p *corev1.Pod) {
 		}
 	}
 	if taker == nil {
-		b.rows.Step(matrix.PodGone(p.UID))
+		b.rows.Step(fact.PodGone(p.UID))
 		return
 	}
-	info := matrix.ProjectPod(p, taker.latest.UID)
+	info := fact.OfPod(p, taker.latest.UID)
 	info.Adopting = true
 	b.rows.Step(info)
 	if !taker.adopting[p.UID] {
@@ -74,7 +74,7 @@ func (b *Book) claimOrphan(p *corev1.Pod) {
 
 func (b *Book) onPodGone(p *corev1.Pod) {
 	b.pods.drop(p.UID)
-	b.rows.Step(matrix.PodGone(p.UID))
+	b.rows.Step(fact.PodGone(p.UID))
 	hash := p.Labels[appsv1.ControllerRevisionHashLabelKey]
 	if s := b.sets[OwnerOf(p)]; s != nil && hash != s.revision && b.rows.PodsOfRevision(s.latest.UID, hash) == 0 {
 		b.cleanUp(s)
@@ -141,7 +141,7 @@ func (b *Book) onClaims(result ClaimResult) {
 		case r.Updated != nil:
 			b.onPod(r.Updated)
 		case r.Adopted && OwnerOf(b.pods.all[r.Pod.UID]) == "":
-			b.rows.Step(matrix.PodGone(r.Pod.UID))
+			b.rows.Step(fact.PodGone(r.Pod.UID))
 		}
 	}
 	s.claimJob.finished(failed, b.now)

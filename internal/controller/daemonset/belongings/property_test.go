@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -22,27 +23,27 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // rows notes what a matrix is told.
 type rows struct {
-	sets map[types.UID]matrix.DaemonSetInfo
-	pods map[types.UID]matrix.PodInfo
+	sets map[types.UID]fact.DaemonSet
+	pods map[types.UID]fact.Pod
 	// keeps are revisions that a rollout may still need.
 	keeps map[string]bool
 }
 
 func (r *rows) Step(e matrix.Event) {
 	switch e := e.(type) {
-	case matrix.DaemonSetInfo:
+	case fact.DaemonSet:
 		r.sets[e.UID] = e
-	case matrix.DaemonSetGone:
+	case fact.DaemonSetGone:
 		delete(r.sets, types.UID(e))
-	case matrix.PodInfo:
+	case fact.Pod:
 		r.pods[e.UID] = e
-	case matrix.PodGone:
+	case fact.PodGone:
 		delete(r.pods, types.UID(e))
 	}
 }
 
-func (r *rows) Pod(uid types.UID) (matrix.PodInfo, bool) { p, ok := r.pods[uid]; return p, ok }
-func (r *rows) Pods() []types.UID                        { return slices.Collect(maps.Keys(r.pods)) }
+func (r *rows) Pod(uid types.UID) (fact.Pod, bool) { p, ok := r.pods[uid]; return p, ok }
+func (r *rows) Pods() []types.UID                  { return slices.Collect(maps.Keys(r.pods)) }
 
 func (r *rows) KeepsRevision(uid types.UID, revision string) bool { return r.keeps[revision] }
 
@@ -71,7 +72,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{rows: &rows{sets: map[types.UID]matrix.DaemonSetInfo{}, pods: map[types.UID]matrix.PodInfo{}}, now: noon,
+	w := &world{rows: &rows{sets: map[types.UID]fact.DaemonSet{}, pods: map[types.UID]fact.Pod{}}, now: noon,
 		sets: map[string]*appsv1.DaemonSet{}, pods: map[types.UID]*corev1.Pod{}, revisions: map[string]*appsv1.ControllerRevision{}}
 	w.book = New(w.rows, nil)
 	w.book.Step(Now{w.now})
@@ -416,7 +417,7 @@ func (w *world) check(t *rapid.T) {
 		if got := OwnerOf(p); got != want {
 			t.Fatalf("pod %s belongs to %q, want %q", p.Name, got, want)
 		}
-		if info, told := w.rows.pods[p.UID]; told != (want != "") || told && info != matrix.ProjectPod(p, want) {
+		if info, told := w.rows.pods[p.UID]; told != (want != "") || told && info != fact.OfPod(p, want) {
 			t.Fatalf("of pod %s the matrix knows %+v", p.Name, info)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
@@ -89,7 +89,7 @@ func (b *Book) onDaemonSetGone(ds *appsv1.DaemonSet) {
 	dropFrom(b.setsIn, ds.Namespace, ds.UID)
 	delete(b.claims, ds.UID)
 	delete(b.retries, ds.UID)
-	b.rows.Step(matrix.DaemonSetGone(ds.UID))
+	b.rows.Step(fact.DaemonSetGone(ds.UID))
 	// Pods it was about to adopt may now be another's.
 	for _, p := range byName(b.pods.orphans[ds.Namespace]) {
 		b.claimPod(p)
@@ -136,14 +136,14 @@ func (b *Book) push(s *daemonSet) {
 	if ds == nil {
 		return
 	}
-	b.rows.Step(matrix.DaemonSetInfo{
+	b.rows.Step(fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
 		Revision: s.revision, Digest: b.Digest(ds.UID, s.revision), Placement: s.placement, Earlier: b.placements(s),
 		Strategy:        StrategyOf(ds),
 		MinReadySeconds: ds.Spec.MinReadySeconds,
 		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
-		Reported:   matrix.ProjectStatus(&s.latest.Status),
-		Conditions: matrix.ProjectConditions(&s.latest.Status),
+		Reported:   fact.StatusOf(&s.latest.Status),
+		Conditions: fact.ConditionsOf(&s.latest.Status),
 	})
 }
 
@@ -200,8 +200,8 @@ func (b *Book) reread(uid types.UID) {
 }
 
 // StrategyOf is how a DaemonSet replaces pods of an older revision.
-func StrategyOf(ds *appsv1.DaemonSet) matrix.Strategy {
-	st := matrix.Strategy{OnDelete: ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType}
+func StrategyOf(ds *appsv1.DaemonSet) fact.Strategy {
+	st := fact.Strategy{OnDelete: ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType}
 	if ru := ds.Spec.UpdateStrategy.RollingUpdate; ru != nil && !st.OnDelete {
 		if ru.MaxUnavailable != nil {
 			st.MaxUnavailable = *ru.MaxUnavailable

@@ -13,13 +13,14 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Rows is the matrix, as far as a Book tells and asks it.
 type Rows interface {
 	Step(e matrix.Event)
-	Pod(uid types.UID) (matrix.PodInfo, bool)
+	Pod(uid types.UID) (fact.Pod, bool)
 	Pods() []types.UID
 	PodsOfRevision(uid types.UID, revision string) int
 	KeepsRevision(uid types.UID, revision string) bool
@@ -68,12 +69,12 @@ type mark struct {
 // set is what is known of one DaemonSet.
 type set struct {
 	object  *appsv1.DaemonSet
-	info    *matrix.DaemonSetInfo // as it was told, nil before that
-	rollout *matrix.RolloutInfo   // nil without a policy
+	info    *fact.DaemonSet // as it was told, nil before that
+	rollout *fact.Rollout   // nil without a policy
 	// rules is nil where content is no part of a revision.
 	rules *rolloutpolicy.Content
 	// told is what rows were told of the DaemonSet, why what hinders its content.
-	told *matrix.DaemonSetInfo
+	told *fact.DaemonSet
 	why  string
 	// refs are what the template of refsOf names.
 	refs   []content.Ref

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 var confRef = content.Ref{Kind: content.ConfigMap, Name: "conf"}
@@ -129,8 +129,8 @@ func TestOrphansKeepTheirCopies(t *testing.T) {
 			w := newWorld(t, careful)
 			before := w.restarts
 			w.book.Tell(DaemonSet{Object: w.set, Gone: true})
-			w.book.Step(matrix.RolloutGone(w.set.UID))
-			w.book.Step(matrix.DaemonSetGone(w.set.UID))
+			w.book.Step(fact.RolloutGone(w.set.UID))
+			w.book.Step(fact.DaemonSetGone(w.set.UID))
 			for _, o := range w.objects {
 				o.SetOwnerReferences(nil)
 			}
@@ -191,8 +191,8 @@ func TestDaemonSetThatIsGoneIsForgotten(t *testing.T) {
 	w.write("second")
 	w.pass(time.Minute)
 	w.book.Tell(DaemonSet{Object: w.set, Gone: true})
-	w.book.Step(matrix.RolloutGone(w.set.UID))
-	w.book.Step(matrix.DaemonSetGone(w.set.UID))
+	w.book.Step(fact.RolloutGone(w.set.UID))
+	w.book.Step(fact.DaemonSetGone(w.set.UID))
 	for node := range w.pods {
 		w.book.Step(podGone(w, node))
 	}

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
 const soaking = `
@@ -39,7 +39,7 @@ func newRandom(t *rapid.T) *random {
 
 // judge looks at a pod that is made: it has the stable revision or the target that the API holds, what it reads is
 // what the author wrote once, and the target is in no step that has not begun.
-func (r *random) judge(a *matrix.CreatePod) {
+func (r *random) judge(a *action.CreatePod) {
 	st, now := r.decided, r.status()
 	if st == nil || content.IDOf(a.Revision) == "" {
 		return

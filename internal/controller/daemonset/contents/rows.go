@@ -6,22 +6,23 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // Step takes an event for the matrix in, and passes it on.
 func (b *Book) Step(e matrix.Event) {
 	switch e := e.(type) {
-	case matrix.RolloutInfo:
+	case fact.Rollout:
 		b.onRollout(e)
-	case matrix.RolloutGone:
+	case fact.RolloutGone:
 		b.onRolloutGone(types.UID(e))
-	case matrix.DaemonSetInfo:
+	case fact.DaemonSet:
 		s := b.set(e.UID)
 		s.info = &e
 		b.settle(s)
-	case matrix.PodInfo:
+	case fact.Pod:
 		b.onPod(e)
-	case matrix.PodGone:
+	case fact.PodGone:
 		b.unmark(types.UID(e))
 		b.rows.Step(e)
 	default:
@@ -29,7 +30,7 @@ func (b *Book) Step(e matrix.Event) {
 	}
 }
 
-func (b *Book) onRollout(e matrix.RolloutInfo) {
+func (b *Book) onRollout(e fact.Rollout) {
 	s := b.set(e.UID)
 	was := s.rules
 	b.moved = true
@@ -59,7 +60,7 @@ func (b *Book) tellRollout(s *set) {
 }
 
 func (b *Book) onRolloutGone(uid types.UID) {
-	b.rows.Step(matrix.RolloutGone(uid))
+	b.rows.Step(fact.RolloutGone(uid))
 	s := b.sets[uid]
 	if s == nil {
 		return
@@ -76,7 +77,7 @@ func (b *Book) onRolloutGone(uid types.UID) {
 }
 
 // onPod keeps which content a pod has. Where content is no part of a revision, the pod is one of its template.
-func (b *Book) onPod(p matrix.PodInfo) {
+func (b *Book) onPod(p fact.Pod) {
 	if content.IDOf(p.Revision) == "" {
 		b.unmark(p.UID)
 		b.rows.Step(p)
@@ -138,7 +139,7 @@ func (b *Book) remark(uid types.UID) {
 }
 
 // Pod returns what was last told about a pod.
-func (b *Book) Pod(uid types.UID) (matrix.PodInfo, bool) {
+func (b *Book) Pod(uid types.UID) (fact.Pod, bool) {
 	info, known := b.rows.Pod(uid)
 	if m, is := b.marked[uid]; is {
 		info.Revision = m.revision

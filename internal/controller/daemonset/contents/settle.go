@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // lost is what a policy is that cannot be followed.
@@ -294,7 +294,7 @@ func (s *set) genuine(key []byte, m content.Member, o *object) bool {
 
 // without is the DaemonSet where content is no part of its revisions. While the policy cannot be read, a
 // rollout that speaks of content is left where it is.
-func (b *Book) without(s *set) matrix.DaemonSetInfo {
+func (b *Book) without(s *set) fact.DaemonSet {
 	info := *s.info
 	if s.rollout != nil && s.rollout.Policy == nil {
 		st, _ := b.rollout(info.UID)
@@ -306,7 +306,7 @@ func (b *Book) without(s *set) matrix.DaemonSetInfo {
 }
 
 // with is the DaemonSet with a content.
-func (b *Book) with(s *set, c content.Content) matrix.DaemonSetInfo {
+func (b *Book) with(s *set, c content.Content) fact.DaemonSet {
 	info := *s.info
 	info.Revision = content.Revision(info.Revision, c.ID)
 	info.Digest = Digest(info.Digest, c.Digest)
@@ -325,7 +325,7 @@ func Digest(template, of string) string {
 
 // meanwhile is the DaemonSet while its content cannot be used: with the content it had, if its template is
 // the same. With another template nothing is done about it until its content is known, or known not to be.
-func (b *Book) meanwhile(s *set) matrix.DaemonSetInfo {
+func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	info := *s.info
 	was, digest, said := "", "", (*v1alpha1.ContentStatus)(nil)
 	if s.told != nil {
@@ -377,7 +377,7 @@ func (b *Book) held(s *set, m content.Member) *content.Object {
 }
 
 // overtaken counts the times that the content has become another before the one before was everywhere.
-func (b *Book) overtaken(s *set, info *matrix.DaemonSetInfo) *v1alpha1.ContentStatus {
+func (b *Book) overtaken(s *set, info *fact.DaemonSet) *v1alpha1.ContentStatus {
 	st, known := b.rollout(info.UID)
 	have := st.Content
 	if s.told != nil && s.told.Content != nil {
@@ -406,7 +406,7 @@ func (b *Book) overtaken(s *set, info *matrix.DaemonSetInfo) *v1alpha1.ContentSt
 
 // tell tells the matrix of the DaemonSet, with what people are to know of its content. Equal values are the
 // same one, so that they are no news.
-func (b *Book) tell(s *set, info matrix.DaemonSetInfo) {
+func (b *Book) tell(s *set, info fact.DaemonSet) {
 	if s.why != "" {
 		said := v1alpha1.ContentStatus{}
 		if info.Content != nil {

@@ -16,6 +16,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -42,7 +45,7 @@ type world struct {
 	// decided is what was stored when that was decided which is done now.
 	decided *v1alpha1.DaemonSetRolloutStatus
 	objects map[content.Ref]metav1.Object
-	pods    map[string]matrix.PodInfo // by node
+	pods    map[string]fact.Pod // by node
 	version int
 	// refuse, when it returns something, fails a job; refusals counts those.
 	refuse   func(*Job) string
@@ -54,7 +57,7 @@ type world struct {
 	reading  map[content.Kind]bool
 	readable bool
 	// assigned, if there is one, is asked about each pod that is made.
-	assigned func(*matrix.CreatePod)
+	assigned func(*action.CreatePod)
 }
 
 const careful = `
@@ -67,7 +70,7 @@ waves: [{name: canary, count: 1}]
 failure: {max: 0, min: 1, then: Rollback}`
 
 func newWorld(t tester, policy string) *world {
-	w := &world{tester: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]matrix.PodInfo{}}
+	w := &world{tester: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]fact.Pod{}}
 	w.set = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent", UID: "ds", Generation: 1}}
 	w.set.Spec.Template.Spec = corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}},
@@ -95,11 +98,11 @@ func (w *world) compile(text string) *rolloutpolicy.Policy {
 
 // start has a controller begin that knows nothing; readable says whether it may read the namespace.
 func (w *world) start(readable bool) {
-	w.matrix = matrix.New(matrix.Config{})
+	w.matrix = matrix.New(row.Config{})
 	w.book, w.reading, w.readable = New(w.matrix), map[content.Kind]bool{}, readable
 	w.tick(0)
 	for i := range 5 {
-		w.matrix.Step(matrix.NodeInfo{Name: fmt.Sprintf("n%d", i)})
+		w.matrix.Step(fact.Node{Name: fmt.Sprintf("n%d", i)})
 	}
 	w.book.Tell(DaemonSet{Object: w.set})
 	w.tellPolicy()
@@ -136,10 +139,10 @@ func (w *world) readKind(kind content.Kind) {
 
 func (w *world) tellPolicy() {
 	if w.policy == nil {
-		w.book.Step(matrix.RolloutGone(w.set.UID))
+		w.book.Step(fact.RolloutGone(w.set.UID))
 		return
 	}
-	w.book.Step(matrix.RolloutInfo{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored})
+	w.book.Step(fact.Rollout{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored})
 }
 
 func (w *world) tellSet() {
@@ -147,7 +150,7 @@ func (w *world) tellSet() {
 	for g := range w.set.Generation {
 		earlier[fmt.Sprintf("t%d", g+1)] = placement.Compile(&w.set.Spec.Template.Spec)
 	}
-	w.book.Step(matrix.DaemonSetInfo{
+	w.book.Step(fact.DaemonSet{
 		UID: w.set.UID, Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
 		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
 		Earlier: &placement.Revisions{ByRevision: earlier},
@@ -192,7 +195,7 @@ func (w *world) write(value string) {
 
 func (w *world) tick(by time.Duration) {
 	w.now = w.now.Add(by)
-	w.matrix.Step(matrix.Now{Time: w.now})
+	w.matrix.Step(fact.Now{Time: w.now})
 	w.book.Tell(Now{Time: w.now})
 }
 
@@ -246,7 +249,7 @@ func (w *world) settle() {
 }
 
 // work is what is to be done now, as decided by what is stored.
-func (w *world) work() ([]*Job, []matrix.Action) {
+func (w *world) work() ([]*Job, []action.Action) {
 	w.decided = w.stored
 	return w.book.Jobs(), w.matrix.Ready()
 }
@@ -277,14 +280,14 @@ func (w *world) carryOut(j *Job) Result {
 	return r
 }
 
-func (w *world) act(a matrix.Action) {
+func (w *world) act(a action.Action) {
 	switch a := a.(type) {
-	case *matrix.CreatePod:
+	case *action.CreatePod:
 		if w.assigned != nil {
 			w.assigned(a)
 		}
 		w.version++
-		p := matrix.PodInfo{UID: types.UID(fmt.Sprint("pod", w.version)), Name: a.PodName, Owner: w.set.UID, Node: a.Node, Bound: true, Revision: a.Revision,
+		p := fact.Pod{UID: types.UID(fmt.Sprint("pod", w.version)), Name: a.PodName, Owner: w.set.UID, Node: a.Node, Bound: true, Revision: a.Revision,
 			Created: w.now, BoundAt: w.now, Ready: true, ReadySince: w.now}
 		if w.reads(a.Revision) == "bad" {
 			p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Cause = false, time.Time{}, "container agent ends", true, pod.ContainerStart
@@ -292,16 +295,16 @@ func (w *world) act(a matrix.Action) {
 		w.pods[a.Node] = p
 		w.restarts++
 		w.book.Step(p)
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK, Pod: p.UID})
-	case *matrix.DeletePod:
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK, Pod: p.UID})
+	case *action.DeletePod:
 		delete(w.pods, a.Node)
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
-		w.book.Step(matrix.PodGone(a.PodUID))
-	case *matrix.UpdateRollout:
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
+		w.book.Step(fact.PodGone(a.PodUID))
+	case *action.UpdateRollout:
 		w.stored = a.Status.DeepCopy()
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
-	case *matrix.UpdateStatus:
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
+	case *action.UpdateStatus:
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	}
 }
 
@@ -419,10 +422,10 @@ func (w *world) copyOf(revision string) content.Ref {
 }
 
 // podGone has somebody delete the pod of a node.
-func podGone(w *world, node string) matrix.PodGone {
+func podGone(w *world, node string) fact.PodGone {
 	uid := w.pods[node].UID
 	delete(w.pods, node)
-	return matrix.PodGone(uid)
+	return fact.PodGone(uid)
 }
 
 // marked counts the pods that refer to copies.

@@ -8,32 +8,35 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // fleet is a settled DaemonSet on n nodes.
-func fleet(n int) (*Matrix, []PodInfo) {
-	m := New(Config{StatusInterval: time.Hour})
-	m.Step(Now{Time: noon})
+func fleet(n int) (*Matrix, []fact.Pod) {
+	m := New(row.Config{StatusInterval: time.Hour})
+	m.Step(fact.Now{Time: noon})
 	for i := range n {
 		m.Step(fleetNode(i))
 	}
-	m.Step(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
+	m.Step(fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
 		Placement: placement.Compile(&corev1.PodSpec{NodeSelector: map[string]string{"os": "linux"}}), Strategy: rollingUpdate("10%", "0")})
-	pods := make([]PodInfo, n)
+	pods := make([]fact.Pod, n)
 	for i := range pods {
-		pods[i] = PodInfo{UID: types.UID(fmt.Sprintf("pod-%d", i)), Name: fmt.Sprintf("logs-%d", i), Owner: "logs",
+		pods[i] = fact.Pod{UID: types.UID(fmt.Sprintf("pod-%d", i)), Name: fmt.Sprintf("logs-%d", i), Owner: "logs",
 			Node: fleetNode(i).Name, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon}
 		m.Step(pods[i])
 	}
 	for _, a := range m.Ready() {
-		m.Step(Answer{Action: a, Outcome: OK})
+		m.Step(action.Answer{Action: a, Outcome: action.OK})
 	}
 	return m, pods
 }
 
-func fleetNode(i int) NodeInfo {
-	return NodeInfo{Name: fmt.Sprintf("node-%05d", i), Labels: map[string]string{"os": "linux", "zone": "a", "arch": "amd64"}}
+func fleetNode(i int) fact.Node {
+	return fact.Node{Name: fmt.Sprintf("node-%05d", i), Labels: map[string]string{"os": "linux", "zone": "a", "arch": "amd64"}}
 }
 
 var fleetSizes = []int{100, 1000, 10000}
@@ -59,7 +62,7 @@ func BenchmarkHeartbeat(b *testing.B) {
 	for _, n := range fleetSizes {
 		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
 			m, _ := fleet(n)
-			nodes := make([]NodeInfo, n)
+			nodes := make([]fact.Node, n)
 			for i := range nodes {
 				nodes[i] = fleetNode(i)
 			}
@@ -98,7 +101,7 @@ func BenchmarkRolloutPerPod(b *testing.B) {
 	for _, n := range fleetSizes {
 		b.Run(fmt.Sprintf("nodes=%d", n), func(b *testing.B) {
 			m, _ := fleet(n)
-			info := m.rows["logs"].info
+			info := *m.rows["logs"].Info()
 			made := 0
 			for b.Loop() {
 				info.Generation++
@@ -116,22 +119,22 @@ func rollOut(b *testing.B, m *Matrix, made int) int {
 	for actions := m.Ready(); len(actions) > 0; actions = m.Ready() {
 		for _, a := range actions {
 			switch a := a.(type) {
-			case *DeletePod:
-				m.Step(PodGone(a.PodUID))
-			case *CreatePod:
+			case *action.DeletePod:
+				m.Step(fact.PodGone(a.PodUID))
+			case *action.CreatePod:
 				made++
 				uid := types.UID(fmt.Sprintf("new-%d", made))
-				m.Step(Answer{Action: a, Pod: uid})
-				m.Step(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
+				m.Step(action.Answer{Action: a, Pod: uid})
+				m.Step(fact.Pod{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
 					Bound: true, Revision: a.Revision, Ready: true, ReadySince: noon, Created: noon})
 			}
-			if _, made := a.(*CreatePod); !made {
-				m.Step(Answer{Action: a, Outcome: OK})
+			if _, made := a.(*action.CreatePod); !made {
+				m.Step(action.Answer{Action: a, Outcome: action.OK})
 			}
 		}
 	}
-	if r := m.rows["logs"]; !r.settled() {
-		b.Fatalf("the rollout stopped at %v", r.status())
+	if st := m.rows["logs"].Status(); st.Updated != st.Desired || st.Available != st.Desired {
+		b.Fatalf("the rollout stopped at %v", st)
 	}
 	return made
 }

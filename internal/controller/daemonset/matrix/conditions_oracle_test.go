@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // mark is where a DaemonSet stood at the last look, and when it came further.
@@ -33,25 +35,25 @@ func (w *world) look() {
 }
 
 // conditionsOf is the oracle of the conditions: it walks all nodes.
-func (w *world) conditionsOf(uid types.UID) Conditions {
+func (w *world) conditionsOf(uid types.UID) fact.Conditions {
 	ds, total := w.sets[uid], w.totalsOf(uid)
 	st := total.status
 	if st.Desired == 0 {
-		none := Condition{Status: corev1.ConditionTrue, Reason: "NoNodesSelected", Message: "no node is selected"}
-		return Conditions{none, none}
+		none := fact.Condition{Status: corev1.ConditionTrue, Reason: "NoNodesSelected", Message: "no node is selected"}
+		return fact.Conditions{Available: none, Progressing: none}
 	}
 	of := fmt.Sprintf(" of %d nodes have", st.Desired)
 	if st.Desired == 1 {
 		of = " of 1 node has"
 	}
-	cond := func(ok bool, reason string, message ...any) Condition {
-		c := Condition{Status: corev1.ConditionFalse, Reason: reason, Message: fmt.Sprint(message...)}
+	cond := func(ok bool, reason string, message ...any) fact.Condition {
+		c := fact.Condition{Status: corev1.ConditionFalse, Reason: reason, Message: fmt.Sprint(message...)}
 		if ok {
 			c.Status = corev1.ConditionTrue
 		}
 		return c
 	}
-	var out Conditions
+	var out fact.Conditions
 	available := fmt.Sprint(st.Available, of, " an available pod")
 	out.Available = cond(true, "AllNodesAvailable", available)
 	waiting := w.name(ds, total.lacking, w.first)
@@ -60,7 +62,7 @@ func (w *world) conditionsOf(uid types.UID) Conditions {
 	}
 	updated := fmt.Sprint(st.Updated, of, " a pod of revision ", ds.Revision)
 	maxUnavailable, maxSurge := budgetOf(ds, int(st.Desired))
-	surge := allowsSurge(ds.Strategy)
+	surge := ds.Strategy.Surges()
 	limit := w.cfg.StallAfter + time.Duration(ds.MinReadySeconds)*time.Second
 	switch {
 	case st.Updated == st.Desired:
@@ -84,7 +86,7 @@ func (w *world) conditionsOf(uid types.UID) Conditions {
 }
 
 // name names at most three nodes with their pods' troubles.
-func (w *world) name(ds DaemonSetInfo, nodes []string, pick func(DaemonSetInfo, string) (PodInfo, bool)) string {
+func (w *world) name(ds fact.DaemonSet, nodes []string, pick func(fact.DaemonSet, string) (fact.Pod, bool)) string {
 	slices.Sort(nodes)
 	var parts []string
 	for _, n := range nodes[:min(3, len(nodes))] {
@@ -102,37 +104,37 @@ func (w *world) name(ds DaemonSetInfo, nodes []string, pick func(DaemonSetInfo, 
 	return out
 }
 
-func (w *world) first(ds DaemonSetInfo, node string) (PodInfo, bool) {
+func (w *world) first(ds fact.DaemonSet, node string) (fact.Pod, bool) {
 	for _, p := range w.podsOf(ds.UID, node) {
-		if p.Phase == PodActive || !p.Terminating {
+		if p.Phase == fact.PodActive || !p.Terminating {
 			return p, true
 		}
 	}
-	return PodInfo{}, false
+	return fact.Pod{}, false
 }
 
-func (w *world) successor(ds DaemonSetInfo, node string) (PodInfo, bool) {
+func (w *world) successor(ds fact.DaemonSet, node string) (fact.Pod, bool) {
 	for _, p := range w.podsOf(ds.UID, node) {
 		if p.Revision == ds.Revision && !w.leaving(p) {
 			return p, true
 		}
 	}
-	return PodInfo{}, false
+	return fact.Pod{}, false
 }
 
-func (w *world) leaving(p PodInfo) bool {
+func (w *world) leaving(p fact.Pod) bool {
 	_, doomed := w.doomed[p.UID]
 	return p.Terminating || doomed
 }
 
-func (w *world) trouble(ds DaemonSetInfo, p PodInfo) string {
+func (w *world) trouble(ds fact.DaemonSet, p fact.Pod) string {
 	pod := "pod " + p.Name
 	switch {
 	case w.leaving(p):
 		return pod + " is terminating"
-	case p.Phase == PodFailed:
+	case p.Phase == fact.PodFailed:
 		return pod + " has failed"
-	case p.Phase == PodSucceeded:
+	case p.Phase == fact.PodSucceeded:
 		return pod + " has succeeded"
 	case p.Unplaceable != "":
 		return pod + " cannot be placed: " + p.Unplaceable

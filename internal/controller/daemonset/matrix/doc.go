@@ -7,10 +7,9 @@
 // itself: it has no clock, no lock, no goroutine, no log and no client. One
 // goroutine owns a Matrix.
 //
-// A row knows nothing of other rows: the Matrix tells it of events through one door, row.step. In its turn the
-// row returns what it does, and how much of the pace that it shares it has used. Within a row an event goes one
-// way: what is known of its cell, told to the row's course if it follows a policy, then the cell is judged,
-// once, and with it the cells whose order the course has changed.
+// Package fact has what a Matrix is told, package action what it asks for, package row what follows for one
+// DaemonSet. A row knows nothing of other rows: the Matrix tells it of events through one door, Row.Step. In its turn
+// the row returns what it does, and how much of the pace that it shares it has used.
 //
 // # Work per event
 //
@@ -20,31 +19,6 @@
 // of its row. Beyond that there are only logarithmic costs for ordered sets and
 // timers. All totals (a row's status, its unavailable cells, its surging cells)
 // are kept running: a cell's old contribution is taken off, its new one added.
-//
-// # What a cell wants
-//
-// A cell is judged again after anything about it changed, and sorted by one thing: what it
-// wants done. A row keeps the cells that want the same in order.
-//
-//	remove    delete pods now
-//	sunset    delete the old pod once enough others are available
-//	create    make a pod now
-//	replace   delete the old pod when maxUnavailable allows
-//	surge     make a second pod when maxSurge allows
-//	nothing   it is as it should be, or a Because says why nothing is done
-//
-// The life of a cell:
-//
-//	no pod, node fits -create-> on its way -ready for minReadySeconds-> available
-//	available, new revision -replace-> going -gone-> no pod
-//	available, new revision -surge-> two pods -new one available: remove-> available
-//	not available, new revision -remove, or with surge create-> ...
-//	any, a pod failed or succeeded -back-off over: remove-> ...
-//	any, a pod too many -remove the younger-> ...
-//	any, node no longer fits: stays unless an untolerated NoExecute taint, the
-//	    labels or the name forbid it -remove-> going -> no pod, and none wanted
-//	any, Node object gone -remove what is unbound-> what is bound is left to the
-//	    pod garbage collector
 //
 // # Rules
 //

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -17,18 +20,18 @@ import (
 // written a few times a second, none waits for another, whether answers come or not; and the
 // last state is written soon after the last change.
 func TestStatusesOfFlappingNodes(t *testing.T) {
-	for name, answer := range map[string]func(i int) Outcome{
-		"all is answered":       func(int) Outcome { return OK },
-		"every third one fails": func(i int) Outcome { return []Outcome{OK, OK, Failed}[i%3] },
+	for name, answer := range map[string]func(i int) action.Outcome{
+		"all is answered":       func(int) action.Outcome { return action.OK },
+		"every third one fails": func(i int) action.Outcome { return []action.Outcome{action.OK, action.OK, action.Failed}[i%3] },
 	} {
 		t.Run(name, func(t *testing.T) { flap(t, answer) })
 	}
 }
 
-func flap(t *testing.T, answer func(i int) Outcome) {
+func flap(t *testing.T, answer func(i int) action.Outcome) {
 	const nodes, sets = 300, 4
-	f := &flapping{t: t, m: New(Config{}), now: noon, shown: map[types.UID]Status{}, last: map[string]time.Time{}, writes: map[string]int{}, answer: answer}
-	f.m.Step(Now{f.now})
+	f := &flapping{t: t, m: New(row.Config{}), now: noon, shown: map[types.UID]fact.Status{}, last: map[string]time.Time{}, writes: map[string]int{}, answer: answer}
+	f.m.Step(fact.Now{Time: f.now})
 	for i := range nodes {
 		f.m.Step(fleetNode(i))
 	}
@@ -36,16 +39,16 @@ func flap(t *testing.T, answer func(i int) Outcome) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pods []PodInfo
+	var pods []fact.Pod
 	for s := range sets {
 		uid := types.UID(fmt.Sprint("set-", s))
 		if s%2 == 0 {
-			f.m.Step(RolloutInfo{UID: uid, PolicyUID: "p", Policy: policy})
+			f.m.Step(fact.Rollout{UID: uid, PolicyUID: "p", Policy: policy})
 		}
-		f.m.Step(DaemonSetInfo{UID: uid, Namespace: "default", Name: string(uid), Generation: 1, Revision: "a",
+		f.m.Step(fact.DaemonSet{UID: uid, Namespace: "default", Name: string(uid), Generation: 1, Revision: "a",
 			Placement: placement.Compile(&corev1.PodSpec{}), Strategy: rollingUpdate("10%", "0")})
 		for i := range nodes {
-			p := PodInfo{UID: types.UID(fmt.Sprint(uid, i)), Name: fmt.Sprint(uid, "-", i), Owner: uid, Node: fleetNode(i).Name,
+			p := fact.Pod{UID: types.UID(fmt.Sprint(uid, i)), Name: fmt.Sprint(uid, "-", i), Owner: uid, Node: fleetNode(i).Name,
 				Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon}
 			pods = append(pods, p)
 			f.m.Step(p)
@@ -61,7 +64,7 @@ func flap(t *testing.T, answer func(i int) Outcome) {
 				p.ReadySince = f.now
 			}
 			f.m.Step(*p)
-			f.m.Step(NodeHealth{Name: p.Node, Fault: map[bool]string{false: "it does not answer"}[p.Ready], Silent: true, Since: f.now})
+			f.m.Step(fact.Health{Name: p.Node, Fault: map[bool]string{false: "it does not answer"}[p.Ready], Silent: true, Since: f.now})
 		}
 		f.pass(50 * time.Millisecond)
 	}
@@ -75,8 +78,8 @@ func flap(t *testing.T, answer func(i int) Outcome) {
 	}
 	f.pass(2 * time.Second)
 	for uid, r := range f.m.rows {
-		if f.shown[uid] != r.status() {
-			t.Errorf("%s was written as %s last, and is %s", uid, f.shown[uid], r.status())
+		if f.shown[uid] != r.Status() {
+			t.Errorf("%s was written as %s last, and is %s", uid, f.shown[uid], r.Status())
 		}
 	}
 	clear(f.writes)
@@ -90,10 +93,10 @@ type flapping struct {
 	t      *testing.T
 	m      *Matrix
 	now    time.Time
-	shown  map[types.UID]Status
+	shown  map[types.UID]fact.Status
 	last   map[string]time.Time
 	writes map[string]int
-	answer func(i int) Outcome
+	answer func(i int) action.Outcome
 	asked  int
 }
 
@@ -101,28 +104,28 @@ type flapping struct {
 func (f *flapping) pass(d time.Duration) {
 	for end := f.now.Add(d); f.now.Before(end); {
 		f.now = f.now.Add(10 * time.Millisecond)
-		f.m.Step(Now{f.now})
+		f.m.Step(fact.Now{Time: f.now})
 		for _, a := range f.m.Ready() {
 			out := f.answer(f.asked)
 			f.asked++
 			switch a := a.(type) {
-			case *UpdateStatus:
-				if f.count("status "+a.Name, out); out == OK {
+			case *action.UpdateStatus:
+				if f.count("status "+a.Name, out); out == action.OK {
 					f.shown[a.UID] = a.Status
 				}
-			case *UpdateRollout:
+			case *action.UpdateRollout:
 				f.count("rollout "+a.Name, out)
 			}
-			f.m.Step(Answer{Action: a, Outcome: out})
+			f.m.Step(action.Answer{Action: a, Outcome: out})
 		}
 	}
 }
 
-func (f *flapping) count(what string, out Outcome) {
-	if last, has := f.last[what]; has && out == OK && f.now.Sub(last) < 200*time.Millisecond && f.writes[what] > 1 {
+func (f *flapping) count(what string, out action.Outcome) {
+	if last, has := f.last[what]; has && out == action.OK && f.now.Sub(last) < 200*time.Millisecond && f.writes[what] > 1 {
 		f.t.Errorf("%s is written twice within %s", what, f.now.Sub(last))
 	}
-	if out == OK {
+	if out == action.OK {
 		f.last[what] = f.now
 		f.writes[what]++
 	}

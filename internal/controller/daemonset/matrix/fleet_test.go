@@ -13,6 +13,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -38,16 +41,16 @@ const (
 
 // machine is a node of a fleet. One that is dead runs nothing, and ends nothing.
 type machine struct {
-	info  matrix.NodeInfo
-	fault matrix.NodeHealth
+	info  fact.Node
+	fault fact.Health
 }
 
 func (m *machine) dead() bool { return m.fault.Silent }
 
 // daemons is a DaemonSet of a fleet, with what the API holds of its rollout.
 type daemons struct {
-	info    matrix.DaemonSetInfo
-	rollout *matrix.RolloutInfo // nil while no policy selects it
+	info    fact.DaemonSet
+	rollout *fact.Rollout // nil while no policy selects it
 	// hidden are the revisions whose ControllerRevision is gone.
 	known, hidden map[string]bool
 	bad           map[string]map[string]ailment // by revision and node
@@ -66,7 +69,7 @@ type fleet struct {
 	flaky int
 	nodes map[string]*machine
 	sets  map[types.UID]*daemons
-	pods  map[types.UID]matrix.PodInfo
+	pods  map[types.UID]fact.Pod
 	made  int
 	// sent are the deletions that are on their way.
 	sent map[types.UID]int
@@ -75,7 +78,7 @@ type fleet struct {
 }
 
 type watcher interface {
-	decided([]matrix.Action)
+	decided([]action.Action)
 	moment()
 }
 
@@ -87,7 +90,7 @@ type appointment struct {
 func newFleet(seed uint64) *fleet {
 	f := &fleet{
 		now: fleetStart, dice: rand.New(rand.NewPCG(seed, 0)), nodes: map[string]*machine{}, sets: map[types.UID]*daemons{},
-		pods: map[types.UID]matrix.PodInfo{}, sent: map[types.UID]int{},
+		pods: map[types.UID]fact.Pod{}, sent: map[types.UID]int{},
 	}
 	f.restart()
 	return f
@@ -97,8 +100,8 @@ func newFleet(seed uint64) *fleet {
 // one asked for may still be done.
 func (f *fleet) restart() {
 	f.process++
-	f.m = matrix.New(matrix.Config{})
-	f.m.Step(matrix.Now{Time: f.now})
+	f.m = matrix.New(row.Config{})
+	f.m.Step(fact.Now{Time: f.now})
 	for _, name := range f.names() {
 		f.m.Step(f.nodes[name].info)
 		f.m.Step(f.nodes[name].fault)
@@ -139,13 +142,13 @@ func (f *fleet) pass(d time.Duration) {
 		}
 		if !timed || at.After(end) {
 			f.now = end
-			f.m.Step(matrix.Now{Time: f.now})
+			f.m.Step(fact.Now{Time: f.now})
 			return
 		}
 		if at.After(f.now) {
 			f.now = at
 		}
-		f.m.Step(matrix.Now{Time: f.now})
+		f.m.Step(fact.Now{Time: f.now})
 		for len(f.agenda) > 0 && !f.agenda[0].at.After(f.now) {
 			a := f.agenda[0]
 			f.agenda = f.agenda[1:]
@@ -156,24 +159,24 @@ func (f *fleet) pass(d time.Duration) {
 }
 
 // act sends an action to the API. Its answer is for the process that asked.
-func (f *fleet) act(a matrix.Action) {
-	process, does, outcome := f.process, true, matrix.OK
+func (f *fleet) act(a action.Action) {
+	process, does, outcome := f.process, true, action.OK
 	if f.dice.IntN(100) < f.flaky {
 		switch f.dice.IntN(3) {
 		case 0:
-			does, outcome = false, matrix.Failed
+			does, outcome = false, action.Failed
 		case 1:
-			does, outcome = false, matrix.Unknown
+			does, outcome = false, action.Unknown
 		default:
-			outcome = matrix.Unknown
+			outcome = action.Unknown
 		}
 	}
-	if d, ok := a.(*matrix.DeletePod); ok {
+	if d, ok := a.(*action.DeletePod); ok {
 		f.sent[d.PodUID]++
 	}
 	f.after(roundTrip, func() {
-		answer := matrix.Answer{Action: a, Outcome: outcome}
-		if d, ok := a.(*matrix.DeletePod); ok {
+		answer := action.Answer{Action: a, Outcome: outcome}
+		if d, ok := a.(*action.DeletePod); ok {
 			f.sent[d.PodUID]--
 		}
 		if f.process != process && f.dice.IntN(2) == 0 {
@@ -182,24 +185,24 @@ func (f *fleet) act(a matrix.Action) {
 		if does {
 			f.do(a, &answer)
 		}
-		if _, news := a.(*matrix.RolloutNews); f.process == process && !news {
+		if _, news := a.(*action.RolloutNews); f.process == process && !news {
 			f.m.Step(answer)
 		}
 	})
 }
 
 // do has the API do what was asked.
-func (f *fleet) do(a matrix.Action, answer *matrix.Answer) {
+func (f *fleet) do(a action.Action, answer *action.Answer) {
 	set := f.sets[a.Row()]
 	switch a := a.(type) {
-	case *matrix.CreatePod:
+	case *action.CreatePod:
 		f.create(a, answer)
-	case *matrix.DeletePod:
+	case *action.DeletePod:
 		f.remove(a.PodUID)
-	case *matrix.UpdateStatus:
+	case *action.UpdateStatus:
 		set.info.Reported, set.info.Conditions = a.Status, a.Conditions
 		f.m.Step(set.info)
-	case *matrix.UpdateRollout:
+	case *action.UpdateRollout:
 		if set.rollout != nil {
 			status := a.Status
 			set.rollout.Status = &status
@@ -208,26 +211,26 @@ func (f *fleet) do(a matrix.Action, answer *matrix.Answer) {
 	}
 }
 
-func (f *fleet) create(a *matrix.CreatePod, answer *matrix.Answer) {
+func (f *fleet) create(a *action.CreatePod, answer *action.Answer) {
 	if !f.sets[a.UID].readable(a.Revision) {
-		answer.Outcome = matrix.Failed
+		answer.Outcome = action.Failed
 		return
 	}
 	for _, p := range f.pods {
 		if p.Name != a.PodName {
 			continue
 		}
-		if answer.Pod = p.UID; p.Revision != a.Revision && answer.Outcome == matrix.OK {
-			answer.Outcome, answer.Pod = matrix.NameTaken, ""
+		if answer.Pod = p.UID; p.Revision != a.Revision && answer.Outcome == action.OK {
+			answer.Outcome, answer.Pod = action.NameTaken, ""
 		}
 		return
 	}
 	if f.sets[a.UID].bad[a.Revision][a.Node] == refused {
-		answer.Outcome, answer.Refused = matrix.Failed, "the API refuses the pod"
+		answer.Outcome, answer.Refused = action.Failed, "the API refuses the pod"
 		return
 	}
 	f.made++
-	p := matrix.PodInfo{
+	p := fact.Pod{
 		UID: types.UID(fmt.Sprintf("pod-%06d", f.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
 		Revision: a.Revision, Before: a.Before, Created: f.now,
 	}
@@ -288,26 +291,26 @@ func (f *fleet) end(uid types.UID) {
 func (f *fleet) drop(uid types.UID) {
 	if _, there := f.pods[uid]; there {
 		delete(f.pods, uid)
-		f.m.Step(matrix.PodGone(uid))
+		f.m.Step(fact.PodGone(uid))
 	}
 }
 
-func (f *fleet) set(p matrix.PodInfo) {
+func (f *fleet) set(p fact.Pod) {
 	f.pods[p.UID] = p
 	f.m.Step(p)
 }
 
 // join adds a node.
 func (f *fleet) join(name string, labels map[string]string) {
-	f.nodes[name] = &machine{info: matrix.NodeInfo{Name: name, Labels: labels}, fault: matrix.NodeHealth{Name: name}}
+	f.nodes[name] = &machine{info: fact.Node{Name: name, Labels: labels}, fault: fact.Health{Name: name}}
 	f.m.Step(f.nodes[name].info)
 }
 
 // leave takes a node away, with its pods.
 func (f *fleet) leave(name string) {
 	delete(f.nodes, name)
-	f.m.Step(matrix.NodeGone(name))
-	f.m.Step(matrix.NodeHealth{Name: name})
+	f.m.Step(fact.NodeGone(name))
+	f.m.Step(fact.Health{Name: name})
 	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
 		if f.pods[uid].Node == name {
 			f.drop(uid)
@@ -318,7 +321,7 @@ func (f *fleet) leave(name string) {
 // health has a node die, fall ill, or come back.
 func (f *fleet) health(name, fault string, silent bool) {
 	m := f.nodes[name]
-	m.fault = matrix.NodeHealth{Name: name, Fault: fault, Silent: silent, Since: f.now}
+	m.fault = fact.Health{Name: name, Fault: fault, Silent: silent, Since: f.now}
 	f.m.Step(m.fault)
 	for _, p := range f.on("", name) {
 		if p.Ready && fault != "" {
@@ -335,7 +338,7 @@ func (f *fleet) health(name, fault string, silent bool) {
 }
 
 // on lists the pods of a node, of one DaemonSet or of all.
-func (f *fleet) on(set types.UID, node string) (out []matrix.PodInfo) {
+func (f *fleet) on(set types.UID, node string) (out []fact.Pod) {
 	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
 		if p := f.pods[uid]; p.Node == node && (set == "" || p.Owner == set) {
 			out = append(out, p)
@@ -345,16 +348,16 @@ func (f *fleet) on(set types.UID, node string) (out []matrix.PodInfo) {
 }
 
 // available lists those that work.
-func (f *fleet) available(set types.UID, node string) []matrix.PodInfo {
-	return slices.DeleteFunc(f.on(set, node), func(p matrix.PodInfo) bool { return !p.Ready || p.Terminating })
+func (f *fleet) available(set types.UID, node string) []fact.Pod {
+	return slices.DeleteFunc(f.on(set, node), func(p fact.Pod) bool { return !p.Ready || p.Terminating })
 }
 
 // addSet makes a DaemonSet.
 func (f *fleet) addSet(name, revision string, most intstr.IntOrString, surge bool) *daemons {
 	s := &daemons{
-		info: matrix.DaemonSetInfo{
+		info: fact.DaemonSet{
 			UID: types.UID(name), Namespace: "default", Name: name, Generation: 1, Revision: revision,
-			Strategy: matrix.Strategy{MaxUnavailable: most}, Placement: placement.Compile(&corev1.PodSpec{}),
+			Strategy: fact.Strategy{MaxUnavailable: most}, Placement: placement.Compile(&corev1.PodSpec{}),
 		},
 		known: map[string]bool{revision: true}, hidden: map[string]bool{}, bad: map[string]map[string]ailment{},
 	}
@@ -386,9 +389,9 @@ func (f *fleet) tell(s *daemons) {
 }
 
 // follow changes what a DaemonSet follows.
-func (f *fleet) follow(s *daemons, change func(*matrix.RolloutInfo)) {
+func (f *fleet) follow(s *daemons, change func(*fact.Rollout)) {
 	if s.rollout == nil {
-		s.rollout = &matrix.RolloutInfo{UID: s.info.UID}
+		s.rollout = &fact.Rollout{UID: s.info.UID}
 	}
 	change(s.rollout)
 	f.m.Step(*s.rollout)
@@ -397,7 +400,7 @@ func (f *fleet) follow(s *daemons, change func(*matrix.RolloutInfo)) {
 // forsake takes the policy and the rollout away.
 func (f *fleet) forsake(s *daemons) {
 	s.rollout = nil
-	f.m.Step(matrix.RolloutGone(s.info.UID))
+	f.m.Step(fact.RolloutGone(s.info.UID))
 }
 
 // afflict has a revision not work on some nodes.

@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -18,9 +21,9 @@ func TestRolloutsAndPacesAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(Config{})
+	w := newWorld(row.Config{})
 	follow := func(set, by types.UID) {
-		w.m.Step(RolloutInfo{UID: set, PolicyUID: by, Policy: policy})
+		w.m.Step(fact.Rollout{UID: set, PolicyUID: by, Policy: policy})
 	}
 	expect := func(rollouts, paces int) {
 		t.Helper()
@@ -29,7 +32,7 @@ func TestRolloutsAndPacesAreForgotten(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"logs", "net"} {
-		w.setDaemonSet(DaemonSetInfo{UID: types.UID(name), Name: name, Revision: "a"}, corev1.PodSpec{})
+		w.setDaemonSet(fact.DaemonSet{UID: types.UID(name), Name: name, Revision: "a"}, corev1.PodSpec{})
 		follow(types.UID(name), "shared")
 	}
 	follow("broken", "shared") // its selector cannot be read, so it has no row
@@ -40,11 +43,11 @@ func TestRolloutsAndPacesAreForgotten(t *testing.T) {
 	if w.m.paces["shared"] != shared {
 		t.Error("the pace of a policy that is still followed began again")
 	}
-	w.m.Step(RolloutGone("net"))
+	w.m.Step(fact.RolloutGone("net"))
 	expect(2, 1)
-	w.m.Step(DaemonSetGone("broken"))
+	w.m.Step(fact.DaemonSetGone("broken"))
 	expect(1, 1)
-	w.m.Step(DaemonSetGone("logs"))
+	w.m.Step(fact.DaemonSetGone("logs"))
 	expect(0, 0)
 }
 
@@ -55,24 +58,24 @@ func TestUnansweredSurgeIsAskedForAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(Config{})
-	w.setNode(NodeInfo{Name: "n"})
-	w.setPod(PodInfo{UID: "old", Name: "old", Owner: "logs", Node: "n", Bound: true, Revision: "a", Ready: true,
+	w := newWorld(row.Config{})
+	w.setNode(fact.Node{Name: "n"})
+	w.setPod(fact.Pod{UID: "old", Name: "old", Owner: "logs", Node: "n", Bound: true, Revision: "a", Ready: true,
 		ReadySince: noon, Created: noon})
-	info := DaemonSetInfo{UID: "logs", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("0", "1")}
+	info := fact.DaemonSet{UID: "logs", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("0", "1")}
 	w.setDaemonSet(info, corev1.PodSpec{})
 	rollout := w.rolloutOf("logs")
 	rollout.Policy, rollout.PolicyUID = policy, "p"
 	w.setRollout(rollout)
 	// next finishes everything but the first creation, which it returns.
-	next := func() *CreatePod {
+	next := func() *action.CreatePod {
 		for range 20 {
 			w.ready()
 			for i := 0; i < len(w.inFlight); i++ {
-				if a, is := w.inFlight[i].(*CreatePod); is {
+				if a, is := w.inFlight[i].(*action.CreatePod); is {
 					return a
 				}
-				w.finish(i, OK, true)
+				w.finish(i, action.OK, true)
 				i--
 			}
 			w.tick(time.Second)
@@ -88,7 +91,7 @@ func TestUnansweredSurgeIsAskedForAgain(t *testing.T) {
 	if first == nil || first.Revision != "b" {
 		t.Fatalf("the new revision does not come: %v", first)
 	}
-	w.finish(0, Unknown, false)
+	w.finish(0, action.Unknown, false)
 	rollout = w.rolloutOf("logs")
 	rollout.Spec.Paused = true
 	w.setRollout(rollout)

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -35,10 +38,10 @@ type clockwork struct {
 	now    time.Time
 	agenda []appointment
 	ill    map[string]illness
-	pods   map[types.UID]PodInfo
+	pods   map[types.UID]fact.Pod
 	made   int
 	taken  map[string]int
-	status Status
+	status fact.Status
 }
 
 type appointment struct {
@@ -47,10 +50,10 @@ type appointment struct {
 }
 
 func newClockwork(nodes []string, ill map[string]illness) *clockwork {
-	c := &clockwork{m: New(Config{}), now: noon, ill: ill, pods: map[types.UID]PodInfo{}, taken: map[string]int{}}
-	c.m.Step(Now{Time: c.now})
+	c := &clockwork{m: New(row.Config{}), now: noon, ill: ill, pods: map[types.UID]fact.Pod{}, taken: map[string]int{}}
+	c.m.Step(fact.Now{Time: c.now})
 	for _, n := range nodes {
-		c.m.Step(NodeInfo{Name: n})
+		c.m.Step(fact.Node{Name: n})
 	}
 	return c
 }
@@ -81,7 +84,7 @@ func (c *clockwork) turn() bool {
 	if at.After(c.now) {
 		c.now = at
 	}
-	c.m.Step(Now{Time: c.now})
+	c.m.Step(fact.Now{Time: c.now})
 	for len(c.agenda) > 0 && !c.agenda[0].at.After(c.now) {
 		a := c.agenda[0]
 		c.agenda = c.agenda[1:]
@@ -90,40 +93,40 @@ func (c *clockwork) turn() bool {
 	return true
 }
 
-func (c *clockwork) act(a Action) {
+func (c *clockwork) act(a action.Action) {
 	const roundTrip = 10 * time.Millisecond
 	switch a := a.(type) {
-	case *CreatePod:
+	case *action.CreatePod:
 		switch c.ill[a.Node] {
 		case refusesCreation:
-			c.after(roundTrip, func() { c.m.Step(Answer{Action: a, Outcome: Failed}) })
+			c.after(roundTrip, func() { c.m.Step(action.Answer{Action: a, Outcome: action.Failed}) })
 		case hangsCreation:
-			c.after(noAnswer, func() { c.m.Step(Answer{Action: a, Outcome: Unknown}) })
+			c.after(noAnswer, func() { c.m.Step(action.Answer{Action: a, Outcome: action.Unknown}) })
 		case namesTaken:
 			c.taken[a.Node]++
-			c.after(roundTrip, func() { c.m.Step(Answer{Action: a, Outcome: NameTaken}) })
+			c.after(roundTrip, func() { c.m.Step(action.Answer{Action: a, Outcome: action.NameTaken}) })
 		default:
 			c.after(roundTrip, func() { c.create(a) })
 		}
-	case *DeletePod:
+	case *action.DeletePod:
 		switch c.ill[a.Node] {
 		case refusesDeletion:
-			c.after(roundTrip, func() { c.m.Step(Answer{Action: a, Outcome: Failed}) })
+			c.after(roundTrip, func() { c.m.Step(action.Answer{Action: a, Outcome: action.Failed}) })
 		case hangsDeletion:
-			c.after(noAnswer, func() { c.m.Step(Answer{Action: a, Outcome: Unknown}) })
+			c.after(noAnswer, func() { c.m.Step(action.Answer{Action: a, Outcome: action.Unknown}) })
 		default:
 			c.after(roundTrip, func() { c.remove(a) })
 		}
-	case *UpdateStatus:
-		c.after(roundTrip, func() { c.status = a.Status; c.m.Step(Answer{Action: a, Outcome: OK}) })
+	case *action.UpdateStatus:
+		c.after(roundTrip, func() { c.status = a.Status; c.m.Step(action.Answer{Action: a, Outcome: action.OK}) })
 	}
 }
 
-func (c *clockwork) create(a *CreatePod) {
+func (c *clockwork) create(a *action.CreatePod) {
 	c.made++
-	p := PodInfo{UID: types.UID(fmt.Sprint("pod-", c.made)), Name: a.PodName, Owner: a.UID, Node: a.Node, Revision: a.Revision, Before: a.Before, Created: c.now}
+	p := fact.Pod{UID: types.UID(fmt.Sprint("pod-", c.made)), Name: a.PodName, Owner: a.UID, Node: a.Node, Revision: a.Revision, Before: a.Before, Created: c.now}
 	c.set(p)
-	c.m.Step(Answer{Action: a, Pod: p.UID})
+	c.m.Step(action.Answer{Action: a, Pod: p.UID})
 	c.after(time.Second, func() {
 		if p, there := c.pods[p.UID]; there {
 			p.Bound, p.Ready, p.ReadySince = true, true, c.now
@@ -132,19 +135,19 @@ func (c *clockwork) create(a *CreatePod) {
 	})
 }
 
-func (c *clockwork) remove(a *DeletePod) {
+func (c *clockwork) remove(a *action.DeletePod) {
 	if p, there := c.pods[a.PodUID]; there {
 		p.Terminating = true
 		c.set(p)
-		c.after(time.Second, func() { delete(c.pods, p.UID); c.m.Step(PodGone(p.UID)) })
+		c.after(time.Second, func() { delete(c.pods, p.UID); c.m.Step(fact.PodGone(p.UID)) })
 	}
-	c.m.Step(Answer{Action: a, Outcome: OK})
+	c.m.Step(action.Answer{Action: a, Outcome: action.OK})
 }
 
-func (c *clockwork) set(p PodInfo) { c.pods[p.UID] = p; c.m.Step(p) }
+func (c *clockwork) set(p fact.Pod) { c.pods[p.UID] = p; c.m.Step(p) }
 
 // until turns until the condition holds on every node, and returns how long it took.
-func (c *clockwork) until(t *rapid.T, nodes []string, holds func(here []PodInfo) bool) time.Duration {
+func (c *clockwork) until(t *rapid.T, nodes []string, holds func(here []fact.Pod) bool) time.Duration {
 	start := c.now
 	for range 200000 {
 		if !slices.ContainsFunc(nodes, func(n string) bool { return !holds(c.on(n)) }) {
@@ -158,7 +161,7 @@ func (c *clockwork) until(t *rapid.T, nodes []string, holds func(here []PodInfo)
 	return 0
 }
 
-func (c *clockwork) on(node string) (out []PodInfo) {
+func (c *clockwork) on(node string) (out []fact.Pod) {
 	for _, p := range c.pods {
 		if p.Node == node {
 			out = append(out, p)
@@ -171,7 +174,7 @@ func (c *clockwork) on(node string) (out []PodInfo) {
 type trial struct {
 	nodes    []string
 	ill      map[string]illness
-	strategy func(spare int) Strategy
+	strategy func(spare int) fact.Strategy
 }
 
 // times are how long the healthy nodes took to get their first pod, to get the
@@ -189,9 +192,9 @@ func (tr trial) times(t *rapid.T, cured bool) (out []time.Duration) {
 		c.ill = tr.ill
 	}
 	spec := corev1.PodSpec{}
-	info := DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
+	info := fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
 		Placement: placement.Compile(&spec), Strategy: tr.strategy(len(c.ill))}
-	upToDate := func(here []PodInfo) bool {
+	upToDate := func(here []fact.Pod) bool {
 		return len(here) == 1 && here[0].Ready && here[0].Revision == info.Revision && !here[0].Terminating
 	}
 	c.m.Step(info)
@@ -209,7 +212,7 @@ func (tr trial) times(t *rapid.T, cured bool) (out []time.Duration) {
 	spec.NodeSelector = map[string]string{"no": "where"}
 	info.Generation, info.Placement = 3, placement.Compile(&spec)
 	c.m.Step(info)
-	return append(out, c.until(t, well, func(here []PodInfo) bool { return len(here) == 0 }))
+	return append(out, c.until(t, well, func(here []fact.Pod) bool { return len(here) == 0 }))
 }
 
 // Whatever keeps failing for some nodes, all others are served within the time
@@ -224,7 +227,7 @@ func TestNoNodeHoldsUpAnother(t *testing.T) {
 			tr.ill[n] = illness(rapid.IntRange(int(refusesCreation), int(illnesses)-1).Draw(t, "illness"))
 		}
 		budget, surge := rapid.IntRange(1, 5).Draw(t, "budget"), rapid.Bool().Draw(t, "surge")
-		tr.strategy = func(spare int) Strategy {
+		tr.strategy = func(spare int) fact.Strategy {
 			if surge {
 				return rollingUpdate("0", fmt.Sprint(budget+spare))
 			}

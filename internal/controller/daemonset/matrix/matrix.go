@@ -10,87 +10,91 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Matrix holds all rows and columns, and takes each event to the rows that it
 // concerns. It is not safe for concurrent use.
 type Matrix struct {
-	cfg     Config
+	cfg     row.Config
 	now     time.Time
-	rows    map[types.UID]*row
-	columns map[string]*column
-	pods    map[types.UID]*trackedPod
+	rows    map[types.UID]*entry
+	columns map[string]*row.Column
+	pods    map[types.UID]*row.Pod
 	// waiting holds pods of DaemonSets that are not known, by owner.
-	waiting map[types.UID]map[types.UID]*trackedPod
-	timers  deadline.Timers[*row]
-	dirty   []*row
+	waiting map[types.UID]map[types.UID]*row.Pod
+	timers  deadline.Timers[*entry]
+	dirty   []*entry
 	// rollouts are those of DaemonSets that follow a policy, paces those of the
 	// policies, health the nodes that are out of order.
-	rollouts map[types.UID]RolloutInfo
+	rollouts map[types.UID]fact.Rollout
 	paces    map[types.UID]*course.Pace
-	health   map[string]NodeHealth
+	health   map[string]fact.Health
 	// audit is the one under way, nil if there is none; audits counts them.
 	audit  *audit
 	audits uint8
 }
 
-// column is one Node. It never changes: a Node that changes gets another.
-type column struct {
-	info   NodeInfo
-	node   *corev1.Node // just what placement rules read
-	health NodeHealth
+// entry is a row on the matrix's lists.
+type entry struct {
+	*row.Row
+	dirty bool // Ready looks at it
+	timer deadline.Timer[*entry]
+	// turn is how much of its policy's pace had been spent when it took from that last: who shares one takes in turn.
+	turn int
 }
 
 // New returns an empty matrix.
-func New(cfg Config) *Matrix {
+func New(cfg row.Config) *Matrix {
 	return &Matrix{
-		cfg:     cfg.withDefaults(),
-		rows:    map[types.UID]*row{},
-		columns: map[string]*column{},
-		pods:    map[types.UID]*trackedPod{},
-		waiting: map[types.UID]map[types.UID]*trackedPod{},
+		cfg:     cfg.WithDefaults(),
+		rows:    map[types.UID]*entry{},
+		columns: map[string]*row.Column{},
+		pods:    map[types.UID]*row.Pod{},
+		waiting: map[types.UID]map[types.UID]*row.Pod{},
 
-		rollouts: map[types.UID]RolloutInfo{},
+		rollouts: map[types.UID]fact.Rollout{},
 		paces:    map[types.UID]*course.Pace{},
-		health:   map[string]NodeHealth{},
+		health:   map[string]fact.Health{},
 	}
 }
 
 // Step takes an event in.
 func (m *Matrix) Step(e Event) {
 	switch e := e.(type) {
-	case DaemonSetInfo:
+	case fact.DaemonSet:
 		m.updateDaemonSet(e)
-	case DaemonSetGone:
+	case fact.DaemonSetGone:
 		m.deleteDaemonSet(types.UID(e))
-	case NodeInfo:
+	case fact.Node:
 		m.updateNode(e)
-	case NodeGone:
+	case fact.NodeGone:
 		m.deleteNode(string(e))
-	case NodeHealth:
+	case fact.Health:
 		m.updateHealth(e)
-	case RolloutInfo:
+	case fact.Rollout:
 		m.updateRollout(e)
-	case RolloutGone:
+	case fact.RolloutGone:
 		m.deleteRollout(types.UID(e))
-	case PodInfo:
+	case fact.Pod:
 		m.updatePod(e)
-	case PodGone:
+	case fact.PodGone:
 		m.deletePod(types.UID(e))
-	case Now:
+	case fact.Now:
 		m.tick(e.Time)
-	case Answer:
+	case action.Answer:
 		if r := m.rows[e.Action.Row()]; r != nil {
-			m.tell(r, answered{e, m.pods[e.Pod] != nil})
+			m.tell(r, row.Answered{Answer: e, Known: m.pods[e.Pod] != nil})
 		}
 	}
 }
 
 // tell tells a row of an event, and has Ready look at it.
-func (m *Matrix) tell(r *row, event any) {
-	r.step(m.now, event)
+func (m *Matrix) tell(r *entry, event any) {
+	r.Step(m.now, event)
 	if !r.dirty {
 		r.dirty = true
 		m.dirty = append(m.dirty, r)
@@ -100,23 +104,24 @@ func (m *Matrix) tell(r *row, event any) {
 // arm sets the timers of the rows that something happened to.
 func (m *Matrix) arm() {
 	for _, r := range m.dirty {
-		if m.rows[r.info.UID] == r {
+		if m.rows[r.Info().UID] == r {
 			m.timers.Set(&r.timer, m.next(r))
 		}
 	}
 }
 
-func (m *Matrix) updateDaemonSet(info DaemonSetInfo) {
+func (m *Matrix) updateDaemonSet(info fact.DaemonSet) {
 	if r := m.rows[info.UID]; r != nil {
-		if r.changes(&info) {
+		if r.Changes(&info) {
 			m.tell(r, info)
 		}
 		return
 	}
-	r := newRow(info, &m.cfg, m.now, m.columns, m.waiting[info.UID])
+	r := &entry{Row: row.New(info, &m.cfg, m.now, m.columns, m.waiting[info.UID])}
+	r.timer.Owner = r
 	m.rows[info.UID] = r
 	delete(m.waiting, info.UID)
-	m.tell(r, touched{})
+	m.tell(r, row.Touched{})
 	if rollout, known := m.rollouts[info.UID]; known {
 		m.guide(r, rollout)
 	}
@@ -130,23 +135,17 @@ func (m *Matrix) deleteDaemonSet(uid types.UID) {
 	}
 	delete(m.rows, uid)
 	m.timers.Stop(&r.timer)
-	for _, p := range r.unplaced {
+	for _, p := range r.Release() {
 		m.wait(p)
-	}
-	for _, c := range r.cells {
-		for _, p := range c.pods {
-			p.cell = nil
-			m.wait(p)
-		}
 	}
 }
 
 // updateNode: a change of neither name, labels nor taints is no work.
-func (m *Matrix) updateNode(info NodeInfo) {
-	if col := m.columns[info.Name]; col != nil && col.info.Equal(info) {
+func (m *Matrix) updateNode(info fact.Node) {
+	if col := m.columns[info.Name]; col != nil && col.Info.Equal(info) {
 		return
 	}
-	m.setColumn(info.Name, &column{info: info, health: m.health[info.Name], node: &corev1.Node{
+	m.setColumn(info.Name, &row.Column{Info: info, Health: m.health[info.Name], Node: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: info.Name, Labels: info.Labels},
 		Spec:       corev1.NodeSpec{Taints: info.Taints},
 	}})
@@ -159,43 +158,34 @@ func (m *Matrix) deleteNode(name string) {
 	}
 }
 
-func (m *Matrix) setColumn(name string, col *column) {
+func (m *Matrix) setColumn(name string, col *row.Column) {
 	was := m.columns[name]
 	m.columns[name] = col
 	if col == nil {
 		delete(m.columns, name)
 	}
 	for _, r := range m.rows {
-		m.tellOf(r, name, was, col)
+		if e := (row.NodeChanged{Name: name, Was: was, Is: col}); !r.Settles(e) {
+			m.tell(r, e)
+		}
 	}
 }
 
-// tellOf tells a row of a node. Where nothing that it goes by has changed, there is no work.
-func (m *Matrix) tellOf(r *row, name string, was, col *column) {
-	c, same := r.cells[name], was != nil && col != nil && was.node == col.node
-	switch {
-	case r.guide != nil, !same && (c != nil || r.newest(col) == placement.ShouldRun):
-		m.tell(r, nodeChanged{name, was, col})
-	case c != nil:
-		c.column = col
-	}
-}
-
-func (m *Matrix) updatePod(info PodInfo) {
+func (m *Matrix) updatePod(info fact.Pod) {
 	p := m.pods[info.UID]
 	switch {
 	case p == nil:
-		p = &trackedPod{}
+		p = &row.Pod{}
 		m.pods[info.UID] = p
-	case p.info == info:
+	case *p.Info() == info:
 		return
-	case p.cell != nil && info.Owner == p.info.Owner && info.Node == p.info.Node:
-		m.tell(m.rows[info.Owner], podChanged{p, info})
+	case p.StaysIn(&info):
+		m.tell(m.rows[info.Owner], row.PodChanged{Pod: p, Info: info})
 		return
 	default:
 		m.detach(p)
 	}
-	p.update(info, m.now)
+	p.Update(info, m.now)
 	m.attach(p)
 }
 
@@ -206,34 +196,36 @@ func (m *Matrix) deletePod(uid types.UID) {
 	}
 }
 
-func (m *Matrix) attach(p *trackedPod) {
-	if r := m.rows[p.info.Owner]; r != nil {
-		m.tell(r, podCame{p})
+func (m *Matrix) attach(p *row.Pod) {
+	if r := m.rows[p.Info().Owner]; r != nil {
+		m.tell(r, row.PodCame{Pod: p})
 		return
 	}
 	m.wait(p)
 }
 
-func (m *Matrix) detach(p *trackedPod) {
-	if r := m.rows[p.info.Owner]; r != nil {
-		m.tell(r, podWent{p})
+func (m *Matrix) detach(p *row.Pod) {
+	is := p.Info()
+	if r := m.rows[is.Owner]; r != nil {
+		m.tell(r, row.PodWent{Pod: p})
 		return
 	}
-	delete(m.waiting[p.info.Owner], p.info.UID)
-	if len(m.waiting[p.info.Owner]) == 0 {
-		delete(m.waiting, p.info.Owner)
+	delete(m.waiting[is.Owner], is.UID)
+	if len(m.waiting[is.Owner]) == 0 {
+		delete(m.waiting, is.Owner)
 	}
 }
 
 // wait keeps a pod without a row. What was in flight for it went with the row.
-func (m *Matrix) wait(p *trackedPod) {
-	p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}
-	set := m.waiting[p.info.Owner]
+func (m *Matrix) wait(p *row.Pod) {
+	p.Forget()
+	is := p.Info()
+	set := m.waiting[is.Owner]
 	if set == nil {
-		set = map[types.UID]*trackedPod{}
-		m.waiting[p.info.Owner] = set
+		set = map[types.UID]*row.Pod{}
+		m.waiting[is.Owner] = set
 	}
-	set[p.info.UID] = p
+	set[is.UID] = p
 }
 
 // tick moves time forward and does what was due.
@@ -243,7 +235,7 @@ func (m *Matrix) tick(now time.Time) {
 		m.now = now
 	}
 	for t := m.timers.Pop(m.now); t != nil; t = m.timers.Pop(m.now) {
-		m.tell(t.Owner, Now{m.now})
+		m.tell(t.Owner, fact.Now{Time: m.now})
 	}
 }
 
@@ -257,17 +249,17 @@ func (m *Matrix) NextTick() (time.Time, bool) {
 // revision, whatever their state.
 func (m *Matrix) PodsOfRevision(uid types.UID, revision string) int {
 	if r := m.rows[uid]; r != nil {
-		return r.revisions[revision]
+		return r.PodsOfRevision(revision)
 	}
 	return 0
 }
 
 // Pod returns what the matrix was last told about a pod.
-func (m *Matrix) Pod(uid types.UID) (PodInfo, bool) {
+func (m *Matrix) Pod(uid types.UID) (fact.Pod, bool) {
 	if p := m.pods[uid]; p != nil {
-		return p.info, true
+		return *p.Info(), true
 	}
-	return PodInfo{}, false
+	return fact.Pod{}, false
 }
 
 // Pods returns the UIDs of all pods it knows, in no order.

@@ -9,13 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // totalsOf is the oracle: the totals of one DaemonSet, counted from nothing by
 // walking all nodes and pods. It shares no code with the running totals.
 type oracleTotals struct {
-	status              Status
+	status              fact.Status
 	unavailable, surges int
 	// ups are the nodes whose daemon the rollout may rely on.
 	ups int
@@ -26,12 +27,12 @@ type oracleTotals struct {
 
 func (w *world) totalsOf(uid types.UID) oracleTotals {
 	ds := w.sets[uid]
-	out := oracleTotals{status: Status{ObservedGeneration: ds.Generation}}
+	out := oracleTotals{status: fact.Status{ObservedGeneration: ds.Generation}}
 	for name := range w.nodes {
 		wanted, _ := w.fits(uid, name)
-		var here []PodInfo
+		var here []fact.Pod
 		for _, p := range w.podsOf(uid, name) {
-			if p.Phase == PodActive || !p.Terminating {
+			if p.Phase == fact.PodActive || !p.Terminating {
 				here = append(here, p)
 			}
 		}
@@ -56,7 +57,7 @@ func (w *world) totalsOf(uid types.UID) oracleTotals {
 	return out
 }
 
-func (w *world) countStatus(st *Status, ds DaemonSetInfo, wanted bool, here []PodInfo) {
+func (w *world) countStatus(st *fact.Status, ds fact.DaemonSet, wanted bool, here []fact.Pod) {
 	if !wanted {
 		if len(here) > 0 {
 			st.Misscheduled++
@@ -79,8 +80,8 @@ func (w *world) countStatus(st *Status, ds DaemonSetInfo, wanted bool, here []Po
 	}
 }
 
-func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, here []PodInfo) {
-	var older, newer []PodInfo
+func (w *world) countRollout(out *oracleTotals, ds fact.DaemonSet, node string, here []fact.Pod) {
+	var older, newer []fact.Pod
 	for _, p := range here {
 		if _, doomed := w.doomed[p.UID]; p.Terminating || doomed {
 			continue
@@ -93,7 +94,7 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 	}
 	_, creating := w.creating[cellKey(ds.UID, node)]
 	_, unanswered := w.unanswered[cellKey(ds.UID, node)]
-	up := func(p PodInfo) bool {
+	up := func(p fact.Pod) bool {
 		_, unsure := w.unsure[p.UID]
 		return !unsure && w.available(p, ds)
 	}
@@ -136,14 +137,14 @@ func (w *world) countRollout(out *oracleTotals, ds DaemonSetInfo, node string, h
 
 // mayStillRun: a deletion is on its way, and nobody has seen it arrive.
 func (w *world) mayStillRun(uid types.UID, node string) bool {
-	return slices.ContainsFunc(w.podsOf(uid, node), func(p PodInfo) bool {
+	return slices.ContainsFunc(w.podsOf(uid, node), func(p fact.Pod) bool {
 		_, doomed := w.doomed[p.UID]
 		return doomed && !p.Terminating
 	})
 }
 
 // available: ready for long enough, on a clock that is not ahead of ours, and not before it was made.
-func (w *world) available(p PodInfo, ds DaemonSetInfo) bool {
+func (w *world) available(p fact.Pod, ds fact.DaemonSet) bool {
 	since := p.ReadySince
 	if since.Before(p.Created) {
 		since = p.Created
@@ -162,7 +163,7 @@ func (w *world) fits(uid types.UID, node string) (shouldRun, shouldContinue bool
 		return run, stays
 	}
 	// A pod that is where its own revision wants it stays until it is its turn.
-	return false, stays || slices.ContainsFunc(w.podsOf(uid, node), func(p PodInfo) bool {
+	return false, stays || slices.ContainsFunc(w.podsOf(uid, node), func(p fact.Pod) bool {
 		fits, stays := w.fitsBy(uid, p.Revision, node)
 		_, known := w.templates[uid][p.Revision]
 		st, _ := w.m.Rollout(uid)
@@ -200,7 +201,7 @@ func (w *world) fitsBy(uid types.UID, revision, node string) (shouldRun, shouldC
 
 // affinityFits knows In on labels and on the node's name, which is what the
 // random tests use.
-func affinityFits(a *corev1.Affinity, n NodeInfo) bool {
+func affinityFits(a *corev1.Affinity, n fact.Node) bool {
 	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return true
 	}

@@ -11,6 +11,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -18,7 +21,7 @@ import (
 // what they were like as well: what is reserved has begun, and is not counted twice.
 func TestPaceOfReservations(t *testing.T) {
 	for _, stored := range []bool{true, false} {
-		w := newWorld(Config{})
+		w := newWorld(row.Config{})
 		policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Pace: v1alpha1.Pace{NodesPerMinute: ptr.To[int32](6)}}, time.LoadLocation)
 		if err != nil {
 			t.Fatal(err)
@@ -26,13 +29,13 @@ func TestPaceOfReservations(t *testing.T) {
 		sets := []string{"logs", "net"}
 		for i := range 30 {
 			node := fmt.Sprintf("n%02d", i)
-			w.setNode(NodeInfo{Name: node})
+			w.setNode(fact.Node{Name: node})
 			for _, name := range sets {
-				w.setPod(PodInfo{UID: types.UID(name + node), Name: name + node, Owner: types.UID(name), Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
+				w.setPod(fact.Pod{UID: types.UID(name + node), Name: name + node, Owner: types.UID(name), Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
 			}
 		}
 		spec := func(name, revision string, generation int64) {
-			w.setDaemonSet(DaemonSetInfo{UID: types.UID(name), Namespace: "default", Name: name, Generation: generation,
+			w.setDaemonSet(fact.DaemonSet{UID: types.UID(name), Namespace: "default", Name: name, Generation: generation,
 				Revision: revision, Strategy: rollingUpdate("100%", "0"), Reported: w.sets[types.UID(name)].Reported}, corev1.PodSpec{})
 		}
 		for _, name := range sets {
@@ -44,17 +47,17 @@ func TestPaceOfReservations(t *testing.T) {
 		until := func(d time.Duration) (deleted int) {
 			for end := w.now.Add(d); w.now.Before(end); w.tick(time.Second) {
 				for _, a := range w.ready() {
-					if _, is := a.(*DeletePod); is {
+					if _, is := a.(*action.DeletePod); is {
 						deleted++
 					}
 				}
 				w.deliver()
 				for i := 0; i < len(w.inFlight); { // statuses of rollouts may be slow
-					if _, is := w.inFlight[i].(*UpdateRollout); is && !stored && w.now.Unix()%4 != 0 {
+					if _, is := w.inFlight[i].(*action.UpdateRollout); is && !stored && w.now.Unix()%4 != 0 {
 						i++
 						continue
 					}
-					w.finish(i, OK, true)
+					w.finish(i, action.OK, true)
 				}
 				for _, p := range maps.Clone(w.pods) {
 					w.obey(p)
@@ -92,7 +95,7 @@ func TestGoingBackHasNoPace(t *testing.T) {
 		}
 		pass := func(seconds int) {
 			for range seconds {
-				w.answerAll(OK)
+				w.answerAll(action.OK)
 				for _, p := range maps.Clone(w.pods) {
 					w.obey(p)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -49,7 +50,7 @@ func (w *world) departed(uid types.UID, node string, st *v1alpha1.DaemonSetRollo
 // newestOn is the revision of the newest pod that stays on the node.
 func (w *world) newestOn(uid types.UID, node string) (revision string) {
 	for _, p := range w.podsOf(uid, node) {
-		if _, doomed := w.doomed[p.UID]; !p.Terminating && !doomed && p.Phase == PodActive {
+		if _, doomed := w.doomed[p.UID]; !p.Terminating && !doomed && p.Phase == fact.PodActive {
 			revision = p.Revision
 		}
 	}
@@ -82,5 +83,5 @@ func (w *world) stepBegan(uid types.UID, node string, st *v1alpha1.DaemonSetRoll
 
 func (w *world) inFleet(uid types.UID, node string, st *v1alpha1.DaemonSetRolloutStatus) bool {
 	return w.selects(uid, st.StableRevision, node) || w.selects(uid, st.TargetRevision, node) ||
-		slices.ContainsFunc(w.podsOf(uid, node), func(p PodInfo) bool { return w.selects(uid, p.Revision, node) })
+		slices.ContainsFunc(w.podsOf(uid, node), func(p fact.Pod) bool { return w.selects(uid, p.Revision, node) })
 }

@@ -13,6 +13,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -22,7 +25,7 @@ const guided = types.UID("logs")
 type guidedWorld struct {
 	*world
 	policy *rolloutpolicy.Policy
-	sick   map[string]NodeHealth
+	sick   map[string]fact.Health
 	// was says of nodes whose daemon was taken away for a target what it was like.
 	was map[string]departed
 }
@@ -68,7 +71,7 @@ func (w *guidedWorld) template(t *rapid.T, revision string) corev1.PodSpec {
 	return corev1.PodSpec{}
 }
 
-func (w *guidedWorld) follow(t *rapid.T, change func(*RolloutInfo)) {
+func (w *guidedWorld) follow(t *rapid.T, change func(*fact.Rollout)) {
 	info := w.rolloutOf(guided)
 	change(&info)
 	w.setRollout(info)
@@ -88,7 +91,7 @@ func (w *guidedWorld) again(t *rapid.T) {
 	clear(w.doomed)
 	clear(w.unsure)
 	w.m = New(w.cfg)
-	w.m.Step(Now{w.now})
+	w.m.Step(fact.Now{Time: w.now})
 	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
 		w.m.Step(w.nodes[name])
 		w.m.Step(w.sick[name])
@@ -156,7 +159,7 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	for _, a := range actions {
 		t.Logf("%s", a)
 		switch a := a.(type) {
-		case *CreatePod:
+		case *action.CreatePod:
 			may := w.assigned(a.Node, &after)
 			if known {
 				may = append(may, w.assigned(a.Node, &before)...)
@@ -169,8 +172,8 @@ func (w *guidedWorld) decide(t *rapid.T) {
 			}
 			w.checkFirst(t, a, &after)
 			w.checkBefore(t, a, &after)
-		case *DeletePod:
-			if a.Reason == ReasonNodeUnfit {
+		case *action.DeletePod:
+			if a.Reason == action.ReasonNodeUnfit {
 				// At once goes only what the node itself does not let stay.
 				selects, stays := w.fitsBy(guided, w.pods[a.PodUID].Revision, a.Node)
 				if selects || stays && after.StableRevision != after.TargetRevision {
@@ -178,7 +181,7 @@ func (w *guidedWorld) decide(t *rapid.T) {
 				}
 			}
 			w.departs(a, &after)
-			if a.Reason != ReasonTurn {
+			if a.Reason != action.ReasonTurn {
 				continue
 			}
 			w.checkTurn(t, a, known, &before, &after)
@@ -197,11 +200,11 @@ func (w *guidedWorld) decide(t *rapid.T) {
 }
 
 // departs takes note of what a daemon is like that is taken away for a change.
-func (w *guidedWorld) departs(a *DeletePod, st *v1alpha1.DaemonSetRolloutStatus) {
+func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	p, ds := w.pods[a.PodUID], w.sets[guided]
 	delete(w.was, a.Node)
-	turn := a.Reason == ReasonTurn || a.Reason == ReasonOutdatedUnavailable
-	if !turn || allowsSurge(ds.Strategy) || st.StableRevision == st.TargetRevision || p.Revision == st.TargetRevision || len(w.podsOf(guided, a.Node)) > 1 || !w.selects(guided, st.TargetRevision, a.Node) {
+	turn := a.Reason == action.ReasonTurn || a.Reason == action.ReasonOutdatedUnavailable
+	if !turn || ds.Strategy.Surges() || st.StableRevision == st.TargetRevision || p.Revision == st.TargetRevision || len(w.podsOf(guided, a.Node)) > 1 || !w.selects(guided, st.TargetRevision, a.Node) {
 		return
 	}
 	if !w.stepBegan(guided, a.Node, st) && !w.selects(guided, st.StableRevision, a.Node) {
@@ -214,7 +217,7 @@ func (w *guidedWorld) departs(a *DeletePod, st *v1alpha1.DaemonSetRolloutStatus)
 }
 
 // checkBefore sees that the next pod says what the one was like that was taken away.
-func (w *guidedWorld) checkBefore(t *rapid.T, a *CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
+func (w *guidedWorld) checkBefore(t *rapid.T, a *action.CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	was, known := w.was[a.Node]
 	delete(w.was, a.Node)
 	if known && a.Revision == was.target && st.TargetRevision == was.target && st.StableRevision != was.target && a.Before != was.before {
@@ -224,7 +227,7 @@ func (w *guidedWorld) checkBefore(t *rapid.T, a *CreatePod, st *v1alpha1.DaemonS
 
 // checkFirst sees that a node which only the target selects gets its first pod only while
 // something may begin.
-func (w *guidedWorld) checkFirst(t *rapid.T, a *CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
+func (w *guidedWorld) checkFirst(t *rapid.T, a *action.CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	info := w.rollouts[guided]
 	stands := info.Spec.Paused || info.Following != course.Followed || info.Status == nil
 	_, unanswered := w.unanswered[cellKey(guided, a.Node)]
@@ -235,7 +238,7 @@ func (w *guidedWorld) checkFirst(t *rapid.T, a *CreatePod, st *v1alpha1.DaemonSe
 }
 
 // checkTurn sees that the step of a node which loses its pod has begun, or that it goes back.
-func (w *guidedWorld) checkTurn(t *rapid.T, a *DeletePod, known bool, before, after *v1alpha1.DaemonSetRolloutStatus) {
+func (w *guidedWorld) checkTurn(t *rapid.T, a *action.DeletePod, known bool, before, after *v1alpha1.DaemonSetRolloutStatus) {
 	back := func(st *v1alpha1.DaemonSetRolloutStatus) bool {
 		return st.TargetRevision == st.StableRevision || st.StableRevision == "" ||
 			slices.ContainsFunc(st.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
@@ -265,8 +268,8 @@ func (w *guidedWorld) down() map[string]bool {
 		} else if first := !w.selects(guided, st.StableRevision, name); !run || first && w.sick[name].Fault == "" && len(w.podsOf(guided, name)) == 0 {
 			continue
 		}
-		out[name] = !slices.ContainsFunc(w.podsOf(guided, name), func(p PodInfo) bool {
-			return p.Phase == PodActive && !w.leaving(p) && w.unsure[p.UID].IsZero() && w.available(p, w.sets[guided])
+		out[name] = !slices.ContainsFunc(w.podsOf(guided, name), func(p fact.Pod) bool {
+			return p.Phase == fact.PodActive && !w.leaving(p) && w.unsure[p.UID].IsZero() && w.available(p, w.sets[guided])
 		})
 	}
 	return out
@@ -277,10 +280,10 @@ func (w *guidedWorld) goes(node string) bool {
 	st, _ := w.m.Rollout(guided)
 	here := w.podsOf(guided, node)
 	return w.inFleet(guided, node, &st) && len(here) > 0 &&
-		!slices.ContainsFunc(here, func(p PodInfo) bool { return p.Phase == PodActive && !w.leaving(p) })
+		!slices.ContainsFunc(here, func(p fact.Pod) bool { return p.Phase == fact.PodActive && !w.leaving(p) })
 }
 
-func (w *guidedWorld) checkDomains(t *rapid.T, a *DeletePod, down map[string]bool) {
+func (w *guidedWorld) checkDomains(t *rapid.T, a *action.DeletePod, down map[string]bool) {
 	for _, d := range w.policy.Domains {
 		value, has := w.nodes[a.Node].Labels[d.Key]
 		all, lost := 0, 1
@@ -305,17 +308,17 @@ func (w *guidedWorld) checkDomains(t *rapid.T, a *DeletePod, down map[string]boo
 // TestRandomPolicies lets anything happen to a DaemonSet that follows a policy.
 func TestRandomPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &guidedWorld{world: newWorld(Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}), sick: map[string]NodeHealth{}, was: map[string]departed{}}
+		w := &guidedWorld{world: newWorld(row.Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}), sick: map[string]fact.Health{}, was: map[string]departed{}}
 		for range 5 {
 			drawNode(t, w.world)
 		}
 		w.policy = drawGuidedPolicy(t)
-		w.follow(t, func(i *RolloutInfo) { i.Policy, i.PolicyUID = w.policy, "p" })
+		w.follow(t, func(i *fact.Rollout) { i.Policy, i.PolicyUID = w.policy, "p" })
 		revision := func(t *rapid.T) {
 			old, hash := w.sets[guided], rapid.SampledFrom(revisions).Draw(t, "revision")
-			w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
+			w.setDaemonSet(fact.DaemonSet{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
 				Revision: hash, Reported: old.Reported, Conditions: old.Conditions,
-				Strategy: rapid.SampledFrom([]Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1")}).Draw(t, "strategy"),
+				Strategy: rapid.SampledFrom([]fact.Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1")}).Draw(t, "strategy"),
 			}, w.template(t, hash))
 		}
 		revision(t)
@@ -332,7 +335,7 @@ func TestRandomPolicies(t *testing.T) {
 				w.dropNode(name)
 			},
 			"health": func(t *rapid.T) {
-				h := NodeHealth{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Since: w.now}
+				h := fact.Health{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Since: w.now}
 				if h.Fault = rapid.SampledFrom([]string{"", "", "does not answer"}).Draw(t, "fault"); h.Fault != "" {
 					h.Silent = true
 				}
@@ -355,17 +358,17 @@ func TestRandomPolicies(t *testing.T) {
 			"tick":     func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second) },
 			"policy": func(t *rapid.T) {
 				w.policy = drawGuidedPolicy(t)
-				w.follow(t, func(i *RolloutInfo) { i.Policy = w.policy })
+				w.follow(t, func(i *fact.Rollout) { i.Policy = w.policy })
 			},
 			"following": func(t *rapid.T) {
-				w.follow(t, func(i *RolloutInfo) {
+				w.follow(t, func(i *fact.Rollout) {
 					i.Following = rapid.SampledFrom([]course.Following{course.Followed, course.Followed, course.Lost, course.Gone}).Draw(t, "following")
 				})
 			},
 			"spec": func(t *rapid.T) {
 				st, _ := w.m.Rollout(guided)
 				clear(w.was) // whoever tries again forgets what was before
-				w.follow(t, func(i *RolloutInfo) {
+				w.follow(t, func(i *fact.Rollout) {
 					i.Spec = v1alpha1.DaemonSetRolloutSpec{Paused: rapid.IntRange(0, 3).Draw(t, "paused") == 0}
 					i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
 					i.Spec.Retry = &v1alpha1.Retry{Revision: st.TargetRevision, Count: rapid.Int32Range(0, 3).Draw(t, "retry")}
@@ -391,16 +394,16 @@ func (w *guidedWorld) audit(t *rapid.T) {
 // every node.
 func (w *guidedWorld) settles(t *rapid.T) {
 	for name := range w.sick {
-		w.health(NodeHealth{Name: name})
+		w.health(fact.Health{Name: name})
 	}
 	clear(w.sick)
 	old, last := w.sets[guided], rollingUpdate("1", "0")
 	if rapid.Bool().Draw(t, "with surge in the end") {
 		last = rollingUpdate("0", "1")
 	}
-	w.setDaemonSet(DaemonSetInfo{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
+	w.setDaemonSet(fact.DaemonSet{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
 		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: last}, w.template(t, "final"))
-	w.follow(t, func(i *RolloutInfo) {
+	w.follow(t, func(i *fact.Rollout) {
 		i.Following, i.Spec = course.Followed, v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "final", Step: v1alpha1.AllSteps}}
 	})
 	for range 300 {
@@ -409,7 +412,7 @@ func (w *guidedWorld) settles(t *rapid.T) {
 		for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 			if p := w.pods[uid]; p.Terminating || w.nodes[p.Node].Name == "" {
 				w.dropPod(uid)
-			} else if p.Phase == PodActive && (!p.Ready || p.Certain || p.Adopting) {
+			} else if p.Phase == fact.PodActive && (!p.Ready || p.Certain || p.Adopting) {
 				p.Bound, p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Unplaceable, p.Adopting = true, true, w.now, "", false, "", false
 				w.setPod(p)
 			}

@@ -12,6 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
 var (
@@ -40,11 +44,11 @@ func drawSpec(t *rapid.T) corev1.PodSpec {
 func drawSet(t *rapid.T, w *world) {
 	name := rapid.SampledFrom(setNames).Draw(t, "set")
 	old := w.sets[types.UID(name)]
-	info := DaemonSetInfo{
+	info := fact.DaemonSet{
 		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1,
 		Revision:        rapid.SampledFrom(revisions).Draw(t, "revision"),
 		MinReadySeconds: rapid.SampledFrom([]int32{0, 0, 10}).Draw(t, "minReady"),
-		Strategy: rapid.SampledFrom([]Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1"),
+		Strategy: rapid.SampledFrom([]fact.Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1"),
 			rollingUpdate("0", "50%"), {OnDelete: true}}).Draw(t, "strategy"),
 		Held: rapid.IntRange(0, 9).Draw(t, "held") == 0, Reported: old.Reported,
 	}
@@ -52,7 +56,7 @@ func drawSet(t *rapid.T, w *world) {
 }
 
 func drawNode(t *rapid.T, w *world) {
-	n := NodeInfo{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Labels: map[string]string{}}
+	n := fact.Node{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Labels: map[string]string{}}
 	if rapid.Bool().Draw(t, "ssd") {
 		n.Labels["disk"] = "ssd"
 	}
@@ -70,7 +74,7 @@ func drawNode(t *rapid.T, w *world) {
 // drawForeignPod adds a pod that the matrix did not ask for.
 func drawForeignPod(t *rapid.T, w *world) {
 	w.made++
-	w.setPod(PodInfo{
+	w.setPod(fact.Pod{
 		UID: types.UID(fmt.Sprintf("pod-%d", w.made)), Name: fmt.Sprintf("foreign-%d", w.made),
 		Owner: types.UID(rapid.SampledFrom(setNames).Draw(t, "owner")),
 		Node:  rapid.SampledFrom(append(nodeNames, "")).Draw(t, "node"), Bound: rapid.Bool().Draw(t, "bound"),
@@ -89,16 +93,16 @@ func drawPodChange(t *rapid.T, w *world) {
 	switch rapid.SampledFrom([]string{"run", "run", "run", "unready", "fail", "succeed", "terminate", "vanish", "vanish", "adopted", "no room", "no room"}).Draw(t, "change") {
 	case "run":
 		p.Bound, p.Unplaceable = true, ""
-		if !p.Ready && p.Phase == PodActive {
+		if !p.Ready && p.Phase == fact.PodActive {
 			ahead := rapid.SampledFrom([]time.Duration{0, 0, time.Hour, -time.Hour}).Draw(t, "clock ahead")
 			p.Ready, p.ReadySince = true, w.now.Add(ahead)
 		}
 	case "unready":
 		p.Ready, p.ReadySince = false, time.Time{}
 	case "fail":
-		p.Phase, p.Ready, p.ReadySince = PodFailed, false, time.Time{}
+		p.Phase, p.Ready, p.ReadySince = fact.PodFailed, false, time.Time{}
 	case "succeed":
-		p.Phase, p.Ready, p.ReadySince = PodSucceeded, false, time.Time{}
+		p.Phase, p.Ready, p.ReadySince = fact.PodSucceeded, false, time.Time{}
 	case "terminate":
 		p.Terminating = true
 	case "vanish":
@@ -119,22 +123,22 @@ func drawFinish(t *rapid.T, w *world) {
 		return
 	}
 	i := rapid.IntRange(0, len(w.inFlight)-1).Draw(t, "action")
-	o := rapid.SampledFrom([]Outcome{OK, OK, OK, Failed, Unknown, Gone, NameTaken}).Draw(t, "outcome")
-	if o == NameTaken {
-		if _, create := w.inFlight[i].(*CreatePod); !create {
-			o = OK
+	o := rapid.SampledFrom([]action.Outcome{action.OK, action.OK, action.OK, action.Failed, action.Unknown, action.Gone, action.NameTaken}).Draw(t, "outcome")
+	if o == action.NameTaken {
+		if _, create := w.inFlight[i].(*action.CreatePod); !create {
+			o = action.OK
 		}
 	}
 	switch {
-	case o == Unknown && rapid.IntRange(0, 2).Draw(t, "done all the same") == 0:
+	case o == action.Unknown && rapid.IntRange(0, 2).Draw(t, "done all the same") == 0:
 		w.event(w.inFlight[i])
 		w.finish(i, o, true)
-	case o == Unknown && rapid.IntRange(0, 1).Draw(t, "done later") == 0:
+	case o == action.Unknown && rapid.IntRange(0, 1).Draw(t, "done later") == 0:
 		w.late = append(w.late, w.inFlight[i])
 		w.finish(i, o, true)
-	case o == OK && rapid.IntRange(0, 3).Draw(t, "event first") == 0:
+	case o == action.OK && rapid.IntRange(0, 3).Draw(t, "event first") == 0:
 		w.event(w.inFlight[i]) // the answer comes with a later step
-	case o == OK && rapid.IntRange(0, 2).Draw(t, "answer first") == 0:
+	case o == action.OK && rapid.IntRange(0, 2).Draw(t, "answer first") == 0:
 		w.finish(i, o, false)
 	default:
 		w.finish(i, o, true)
@@ -145,16 +149,13 @@ func drawFinish(t *rapid.T, w *world) {
 func checkTotals(t *rapid.T, w *world) {
 	for _, row := range w.m.Dump().Rows {
 		want := w.totalsOf(row.UID)
-		got := oracleTotals{status: row.Status, unavailable: row.RolloutUnavailable, surges: row.RolloutSurging, ups: int(w.m.rows[row.UID].totals[up])}
+		got := oracleTotals{status: row.Status, unavailable: row.RolloutUnavailable, surges: row.RolloutSurging, ups: row.RolloutUp}
 		if got.status != want.status || got.unavailable != want.unavailable || got.surges != want.surges || got.ups != want.ups {
 			t.Fatalf("totals of %s are\n%+v, counted from nothing they are\n%+v\n%s", row.Name, got, want, w.m.Dump())
 		}
 	}
 	if findings := w.m.Audit(); len(findings) > 0 {
 		t.Fatalf("the audit found %q", findings)
-	}
-	if *nothing != (tries{}) {
-		t.Fatalf("what all cells share was written to: %+v", *nothing)
 	}
 }
 
@@ -172,29 +173,29 @@ func checkActions(t *rapid.T, w *world) {
 		totals := w.totalsOf(ds.UID)
 		maxUnavailable, maxSurge := budgetOf(ds, int(totals.status.Desired))
 		switch a := a.(type) {
-		case *CreatePod:
+		case *action.CreatePod:
 			if ds.Held {
 				t.Fatalf("%s although the row is held", a)
 			}
 			checkAlone(t, w, ds, a)
-			if _, again := w.unanswered[cellKey(a.UID, a.Node)]; a.Reason == ReasonSurge && !again && totals.surges >= maxSurge {
+			if _, again := w.unanswered[cellKey(a.UID, a.Node)]; a.Reason == action.ReasonSurge && !again && totals.surges >= maxSurge {
 				t.Fatalf("%s exceeds maxSurge %d", a, maxSurge)
 			}
 			cell := cellKey(a.UID, a.Node)
 			w.creating[cell] = creating[cell]
-		case *FailedPlacement:
+		case *action.FailedPlacement:
 			cell := cellKey(a.UID, a.Node)
 			if why := told[cell]; why == a.Detail && !placed[cell] || w.unplaceable(a.UID, a.Node) != a.Detail {
 				t.Fatalf("%s although told is %q", a, why)
 			}
-		case *DeletePod:
+		case *action.DeletePod:
 			if p := w.pods[a.PodUID]; ds.Held || p.Adopting || p.Terminating {
-				t.Fatalf("%s although the row is held or the pod is not to be touched", a)
+				t.Fatalf("%s although the row is held or the pod is not to be Touched", a)
 			}
-			if _, again := w.unsure[a.PodUID]; a.Reason == ReasonOutdated && !again && totals.unavailable >= maxUnavailable {
+			if _, again := w.unsure[a.PodUID]; a.Reason == action.ReasonOutdated && !again && totals.unavailable >= maxUnavailable {
 				t.Fatalf("%s exceeds maxUnavailable %d", a, maxUnavailable)
 			}
-			if _, again := w.unsure[a.PodUID]; a.Reason == ReasonSunset && !again && totals.ups <= int(totals.status.Desired) {
+			if _, again := w.unsure[a.PodUID]; a.Reason == action.ReasonSunset && !again && totals.ups <= int(totals.status.Desired) {
 				t.Fatalf("%s though %d are up and %d wanted", a, totals.ups, totals.status.Desired)
 			}
 			w.doomed[a.PodUID] = doomed[a.PodUID]
@@ -209,32 +210,37 @@ func checkActions(t *rapid.T, w *world) {
 
 // checkReason: after Ready, every cell is as wanted or has a reason, and the reason
 // is true.
-func checkReason(t *rapid.T, w *world, uid types.UID, c *CellSnapshot) {
+func checkReason(t *rapid.T, w *world, uid types.UID, c *row.CellSnapshot) {
 	ds, cell := w.sets[uid], cellKey(uid, c.Node)
-	if got, want := c.Because == AsWanted, w.asWanted(uid, c.Node); got != want {
+	if got, want := c.Because == row.AsWanted, w.asWanted(uid, c.Node); got != want {
 		t.Fatalf("%s is as wanted is %v, and it is said to be [%s]\n%s", cell, want, c.Because, w.m.Dump())
 	}
 	totals := w.totalsOf(uid)
 	maxUnavailable, maxSurge := budgetOf(ds, int(totals.status.Desired))
 	e, creating := w.creating[cell]
 	here := w.podsOf(uid, c.Node)
-	r := w.m.rows[uid]
-	deletes, paced := 0, r.fresh.inFlight > 0 || r.again.inFlight > 0 || r.fresh.until.After(w.now) || r.again.until.After(w.now)
+	surges := ds.Strategy.Surges()
+	deletes, paced := 0, w.now.Before(w.hurt[uid].Add(w.cfg.MaxRetryDelay))
 	for _, a := range w.inFlight {
-		if _, ok := a.(*DeletePod); ok && a.Row() == uid {
-			deletes++
+		switch a.(type) {
+		case *action.DeletePod:
+			if a.Row() == uid {
+				deletes++
+			}
+		case *action.CreatePod:
+			paced = paced || a.Row() == uid
 		}
 	}
-	truth := map[Because]bool{
-		SetDeleting: ds.Deleting, RevisionUnknown: ds.Held,
-		CreationUnderWay: creating && !e.answered, CreationNotSeen: creating && e.answered,
-		MaxUnavailable: !r.surge && totals.unavailable >= maxUnavailable, MaxSurge: r.surge && totals.surges >= maxSurge,
-		OtherDeletions: deletes >= w.cfg.BurstReplicas, OtherCreations: paced,
-		Adopting:         slices.ContainsFunc(here, func(p PodInfo) bool { return p.Adopting }),
-		FailedAgain:      slices.ContainsFunc(here, func(p PodInfo) bool { return p.Phase == PodFailed }),
-		PodTerminating:   slices.ContainsFunc(here, func(p PodInfo) bool { return p.Terminating }),
-		DeletionUnderWay: slices.ContainsFunc(here, func(p PodInfo) bool { _, doomed := w.doomed[p.UID]; return doomed }),
-		WaitsForUser:     ds.Strategy.OnDelete, LeftToCollector: w.nodes[c.Node].Name == "",
+	truth := map[row.Because]bool{
+		row.SetDeleting: ds.Deleting, row.RevisionUnknown: ds.Held,
+		row.CreationUnderWay: creating && !e.answered, row.CreationNotSeen: creating && e.answered,
+		row.MaxUnavailable: !surges && totals.unavailable >= maxUnavailable, row.MaxSurge: surges && totals.surges >= maxSurge,
+		row.OtherDeletions: deletes >= w.cfg.BurstReplicas, row.OtherCreations: paced,
+		row.Adopting:         slices.ContainsFunc(here, func(p fact.Pod) bool { return p.Adopting }),
+		row.FailedAgain:      slices.ContainsFunc(here, func(p fact.Pod) bool { return p.Phase == fact.PodFailed }),
+		row.PodTerminating:   slices.ContainsFunc(here, func(p fact.Pod) bool { return p.Terminating }),
+		row.DeletionUnderWay: slices.ContainsFunc(here, func(p fact.Pod) bool { _, doomed := w.doomed[p.UID]; return doomed }),
+		row.WaitsForUser:     ds.Strategy.OnDelete, row.LeftToCollector: w.nodes[c.Node].Name == "",
 	}
 	if holds, known := truth[c.Because]; known && !holds {
 		t.Fatalf("%s waits since %q, which is not so\n%s", cell, c.Because, w.m.Dump())
@@ -247,22 +253,22 @@ func (w *world) asWanted(uid types.UID, node string) bool {
 		return false
 	}
 	ds := w.sets[uid]
-	here := slices.DeleteFunc(w.podsOf(uid, node), func(p PodInfo) bool { return p.Phase != PodActive && p.Terminating })
+	here := slices.DeleteFunc(w.podsOf(uid, node), func(p fact.Pod) bool { return p.Phase != fact.PodActive && p.Terminating })
 	if wanted, _ := w.fits(uid, node); !wanted || w.nodes[node].Name == "" {
 		return len(here) == 0
 	}
-	return len(here) == 1 && here[0].Phase == PodActive && here[0].Revision == ds.Revision && !w.leaving(here[0]) &&
+	return len(here) == 1 && here[0].Phase == fact.PodActive && here[0].Revision == ds.Revision && !w.leaving(here[0]) &&
 		!here[0].Adopting && w.unsure[here[0].UID].IsZero() && w.available(here[0], ds)
 }
 
 // checkConditions compares the conditions with the oracle's, and sees that every
 // pod that cannot be placed has been told of.
-func checkConditions(t *rapid.T, w *world, actions []Action) {
+func checkConditions(t *rapid.T, w *world, actions []action.Action) {
 	for uid, ds := range w.sets {
 		if ds.Deleting {
 			continue
 		}
-		if got, want := w.m.rows[uid].conditions(), w.conditionsOf(uid); got != want {
+		if got, want := w.m.rows[uid].Conditions(), w.conditionsOf(uid); got != want {
 			t.Fatalf("conditions of %s are\n%+v, computed from nothing they are\n%+v\n%s", ds.Name, got, want, w.m.Dump())
 		}
 		for node := range w.nodes {
@@ -272,21 +278,19 @@ func checkConditions(t *rapid.T, w *world, actions []Action) {
 		}
 	}
 	for _, a := range actions {
-		if a, ok := a.(*UpdateStatus); ok && a.Conditions != w.conditionsOf(a.UID) {
+		if a, ok := a.(*action.UpdateStatus); ok && a.Conditions != w.conditionsOf(a.UID) {
 			t.Fatalf("%s writes conditions\n%+v, want\n%+v", a, a.Conditions, w.conditionsOf(a.UID))
 		}
 	}
 }
 
-func budgetOf(ds DaemonSetInfo, nodes int) (int, int) {
-	r := row{info: ds}
-	r.totals[desired] = int32(nodes)
-	return r.budget()
+func budgetOf(ds fact.DaemonSet, nodes int) (int, int) {
+	return ds.Strategy.Budget(nodes)
 }
 
 // checkAlone: a new pod has no neighbour; with surge, no live one of its own
 // revision.
-func checkAlone(t *rapid.T, w *world, ds DaemonSetInfo, a *CreatePod) {
+func checkAlone(t *rapid.T, w *world, ds fact.DaemonSet, a *action.CreatePod) {
 	if _, twice := w.creating[cellKey(a.UID, a.Node)]; twice {
 		t.Fatalf("%s although one is on its way", a)
 	}
@@ -297,8 +301,8 @@ func checkAlone(t *rapid.T, w *world, ds DaemonSetInfo, a *CreatePod) {
 		_, going := w.doomed[p.UID]
 		live := !going && !p.Terminating
 		switch {
-		case p.Phase != PodActive && p.Terminating:
-		case !allowsSurge(ds.Strategy):
+		case p.Phase != fact.PodActive && p.Terminating:
+		case !ds.Strategy.Surges():
 			t.Fatalf("%s although pod %+v is there", a, p)
 		case live && p.Revision == ds.Revision:
 			t.Fatalf("%s although a pod of that revision is there: %+v", a, p)
@@ -308,7 +312,7 @@ func checkAlone(t *rapid.T, w *world, ds DaemonSetInfo, a *CreatePod) {
 
 func TestRandomEvents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")})
+		w := newWorld(row.Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")})
 		for range 4 {
 			drawNode(t, w)
 		}
@@ -368,7 +372,7 @@ func checkSettles(t *rapid.T, w *world) {
 	for uid, ds := range w.sets {
 		total := w.totalsOf(uid)
 		n := total.status.Desired
-		want := Status{ObservedGeneration: ds.Generation, Desired: n, Current: n, Ready: n, Updated: n, Available: n}
+		want := fact.Status{ObservedGeneration: ds.Generation, Desired: n, Current: n, Ready: n, Updated: n, Available: n}
 		if ds.Strategy.OnDelete {
 			want.Updated = total.status.Updated
 		}
@@ -383,7 +387,7 @@ func checkSettles(t *rapid.T, w *world) {
 func (w *world) calm() {
 	w.deliver()
 	for len(w.inFlight) > 0 {
-		w.finish(0, OK, true)
+		w.finish(0, action.OK, true)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 		w.obey(w.pods[uid])
@@ -391,7 +395,7 @@ func (w *world) calm() {
 }
 
 // obey is a good scheduler, agent and garbage collector.
-func (w *world) obey(p PodInfo) {
+func (w *world) obey(p fact.Pod) {
 	_, nodeExists := w.nodes[p.Node]
 	switch {
 	case p.Terminating, !nodeExists && p.Bound, w.sets[p.Owner].UID == "":
@@ -399,7 +403,7 @@ func (w *world) obey(p PodInfo) {
 	case p.Adopting:
 		p.Adopting = false
 		w.setPod(p)
-	case p.Phase == PodActive && !p.Ready && nodeExists:
+	case p.Phase == fact.PodActive && !p.Ready && nodeExists:
 		p.Bound, p.Ready, p.ReadySince, p.Unplaceable = true, true, w.now, ""
 		w.setPod(p)
 	}
@@ -408,7 +412,7 @@ func (w *world) obey(p PodInfo) {
 // Whatever order the same facts come in, the picture is the same.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Config{})
+		w := newWorld(row.Config{})
 		for range 3 {
 			drawSet(t, w)
 		}
@@ -430,7 +434,7 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 // fresh tells a new matrix all facts in a random order.
 func fresh(w *world, order *rand.Rand) *Matrix {
 	m := New(w.cfg)
-	m.Step(Now{Time: w.now})
+	m.Step(fact.Now{Time: w.now})
 	var facts []func()
 	for _, uid := range slices.Sorted(maps.Keys(w.sets)) {
 		facts = append(facts, func() { m.Step(w.sets[uid]) })
@@ -452,7 +456,7 @@ func fresh(w *world, order *rand.Rand) *Matrix {
 // asks for the same pods by the same names.
 func TestNamesFollowFromTheFacts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Config{RetryDelay: time.Nanosecond})
+		w := newWorld(row.Config{RetryDelay: time.Nanosecond})
 		drawSet(t, w)
 		for range 6 {
 			drawNode(t, w)
@@ -481,10 +485,10 @@ func TestNamesFollowFromTheFacts(t *testing.T) {
 	})
 }
 
-func creations(actions []Action) map[string]string {
+func creations(actions []action.Action) map[string]string {
 	out := map[string]string{}
 	for _, a := range actions {
-		if a, ok := a.(*CreatePod); ok {
+		if a, ok := a.(*action.CreatePod); ok {
 			out[cellKey(a.UID, a.Node)] = a.PodName
 		}
 	}

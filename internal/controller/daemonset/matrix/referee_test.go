@@ -13,7 +13,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -198,21 +199,21 @@ func (r *referee) forget(uid types.UID) {
 }
 
 // decided judges what the controller is about to do.
-func (r *referee) decided(actions []matrix.Action) {
+func (r *referee) decided(actions []action.Action) {
 	r.moment()
 	for _, a := range actions {
 		set := r.f.sets[a.Row()]
 		switch a := a.(type) {
-		case *matrix.CreatePod:
+		case *action.CreatePod:
 			r.given(set, a)
-		case *matrix.DeletePod:
+		case *action.DeletePod:
 			r.took(set, a)
 		}
 	}
 }
 
 // given judges a pod that is to be made: no revision that failed goes out unasked.
-func (r *referee) given(set *daemons, a *matrix.CreatePod) {
+func (r *referee) given(set *daemons, a *action.CreatePod) {
 	if set.rollout == nil {
 		return
 	}
@@ -231,7 +232,7 @@ func (r *referee) begun(set *daemons, node string, st *v1alpha1.DaemonSetRollout
 	if !known {
 		return true
 	}
-	has := slices.ContainsFunc(r.f.on(set.info.UID, node), func(p matrix.PodInfo) bool { return p.Revision == st.TargetRevision })
+	has := slices.ContainsFunc(r.f.on(set.info.UID, node), func(p fact.Pod) bool { return p.Revision == st.TargetRevision })
 	for i := range st.Steps {
 		if st.Steps[i].Name == step {
 			return true
@@ -244,7 +245,7 @@ func (r *referee) begun(set *daemons, node string, st *v1alpha1.DaemonSetRollout
 }
 
 // took judges a pod that is to go. One beside another that works, or that does not work, takes nothing away.
-func (r *referee) took(set *daemons, a *matrix.DeletePod) {
+func (r *referee) took(set *daemons, a *action.DeletePod) {
 	here := r.f.available(a.UID, a.Node)
 	if r.f.nodes[a.Node] == nil || len(here) != 1 || here[0].UID != a.PodUID {
 		return
@@ -271,7 +272,7 @@ func (r *referee) took(set *daemons, a *matrix.DeletePod) {
 }
 
 // limits counts the nodes that have no working daemon because the controller took it.
-func (r *referee) limits(set *daemons, a *matrix.DeletePod) {
+func (r *referee) limits(set *daemons, a *action.DeletePod) {
 	uid, law := a.UID, r.rules[a.UID]
 	all := max(budget(set, len(r.f.nodes)), 1)
 	step, known := law.stepOf(r.f.nodes[a.Node].info.Labels)
@@ -305,7 +306,7 @@ func budget(set *daemons, nodes int) int {
 }
 
 // domains counts the nodes of the rack that have no working daemon, whoever's fault it is.
-func (r *referee) domains(set *daemons, a *matrix.DeletePod) {
+func (r *referee) domains(set *daemons, a *action.DeletePod) {
 	law := r.rules[a.UID]
 	if law.rack == 0 {
 		return

@@ -10,22 +10,25 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // following is a world with a DaemonSet that follows a policy and is complete.
 func following(t *testing.T, nodes int, policy string) *world {
 	t.Helper()
-	w := newWorld(Config{StatusInterval: time.Millisecond})
-	info := DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}
+	w := newWorld(row.Config{StatusInterval: time.Millisecond})
+	info := fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}
 	w.setDaemonSet(info, corev1.PodSpec{})
 	for i := range nodes {
 		name := fmt.Sprintf("n%03d", i)
-		w.setNode(NodeInfo{Name: name})
-		w.setPod(PodInfo{UID: types.UID(name), Name: name, Owner: "logs", Node: name, Revision: "a", Bound: true, Ready: true, ReadySince: noon, Created: noon})
+		w.setNode(fact.Node{Name: name})
+		w.setPod(fact.Pod{UID: types.UID(name), Name: name, Owner: "logs", Node: name, Revision: "a", Bound: true, Ready: true, ReadySince: noon, Created: noon})
 	}
 	w.setPolicy(t, policy)
-	w.answerAll(OK)
+	w.answerAll(action.OK)
 	return w
 }
 
@@ -53,7 +56,7 @@ func (w *world) update() {
 
 // answerAll takes what is to be done, until that is nothing, and answers what is not about a
 // rollout with success. It returns the deletions.
-func (w *world) answerAll(rollouts Outcome) (deleted []*DeletePod) {
+func (w *world) answerAll(rollouts action.Outcome) (deleted []*action.DeletePod) {
 	for range 100 {
 		w.ready()
 		if len(w.inFlight) == 0 {
@@ -61,13 +64,13 @@ func (w *world) answerAll(rollouts Outcome) (deleted []*DeletePod) {
 		}
 		for len(w.inFlight) > 0 {
 			switch a := w.inFlight[0].(type) {
-			case *DeletePod:
+			case *action.DeletePod:
 				deleted = append(deleted, a)
-				w.finish(0, OK, true)
-			case *UpdateRollout:
-				w.finish(0, rollouts, rollouts == OK)
+				w.finish(0, action.OK, true)
+			case *action.UpdateRollout:
+				w.finish(0, rollouts, rollouts == action.OK)
 			default:
-				w.finish(0, OK, true)
+				w.finish(0, action.OK, true)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // TestAnyRevisionMayBeBad lets everything go wrong that a rollout must withstand: revisions that do not
@@ -77,7 +77,7 @@ func (p *play) obey(set *daemons, law rules, policy types.UID) {
 	if p.r.rules[set.info.UID] = law; set.rollout == nil {
 		p.r.forget(set.info.UID) // a rollout that begins knows nothing of a change without a policy
 	}
-	p.f.follow(set, func(i *matrix.RolloutInfo) {
+	p.f.follow(set, func(i *fact.Rollout) {
 		i.Policy, i.PolicyUID, i.Following = law.policy(p.r.t), policy, course.Followed
 	})
 }
@@ -121,7 +121,7 @@ func (p *play) event() {
 	case 9:
 		following := rapid.SampledFrom([]course.Following{course.Followed, course.Lost, course.Gone}).Draw(t, "following")
 		if set := p.set(); following != course.Followed && set.rollout != nil {
-			f.follow(set, func(i *matrix.RolloutInfo) { i.Policy, i.Following, i.Why = nil, following, "for a test" })
+			f.follow(set, func(i *fact.Rollout) { i.Policy, i.Following, i.Why = nil, following, "for a test" })
 		} else {
 			p.obey(set, p.r.rules[set.info.UID], "policy-1")
 		}
@@ -170,7 +170,7 @@ func (p *play) words(set *daemons) {
 	if !decides {
 		return
 	}
-	p.f.follow(set, func(i *matrix.RolloutInfo) {
+	p.f.follow(set, func(i *fact.Rollout) {
 		i.Generation++
 		switch rapid.SampledFrom([]string{"pause", "approve", "approve", "retry", "abort"}).Draw(p.t, "word") {
 		case "pause":
@@ -207,7 +207,7 @@ func (p *play) ends() {
 	for range 6 {
 		for _, set := range p.f.sets {
 			st, _ := p.f.m.Rollout(set.info.UID)
-			p.f.follow(set, func(i *matrix.RolloutInfo) {
+			p.f.follow(set, func(i *fact.Rollout) {
 				i.Generation++
 				i.Spec.Paused, i.Spec.Approved = false, &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
 			})
@@ -234,7 +234,7 @@ func (p *play) arrived(set *daemons) {
 			bad[name] = true
 			// It may have been the target's doing. What is ill but not silent may be held for taken: a
 			// process that starts does not know whether its pod worked once.
-			given := slices.ContainsFunc(p.f.on(set.info.UID, name), func(d matrix.PodInfo) bool { return d.Revision == w.target })
+			given := slices.ContainsFunc(p.f.on(set.info.UID, name), func(d fact.Pod) bool { return d.Revision == w.target })
 			if !p.f.nodes[name].dead() || !w.back && given {
 				holding++
 			}
@@ -258,7 +258,7 @@ func (p *play) arrived(set *daemons) {
 // holds reports whether the node waits, such as in a step that has not begun, with a pod that does not
 // work: it may count as unavailable.
 func (p *play) holds(set *daemons, name string) bool {
-	return slices.ContainsFunc(p.f.on(set.info.UID, name), func(d matrix.PodInfo) bool {
+	return slices.ContainsFunc(p.f.on(set.info.UID, name), func(d fact.Pod) bool {
 		return !d.Ready && set.bad[d.Revision][name] != ""
 	})
 }

@@ -11,13 +11,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // The stable ControllerRevision is gone when somebody aborts: no node loses its daemon.
 func TestAbortWhenTheStableRevisionIsGone(t *testing.T) {
-	w := newWorld(Config{})
+	w := newWorld(row.Config{})
 	policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{}, time.LoadLocation)
 	if err != nil {
 		t.Fatal(err)
@@ -25,11 +28,11 @@ func TestAbortWhenTheStableRevisionIsGone(t *testing.T) {
 	const nodes = 10
 	for i := range nodes {
 		node := fmt.Sprintf("n%02d", i)
-		w.setNode(NodeInfo{Name: node})
-		w.setPod(PodInfo{UID: types.UID("p" + node), Name: "p" + node, Owner: "logs", Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
+		w.setNode(fact.Node{Name: node})
+		w.setPod(fact.Pod{UID: types.UID("p" + node), Name: "p" + node, Owner: "logs", Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
 	}
 	spec := func(revision string, generation int64) {
-		w.setDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: generation,
+		w.setDaemonSet(fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: generation,
 			Revision: revision, Strategy: rollingUpdate("1", "0"), Reported: w.sets["logs"].Reported}, corev1.PodSpec{})
 	}
 	info := w.rolloutOf("logs")
@@ -42,7 +45,7 @@ func TestAbortWhenTheStableRevisionIsGone(t *testing.T) {
 			}
 			w.deliver()
 			for len(w.inFlight) > 0 {
-				w.finish(0, OK, true)
+				w.finish(0, action.OK, true)
 			}
 			for _, p := range maps.Clone(w.pods) {
 				w.obey(p)
@@ -83,29 +86,9 @@ func TestAbortWhenTheStableRevisionIsGone(t *testing.T) {
 	}
 }
 
-// An approval is of one template: another one that was made to have the same revision is not approved,
-// not tried again, and not aborted by it.
-func TestWhatPeopleWriteNamesOneTemplate(t *testing.T) {
-	spec := v1alpha1.DaemonSetRolloutSpec{
-		Paused:   true,
-		Approved: &v1alpha1.StepApproval{Revision: "b", Digest: "sha256:1", Step: v1alpha1.AllSteps},
-		Retry:    &v1alpha1.Retry{Revision: "b", Digest: "sha256:1", Count: 1},
-		Abort:    &v1alpha1.Abort{Revision: "b", Digest: "sha256:1"},
-	}
-	if got := named(spec, "sha256:1"); got != spec {
-		t.Errorf("of the template that it names is left %+v", got)
-	}
-	if got := named(spec, "sha256:2"); got != (v1alpha1.DaemonSetRolloutSpec{Paused: true}) {
-		t.Errorf("of another template is left %+v", got)
-	}
-	if spec.Approved == nil {
-		t.Error("what people wrote was changed")
-	}
-}
-
 // A template with the hash of an approved one waits for its own approval.
 func TestForgedRevisionIsNotApproved(t *testing.T) {
-	w := newWorld(Config{})
+	w := newWorld(row.Config{})
 	policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{
 		{Name: "canary", Count: ptr.To[int32](1), Approval: v1alpha1.ApprovalManual},
 	}}, time.LoadLocation)
@@ -115,11 +98,11 @@ func TestForgedRevisionIsNotApproved(t *testing.T) {
 	const nodes = 4
 	for i := range nodes {
 		node := fmt.Sprintf("n%d", i)
-		w.setNode(NodeInfo{Name: node})
-		w.setPod(PodInfo{UID: types.UID("p" + node), Name: "p" + node, Owner: "logs", Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
+		w.setNode(fact.Node{Name: node})
+		w.setPod(fact.Pod{UID: types.UID("p" + node), Name: "p" + node, Owner: "logs", Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
 	}
 	spec := func(revision, digest string, generation int64) {
-		w.setDaemonSet(DaemonSetInfo{UID: "logs", Namespace: "default", Name: "logs", Generation: generation, Digest: digest,
+		w.setDaemonSet(fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: generation, Digest: digest,
 			Revision: revision, Strategy: rollingUpdate("100%", "0"), Reported: w.sets["logs"].Reported}, corev1.PodSpec{})
 	}
 	info := w.rolloutOf("logs")
@@ -134,7 +117,7 @@ func TestForgedRevisionIsNotApproved(t *testing.T) {
 			}
 			w.deliver()
 			for len(w.inFlight) > 0 {
-				w.finish(0, OK, true)
+				w.finish(0, action.OK, true)
 			}
 			for _, p := range maps.Clone(w.pods) {
 				w.obey(p)

@@ -16,6 +16,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -55,7 +58,7 @@ func TestScripts(t *testing.T) {
 		if strings.Contains(path, "rapid") {
 			return // what a failed property left
 		}
-		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		s := &script{world: newWorld(row.Config{StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
 			if findings := s.m.Audit(); len(findings) > 0 {
@@ -78,7 +81,7 @@ func TestScriptsWithAPolicyElsewhere(t *testing.T) {
 			return
 		}
 		played++
-		s := &script{world: newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		s := &script{world: newWorld(row.Config{StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.noise()
 			out := s.run(t, d)
@@ -96,10 +99,10 @@ func TestScriptsWithAPolicyElsewhere(t *testing.T) {
 
 // noise tells what does not concern a DaemonSet without a policy.
 func (s *script) noise() {
-	s.m.Step(RolloutInfo{UID: "somebody else's", Policy: &rolloutpolicy.Policy{}})
-	s.m.Step(RolloutInfo{UID: "somebody else's", Following: course.Lost, Why: "it is lost"})
+	s.m.Step(fact.Rollout{UID: "somebody else's", Policy: &rolloutpolicy.Policy{}})
+	s.m.Step(fact.Rollout{UID: "somebody else's", Following: course.Lost, Why: "it is lost"})
 	for name := range s.nodes {
-		s.m.Step(NodeHealth{Name: name, Fault: "it is out of order", Silent: true, Since: s.now})
+		s.m.Step(fact.Health{Name: name, Fault: "it is out of order", Silent: true, Since: s.now})
 	}
 	for uid, p := range s.pods {
 		p.Restarts, p.Trouble, p.Certain, p.Before = p.Restarts+1, "it crashes", true, course.WasNotAvailable
@@ -145,7 +148,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		if err != nil {
 			d.Fatalf(t, "burst: %v", err)
 		}
-		s.world = newWorld(Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
+		s.world = newWorld(row.Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
 	case "daemonset":
 		s.daemonSet(t, d, a)
 	case "revision":
@@ -173,7 +176,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "tick":
 		return s.pass(t, d, a)
 	case "health":
-		s.health(NodeHealth{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "), Silent: a.has("silent"), Since: s.now})
+		s.health(fact.Health{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "), Silent: a.has("silent"), Since: s.now})
 	case "policy":
 		s.policy(t, d, a)
 	case "rollout":
@@ -192,15 +195,15 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 
 // decided takes the next actions in flight. What must be stored before anything is changed is
 // stored.
-func (s *script) decided(alone bool) []Action {
+func (s *script) decided(alone bool) []action.Action {
 	out := s.ready()
 	for i := 0; i < len(s.inFlight) && !alone; i++ {
-		a, ok := s.inFlight[i].(*UpdateRollout)
+		a, ok := s.inFlight[i].(*action.UpdateRollout)
 		if !ok {
 			continue
 		}
-		if g := s.m.rows[a.UID].guide; g != nil && g.stored && !g.holdsStage() {
-			s.finish(i, OK, true)
+		if s.waitsForStage(a) {
+			s.finish(i, action.OK, true)
 			out = append(out, s.ready()...)
 			i = -1
 		}
@@ -208,7 +211,19 @@ func (s *script) decided(alone bool) []Action {
 	return out
 }
 
-func lines(actions []Action, none string) string {
+// waitsForStage reports whether nodes wait until the API holds where a rollout stands, which it knows of.
+func (s *script) waitsForStage(a *action.UpdateRollout) bool {
+	was, stored := s.written[a.UID]
+	if st := s.rollouts[a.UID].Status; !stored && st != nil {
+		was, stored = *st, st.TargetRevision != ""
+	}
+	is, _ := s.m.Rollout(a.UID)
+	target := is.TargetRevision
+	told := !s.cfg.Guest || rolloutpolicy.HasFailed(&is, target) == rolloutpolicy.HasFailed(&was, target)
+	return stored && (was.TargetRevision != target || was.Step != is.Step || !told)
+}
+
+func lines(actions []action.Action, none string) string {
 	var b strings.Builder
 	for _, a := range actions {
 		fmt.Fprintln(&b, a)
@@ -220,7 +235,7 @@ func lines(actions []Action, none string) string {
 }
 
 func (s *script) conditions(t *testing.T, d *datadriven.TestData, uid types.UID) string {
-	got := s.m.rows[uid].conditions()
+	got := s.m.rows[uid].Conditions()
 	want := s.conditionsOf(uid)
 	if _, follows := s.rollouts[uid]; follows {
 		want.Progressing = got.Progressing // the rollout's own words
@@ -228,7 +243,7 @@ func (s *script) conditions(t *testing.T, d *datadriven.TestData, uid types.UID)
 	if got != want {
 		t.Errorf("%s: conditions computed from nothing are\n%+v", d.Pos, want)
 	}
-	line := func(name string, c Condition) string {
+	line := func(name string, c fact.Condition) string {
 		return fmt.Sprintf("%s=%s %s: %s\n", name, c.Status, c.Reason, c.Message)
 	}
 	return line("Available", got.Available) + line("Progressing", got.Progressing)
@@ -243,9 +258,9 @@ func (s *script) daemonSet(t *testing.T, d *datadriven.TestData, a words) {
 	}
 	strategy := rollingUpdate(a.or("maxUnavailable", "1"), a.or("maxSurge", "0"))
 	if a.has("onDelete") {
-		strategy = Strategy{OnDelete: true}
+		strategy = fact.Strategy{OnDelete: true}
 	}
-	s.setDaemonSet(DaemonSetInfo{
+	s.setDaemonSet(fact.DaemonSet{
 		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1, Revision: a.or("rev", "a"),
 		Strategy: strategy, MinReadySeconds: int32(minReady), Held: a.has("held"), Deleting: a.has("deleting"), Reported: old.Reported,
 	}, a.spec())
@@ -265,7 +280,7 @@ func (w words) spec() (spec corev1.PodSpec) {
 
 func (s *script) node(a words) {
 	for _, name := range a.plain {
-		n := NodeInfo{Name: name}
+		n := fact.Node{Name: name}
 		if v := a.or("label", ""); v != "" {
 			k, v, _ := strings.Cut(v, "=")
 			n.Labels = map[string]string{k: v}
@@ -345,7 +360,7 @@ func (s *script) pod(t *testing.T, d *datadriven.TestData, a words) {
 	p, ok := s.pods[uid]
 	if !ok {
 		s.made++
-		p = PodInfo{UID: uid, Name: string(uid), Created: noon.Add(time.Duration(s.made) * time.Millisecond)}
+		p = fact.Pod{UID: uid, Name: string(uid), Created: noon.Add(time.Duration(s.made) * time.Millisecond)}
 	}
 	p.Owner = types.UID(a.or("of", string(p.Owner)))
 	p.Node = a.or("node", p.Node)
@@ -357,13 +372,13 @@ func (s *script) pod(t *testing.T, d *datadriven.TestData, a words) {
 // changePods takes nodes, then one state.
 func (s *script) changePods(t *testing.T, d *datadriven.TestData, a words) {
 	last := len(a.plain) - 1
-	var here []PodInfo
+	var here []fact.Pod
 	for _, p := range s.pods {
 		if slices.Contains(a.plain[:last], p.Node) {
 			here = append(here, p)
 		}
 	}
-	slices.SortFunc(here, func(a, b PodInfo) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(here, func(a, b fact.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	for _, p := range here {
 		if state := a.plain[last]; p.Terminating == (state == "gone") {
 			s.change(t, d, p, []string{state})
@@ -371,7 +386,7 @@ func (s *script) changePods(t *testing.T, d *datadriven.TestData, a words) {
 	}
 }
 
-func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states []string) {
+func (s *script) change(t *testing.T, d *datadriven.TestData, p fact.Pod, states []string) {
 	for _, state := range states {
 		switch state {
 		case "pending":
@@ -390,9 +405,9 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p PodInfo, states 
 		case "unready":
 			p.Ready, p.ReadySince = false, time.Time{}
 		case "failed":
-			p.Bound, p.Phase, p.Ready, p.ReadySince = true, PodFailed, false, time.Time{}
+			p.Bound, p.Phase, p.Ready, p.ReadySince = true, fact.PodFailed, false, time.Time{}
 		case "succeeded":
-			p.Bound, p.Phase, p.Ready, p.ReadySince = true, PodSucceeded, false, time.Time{}
+			p.Bound, p.Phase, p.Ready, p.ReadySince = true, fact.PodSucceeded, false, time.Time{}
 		case "terminating":
 			p.Terminating = true
 		case "adopting":
@@ -417,7 +432,7 @@ func (s *script) restart() {
 	clear(s.doomed)
 	clear(s.unsure)
 	s.m = New(s.cfg)
-	s.m.Step(Now{s.now})
+	s.m.Step(fact.Now{Time: s.now})
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		s.m.Step(s.nodes[name])
 	}
@@ -433,18 +448,18 @@ func (s *script) restart() {
 }
 
 func (s *script) done(a words) {
-	o := OK
+	o := action.OK
 	switch {
 	case a.has("failed"):
-		o = Failed
+		o = action.Failed
 	case a.has("unknown"):
-		o = Unknown
+		o = action.Unknown
 	case a.has("gone"):
-		o = Gone
+		o = action.Gone
 	case a.has("taken"):
-		o = NameTaken
+		o = action.NameTaken
 	case a.or("refused", "") != "":
-		o, s.refused = Failed, strings.ReplaceAll(a.or("refused", ""), "_", " ")
+		o, s.refused = action.Failed, strings.ReplaceAll(a.or("refused", ""), "_", " ")
 		defer func() { s.refused = "" }()
 	}
 	for i := 0; i < len(s.inFlight); {
@@ -466,11 +481,11 @@ func (s *script) done(a words) {
 }
 
 // nodeOf is the node that an action is about.
-func nodeOf(a Action) string {
+func nodeOf(a action.Action) string {
 	switch a := a.(type) {
-	case *CreatePod:
+	case *action.CreatePod:
 		return a.Node
-	case *DeletePod:
+	case *action.DeletePod:
 		return a.Node
 	}
 	return ""

@@ -9,6 +9,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -21,21 +23,21 @@ func TestSilentNodeIsOutOfOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	m := New(Config{})
-	m.Step(Now{Time: now})
+	m := New(row.Config{})
+	m.Step(fact.Now{Time: now})
 	unreachable := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}
 	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
 	for name, taints := range map[string][]corev1.Taint{"well": nil, "silent": {unreachable}, "other": {unreachable, dedicated}, "empty": {unreachable}} {
-		m.Step(NodeInfo{Name: name, Taints: taints})
+		m.Step(fact.Node{Name: name, Taints: taints})
 		if len(taints) > 0 {
-			m.Step(NodeHealth{Name: name, Fault: "the node does not answer", Silent: true, Since: now})
+			m.Step(fact.Health{Name: name, Fault: "the node does not answer", Silent: true, Since: now})
 		}
 	}
-	m.Step(RolloutInfo{UID: "ds", Policy: policy, Following: course.Followed, Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: "old", TargetRevision: "new"}})
-	m.Step(DaemonSetInfo{UID: "ds", Name: "ds", Revision: "new", Placement: placement.Compile(&corev1.PodSpec{}),
+	m.Step(fact.Rollout{UID: "ds", Policy: policy, Following: course.Followed, Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: "old", TargetRevision: "new"}})
+	m.Step(fact.DaemonSet{UID: "ds", Name: "ds", Revision: "new", Placement: placement.Compile(&corev1.PodSpec{}),
 		Earlier: &placement.Revisions{ByRevision: map[string]*placement.Rules{"old": placement.Compile(&corev1.PodSpec{})}}})
 	for _, name := range []string{"well", "silent", "other"} {
-		m.Step(PodInfo{UID: types.UID("pod-" + name), Name: name, Owner: "ds", Node: name, Bound: true, Revision: "old", Ready: true, ReadySince: now.Add(-time.Hour), Created: now.Add(-time.Hour)})
+		m.Step(fact.Pod{UID: types.UID("pod-" + name), Name: name, Owner: "ds", Node: name, Bound: true, Revision: "old", Ready: true, ReadySince: now.Add(-time.Hour), Created: now.Add(-time.Hour)})
 	}
 	m.Ready()
 	for name, want := range map[string]course.Verdict{"silent": course.NodeFault, "other": course.NotSelected, "empty": course.NotSelected} {

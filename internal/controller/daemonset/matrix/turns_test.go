@@ -5,13 +5,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // tenNodes is ten nodes with revision a, complete under the policy.
-func tenNodes(t *testing.T, text string, s Strategy) (*world, func(revision string, s Strategy)) {
+func tenNodes(t *testing.T, text string, s fact.Strategy) (*world, func(revision string, s fact.Strategy)) {
 	t.Helper()
 	w := following(t, 10, text)
-	update := func(revision string, s Strategy) {
+	update := func(revision string, s fact.Strategy) {
 		info := w.sets["logs"]
 		info.Generation, info.Revision, info.Strategy = info.Generation+1, revision, s
 		w.setDaemonSet(info, corev1.PodSpec{})
@@ -27,7 +30,7 @@ func (w *world) live() {
 		switch {
 		case p.Terminating:
 			w.dropPod(p.UID)
-		case !p.Ready && p.Phase == PodActive:
+		case !p.Ready && p.Phase == fact.PodActive:
 			p.Bound, p.BoundAt, p.Ready, p.ReadySince = true, w.now, true, w.now
 			w.setPod(p)
 		}
@@ -38,7 +41,7 @@ func (w *world) passTurns(turns int) {
 	for range turns {
 		w.ready()
 		for len(w.inFlight) > 0 {
-			w.finish(0, OK, true)
+			w.finish(0, action.OK, true)
 		}
 		w.tick(time.Second)
 		w.live()
@@ -46,16 +49,16 @@ func (w *world) passTurns(turns int) {
 }
 
 // begins answers what is written until there are creations, which it returns, unanswered.
-func (w *world) begins() (out []Action) {
+func (w *world) begins() (out []action.Action) {
 	for range 20 {
 		w.ready()
 		for i := 0; i < len(w.inFlight); {
 			switch w.inFlight[i].(type) {
-			case *CreatePod:
+			case *action.CreatePod:
 				out = append(out, w.inFlight[i])
 				i++
 			default:
-				w.finish(i, OK, true)
+				w.finish(i, action.OK, true)
 			}
 		}
 		if len(out) > 0 {
@@ -95,7 +98,7 @@ func TestTurnsOfSurgeEndWithTheStrategy(t *testing.T) {
 	update("b", rollingUpdate("1", "0"))
 	gone := 0
 	for _, a := range w.ready() {
-		if d, is := a.(*DeletePod); is && w.pods[d.PodUID].Ready {
+		if d, is := a.(*action.DeletePod); is && w.pods[d.PodUID].Ready {
 			gone++
 		}
 	}
@@ -105,14 +108,14 @@ func TestTurnsOfSurgeEndWithTheStrategy(t *testing.T) {
 }
 
 // doubt has a paused change to b with surge whose creations beside the old pods got no answer.
-func doubt(t *testing.T) (w *world, update func(revision string, s Strategy), nodes []string) {
+func doubt(t *testing.T) (w *world, update func(revision string, s fact.Strategy), nodes []string) {
 	w, update = tenNodes(t, "", rollingUpdate("0", "5"))
 	update("b", rollingUpdate("0", "5"))
 	for _, a := range w.begins() {
-		nodes = append(nodes, a.(*CreatePod).Node)
+		nodes = append(nodes, a.(*action.CreatePod).Node)
 	}
 	for len(w.inFlight) > 0 {
-		w.finish(0, Unknown, false)
+		w.finish(0, action.Unknown, false)
 	}
 	if len(nodes) == 0 || len(w.unanswered) != len(nodes) {
 		t.Fatalf("%d of %d creations are in doubt", len(w.unanswered), len(nodes))
@@ -132,7 +135,7 @@ func (w *world) pause(paused bool) {
 func TestSurgeSwitchedOffWhileCreationsAreInDoubt(t *testing.T) {
 	w, update, _ := doubt(t)
 	update("b", rollingUpdate("1", "0"))
-	if deleted := w.answerAll(OK); len(deleted) > 0 {
+	if deleted := w.answerAll(action.OK); len(deleted) > 0 {
 		t.Errorf("paused, %d working daemons are deleted, the first by %s", len(deleted), deleted[0])
 	}
 	w.pause(false)
@@ -147,9 +150,9 @@ func TestSurgeSwitchedOffWhileCreationsAreInDoubt(t *testing.T) {
 func TestNodeUnreachableWhileTheCreationIsInDoubt(t *testing.T) {
 	w, _, nodes := doubt(t)
 	for _, name := range nodes {
-		w.setNode(NodeInfo{Name: name, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}})
+		w.setNode(fact.Node{Name: name, Taints: []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}})
 	}
-	if deleted := w.answerAll(OK); len(deleted) > 0 {
+	if deleted := w.answerAll(action.OK); len(deleted) > 0 {
 		t.Errorf("paused, %d working daemons are deleted, the first by %s", len(deleted), deleted[0])
 	}
 }
@@ -168,7 +171,7 @@ func TestPodsThatAreReadyGoWithinTheLimit(t *testing.T) {
 		info.Generation, info.Revision, info.MinReadySeconds = 2, "b", 3600
 		w.setDaemonSet(info, corev1.PodSpec{})
 		want := map[bool]int{true: 1, false: 20}[ready]
-		if n := len(w.answerAll(OK)); n != want {
+		if n := len(w.answerAll(action.OK)); n != want {
 			t.Errorf("ready %t: %d of 20 pods are deleted at once, want %d", ready, n, want)
 		}
 	}

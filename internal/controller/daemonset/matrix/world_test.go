@@ -11,6 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -21,18 +25,18 @@ var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 // actions that are in flight. Scripts and random tests drive it.
 type world struct {
 	m    *Matrix
-	cfg  Config
+	cfg  row.Config
 	now  time.Time
-	sets map[types.UID]DaemonSetInfo
+	sets map[types.UID]fact.DaemonSet
 	// specs are the templates that the placements were compiled from.
 	specs map[types.UID]corev1.PodSpec
 	// templates are the specs of all revisions, by DaemonSet.
 	templates map[types.UID]map[string]corev1.PodSpec
-	nodes     map[string]NodeInfo
-	pods      map[types.UID]PodInfo
+	nodes     map[string]fact.Node
+	pods      map[types.UID]fact.Pod
 
 	refused  string // what the API says to creations that fail, if it refuses them for good
-	inFlight []Action
+	inFlight []action.Action
 	// doomed and creating mirror, from the outside, what is in flight or not
 	// yet seen: until when.
 	doomed   map[types.UID]time.Time
@@ -44,8 +48,8 @@ type world struct {
 	alias      map[string]string    // generated pod name -> readable one
 	made       int
 	// late are actions that were answered before their event came.
-	late  []Action
-	uids  map[*CreatePod]types.UID
+	late  []action.Action
+	uids  map[*action.CreatePod]types.UID
 	marks map[types.UID]mark
 	// told is why a node cannot take its pod, by cell; placed are the cells where
 	// a pod was placed since.
@@ -54,9 +58,12 @@ type world struct {
 	// sawReady is when a pod was first seen ready.
 	sawReady map[types.UID]time.Time
 	// rollouts are those of the DaemonSets that follow a policy.
-	rollouts map[types.UID]RolloutInfo
+	rollouts map[types.UID]fact.Rollout
 	// policies are those that the DaemonSets follow, or followed last.
 	policies map[types.UID]*rolloutpolicy.Policy
+	// written is what the API holds of a rollout's status, hurt when a creation failed last, by DaemonSet.
+	written map[types.UID]v1alpha1.DaemonSetRolloutStatus
+	hurt    map[types.UID]time.Time
 }
 
 type expected struct {
@@ -67,23 +74,24 @@ type expected struct {
 	seen     bool
 }
 
-func newWorld(cfg Config) *world {
+func newWorld(cfg row.Config) *world {
 	w := &world{
-		m: New(cfg), cfg: cfg.withDefaults(), now: noon,
-		sets: map[types.UID]DaemonSetInfo{}, specs: map[types.UID]corev1.PodSpec{}, templates: map[types.UID]map[string]corev1.PodSpec{},
-		nodes: map[string]NodeInfo{}, pods: map[types.UID]PodInfo{},
+		m: New(cfg), cfg: cfg.WithDefaults(), now: noon,
+		sets: map[types.UID]fact.DaemonSet{}, specs: map[types.UID]corev1.PodSpec{}, templates: map[types.UID]map[string]corev1.PodSpec{},
+		nodes: map[string]fact.Node{}, pods: map[types.UID]fact.Pod{},
 		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]expected{}, alias: map[string]string{},
-		left: map[string]types.UID{}, uids: map[*CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
-		rollouts: map[types.UID]RolloutInfo{}, policies: map[types.UID]*rolloutpolicy.Policy{},
+		left: map[string]types.UID{}, uids: map[*action.CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
+		rollouts: map[types.UID]fact.Rollout{}, policies: map[types.UID]*rolloutpolicy.Policy{},
+		written: map[types.UID]v1alpha1.DaemonSetRolloutStatus{}, hurt: map[types.UID]time.Time{},
 		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
 	}
-	w.m.Step(Now{Time: w.now})
+	w.m.Step(fact.Now{Time: w.now})
 	return w
 }
 
 func cellKey(owner types.UID, node string) string { return string(owner) + "/" + node }
 
-func (w *world) setDaemonSet(info DaemonSetInfo, spec corev1.PodSpec) {
+func (w *world) setDaemonSet(info fact.DaemonSet, spec corev1.PodSpec) {
 	info.Placement = placement.Compile(&spec)
 	w.revision(info.UID, info.Revision, spec)
 	info.Earlier = w.earlier(info.UID, info.Revision)
@@ -129,27 +137,31 @@ func (w *world) dropDaemonSet(uid types.UID) {
 	maps.DeleteFunc(w.unsure, theirs)
 	maps.DeleteFunc(w.creating, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
 	maps.DeleteFunc(w.unanswered, func(cell string, _ expected) bool { return strings.HasPrefix(cell, string(uid)+"/") })
-	w.m.Step(DaemonSetGone(uid))
+	w.m.Step(fact.DaemonSetGone(uid))
 }
 
-func (w *world) rolloutOf(uid types.UID) RolloutInfo {
+func (w *world) rolloutOf(uid types.UID) fact.Rollout {
 	info := w.rollouts[uid]
 	info.UID = uid
 	return info
 }
 
-func (w *world) setRollout(info RolloutInfo) {
+func (w *world) setRollout(info fact.Rollout) {
 	if w.rollouts[info.UID] = info; info.Policy != nil {
 		w.policies[info.UID] = info.Policy
 	}
 	w.m.Step(info)
 }
-func (w *world) dropRollout(uid types.UID) { delete(w.rollouts, uid); w.m.Step(RolloutGone(uid)) }
-func (w *world) health(h NodeHealth)       { w.m.Step(h) }
-func (w *world) setNode(n NodeInfo)        { w.nodes[n.Name] = n; w.m.Step(n) }
-func (w *world) dropNode(n string)         { delete(w.nodes, n); w.m.Step(NodeGone(n)) }
+func (w *world) dropRollout(uid types.UID) {
+	delete(w.rollouts, uid)
+	delete(w.written, uid)
+	w.m.Step(fact.RolloutGone(uid))
+}
+func (w *world) health(h fact.Health) { w.m.Step(h) }
+func (w *world) setNode(n fact.Node)  { w.nodes[n.Name] = n; w.m.Step(n) }
+func (w *world) dropNode(n string)    { delete(w.nodes, n); w.m.Step(fact.NodeGone(n)) }
 
-func (w *world) setPod(p PodInfo) {
+func (w *world) setPod(p fact.Pod) {
 	if old := w.pods[p.UID]; p.Ready && (!old.Ready || old.ReadySince != p.ReadySince) {
 		w.sawReady[p.UID] = w.now
 	}
@@ -166,7 +178,7 @@ func (w *world) setPod(p PodInfo) {
 }
 
 // seeInCell: what was in doubt is known when the pod is seen.
-func (w *world) seeInCell(p PodInfo) {
+func (w *world) seeInCell(p fact.Pod) {
 	cell := cellKey(p.Owner, p.Node)
 	if e, ok := w.creating[cell]; ok && e.answered && e.uid == p.UID {
 		delete(w.creating, cell)
@@ -186,7 +198,7 @@ func (w *world) dropPod(uid types.UID) {
 	delete(w.pods, uid)
 	delete(w.doomed, uid)
 	delete(w.unsure, uid)
-	w.m.Step(PodGone(uid))
+	w.m.Step(fact.PodGone(uid))
 }
 
 func (w *world) tick(d time.Duration) {
@@ -201,24 +213,24 @@ func (w *world) tick(d time.Duration) {
 		}
 		return !e.until.After(w.now)
 	})
-	w.m.Step(Now{Time: w.now})
+	w.m.Step(fact.Now{Time: w.now})
 }
 
 // ready takes the matrix's actions into flight.
-func (w *world) ready() []Action {
+func (w *world) ready() []action.Action {
 	actions := w.m.Ready()
 	w.look()
 	until := w.now.Add(w.cfg.ExpectationsTimeout)
 	for _, a := range actions {
 		switch a := a.(type) {
-		case *CreatePod:
+		case *action.CreatePod:
 			w.creating[cellKey(a.UID, a.Node)] = expected{pod: a.PodName, until: until}
 			if w.alias[a.PodName] == "" {
 				w.alias[a.PodName] = fmt.Sprintf("%s.%d", a.Node, w.countAlias(a.Node)+1)
 			}
-		case *DeletePod:
+		case *action.DeletePod:
 			w.doomed[a.PodUID] = until
-		case *FailedPlacement:
+		case *action.FailedPlacement:
 			w.told[cellKey(a.UID, a.Node)] = a.Detail
 			delete(w.placed, cellKey(a.UID, a.Node))
 		}
@@ -236,7 +248,7 @@ func (w *world) unplaceable(uid types.UID, node string) string {
 		return ""
 	}
 	for _, p := range w.podsOf(uid, node) {
-		if p.Unplaceable != "" && p.Phase == PodActive && !w.leaving(p) {
+		if p.Unplaceable != "" && p.Phase == fact.PodActive && !w.leaving(p) {
 			return p.Unplaceable
 		}
 	}
@@ -256,58 +268,67 @@ func (w *world) countAlias(node string) int {
 // finish reports the i-th action in flight. With seen, the API's event for a
 // successful one comes before the answer, unless it has come already; without,
 // it comes with the next call of deliver.
-func (w *world) finish(i int, o Outcome, seen bool) {
+func (w *world) finish(i int, o action.Outcome, seen bool) {
 	a := w.inFlight[i]
 	w.inFlight = slices.Delete(w.inFlight, i, i+1)
-	if o == OK && seen {
+	if o == action.OK && seen {
 		w.event(a)
-	} else if o == OK {
+	} else if o == action.OK {
 		w.late = append(w.late, a)
 	}
 	switch a := a.(type) {
-	case *CreatePod:
+	case *action.UpdateRollout:
+		if _, stored := w.written[a.UID]; o == action.OK {
+			w.written[a.UID] = a.Status
+		} else if stored {
+			w.written[a.UID] = v1alpha1.DaemonSetRolloutStatus{}
+		}
+	case *action.CreatePod:
+		if o != action.OK {
+			w.hurt[a.UID] = w.now
+		}
 		w.answer(a, o)
-		if o == OK {
-			w.m.Step(Answer{Action: a, Pod: w.uidOf(a)})
+		if o == action.OK {
+			w.m.Step(action.Answer{Action: a, Pod: w.uidOf(a)})
 			return
 		}
-	case *DeletePod:
+	case *action.DeletePod:
 		w.deleted(a, o)
 	}
-	w.m.Step(Answer{Action: a, Outcome: o, Refused: w.refused})
+	w.m.Step(action.Answer{Action: a, Outcome: o, Refused: w.refused})
 }
 
-func (w *world) deleted(a *DeletePod, o Outcome) {
+func (w *world) deleted(a *action.DeletePod, o action.Outcome) {
 	p, known := w.pods[a.PodUID]
 	switch {
 	case w.sets[a.UID].UID == "" || !known:
-	case o != Failed && o != Unknown:
+	case o != action.Failed && o != action.Unknown:
 		delete(w.unsure, a.PodUID)
 	default:
 		delete(w.doomed, a.PodUID)
-		if o == Unknown && !p.Terminating {
+		if o == action.Unknown && !p.Terminating {
 			w.unsure[a.PodUID] = w.now.Add(w.cfg.ExpectationsTimeout)
 		}
 	}
 }
 
-func (w *world) answer(a *CreatePod, o Outcome) {
+func (w *world) answer(a *action.CreatePod, o action.Outcome) {
 	cell := cellKey(a.UID, a.Node)
 	e, ok := w.creating[cell]
 	if !ok || e.pod != a.PodName || e.answered {
 		return
 	}
 	switch o {
-	case Unknown:
+	case action.Unknown:
 		if delete(w.unanswered, cell); !e.seen {
 			w.unanswered[cell] = expected{pod: a.PodName, until: w.now.Add(w.cfg.ExpectationsTimeout)}
 		}
-	case OK, NameTaken:
+	case action.OK, action.NameTaken:
 		delete(w.unanswered, cell)
 	}
 	uid := w.uidOf(a)
 	_, seen := w.pods[uid]
-	if o != OK || seen || w.left[cell] == uid {
+	if o != action.OK || seen || w.left[cell] == uid {
 		delete(w.creating, cell)
 		return
 	}
@@ -324,7 +345,7 @@ func (w *world) deliver() {
 	}
 }
 
-func (w *world) uidOf(a *CreatePod) types.UID {
+func (w *world) uidOf(a *action.CreatePod) types.UID {
 	if w.uids[a] == "" {
 		w.made++
 		w.uids[a] = types.UID(fmt.Sprintf("pod-%d", w.made))
@@ -333,26 +354,26 @@ func (w *world) uidOf(a *CreatePod) types.UID {
 }
 
 // event makes the effect of an action visible.
-func (w *world) event(a Action) {
+func (w *world) event(a action.Action) {
 	switch a := a.(type) {
-	case *CreatePod:
+	case *action.CreatePod:
 		uid := w.uidOf(a)
 		if _, seen := w.pods[uid]; seen || w.left[cellKey(a.UID, a.Node)] == uid {
 			return
 		}
-		w.setPod(PodInfo{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
+		w.setPod(fact.Pod{UID: uid, Name: a.PodName, Owner: a.UID, Node: a.Node,
 			Revision: a.Revision, Before: a.Before, Created: noon.Add(time.Duration(w.made) * time.Millisecond)})
-	case *DeletePod:
+	case *action.DeletePod:
 		if p, ok := w.pods[a.PodUID]; ok {
 			p.Terminating = true
 			w.setPod(p)
 		}
-	case *UpdateRollout:
+	case *action.UpdateRollout:
 		if info, ok := w.rollouts[a.UID]; ok {
 			info.Status = &a.Status
 			w.setRollout(info)
 		}
-	case *UpdateStatus:
+	case *action.UpdateStatus:
 		if info, ok := w.sets[a.UID]; ok {
 			info.Reported, info.Conditions = a.Status, a.Conditions
 			w.sets[a.UID] = info
@@ -361,14 +382,14 @@ func (w *world) event(a Action) {
 	}
 }
 
-func (w *world) podsOf(owner types.UID, node string) []PodInfo {
-	var out []PodInfo
+func (w *world) podsOf(owner types.UID, node string) []fact.Pod {
+	var out []fact.Pod
 	for _, p := range w.pods {
 		if p.Owner == owner && p.Node == node && node != "" {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b PodInfo) int { return older(&a, &b) })
+	slices.SortFunc(out, func(a, b fact.Pod) int { return fact.Older(&a, &b) })
 	return out
 }
 
@@ -380,6 +401,6 @@ func (w *world) readable(s string) string {
 	return s
 }
 
-func rollingUpdate(maxUnavailable, maxSurge string) Strategy {
-	return Strategy{MaxUnavailable: intstr.Parse(maxUnavailable), MaxSurge: intstr.Parse(maxSurge)}
+func rollingUpdate(maxUnavailable, maxSurge string) fact.Strategy {
+	return fact.Strategy{MaxUnavailable: intstr.Parse(maxUnavailable), MaxSurge: intstr.Parse(maxSurge)}
 }

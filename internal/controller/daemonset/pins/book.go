@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // patience is how long a first pod may pull before another node is first too.
@@ -48,7 +49,7 @@ type Book struct {
 
 // set is a DaemonSet whose policy pins.
 type set struct {
-	info  *matrix.DaemonSetInfo
+	info  *fact.DaemonSet
 	found map[string]v1alpha1.PinnedTemplate // by the template's hash
 	// first are the pods that may tell, and since when; begun is when one was asked for that is not seen yet.
 	first map[types.UID]time.Time
@@ -62,22 +63,22 @@ func New(of contents.Rows) *Book { return &Book{rows: of, sets: map[types.UID]*s
 // Step takes an event for the matrix in, and passes it on.
 func (b *Book) Step(e matrix.Event) {
 	switch e := e.(type) {
-	case matrix.RolloutInfo:
+	case fact.Rollout:
 		b.onRollout(e)
-	case matrix.RolloutGone:
+	case fact.RolloutGone:
 		b.rows.Step(e)
 		b.leave(types.UID(e))
-	case matrix.DaemonSetInfo:
+	case fact.DaemonSet:
 		b.onDaemonSet(e)
-	case matrix.DaemonSetGone:
+	case fact.DaemonSetGone:
 		delete(b.sets, types.UID(e))
 		b.rows.Step(e)
-	case matrix.PodInfo:
+	case fact.Pod:
 		b.rows.Step(e)
 		if s := b.sets[e.Owner]; s != nil && s.info != nil && b.hears(s, &e) {
 			b.tell(s)
 		}
-	case matrix.PodGone:
+	case fact.PodGone:
 		b.rows.Step(e)
 		for _, s := range b.sets {
 			if _, is := s.first[types.UID(e)]; is {
@@ -141,7 +142,7 @@ func (b *Book) Begun(uid types.UID, revision string) {
 	}
 }
 
-func (b *Book) onRollout(e matrix.RolloutInfo) {
+func (b *Book) onRollout(e fact.Rollout) {
 	uid := e.UID
 	s := b.sets[uid]
 	switch {
@@ -171,7 +172,7 @@ func (b *Book) leave(uid types.UID) {
 	}
 }
 
-func (b *Book) onDaemonSet(e matrix.DaemonSetInfo) {
+func (b *Book) onDaemonSet(e fact.DaemonSet) {
 	s := b.sets[e.UID]
 	if s == nil {
 		b.rows.Step(e)
@@ -245,7 +246,7 @@ func (b *Book) spec(s *set) *corev1.PodSpec {
 }
 
 // hears takes a pod in; true if that changes anything.
-func (b *Book) hears(s *set, p *matrix.PodInfo) bool {
+func (b *Book) hears(s *set, p *fact.Pod) bool {
 	if content.TemplateOf(p.Revision) != s.template() || s.pinned() {
 		return false
 	}
@@ -253,7 +254,7 @@ func (b *Book) hears(s *set, p *matrix.PodInfo) bool {
 		return true
 	}
 	_, had := s.first[p.UID]
-	can := !p.Terminating && p.Unplaceable == "" && !p.Certain && p.Phase != matrix.PodFailed
+	can := !p.Terminating && p.Unplaceable == "" && !p.Certain && p.Phase != fact.PodFailed
 	switch {
 	case can && !had:
 		s.first[p.UID], s.begun = p.Created, time.Time{}
@@ -293,9 +294,9 @@ func (b *Book) tell(s *set) {
 	case s.pinned(), len(Tags(template)) == 0:
 		said.Message = unpinned(s.found[s.template()])
 	case b.waits(s):
-		info.First, said.Message = matrix.FirstPulls, "all others wait for the digests that the first node gets"
+		info.First, said.Message = fact.FirstPulls, "all others wait for the digests that the first node gets"
 	default:
-		info.First, said.Message = matrix.FirstIsWanted, "the first node is to find out their digests"
+		info.First, said.Message = fact.FirstIsWanted, "the first node is to find out their digests"
 	}
 	said.Templates = b.keep(s)
 	if s.told == nil || !apiequality.Semantic.DeepEqual(s.told, &said) {

@@ -16,6 +16,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -70,12 +73,12 @@ func (w *world) Pod(uid types.UID) *corev1.Pod                     { return w.po
 // start has a controller begin that knows nothing.
 func (w *world) start() {
 	w.Helper()
-	w.matrix = matrix.New(matrix.Config{})
+	w.matrix = matrix.New(row.Config{})
 	w.book = New(w.matrix)
 	w.book.Objects = w
 	w.tick(0)
 	for i := range 6 {
-		w.book.Step(matrix.NodeInfo{Name: fmt.Sprintf("n%d", i)})
+		w.book.Step(fact.Node{Name: fmt.Sprintf("n%d", i)})
 	}
 	for _, p := range w.pods {
 		w.book.Step(w.project(p))
@@ -95,7 +98,7 @@ func (w *world) tellPolicy() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.book.Step(matrix.RolloutInfo{UID: "ds", PolicyUID: "p", Policy: p, Status: w.stored})
+	w.book.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: p, Status: w.stored})
 }
 
 func (w *world) tellSet() {
@@ -103,8 +106,8 @@ func (w *world) tellSet() {
 	for g := range w.set.Generation {
 		earlier[fmt.Sprint("t", g+1)] = rules
 	}
-	w.book.Step(matrix.DaemonSetInfo{UID: "ds", Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprint("t", w.set.Generation),
-		Strategy:  matrix.Strategy{MaxUnavailable: intstr.FromInt32(3)},
+	w.book.Step(fact.DaemonSet{UID: "ds", Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprint("t", w.set.Generation),
+		Strategy:  fact.Strategy{MaxUnavailable: intstr.FromInt32(3)},
 		Placement: rules, Earlier: &placement.Revisions{ByRevision: earlier}})
 }
 
@@ -117,8 +120,8 @@ func (w *world) edit() {
 	w.settle()
 }
 
-func (w *world) project(p *corev1.Pod) matrix.PodInfo {
-	info := matrix.PodInfo{UID: p.UID, Name: p.Name, Owner: "ds", Node: p.Spec.NodeName, Bound: true, Revision: p.Labels[appsv1.ControllerRevisionHashLabelKey],
+func (w *world) project(p *corev1.Pod) fact.Pod {
+	info := fact.Pod{UID: p.UID, Name: p.Name, Owner: "ds", Node: p.Spec.NodeName, Bound: true, Revision: p.Labels[appsv1.ControllerRevisionHashLabelKey],
 		Created: p.CreationTimestamp.Time, BoundAt: p.CreationTimestamp.Time}
 	switch whole := w.pull(p); {
 	case whole:
@@ -160,7 +163,7 @@ func (w *world) pull(p *corev1.Pod) bool {
 
 func (w *world) tick(by time.Duration) {
 	w.now = w.now.Add(by)
-	w.matrix.Step(matrix.Now{Time: w.now})
+	w.matrix.Step(fact.Now{Time: w.now})
 	w.book.Tick(w.now)
 }
 
@@ -186,9 +189,9 @@ func (w *world) settle() {
 	w.Fatal("it never ends")
 }
 
-func (w *world) act(a matrix.Action) {
+func (w *world) act(a action.Action) {
 	switch a := a.(type) {
-	case *matrix.CreatePod:
+	case *action.CreatePod:
 		w.book.Begun("ds", a.Revision)
 		w.made++
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.PodName, UID: types.UID(fmt.Sprint("pod", w.made)), CreationTimestamp: metav1.Time{Time: w.now},
@@ -198,16 +201,16 @@ func (w *world) act(a matrix.Action) {
 		Fill(&p.Spec, images, first)
 		w.pods[p.UID] = p
 		w.book.Step(w.project(p))
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK, Pod: p.UID})
-	case *matrix.DeletePod:
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK, Pod: p.UID})
+	case *action.DeletePod:
 		delete(w.pods, a.PodUID)
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
-		w.book.Step(matrix.PodGone(a.PodUID))
-	case *matrix.UpdateRollout:
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
+		w.book.Step(fact.PodGone(a.PodUID))
+	case *action.UpdateRollout:
 		w.stored = a.Status.DeepCopy()
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
-	case *matrix.UpdateStatus:
-		w.matrix.Step(matrix.Answer{Action: a, Outcome: matrix.OK})
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
+	case *action.UpdateStatus:
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	}
 }
 
@@ -379,7 +382,7 @@ func TestPodsThatAreMadeAgainAskOneAtATime(t *testing.T) {
 	}
 	for uid := range w.pods {
 		delete(w.pods, uid)
-		w.book.Step(matrix.PodGone(uid))
+		w.book.Step(fact.PodGone(uid))
 	}
 	w.most = 0
 	w.pass(time.Minute)
@@ -429,7 +432,7 @@ func TestPinningIsTurnedOnAndOff(t *testing.T) {
 	for uid, p := range w.pods {
 		if p.Spec.NodeName == "n3" {
 			delete(w.pods, uid)
-			w.book.Step(matrix.PodGone(uid))
+			w.book.Step(fact.PodGone(uid))
 		}
 	}
 	w.pass(time.Minute)

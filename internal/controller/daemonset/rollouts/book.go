@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/objectversion"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -249,14 +250,14 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	delete(b.follows, ds.UID)
 	switch {
 	case onDelete(ds):
-		b.rows.Step(matrix.RolloutGone(ds.UID))
+		b.rows.Step(fact.RolloutGone(ds.UID))
 		b.left[nameOf(ds)] = true
 		return
 	case b.Guest && !admit.Taken(ds):
 		b.unfollow(ds)
 		return
 	}
-	info := matrix.RolloutInfo{UID: ds.UID}
+	info := fact.Rollout{UID: ds.UID}
 	if r := b.rollouts[nameOf(ds)]; r != nil {
 		info.Generation, info.Spec, info.Status = r.Generation, r.Spec, statusFor(ds, r)
 		info.PausedWhy = pausedBecause(r)
@@ -289,7 +290,7 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 
 // unfollow has the DaemonSet change as without a policy.
 func (b *Book) unfollow(ds *appsv1.DaemonSet) {
-	b.rows.Step(matrix.RolloutGone(ds.UID))
+	b.rows.Step(fact.RolloutGone(ds.UID))
 	if b.rollouts[nameOf(ds)] != nil {
 		b.left[nameOf(ds)], b.free[ds.UID] = true, true
 	}
@@ -299,7 +300,7 @@ func (b *Book) unfollow(ds *appsv1.DaemonSet) {
 // go on without a policy. A spec that the rollout does not speak of yet may be such a
 // change, made by the same write that takes the DaemonSet out of its policy. Nobody lets
 // a revision go on that has failed: what failed under a policy goes out again only under one.
-func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool {
+func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *fact.Rollout) bool {
 	status, known := b.stands(ds, info)
 	if !known || b.withoutPolicy(ds) {
 		return false
@@ -316,7 +317,7 @@ func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) bool 
 }
 
 // stands is where the rollout of a DaemonSet stands; false if there is none.
-func (b *Book) stands(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) (*v1alpha1.DaemonSetRolloutStatus, bool) {
+func (b *Book) stands(ds *appsv1.DaemonSet, info *fact.Rollout) (*v1alpha1.DaemonSetRolloutStatus, bool) {
 	if status, known := b.rows.Rollout(ds.UID); known {
 		return &status, true
 	}
@@ -338,7 +339,7 @@ func TargetFailed(s *v1alpha1.DaemonSetRolloutStatus) bool {
 }
 
 // goneWhy says why a change stands still whose policy is gone, and what lets it go on.
-func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *matrix.RolloutInfo) string {
+func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *fact.Rollout) string {
 	what := "its policy was deleted"
 	if len(b.policies[ds.Namespace]) > 0 {
 		what = "no policy selects it any more"

@@ -15,22 +15,23 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // rows notes what a matrix is told.
 type rows struct {
-	told     map[types.UID]matrix.RolloutInfo
+	told     map[types.UID]fact.Rollout
 	statuses map[types.UID]v1alpha1.DaemonSetRolloutStatus
 	gone     []types.UID
 }
 
 func (r *rows) Step(e matrix.Event) {
 	switch e := e.(type) {
-	case matrix.RolloutInfo:
+	case fact.Rollout:
 		r.told[e.UID] = e
-	case matrix.RolloutGone:
+	case fact.RolloutGone:
 		delete(r.told, types.UID(e))
 		r.gone = append(r.gone, types.UID(e))
 	}
@@ -49,7 +50,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	r := &rows{told: map[types.UID]matrix.RolloutInfo{}, statuses: map[types.UID]v1alpha1.DaemonSetRolloutStatus{}}
+	r := &rows{told: map[types.UID]fact.Rollout{}, statuses: map[types.UID]v1alpha1.DaemonSetRolloutStatus{}}
 	w := &world{Book: New(r, time.LoadLocation), rows: r, now: noon}
 	w.Step(Now{noon})
 	return w
@@ -561,12 +562,12 @@ func TestARolloutThatIsDeletedInTheMiddleIsPaused(t *testing.T) {
 func TestARolloutThatIsDeletedWhileNobodyLooks(t *testing.T) {
 	for reason, want := range map[string]bool{
 		"RolloutPolicyHalted": true, "RolloutPolicyProgressing": true, "RolloutPolicyWaitingForApproval": true,
-		"RolloutPolicyComplete": false, matrix.NotStored: false, "RolloutComplete": false,
+		"RolloutPolicyComplete": false, fact.NotStored: false, "RolloutComplete": false,
 	} {
 		w := newWorld()
 		w.policy(t, "first", "")
 		w.daemonSet("logs", "u1", func(ds *appsv1.DaemonSet) {
-			ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: matrix.ConditionProgressing, Reason: reason}}
+			ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: fact.ConditionProgressing, Reason: reason}}
 		})
 		for range 2 { // what is told once more, before the next rollout is there, changes nothing
 			if told := w.rows.told["u1"]; told.Spec.Paused != want || strings.HasPrefix(told.PausedWhy, "its DaemonSetRollout was deleted while it was ") != want {

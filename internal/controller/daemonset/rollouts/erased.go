@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // PausedBecause is the annotation of a rollout that was made paused, with the reason. It
@@ -49,8 +49,8 @@ func (b *Book) wasErased(ds *appsv1.DaemonSet, found *policy) string {
 	}
 	for i := range ds.Status.Conditions {
 		c := &ds.Status.Conditions[i]
-		phase, follows := strings.CutPrefix(c.Reason, matrix.FollowsPolicy)
-		if c.Type != matrix.ConditionProgressing || !follows || c.Reason == matrix.NotStored || phase == string(v1alpha1.PhaseComplete) {
+		phase, follows := strings.CutPrefix(c.Reason, fact.FollowsPolicy)
+		if c.Type != fact.ConditionProgressing || !follows || c.Reason == fact.NotStored || phase == string(v1alpha1.PhaseComplete) {
 			continue
 		}
 		b.erased[ds.UID] = fmt.Sprintf("its DaemonSetRollout was deleted while it was %s, and what it knew of stable and failed revisions with it%s%s", phase, goOn, ds.Name)

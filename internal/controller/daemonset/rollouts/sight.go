@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // Sight says why policies and rollouts cannot be read, or their changes not be seen;
@@ -26,7 +26,7 @@ func (b *Book) onSight(s Sight) {
 		if b.blind[ds.UID] && s.Rollouts == "" {
 			// What was decided meanwhile was decided without the rollout.
 			delete(b.blind, ds.UID)
-			b.rows.Step(matrix.RolloutGone(ds.UID))
+			b.rows.Step(fact.RolloutGone(ds.UID))
 		}
 		b.assign(ds)
 	}
@@ -43,7 +43,7 @@ func (b *Book) known(ds *appsv1.DaemonSet, had *policy) bool {
 		return !b.withoutPolicy(ds)
 	}
 	for i := range ds.Status.Conditions {
-		if c := &ds.Status.Conditions[i]; c.Type == matrix.ConditionProgressing && strings.HasPrefix(c.Reason, matrix.FollowsPolicy) {
+		if c := &ds.Status.Conditions[i]; c.Type == fact.ConditionProgressing && strings.HasPrefix(c.Reason, fact.FollowsPolicy) {
 			return true
 		}
 	}
@@ -51,7 +51,7 @@ func (b *Book) known(ds *appsv1.DaemonSet, had *policy) bool {
 }
 
 // standStill has the DaemonSet wait until policies and rollouts can be read.
-func (b *Book) standStill(ds *appsv1.DaemonSet, found, had *policy, info *matrix.RolloutInfo) {
+func (b *Book) standStill(ds *appsv1.DaemonSet, found, had *policy, info *fact.Rollout) {
 	info.Following, info.Why = course.Lost, cmp.Or(b.sight.Policies, b.sight.Rollouts)
 	if found == nil {
 		found = had

@@ -9,14 +9,14 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 func follows(ds *appsv1.DaemonSet) {
-	ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: matrix.ConditionProgressing, Reason: matrix.FollowsPolicy + "Soaking"}}
+	ds.Status.Conditions = []appsv1.DaemonSetCondition{{Type: fact.ConditionProgressing, Reason: fact.FollowsPolicy + "Soaking"}}
 }
 
-func (w *world) standsStill(t *testing.T, uid types.UID, why string) matrix.RolloutInfo {
+func (w *world) standsStill(t *testing.T, uid types.UID, why string) fact.Rollout {
 	t.Helper()
 	got, told := w.rows.told[uid]
 	if !told || got.Following != course.Lost || got.Why != why {

@@ -1,16 +1,17 @@
-package matrix
+package row
 
 import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
-// changes reports whether the row does not know the information yet. An equal
+// Changes reports whether the row does not know the information yet. An equal
 // placement is replaced by the one that is there.
-func (r *row) changes(info *DaemonSetInfo) bool {
+func (r *Row) Changes(info *fact.DaemonSet) bool {
 	if info.Earlier.Same(r.info.Earlier) {
 		info.Earlier = r.info.Earlier
 	}
@@ -20,9 +21,9 @@ func (r *row) changes(info *DaemonSetInfo) bool {
 	return r.info != *info
 }
 
-func (r *row) update(info DaemonSetInfo) {
+func (r *Row) update(info fact.DaemonSet) {
 	old := r.info
-	r.info, r.surge, r.rules = info, allowsSurge(info.Strategy), info.rules()
+	r.info, r.surge, r.rules = info, info.Strategy.Surges(), info.AllRules()
 	replaced := info.Placement != old.Placement
 	if replaced {
 		for _, c := range r.cells {
@@ -50,7 +51,7 @@ func (r *row) update(info DaemonSetInfo) {
 
 // tryAnew has nothing wait that failed, and forgets what the API refused: it was about
 // something else. A rollout must not count that against what is to come.
-func (r *row) tryAnew() {
+func (r *Row) tryAnew() {
 	for _, c := range r.cells {
 		if c.tries == nothing {
 			continue
@@ -60,36 +61,35 @@ func (r *row) tryAnew() {
 	}
 }
 
-func (r *row) refreshAll() {
+func (r *Row) refreshAll() {
 	for _, c := range r.cells {
 		r.refresh(c)
 	}
 }
 
 // judgeNodes judges every node again.
-func (r *row) judgeNodes() {
+func (r *Row) judgeNodes() {
 	for name, col := range r.columns {
 		r.judgeNode(name, col)
 	}
 }
 
 // changeNode has the row's course and its cell know of a node, where it matters.
-func (r *row) changeNode(e nodeChanged) {
+func (r *Row) changeNode(e NodeChanged) {
 	if r.guide != nil {
-		r.sawNode(e.name, e.is)
+		r.sawNode(e.Name, e.Is)
 		r.follow(nil)
 	}
-	same := e.was != nil && e.is != nil && e.was.node == e.is.node
-	switch c := r.cells[e.name]; {
-	case !same:
-		r.judgeNode(e.name, e.is)
+	switch c := r.cells[e.Name]; {
+	case !e.same():
+		r.judgeNode(e.Name, e.Is)
 	case c != nil:
-		c.column = e.is
+		c.column = e.Is
 	}
 }
 
 // judgeNode brings what the row has of a node in line with it; col is nil for one that is gone.
-func (r *row) judgeNode(name string, col *column) {
+func (r *Row) judgeNode(name string, col *Column) {
 	e, c := r.newest(col), r.cells[name]
 	if c == nil && e == placement.ShouldRun {
 		c = r.addCell(name)
@@ -100,7 +100,7 @@ func (r *row) judgeNode(name string, col *column) {
 	}
 }
 
-func (r *row) addCell(name string) *cell {
+func (r *Row) addCell(name string) *cell {
 	c := &cell{node: name, tries: nothing, column: r.columns[name]}
 	c.newest = r.newest(c.column)
 	c.timer.Owner = c
@@ -112,7 +112,7 @@ func (r *row) addCell(name string) *cell {
 }
 
 // attach takes a pod in.
-func (r *row) attach(p *trackedPod) {
+func (r *Row) attach(p *Pod) {
 	r.countRevision(p.info.Revision, 1)
 	if p.info.Node == "" {
 		r.unplaced[p.info.UID] = p
@@ -127,36 +127,38 @@ func (r *row) attach(p *trackedPod) {
 }
 
 // change takes the new state of a pod in that stays in its cell.
-func (r *row) change(p *trackedPod, info PodInfo) {
+func (r *Row) change(p *Pod, info fact.Pod) {
 	r.countRevision(p.info.Revision, -1)
 	r.countRevision(info.Revision, 1)
 	c := p.cell
 	c.remove(p)
-	p.update(info, r.now)
+	p.Update(info, r.now)
 	c.insert(p)
 	r.refresh(c)
 }
 
 // detach gives a pod away.
-func (r *row) detach(p *trackedPod) {
+func (r *Row) detach(p *Pod) {
 	r.countRevision(p.info.Revision, -1)
 	delete(r.unplaced, p.info.UID)
 	if c := p.cell; c != nil {
-		if c.remove(p); c.creating.name != "" {
+		c.remove(p)
+		if c.creating.name != "" {
 			c.creating.left = p.info.UID
 		}
 		r.refresh(c)
 	}
 }
 
-func (r *row) countRevision(revision string, by int) {
-	if r.revisions[revision] += by; r.revisions[revision] == 0 {
+func (r *Row) countRevision(revision string, by int) {
+	r.revisions[revision] += by
+	if r.revisions[revision] == 0 {
 		delete(r.revisions, revision)
 	}
 }
 
 // tick does what was due in the row's cells.
-func (r *row) tick() {
+func (r *Row) tick() {
 	if !r.due.After(r.now) {
 		r.due = time.Time{}
 	}
@@ -168,7 +170,7 @@ func (r *row) tick() {
 
 // refresh judges a cell after anything about it changed: its row's course hears of it first, then it is
 // judged, and so are the cells for which it means something by the rollout.
-func (r *row) refresh(c *cell) {
+func (r *Row) refresh(c *cell) {
 	if r.guide == nil {
 		r.settle(c, time.Time{})
 		return
@@ -182,7 +184,7 @@ func (r *row) refresh(c *cell) {
 }
 
 // follow judges the cells whose order has changed, but for one that was judged since.
-func (r *row) follow(judged *cell) {
+func (r *Row) follow(judged *cell) {
 	for _, node := range r.guide.course.Moved() {
 		if c := r.cellOf(node); c != nil && c != judged {
 			_, until := r.facts(c)
@@ -192,7 +194,7 @@ func (r *row) follow(judged *cell) {
 }
 
 // settle judges one cell. What is known of it holds until then.
-func (r *row) settle(c *cell, until time.Time) {
+func (r *Row) settle(c *cell, until time.Time) {
 	order := r.order(c.node)
 	c.eligibility = r.eligibility(c, order)
 	j := r.judge(c, order)
@@ -214,7 +216,7 @@ func (r *row) settle(c *cell, until time.Time) {
 
 // facts is what became of the DaemonSet on the cell's node, for the row's course, and until when
 // that holds.
-func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
+func (r *Row) facts(c *cell) (d course.Daemon, until time.Time) {
 	if c.column == nil {
 		return course.Daemon{}, time.Time{}
 	}
@@ -224,11 +226,11 @@ func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
 			d.Held, until = true, deadline.Sooner(until, at)
 		}
 	}
-	var newest *trackedPod
+	var newest *Pod
 	others, newestUp := 0, false
 	for _, p := range c.pods {
 		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
-		if !p.live() || p.info.Phase != PodActive {
+		if !p.live() || p.info.Phase != fact.PodActive {
 			others += p.leaves(&d)
 			continue
 		}
@@ -259,11 +261,11 @@ func (r *row) facts(c *cell) (d course.Daemon, until time.Time) {
 }
 
 // mayBeMade reports whether a pod may be there that nobody has seen, and whose old one does not show it.
-func (r *row) mayBeMade(c *cell) bool { return c.unanswered != "" || r.surge && c.creating.name != "" }
+func (r *Row) mayBeMade(c *cell) bool { return c.unanswered != "" || r.surge && c.creating.name != "" }
 
 // leaves adds what a pod says that does not stay, and returns 1 if it still occupies its cell beside
 // another.
-func (p *trackedPod) leaves(d *course.Daemon) int {
+func (p *Pod) leaves(d *course.Daemon) int {
 	d.Ending, d.Before = p.info.Revision, p.info.Before
 	switch {
 	case p.live():
@@ -282,7 +284,7 @@ func (p *trackedPod) leaves(d *course.Daemon) int {
 }
 
 // up reports whether the rollout may rely on the pod, and from when on by time alone if it may not yet.
-func (p *trackedPod) up(minReadySeconds int32, now time.Time) (up bool, from time.Time) {
+func (p *Pod) up(minReadySeconds int32, now time.Time) (up bool, from time.Time) {
 	at, ok := p.availableAt(minReadySeconds)
 	if ok && at.After(now) {
 		return false, at
@@ -291,7 +293,7 @@ func (p *trackedPod) up(minReadySeconds int32, now time.Time) (up bool, from tim
 }
 
 // comes is when the pod, which is ready, is to be available; zero if it is not ready, or is already.
-func (p *trackedPod) comes(minReadySeconds int32, now time.Time) time.Time {
+func (p *Pod) comes(minReadySeconds int32, now time.Time) time.Time {
 	at, ok := p.availableAt(minReadySeconds)
 	if !ok || !at.After(now) {
 		return time.Time{}
@@ -300,7 +302,7 @@ func (p *trackedPod) comes(minReadySeconds int32, now time.Time) time.Time {
 }
 
 // since is from when on the pod is available, which it is.
-func (p *trackedPod) since(minReadySeconds int32) time.Time {
+func (p *Pod) since(minReadySeconds int32) time.Time {
 	at := p.readyFrom
 	if at.IsZero() {
 		at = p.info.Created

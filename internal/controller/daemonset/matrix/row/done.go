@@ -1,22 +1,26 @@
-package matrix
+package row
 
-import "time"
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+)
 
 // answered takes note of what became of an action.
-func (r *row) answered(e answered) {
+func (r *Row) answered(e Answered) {
 	switch a := e.Action.(type) {
-	case *CreatePod:
+	case *action.CreatePod:
 		r.created(a, e)
-	case *DeletePod:
+	case *action.DeletePod:
 		r.deleted(a, e.Outcome)
-	case *UpdateStatus:
+	case *action.UpdateStatus:
 		r.statusWritten(a, e.Outcome)
-	case *UpdateRollout:
+	case *action.UpdateRollout:
 		r.rolloutWritten(a, e.Outcome)
 	}
 }
 
-func (r *row) created(a *CreatePod, e answered) {
+func (r *Row) created(a *action.CreatePod, e Answered) {
 	p := r.paceOf(a)
 	p.end(r.now)
 	c := r.cells[a.Node]
@@ -27,14 +31,14 @@ func (r *row) created(a *CreatePod, e answered) {
 	r.adjust(p, e.Outcome)
 }
 
-// adjust has a success raise the pace and a failure begin the slow start anew,
+// adjust has a success raise the pace and a failure begin the slow start from the beginning,
 // after a pause. Cells that keep failing are tried the less often the more there
 // are: together they cost as much as one.
-func (r *row) adjust(p *pace, o Outcome) {
+func (r *Row) adjust(p *pace, o action.Outcome) {
 	switch o {
-	case OK:
+	case action.OK:
 		p.window, p.until = min(p.window+1, r.cfg.BurstReplicas), time.Time{}
-	case Failed, Unknown, Gone:
+	case action.Failed, action.Unknown, action.Gone:
 		p.window = 1
 		if p.until.After(r.now) {
 			return
@@ -47,28 +51,28 @@ func (r *row) adjust(p *pace, o Outcome) {
 }
 
 // settleCreation settles the cell's creation in flight.
-func (r *row) settleCreation(c *cell, e answered) {
+func (r *Row) settleCreation(c *cell, e Answered) {
 	name := c.creating.name
 	switch e.Outcome {
-	case OK:
+	case action.OK:
 		c.answer()
-		if e.known || c.creating.left == e.Pod {
+		if e.Known || c.creating.left == e.Pod {
 			c.creating = creation{}
 			return
 		}
 		c.creating.answered, c.creating.uid, c.creating.until = true, e.Pod, r.now.Add(r.cfg.SeenTimeout)
 		return
-	case Unknown:
+	case action.Unknown:
 		if c.creating.seen {
 			c.answer()
 			break
 		}
 		c.unanswered, c.unansweredUntil = name, r.now.Add(r.cfg.ExpectationsTimeout)
 		c.setback.failed(r.now, r.cfg)
-	case Failed, Gone:
+	case action.Failed, action.Gone:
 		c.setback.failed(r.now, r.cfg)
 		c.refused = e.Refused
-	case NameTaken:
+	case action.NameTaken:
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 		c.taken++
 		c.setback.failed(r.now, r.cfg)
@@ -76,7 +80,7 @@ func (r *row) settleCreation(c *cell, e answered) {
 	c.creating = creation{}
 }
 
-func (r *row) deleted(a *DeletePod, o Outcome) {
+func (r *Row) deleted(a *action.DeletePod, o action.Outcome) {
 	r.deletes = max(0, r.deletes-1)
 	c := r.cells[a.Node]
 	if c == nil {
@@ -86,14 +90,15 @@ func (r *row) deleted(a *DeletePod, o Outcome) {
 	if p == nil {
 		return
 	}
-	if o != Failed && o != Unknown {
-		if p.unsureUntil = (time.Time{}); c.deletions != (setback{}) {
+	if o != action.Failed && o != action.Unknown {
+		p.unsureUntil = time.Time{}
+		if c.deletions != (setback{}) {
 			c.deletions = setback{}
 		}
 		return
 	}
 	p.doomedUntil = time.Time{}
-	if o == Unknown && !p.info.Terminating {
+	if o == action.Unknown && !p.info.Terminating {
 		p.unsureUntil = r.now.Add(r.cfg.ExpectationsTimeout)
 	}
 	c.own().deletions.failed(r.now, r.cfg)

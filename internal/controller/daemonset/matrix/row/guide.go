@@ -1,69 +1,22 @@
-package matrix
+package row
 
 import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// RolloutInfo is the policy that a DaemonSet's changes follow, and its rollout.
-// While a matrix knows one, the rollout's course says which revision each node is to
-// have and which may be changed; the DaemonSet's own budget is not asked.
-type RolloutInfo struct {
-	UID types.UID // of the DaemonSet
-	// PolicyUID is the policy's: rows of the same one share its pace.
-	PolicyUID types.UID
-	// Policy is nil when there is none to follow; Following and Why then say more.
-	Policy    *rolloutpolicy.Policy
-	Following course.Following
-	Why       string
-	// Generation is that of Spec, which people wrote.
-	Generation int64
-	Spec       v1alpha1.DaemonSetRolloutSpec
-	// Status is what the API holds, nil if the rollout is not stored. It matters when
-	// the rollout is new to the matrix: after that the matrix knows what it wrote.
-	Status *v1alpha1.DaemonSetRolloutStatus
-	// Followed is the policy that is followed, or was last, for the rollout's status.
-	Followed *v1alpha1.FollowedPolicy `json:",omitempty"`
-	// PausedWhy says why Spec is paused if nobody asked for it, "" if somebody did. A
-	// rollout that is to be made is made paused then.
-	PausedWhy string `json:",omitempty"`
-	// Unread tells that there may be a rollout that cannot be read: it is not written.
-	Unread bool `json:",omitempty"`
-}
-
-// RolloutGone says that the changes of a DaemonSet follow no policy any more.
-type RolloutGone types.UID
-
-// NodeHealth is what a rollout must know of a node beside what placement reads.
-type NodeHealth struct {
-	Name string
-	// Fault says why the node is out of order by itself; "" if it is not.
-	Fault string
-	// Silent tells that nobody hears of the node, Since when the fault began.
-	Silent bool
-	Since  time.Time
-}
-
-// Verb is the event's word in scripts.
-func (RolloutInfo) Verb() string { return "rollout" }
-
-// Verb is the event's word in scripts.
-func (RolloutGone) Verb() string { return "delete-rollout" }
-
-// Verb is the event's word in scripts.
-func (NodeHealth) Verb() string { return "health" }
-
 // guide is a row's course and what the API knows of it.
 type guide struct {
-	info   RolloutInfo
+	info   fact.Rollout
 	course *course.Course
 	guest  bool // Config.Guest
 	// stored tells that the API holds where the rollout stands: nothing new begins
@@ -77,51 +30,10 @@ type guide struct {
 	looked  time.Time
 	stale   bool
 	setback setback // of writing it
-	// turn is how much of the policy's pace had been spent when the row took from it last: who shares it takes
-	// in turn.
-	turn int
-}
-
-// updateRollout takes a policy or what people wrote into a rollout in.
-func (m *Matrix) updateRollout(info RolloutInfo) {
-	if was, known := m.rollouts[info.UID]; known && was.PolicyUID != info.PolicyUID {
-		m.forgetRollout(info.UID)
-	}
-	m.rollouts[info.UID] = info
-	if r := m.rows[info.UID]; r != nil {
-		m.guide(r, info)
-	}
-}
-
-// guide has the row follow the rollout, at its policy's pace.
-func (m *Matrix) guide(r *row, info RolloutInfo) {
-	if info.Policy != nil {
-		m.paceOf(info.PolicyUID).Set(info.Policy.NodesPerMinute, m.now)
-	}
-	m.tell(r, info)
-}
-
-func (m *Matrix) deleteRollout(uid types.UID) {
-	m.forgetRollout(uid)
-	if r := m.rows[uid]; r != nil && r.guide != nil {
-		m.tell(r, RolloutGone(uid))
-	}
-}
-
-// forgetRollout forgets the rollout of a DaemonSet, and its policy's pace if nobody else goes by that.
-func (m *Matrix) forgetRollout(uid types.UID) {
-	policy := m.rollouts[uid].PolicyUID
-	delete(m.rollouts, uid)
-	for _, o := range m.rollouts {
-		if o.PolicyUID == policy {
-			return
-		}
-	}
-	delete(m.paces, policy)
 }
 
 // obey has the row follow the rollout.
-func (r *row) obey(info RolloutInfo) {
+func (r *Row) obey(info fact.Rollout) {
 	g := r.guide
 	if g == nil {
 		g = &guide{course: course.New(), guest: r.cfg.Guest}
@@ -168,43 +80,31 @@ func named(spec v1alpha1.DaemonSetRolloutSpec, digest string) v1alpha1.DaemonSet
 }
 
 // sawNode tells the row's course of a node; one without a column is gone.
-func (r *row) sawNode(name string, col *column) {
+func (r *Row) sawNode(name string, col *Column) {
 	if col == nil {
 		r.guide.course.DeleteNode(name)
 		return
 	}
-	h := &col.health
-	r.guide.course.SetNode(name, course.Node{Object: col.node, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
-}
-
-func (m *Matrix) updateHealth(h NodeHealth) {
-	if m.health[h.Name] == h {
-		return
-	}
-	m.health[h.Name] = h
-	if h.Fault == "" {
-		delete(m.health, h.Name)
-	}
-	if col := m.columns[h.Name]; col != nil {
-		m.setColumn(h.Name, &column{info: col.info, node: col.node, health: h})
-	}
+	h := &col.Health
+	r.guide.course.SetNode(name, course.Node{Object: col.Node, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
 }
 
 // forCourse is what the row's course reads of the DaemonSet.
-func (r *row) forCourse() course.DaemonSet {
+func (r *Row) forCourse() course.DaemonSet {
 	limit := r.info.Strategy.MaxUnavailable
 	if r.surge {
 		limit = r.info.Strategy.MaxSurge
 	}
 	return course.DaemonSet{
-		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
-		Beside: r.cfg.Guest,
+		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge,
+		MinReadySeconds: r.info.MinReadySeconds,
+		Beside:          r.cfg.Guest,
 	}
 }
 
 // takeTurns has the course say which cells may be changed now. It returns how many of so many as may begin at the
 // policy's pace have.
-func (r *row) takeTurns(allowed int) (begun int) {
+func (r *Row) takeTurns(allowed int) (begun int) {
 	g := r.guide
 	if !g.course.Started() {
 		g.start(r)
@@ -222,11 +122,11 @@ func (r *row) takeTurns(allowed int) (begun int) {
 }
 
 // besideFirst is how many of so many nodes may begin while the first one of a template finds something out.
-func (r *row) besideFirst(most int) int {
+func (r *Row) besideFirst(most int) int {
 	switch {
-	case r.info.First == NoFirst:
+	case r.info.First == fact.NoFirst:
 		return most
-	case r.info.First == FirstPulls, r.guide.course.UnderWay() > 0:
+	case r.info.First == fact.FirstPulls, r.guide.course.UnderWay() > 0:
 		return 0
 	}
 	return min(most, 1)
@@ -242,14 +142,15 @@ func (g *guide) holdsStage() bool {
 }
 
 // start has the course decide from now on: all that is known has been told to it.
-func (g *guide) start(r *row) {
+func (g *guide) start(r *Row) {
 	if !r.cfg.Foretells {
 		g.course.ExpectRecovery()
 	}
 	switch s := g.info.Status; {
 	case g.info.Unread, s == nil && g.info.PausedWhy != "":
 		// There is one, or was, and nobody knows what it says.
-		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(), TargetRevision: r.info.Revision})
+		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{StableRevision: r.likelyStable(),
+			TargetRevision: r.info.Revision})
 	case s == nil:
 		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
 	default:
@@ -260,7 +161,7 @@ func (g *guide) start(r *row) {
 // likelyStable is the revision for nodes without a pod while nobody can read which one
 // is stable: of the older ones that which most pods have. Without those the newest,
 // which then is everywhere.
-func (r *row) likelyStable() string {
+func (r *Row) likelyStable() string {
 	best, most := "", 0
 	for revision, n := range r.revisions {
 		if revision == "" || revision == r.info.Revision {
@@ -276,38 +177,15 @@ func (r *row) likelyStable() string {
 	return best
 }
 
-// UpdateRollout asks for a rollout's status to be written, and for the rollout to be
-// made if there is none.
-type UpdateRollout struct {
-	Target
-	// Status is without conditions.
-	Status v1alpha1.DaemonSetRolloutStatus
-	// PausedWhy is the info's, for a rollout that is to be made.
-	PausedWhy string `json:",omitempty"`
-	// Failing counts the failures of the target by their reason.
-	Failing map[course.Reason]int `json:",omitempty"`
-}
-
-// Why is the reason for the action.
-func (a *UpdateRollout) Why() Reason { return ReasonStatus }
-
-func (a *UpdateRollout) String() string {
-	s := &a.Status
-	text := "rollout " + a.Name + " " + string(s.Phase) + " stable=" + s.StableRevision + " target=" + s.TargetRevision
-	if s.Step != "" {
-		text += " step=" + s.Step
-	}
-	return text + " (" + s.Message + ")"
-}
-
 // readyRollout asks for the rollout's status to be written when it differs from what
 // the API holds, paced as the DaemonSet's own is, and faster while nodes wait for it.
-func (r *row) readyRollout(out []Action) []Action {
+func (r *Row) readyRollout(out []action.Action) []action.Action {
 	g := r.guide
 	if g == nil || !g.course.Started() || g.inFlight || g.info.Unread {
 		return out
 	}
-	if g.stale = g.due(r.cfg).After(r.now); g.stale {
+	g.stale = g.due(r.cfg).After(r.now)
+	if g.stale {
 		return out
 	}
 	g.looked = r.now
@@ -319,7 +197,8 @@ func (r *row) readyRollout(out []Action) []Action {
 		return out
 	}
 	g.inFlight = true
-	return append(r.news(out, &want), &UpdateRollout{Target: r.target(), Status: want, Failing: g.course.Failing(),
+	return append(r.news(out, &want), &action.UpdateRollout{Target: r.target(), Status: want,
+		Failing:   g.course.Failing(),
 		PausedWhy: g.info.PausedWhy})
 }
 
@@ -339,7 +218,7 @@ func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus)
 }
 
 // progressing is the condition of a row that follows a policy.
-func (g *guide) progressing(counts string) Condition {
+func (g *guide) progressing(counts string) fact.Condition {
 	phase, why := g.course.Phase()
 	status := corev1.ConditionFalse
 	switch phase {
@@ -350,11 +229,11 @@ func (g *guide) progressing(counts string) Condition {
 	switch {
 	case g.info.Unread: // what follows must be seen to have been in the middle of something
 	case !g.stored && g.setback.failures == 0:
-		return Condition{status, NotStored, counts + "; " + why}
+		return fact.Condition{Status: status, Reason: fact.NotStored, Message: counts + "; " + why}
 	case !g.stored:
-		return Condition{corev1.ConditionFalse, NotStored, counts + "; nothing begins before " + refused}
+		return fact.False(fact.NotStored, counts+"; nothing begins before "+refused)
 	}
-	return Condition{status, FollowsPolicy + string(phase), counts + "; " + why}
+	return fact.Condition{Status: status, Reason: fact.FollowsPolicy + string(phase), Message: counts + "; " + why}
 }
 
 // due is the earliest moment to look whether the status is to be written.
@@ -367,51 +246,16 @@ func (g *guide) due(cfg *Config) time.Time {
 	return g.setback.until
 }
 
-func (r *row) rolloutWritten(a *UpdateRollout, o Outcome) {
+func (r *Row) rolloutWritten(a *action.UpdateRollout, o action.Outcome) {
 	g := r.guide
 	if g == nil {
 		return
 	}
 	g.inFlight, g.stale = false, true
-	if o == OK {
+	if o == action.OK {
 		g.stored, g.written, g.setback = true, a.Status, setback{}
 		return
 	}
 	g.written = v1alpha1.DaemonSetRolloutStatus{} // it may be this one, or that of before
 	g.setback.failed(r.now, r.cfg)
-}
-
-// KeepsRevision reports whether pods of the revision may still have to be made for the
-// DaemonSet, though none has it.
-func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
-	if r := m.rows[uid]; r != nil && r.guide != nil && r.guide.course.Started() {
-		return r.guide.course.Keeps(revision)
-	}
-	info, known := m.rollouts[uid]
-	return known && info.Status != nil && (info.Status.StableRevision == revision ||
-		info.Status.TargetRevision == revision)
-}
-
-// Verdict is where a node stands in the rollout of a DaemonSet, and why; false if
-// its changes follow no policy.
-func (m *Matrix) Verdict(uid types.UID, node string) (course.Verdict, string, bool) {
-	r := m.rows[uid]
-	if r == nil || r.guide == nil {
-		return "", "", false
-	}
-	v, why := r.guide.course.Verdict(node)
-	if m.columns[node] != nil && v == course.NotSelected {
-		why = r.leftOut(node)
-	}
-	return v, why, true
-}
-
-// Rollout is where the rollout of a DaemonSet stands; false if its changes follow no
-// policy, or nothing has been decided yet.
-func (m *Matrix) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
-	r := m.rows[uid]
-	if r == nil || r.guide == nil || !r.guide.course.Started() {
-		return v1alpha1.DaemonSetRolloutStatus{}, false
-	}
-	return r.guide.course.Status(), true
 }

@@ -1,8 +1,9 @@
-package matrix
+package row
 
 import (
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -12,28 +13,31 @@ import (
 // Conditions are compared
 // with those last written, so that an API that does not keep them is not
 // written to again and again.
-func (r *row) readyStatus(out []Action) []Action {
+func (r *Row) readyStatus(out []action.Action) []action.Action {
 	r.progress.observe(r, r.now)
-	if r.unsaid = false; r.statusInFlight {
+	r.unsaid = false
+	if r.statusInFlight {
 		return out
 	}
-	want, later := r.status(), r.statusDue().After(r.now)
-	if r.unsaid = want != r.info.Reported; r.unsaid && later {
+	want, later := r.Status(), r.statusDue().After(r.now)
+	r.unsaid = want != r.info.Reported
+	if r.unsaid && later {
 		return out // without making words that nobody reads
 	}
-	conditions := r.conditions()
-	if r.unsaid = r.unsaid || conditions != r.written; !r.unsaid || later {
+	conditions := r.Conditions()
+	r.unsaid = r.unsaid || conditions != r.written
+	if !r.unsaid || later {
 		return out
 	}
 	r.statusInFlight, r.statusAt = true, r.now
 	if r.settled() {
 		r.announced = r.info.Generation
 	}
-	return append(out, &UpdateStatus{Target: r.target(), Status: want, Conditions: conditions})
+	return append(out, &action.UpdateStatus{Target: r.target(), Status: want, Conditions: conditions})
 }
 
 // statusDue returns the earliest moment for the next status write.
-func (r *row) statusDue() time.Time {
+func (r *Row) statusDue() time.Time {
 	if until := r.statusSetback.until; until.After(r.now) {
 		return until
 	}
@@ -44,17 +48,17 @@ func (r *row) statusDue() time.Time {
 	return r.statusAt.Add(r.cfg.StatusInterval)
 }
 
-func (r *row) statusWritten(a *UpdateStatus, o Outcome) {
+func (r *Row) statusWritten(a *action.UpdateStatus, o action.Outcome) {
 	r.statusInFlight = false
-	if o == OK {
+	if o == action.OK {
 		r.info.Reported, r.written, r.statusSetback = a.Status, a.Conditions, setback{}
 		return
 	}
 	r.statusSetback.failed(r.now, r.cfg)
 }
 
-// next returns when time alone has something to do for the row; zero means never.
-func (r *row) next() time.Time {
+// Next returns when time alone has something to do for the row; zero means never.
+func (r *Row) Next() time.Time {
 	at, _ := r.timers.Next()
 	if g := r.guide; g != nil {
 		tick, _ := g.course.NextTick()
@@ -64,7 +68,7 @@ func (r *row) next() time.Time {
 }
 
 // later returns when there will be more to do for the row itself.
-func (r *row) later() (at time.Time) {
+func (r *Row) later() (at time.Time) {
 	if !r.statusInFlight && r.unsaid {
 		at = r.statusDue()
 	}

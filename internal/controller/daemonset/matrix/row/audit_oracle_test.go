@@ -1,4 +1,4 @@
-package matrix
+package row
 
 import (
 	"fmt"
@@ -6,25 +6,17 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
-// wholeAudit judges every cell anew and adds the totals up from nothing, in one go.
-func (m *Matrix) wholeAudit() []string {
-	var findings []string
-	for _, r := range m.rows {
-		r.now = m.now
-		a := whole{matrix: m, row: r}
-		a.nodes()
-		a.cells()
-		if a.totals(); len(a.findings) > 0 {
-			m.tell(r, touched{})
-		}
-		findings = append(findings, a.findings...)
-	}
-	return findings
+// wholeAudit judges every cell and adds the totals up from nothing, in one go.
+func wholeAudit(r *Row) []string {
+	a := whole{row: r}
+	a.nodes()
+	a.cells()
+	a.totals()
+	return a.findings
 }
 
 type whole struct {
-	matrix   *Matrix
-	row      *row
+	row      *Row
 	findings []string
 }
 
@@ -34,17 +26,18 @@ func (a *whole) report(format string, args ...any) {
 
 // nodes checks that every cell has its node and what placement says about it.
 func (a *whole) nodes() {
-	for name, col := range a.matrix.columns {
+	for name, col := range a.row.columns {
 		newest, c := a.row.newest(col), a.row.cells[name]
-		if c == nil && a.row.rules.Eligible(a.row.wanted(name), col.node, false) != placement.ShouldRun ||
-			c != nil && c.column == col && c.newest == newest && c.eligibility == a.row.eligibility(c, a.row.order(name)) {
+		if c == nil && a.row.rules.Eligible(a.row.wanted(name), col.Node, false) != placement.ShouldRun ||
+			c != nil && c.column == col && c.newest == newest &&
+				c.eligibility == a.row.eligibility(c, a.row.order(name)) {
 			continue
 		}
 		a.report("node %s was judged wrongly", name)
 		a.row.judgeNode(name, col)
 	}
 	for name, c := range a.row.cells {
-		if c.column != a.matrix.columns[name] {
+		if c.column != a.row.columns[name] {
 			a.report("node %s is gone and was not known to be", name)
 			a.row.judgeNode(name, nil)
 		}

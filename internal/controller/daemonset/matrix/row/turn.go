@@ -1,133 +1,40 @@
-package matrix
+package row
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// Ready returns what is to be done now, each action once: it is in flight from
-// here until Done. Rows that nothing happened to are not looked at.
-func (m *Matrix) Ready() []Action {
-	if len(m.dirty) == 0 {
-		return nil
-	}
-	m.wakeSharers()
-	rows := m.dirty
-	m.dirty = nil
-	slices.SortFunc(rows, func(a, b *row) int {
-		return cmp.Or(cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.info.Namespace, b.info.Namespace),
-			cmp.Compare(a.info.Name, b.info.Name), cmp.Compare(a.info.UID, b.info.UID))
-	})
-	var out []Action
-	for _, r := range rows {
-		r.dirty = false
-		if m.rows[r.info.UID] == r {
-			out = append(out, m.takeTurn(r)...)
-			m.timers.Set(&r.timer, m.next(r))
-		}
-	}
-	return out
-}
-
-// paceOf is the pace of a policy.
-func (m *Matrix) paceOf(policy types.UID) *course.Pace {
-	p := m.paces[policy]
-	if p == nil {
-		p = &course.Pace{}
-		m.paces[policy] = p
-	}
-	return p
-}
-
-// takeTurn has the row act, and takes what begins off the pace that it shares.
-func (m *Matrix) takeTurn(r *row) []Action {
-	g := r.guide
-	if g == nil {
-		return r.step(m.now, turn{}).actions
-	}
-	p := m.paceOf(g.info.PolicyUID)
-	did := r.step(m.now, turn{p.Allows(m.now)})
-	if did.begun > 0 {
-		g.turn = p.Spend(did.begun)
-	}
-	return did.actions
-}
-
-// next is when time alone brings the row something to do, if ever: its own, or its turn.
-func (m *Matrix) next(r *row) time.Time {
-	at, g := r.next(), r.guide
-	if g == nil || !g.course.Wants() || g.course.Returns() {
-		return at
-	}
-	if p := m.paceOf(g.info.PolicyUID); p.Allows(m.now) == 0 {
-		at = deadline.Sooner(at, p.Next())
-	}
-	return at
-}
-
-// wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
-// who is woken a moment before the others would take it all.
-func (m *Matrix) wakeSharers() {
-	paces := map[*course.Pace]bool{}
-	for _, r := range m.dirty {
-		g := r.guide
-		if g == nil || !g.course.Wants() {
-			continue
-		}
-		if p := m.paceOf(g.info.PolicyUID); p.Limited() && p.Allows(m.now) > 0 {
-			paces[p] = true
-		}
-	}
-	if len(paces) == 0 {
-		return
-	}
-	for _, r := range m.rows {
-		if g := r.guide; g != nil && !r.dirty && paces[m.paceOf(g.info.PolicyUID)] && g.course.Wants() {
-			m.tell(r, touched{})
-		}
-	}
-}
-
-// turn orders rows that share a pace: who took longest ago goes first.
-func (r *row) turn() int {
-	if r.guide == nil {
-		return 0
-	}
-	return r.guide.turn
-}
-
 // act returns what is to be done, with so many changes as may begin at the policy's pace.
-func (r *row) act(allowed int) (out result) {
+func (r *Row) act(allowed int) (out Result) {
 	r.due = time.Time{}
 	if r.info.Deleting || r.cfg.Guest && r.guide == nil {
 		return out
 	}
 	if !r.info.Held {
 		if r.guide != nil {
-			out.begun = r.takeTurns(allowed)
+			out.Begun = r.takeTurns(allowed)
 		}
-		out.actions = r.changePods(nil)
+		out.Actions = r.changePods(nil)
 	}
 	if r.cfg.Guest {
-		out.actions = r.readyRollout(out.actions)
+		out.Actions = r.readyRollout(out.Actions)
 	} else {
-		out.actions = r.readyRollout(r.readyStatus(r.placements(out.actions)))
+		out.Actions = r.readyRollout(r.readyStatus(r.placements(out.Actions)))
 	}
 	r.due = r.later()
 	return out
 }
 
-func (r *row) changePods(out []Action) []Action {
+func (r *Row) changePods(out []action.Action) []action.Action {
 	at := func(n count) int { return int(r.totals[n]) }
 	maxUnavailable, maxSurge := r.budget()
 	out = r.deletions(out, workRemove, func() bool { return true })
@@ -143,7 +50,7 @@ func (r *row) changePods(out []Action) []Action {
 }
 
 // deletions deletes what is to go, as long as it may.
-func (r *row) deletions(out []Action, w work, may func() bool) []Action {
+func (r *Row) deletions(out []action.Action, w work, may func() bool) []action.Action {
 	for r.deletes < r.cfg.BurstReplicas && may() {
 		c, ok := r.work[w].Min()
 		if !ok {
@@ -158,7 +65,7 @@ func (r *row) deletions(out []Action, w work, may func() bool) []Action {
 }
 
 // creations makes what is missing, as long as it may.
-func (r *row) creations(out []Action, w work, may func() bool) []Action {
+func (r *Row) creations(out []action.Action, w work, may func() bool) []action.Action {
 	for may() {
 		c := r.nextCreation(w)
 		if c == nil {
@@ -174,11 +81,11 @@ var failedBefore = &cell{verdict: verdict{rank: 1}}
 
 // nextCreation returns the cell that may create next: those that did not fail
 // first, the others beside them.
-func (r *row) nextCreation(w work) (next *cell) {
+func (r *Row) nextCreation(w work) (next *cell) {
 	if r.fresh.inFlight+r.again.inFlight >= r.cfg.BurstReplicas {
 		return nil
 	}
-	if r.info.First != NoFirst {
+	if r.info.First != fact.NoFirst {
 		return r.nextBesideFirst(w)
 	}
 	if c, ok := r.work[w].Min(); ok && c.verdict.rank == 0 && r.fresh.open(r.now) {
@@ -191,13 +98,13 @@ func (r *row) nextCreation(w work) (next *cell) {
 }
 
 // nextBesideFirst is nextCreation while pods of the newest template wait for the first one: those of others do not.
-func (r *row) nextBesideFirst(w work) (next *cell) {
+func (r *Row) nextBesideFirst(w work) (next *cell) {
 	r.work[w].Ascend(func(c *cell) bool {
 		p := &r.fresh
 		if c.verdict.rank != 0 {
 			p = &r.again
 		}
-		if p.open(r.now) && (r.info.First == FirstIsWanted || !r.getsNewest(c)) {
+		if p.open(r.now) && (r.info.First == fact.FirstIsWanted || !r.getsNewest(c)) {
 			next = c
 		}
 		return next == nil
@@ -206,36 +113,37 @@ func (r *row) nextBesideFirst(w work) (next *cell) {
 }
 
 // getsNewest reports whether the cell's next pod is of the newest template.
-func (r *row) getsNewest(c *cell) bool {
+func (r *Row) getsNewest(c *cell) bool {
 	return content.TemplateOf(r.order(c.node).Target) == content.TemplateOf(r.info.Revision)
 }
 
 // paceOf returns the pace that a creation goes by.
-func (r *row) paceOf(a *CreatePod) *pace {
-	if a.again {
+func (r *Row) paceOf(a *action.CreatePod) *pace {
+	if a.Again {
 		return &r.again
 	}
 	return &r.fresh
 }
 
-func (r *row) doom(c *cell, rm removal) Action {
-	if rm.reason == ReasonFailed {
+func (r *Row) doom(c *cell, rm removal) action.Action {
+	if rm.reason == action.ReasonFailed {
 		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
 	}
-	a := &DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID,
+	a := &action.DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID,
 		Reason: rm.reason}
-	if rm.reason == ReasonNodeUnfit || rm.reason == ReasonTurn {
-		a.Detail = r.leftOut(c.node)
+	if rm.reason == action.ReasonNodeUnfit || rm.reason == action.ReasonTurn {
+		a.Detail = r.LeftOut(c.node)
 	}
 	rm.pod.doomedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
 	r.deletes++
 	return a
 }
 
-func (r *row) create(c *cell, why Reason) Action {
-	a := &CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why,
-		again: c.setback.failures > 0}
-	if a.PodName = c.unanswered; a.PodName == "" {
+func (r *Row) create(c *cell, why action.Reason) action.Action {
+	a := &action.CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why,
+		Again: c.setback.failures > 0}
+	a.PodName = c.unanswered
+	if a.PodName == "" {
 		a.PodName = r.freeName(c)
 	}
 	if r.guide != nil {
@@ -243,8 +151,8 @@ func (r *row) create(c *cell, why Reason) Action {
 	}
 	c.own().creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
 	r.paceOf(a).begin(r.now)
-	if r.info.First == FirstIsWanted && r.getsNewest(c) {
-		r.info.First = FirstPulls
+	if r.info.First == fact.FirstIsWanted && r.getsNewest(c) {
+		r.info.First = fact.FirstPulls
 	}
 	r.refresh(c)
 	return a
@@ -272,3 +180,35 @@ func podName(ds string, uid types.UID, node string, attempt int) string {
 	}
 	return b.String()
 }
+
+// pace bounds the creations of one kind.
+type pace struct {
+	window   int // that may be in flight: the slow start
+	inFlight int
+	until    time.Time // after a failure, none before that
+	moved    time.Time // when one was last begun or answered
+}
+
+// slowAnswer is how long creations that get no answer hold up the next one.
+const slowAnswer = time.Second
+
+func (p *pace) open(now time.Time) bool { return p.inFlight < p.window && !p.until.After(now) }
+
+// next returns when the pace allows another creation by time alone.
+func (p *pace) next() time.Time {
+	if p.inFlight < p.window {
+		return p.until
+	}
+	return p.moved.Add(slowAnswer)
+}
+
+// yield has a creation without an answer hold up no other for long.
+func (p *pace) yield(now time.Time) {
+	if p.inFlight >= p.window && !p.next().After(now) {
+		p.window, p.moved = p.inFlight+1, now
+	}
+}
+
+func (p *pace) begin(now time.Time) { p.inFlight, p.moved = p.inFlight+1, now }
+
+func (p *pace) end(now time.Time) { p.inFlight, p.moved = max(0, p.inFlight-1), now }

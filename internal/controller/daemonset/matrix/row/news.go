@@ -1,37 +1,24 @@
-package matrix
+package row
 
 import (
 	"fmt"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
-// RolloutNews is for people: where a rollout has come to. No outcome is expected.
-type RolloutNews struct {
-	Target
-	// Warning tells that somebody should look.
-	Warning bool
-	// Event is the reason that the event carries.
-	Event, Message string
-}
-
-// Why is the reason for the action.
-func (a *RolloutNews) Why() Reason { return ReasonNews }
-
-func (a *RolloutNews) String() string {
-	return fmt.Sprintf("tell %s %s: %s", a.Name, a.Event, a.Message)
-}
-
 // news tells what is new in the status, once.
-func (r *row) news(out []Action, is *v1alpha1.DaemonSetRolloutStatus) []Action {
+func (r *Row) news(out []action.Action, is *v1alpha1.DaemonSetRolloutStatus) []action.Action {
 	was := r.guide.told
 	r.guide.told = *is
 	say := func(warning bool, event, format string, args ...any) {
-		out = append(out, &RolloutNews{Target: r.target(), Warning: warning, Event: event, Message: fmt.Sprintf(format, args...)})
+		out = append(out, &action.RolloutNews{Target: r.target(), Warning: warning, Event: event,
+			Message: fmt.Sprintf(format, args...)})
 	}
 	moves := is.TargetRevision != is.StableRevision
 	if is.TargetRevision != was.TargetRevision && moves && is.StableRevision != "" {
-		say(false, "RolloutStarted", "revision %s is on its way to %s; stable is %s", is.TargetRevision, nodes(countNodes(is)), is.StableRevision)
+		say(false, "RolloutStarted", "revision %s is on its way to %s; stable is %s", is.TargetRevision,
+			nodes(countNodes(is)), is.StableRevision)
 	}
 	if is.Step != was.Step && is.Step != "" {
 		say(false, "RolloutStepOpened", "step %s has begun: %s", is.Step, nodes(nodesOfStep(is)))
@@ -43,8 +30,10 @@ func (r *row) news(out []Action, is *v1alpha1.DaemonSetRolloutStatus) []Action {
 }
 
 // phaseNews tells what the rollout does now; begins says that it has just begun to do anything.
-func (r *row) phaseNews(say func(warning bool, event, format string, args ...any), is *v1alpha1.DaemonSetRolloutStatus, begins bool) {
+func (r *Row) phaseNews(say func(warning bool, event, format string, args ...any), is *v1alpha1.DaemonSetRolloutStatus,
+	begins bool) {
 	how := "daemonset/" + r.info.Name
+	until := "until the template changes, or everynode rollout retry " + how
 	switch is.Phase {
 	case v1alpha1.PhaseComplete:
 		if !begins {
@@ -59,9 +48,9 @@ func (r *row) phaseNews(say func(warning bool, event, format string, args ...any
 	case v1alpha1.PhasePaused:
 		say(true, "RolloutPaused", "%s", is.Message)
 	case v1alpha1.PhaseHalted:
-		say(true, "RolloutHalted", "%s; all nodes stay as they are until the template changes, or everynode rollout retry %s", is.Message, how)
+		say(true, "RolloutHalted", "%s; all nodes stay as they are %s", is.Message, until)
 	case v1alpha1.PhaseRolledBack:
-		say(true, "RolloutRolledBack", "%s; all nodes go back to revision %s until the template changes, or everynode rollout retry %s", is.Message, is.StableRevision, how)
+		say(true, "RolloutRolledBack", "%s; all nodes go back to revision %s %s", is.Message, is.StableRevision, until)
 	}
 }
 

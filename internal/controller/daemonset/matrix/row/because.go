@@ -1,6 +1,9 @@
-package matrix
+package row
 
-import "github.com/everynode/everynode/internal/controller/daemonset/placement"
+import (
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+)
 
 // Because says why nothing is done at the moment for a cell that is not as it
 // should be.
@@ -40,7 +43,7 @@ const (
 )
 
 // because explains one cell, after Ready has taken what could be done.
-func (r *row) because(c *cell) Because {
+func (r *Row) because(c *cell) Because {
 	j := r.judge(c, r.order(c.node))
 	switch {
 	case j.asWanted():
@@ -73,7 +76,8 @@ func (j *judgement) asWanted() bool {
 	if j.cell.column == nil || j.cell.eligibility != placement.ShouldRun {
 		return j.mapped == 0 && j.cell.creating.name == ""
 	}
-	return j.mapped == 1 && j.newLive == 1 && j.finished == 0 && !j.adopting && j.cell.creating.name == "" && j.isUp(j.oldestNew)
+	return j.mapped == 1 && j.newLive == 1 && j.finished == 0 && !j.adopting && j.cell.creating.name == "" &&
+		j.isUp(j.oldestNew)
 }
 
 // idle explains a cell that wants nothing done now.
@@ -124,13 +128,13 @@ func (j *judgement) occupied() Because {
 }
 
 // trouble says what a pod lacks.
-func (r *row) trouble(p *trackedPod) Because {
+func (r *Row) trouble(p *Pod) Because {
 	switch at, ready := p.availableAt(r.info.MinReadySeconds); {
 	case !p.live():
 		return PodTerminating
-	case p.info.Phase == PodFailed:
+	case p.info.Phase == fact.PodFailed:
 		return PodFailing
-	case p.info.Phase == PodSucceeded:
+	case p.info.Phase == fact.PodSucceeded:
 		return PodSucceeding
 	case p.info.Unplaceable != "":
 		return PodUnplaceable

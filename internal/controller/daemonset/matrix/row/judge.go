@@ -1,9 +1,11 @@
-package matrix
+package row
 
 import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
@@ -18,22 +20,22 @@ type verdict struct {
 
 // removal is one pod to delete now.
 type removal struct {
-	pod    *trackedPod
-	reason Reason
+	pod    *Pod
+	reason action.Reason
 }
 
 // todo is how the work of a cell is done: the pods to delete, within the budget if the work has one,
 // or why one is to be made.
 type todo struct {
 	removals []removal
-	why      Reason
+	why      action.Reason
 }
 
 // judgement computes the verdict of one cell. It changes nothing.
 type judgement struct {
-	row   *row
+	row   *Row
 	cell  *cell
-	spec  *DaemonSetInfo
+	spec  *fact.DaemonSet
 	surge bool
 	now   time.Time
 	// guided: the row follows a policy. order is what its rollout says of the cell.
@@ -50,7 +52,7 @@ type judgement struct {
 }
 
 // judge computes what follows for one cell that is to be as the order says.
-func (r *row) judge(c *cell, order course.Order) *judgement {
+func (r *Row) judge(c *cell, order course.Order) *judgement {
 	j := &judgement{row: r, cell: c, spec: &r.info, surge: r.surge, now: r.now, guided: r.guide != nil, order: order,
 		census: takeCensus(c.pods, order.Target)}
 	j.countStatus()
@@ -78,7 +80,7 @@ func (r *row) judge(c *cell, order course.Order) *judgement {
 func (j *judgement) wakeAt(t time.Time) { j.wake = deadline.Sooner(j.wake, t) }
 
 // isAvailable also arms the timer for the moment when the answer turns.
-func (j *judgement) isAvailable(p *trackedPod) bool {
+func (j *judgement) isAvailable(p *Pod) bool {
 	at, ok := p.availableAt(j.spec.MinReadySeconds)
 	if ok && at.After(j.now) {
 		j.wakeAt(at)
@@ -88,7 +90,7 @@ func (j *judgement) isAvailable(p *trackedPod) bool {
 }
 
 // isUp reports whether the rollout may rely on the pod.
-func (j *judgement) isUp(p *trackedPod) bool { return p.unsureUntil.IsZero() && j.isAvailable(p) }
+func (j *judgement) isUp(p *Pod) bool { return p.unsureUntil.IsZero() && j.isAvailable(p) }
 
 func (j *judgement) count(n count, is bool) {
 	if is {
@@ -166,16 +168,16 @@ func (j *judgement) beside() {
 func (j *judgement) stranded() {
 	for _, p := range j.cell.pods {
 		if p.live() && !p.info.Bound {
-			j.remove(p, ReasonNodeGone)
+			j.remove(p, action.ReasonNodeGone)
 		}
 	}
 }
 
 // unfit: no pod is to be on the node, or its turn to lose it has come.
 func (j *judgement) unfit() {
-	why := ReasonNodeUnfit
+	why := action.ReasonNodeUnfit
 	if j.guided && j.order.Change {
-		why = ReasonTurn
+		why = action.ReasonTurn
 	}
 	for _, p := range j.cell.pods {
 		if p.live() {
@@ -190,7 +192,7 @@ func (j *judgement) unfit() {
 func (j *judgement) empty() {
 	wanted, free := j.cell.eligibility == placement.ShouldRun, j.mapped == 0 || j.surge && j.leaving == 0
 	if wanted && free && j.cell.creating.name == "" && j.mayCreate() {
-		j.create(workCreate, ReasonMissing)
+		j.create(workCreate, action.ReasonMissing)
 	}
 }
 
@@ -203,15 +205,15 @@ func (j *judgement) housekeeping() {
 			continue
 		}
 		switch {
-		case p.info.Phase == PodSucceeded:
-			j.remove(p, ReasonSucceeded)
-		case p.info.Phase == PodFailed && backoffUntil.After(j.now):
+		case p.info.Phase == fact.PodSucceeded:
+			j.remove(p, action.ReasonSucceeded)
+		case p.info.Phase == fact.PodFailed && backoffUntil.After(j.now):
 			j.wakeAt(backoffUntil)
-		case p.info.Phase == PodFailed && !failedOnce:
+		case p.info.Phase == fact.PodFailed && !failedOnce:
 			failedOnce = true
-			j.remove(p, ReasonFailed)
-		case p.info.Phase == PodActive && j.tooMany(p):
-			j.remove(p, ReasonDuplicate)
+			j.remove(p, action.ReasonFailed)
+		case p.info.Phase == fact.PodActive && j.tooMany(p):
+			j.remove(p, action.ReasonDuplicate)
 		}
 	}
 	j.handOver()
@@ -222,14 +224,14 @@ func (j *judgement) handOver() {
 	switch {
 	case !j.surge || j.activeOld == nil || j.activeNew == nil:
 	case !j.activeOld.info.Ready:
-		j.remove(j.activeOld, ReasonSurgeOldNotReady)
+		j.remove(j.activeOld, action.ReasonSurgeOldNotReady)
 	case j.isUp(j.activeNew):
-		j.remove(j.activeOld, ReasonSurgeDone)
+		j.remove(j.activeOld, action.ReasonSurgeDone)
 	}
 }
 
 // tooMany: one active pod may stay, with surge one of each revision.
-func (j *judgement) tooMany(p *trackedPod) bool {
+func (j *judgement) tooMany(p *Pod) bool {
 	if j.surge {
 		return p != j.activeOld && p != j.activeNew
 	}
@@ -246,14 +248,14 @@ func (j *judgement) rollout() {
 	case j.surge:
 		j.surgeRollout()
 	case j.guided && j.isAvailable(j.oldestOld):
-		j.remove(j.oldestOld, ReasonTurn)
+		j.remove(j.oldestOld, action.ReasonTurn)
 	case j.isUp(j.oldestOld):
-		j.replace(workReplace, ReasonOutdated)
+		j.replace(workReplace, action.ReasonOutdated)
 	case j.isAvailable(j.oldestOld):
 		// It uses the budget already: only an answer is missing.
-		j.remove(j.oldestOld, ReasonOutdated)
+		j.remove(j.oldestOld, action.ReasonOutdated)
 	default:
-		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
+		j.remove(j.oldestOld, action.ReasonOutdatedUnavailable)
 	}
 }
 
@@ -262,7 +264,7 @@ func (j *judgement) succession() {
 	switch {
 	case !j.surge:
 	case j.isUp(j.oldestNew):
-		j.remove(j.oldestOld, ReasonSurgeDone)
+		j.remove(j.oldestOld, action.ReasonSurgeDone)
 	case j.lost():
 		j.sunset()
 	}
@@ -276,13 +278,13 @@ func (j *judgement) surgeRollout() {
 	case j.cell.creating.name != "":
 	case wanted && j.leaving > 0:
 	case wanted && j.guided:
-		j.create(workCreate, ReasonTurn)
+		j.create(workCreate, action.ReasonTurn)
 	case wanted && j.cell.unanswered != "": // it uses the budget already
-		j.create(workCreate, ReasonSurge)
+		j.create(workCreate, action.ReasonSurge)
 	case wanted && j.isAvailable(j.oldestOld):
-		j.create(workSurge, ReasonSurge)
+		j.create(workSurge, action.ReasonSurge)
 	case wanted:
-		j.create(workCreate, ReasonSurgeUnavailable)
+		j.create(workCreate, action.ReasonSurgeUnavailable)
 	default:
 		j.sunset()
 	}
@@ -292,30 +294,30 @@ func (j *judgement) surgeRollout() {
 func (j *judgement) sunset() {
 	switch {
 	case j.isUp(j.oldestOld):
-		j.replace(workSunset, ReasonSunset)
+		j.replace(workSunset, action.ReasonSunset)
 	case j.isAvailable(j.oldestOld):
-		j.remove(j.oldestOld, ReasonSunset)
+		j.remove(j.oldestOld, action.ReasonSunset)
 	default:
-		j.remove(j.oldestOld, ReasonOutdatedUnavailable)
+		j.remove(j.oldestOld, action.ReasonOutdatedUnavailable)
 	}
 }
 
 // create wants a pod made. What is to go now goes first.
-func (j *judgement) create(w work, why Reason) {
+func (j *judgement) create(w work, why action.Reason) {
 	if len(j.removals) == 0 {
 		j.verdict.work, j.why = w, why
 	}
 }
 
 // replace wants the old pod deleted within a budget.
-func (j *judgement) replace(w work, why Reason) {
+func (j *judgement) replace(w work, why action.Reason) {
 	if len(j.removals) == 0 {
 		j.verdict.work, j.removals = w, []removal{{j.oldestOld, why}}
 	}
 }
 
 // remove puts the pod on the list, once.
-func (j *judgement) remove(p *trackedPod, why Reason) {
+func (j *judgement) remove(p *Pod, why action.Reason) {
 	for _, r := range j.removals {
 		if r.pod == p {
 			return
@@ -360,15 +362,15 @@ func (j *judgement) mayCreate() bool {
 type census struct {
 	mapped, live, finished            int
 	oldLive, newLive                  int
-	first                             *trackedPod // of the mapped
-	oldestOld, oldestNew              *trackedPod // of the live
-	activeFirst, activeOld, activeNew *trackedPod // of the active
+	first                             *Pod // of the mapped
+	oldestOld, oldestNew              *Pod // of the live
+	activeFirst, activeOld, activeNew *Pod // of the active
 	adopting                          bool
 	// leaving are pods whose deletion is in flight: for all we know they run.
 	leaving int
 }
 
-func takeCensus(pods []*trackedPod, revision string) census {
+func takeCensus(pods []*Pod, revision string) census {
 	var c census
 	for _, p := range pods {
 		if p.mapped() {
@@ -383,7 +385,7 @@ func takeCensus(pods []*trackedPod, revision string) census {
 		}
 		c.live++
 		c.adopting = c.adopting || p.info.Adopting
-		updated, active := p.info.Revision == revision, p.info.Phase == PodActive
+		updated, active := p.info.Revision == revision, p.info.Phase == fact.PodActive
 		if updated {
 			c.newLive++
 			c.oldestNew = firstOf(c.oldestNew, p)
@@ -405,7 +407,7 @@ func takeCensus(pods []*trackedPod, revision string) census {
 	return c
 }
 
-func firstOf(have, p *trackedPod) *trackedPod {
+func firstOf(have, p *Pod) *Pod {
 	if have != nil {
 		return have
 	}
@@ -413,15 +415,15 @@ func firstOf(have, p *trackedPod) *trackedPod {
 }
 
 // live reports whether the pod is not on its way out.
-func (p *trackedPod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
+func (p *Pod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
 
 // mapped reports whether the pod occupies its cell: a finished pod whose deletion
 // hangs on a finalizer does not.
-func (p *trackedPod) mapped() bool { return p.info.Phase == PodActive || !p.info.Terminating }
+func (p *Pod) mapped() bool { return p.info.Phase == fact.PodActive || !p.info.Terminating }
 
 // availableAt returns from when on the pod counts as available; false if it is
 // not on its way there.
-func (p *trackedPod) availableAt(minReadySeconds int32) (time.Time, bool) {
+func (p *Pod) availableAt(minReadySeconds int32) (time.Time, bool) {
 	switch {
 	case !p.info.Ready:
 		return time.Time{}, false

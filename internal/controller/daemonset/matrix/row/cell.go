@@ -1,4 +1,4 @@
-package matrix
+package row
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
@@ -42,7 +43,7 @@ func (b *failureBackoff) until(generation int64) time.Time {
 	return b.at.Add(b.delay)
 }
 
-// next counts the deletion of a pod of the revision. A spec change or a long quiet time starts anew;
+// next counts the deletion of a pod of the revision. A spec change or a long quiet time starts from the beginning;
 // another revision has the same delay, and a count of its own.
 func (b *failureBackoff) next(generation int64, revision string, now time.Time, cfg *Config) {
 	if b.delay == 0 || b.generation != generation || now.Sub(b.at) > 2*cfg.MaxFailedPodBackoff {
@@ -90,7 +91,7 @@ type creation struct {
 }
 
 // saw takes note of a pod in the cell.
-func (c *creation) saw(p *PodInfo) {
+func (c *creation) saw(p *fact.Pod) {
 	c.seen = c.seen || p.Name == c.name
 	if c.answered && c.uid == p.UID {
 		*c = creation{}
@@ -100,15 +101,15 @@ func (c *creation) saw(p *PodInfo) {
 // cell is one (DaemonSet, Node) pair. It exists while the node should run the
 // daemon or a pod is there.
 type cell struct {
-	column *column // nil while there is no such Node
+	column *Column // nil while there is no such Node
 	node   string
 
 	// newest is what the placement rules of the newest revision say, eligibility what those
 	// that count for the node do.
 	newest, eligibility placement.Eligibility
-	untold              bool          // whether the row has it on its list
-	audited             uint8         // the audit that has counted it last
-	pods                []*trackedPod // in the order of older
+	untold              bool   // whether the row has it on its list
+	audited             uint8  // the audit that has counted it last
+	pods                []*Pod // in the order of older
 
 	verdict verdict
 	todo    *todo // if the verdict says that there is work
@@ -156,9 +157,9 @@ func (c *cell) wake() time.Time {
 	return c.timer.At()
 }
 
-func (c *cell) insert(p *trackedPod) {
+func (c *cell) insert(p *Pod) {
 	p.cell = c
-	i, _ := slices.BinarySearchFunc(c.pods, p, func(a, b *trackedPod) int { return older(&a.info, &b.info) })
+	i, _ := slices.BinarySearchFunc(c.pods, p, func(a, b *Pod) int { return fact.Older(&a.info, &b.info) })
 	c.pods = slices.Insert(c.pods, i, p)
 	if c.creating.name != "" {
 		c.creating.saw(&p.info)
@@ -175,7 +176,7 @@ func (c *cell) answer() {
 }
 
 // pod returns a pod of the cell, or nil.
-func (c *cell) pod(uid types.UID) *trackedPod {
+func (c *cell) pod(uid types.UID) *Pod {
 	for _, p := range c.pods {
 		if p.info.UID == uid {
 			return p
@@ -184,8 +185,8 @@ func (c *cell) pod(uid types.UID) *trackedPod {
 	return nil
 }
 
-func (c *cell) remove(p *trackedPod) {
-	c.pods = slices.DeleteFunc(c.pods, func(o *trackedPod) bool { return o == p })
+func (c *cell) remove(p *Pod) {
+	c.pods = slices.DeleteFunc(c.pods, func(o *Pod) bool { return o == p })
 	p.cell = nil
 }
 
@@ -229,18 +230,18 @@ func (c *cell) forgettable() bool {
 // freeName is the first of the cell's names that no pod in it has. So the same
 // facts give the same name in any process, and a creation that is repeated meets
 // its own pod.
-func (r *row) freeName(c *cell) string {
+func (r *Row) freeName(c *cell) string {
 	for attempt := c.taken; ; attempt++ {
 		name := podName(r.info.Name, r.info.UID, c.node, attempt)
-		if !slices.ContainsFunc(c.pods, func(p *trackedPod) bool { return p.info.Name == name }) {
+		if !slices.ContainsFunc(c.pods, func(p *Pod) bool { return p.info.Name == name }) {
 			return name
 		}
 	}
 }
 
-// trackedPod is a pod the matrix knows.
-type trackedPod struct {
-	info PodInfo
+// Pod is one that a row has, or whose row is not known.
+type Pod struct {
+	info fact.Pod
 	cell *cell // nil while it has no node or no row
 	// doomedUntil is set from the moment its deletion leaves Ready; until then
 	// the pod counts as terminating whatever its last event said.
@@ -253,8 +254,19 @@ type trackedPod struct {
 	readyFrom time.Time
 }
 
-// update takes a new state of the pod in.
-func (p *trackedPod) update(info PodInfo, now time.Time) {
+// Info is what was last told of the pod.
+func (p *Pod) Info() *fact.Pod { return &p.info }
+
+// Forget drops what was in flight for the pod.
+func (p *Pod) Forget() { p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{} }
+
+// StaysIn reports whether a pod that is in a cell stays there with the new state.
+func (p *Pod) StaysIn(info *fact.Pod) bool {
+	return p.cell != nil && info.Owner == p.info.Owner && info.Node == p.info.Node
+}
+
+// Update takes a new state of the pod in.
+func (p *Pod) Update(info fact.Pod, now time.Time) {
 	if !p.info.Ready || p.info.ReadySince != info.ReadySince {
 		p.readyFrom = info.ReadySince
 		if !p.readyFrom.IsZero() && p.readyFrom.Before(info.Created) {

@@ -1,0 +1,93 @@
+// Package fact is what the DaemonSet controller reads of the API: of a DaemonSet, a Node, a Pod and a rollout just what
+// decisions go by, in a form that can be compared. The same fact twice is no work.
+package fact
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+)
+
+// Strategy is how a row replaces pods of an older revision. It is comparable.
+type Strategy struct {
+	// OnDelete leaves old pods alone until somebody deletes them.
+	OnDelete bool
+	// MaxUnavailable and MaxSurge are counts of cells or percentages of the
+	// desired cells, rounded up.
+	MaxUnavailable, MaxSurge intstr.IntOrString
+}
+
+// Surges reports whether the strategy allows a second pod on a node.
+func (s *Strategy) Surges() bool { return !s.OnDelete && resolve(s.MaxSurge, 1) > 0 }
+
+// Budget resolves the strategy against the number of desired cells.
+func (s *Strategy) Budget(desired int) (maxUnavailable, maxSurge int) {
+	maxUnavailable, maxSurge = resolve(s.MaxUnavailable, desired), resolve(s.MaxSurge, desired)
+	if desired > 0 && maxUnavailable == 0 && maxSurge == 0 {
+		maxUnavailable = 1
+	}
+	return maxUnavailable, maxSurge
+}
+
+// resolve rounds percentages up. What is neither a number nor a percentage,
+// which the API does not accept, counts as zero.
+func resolve(v intstr.IntOrString, total int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&v, total, true)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// First says how many nodes may be given the newest template now.
+type First uint8
+
+// The values of First.
+const (
+	NoFirst       First = iota // as many as limits allow
+	FirstIsWanted              // one
+	FirstPulls                 // none
+)
+
+// DaemonSet is all that the matrix reads of a DaemonSet.
+type DaemonSet struct {
+	UID             types.UID
+	Namespace, Name string
+	// Generation is the generation of the spec that the other fields describe.
+	// A new generation forgives failed pods.
+	Generation int64
+	// Revision is the hash of the current template; where content is a part of it, of both.
+	Revision string
+	// Digest is that of the current template, for the status of a rollout.
+	Digest string `json:",omitempty"`
+	// Content is what the status of a rollout says of the revision's content; nil where it has none.
+	Content *v1alpha1.ContentStatus `json:",omitempty"`
+	// Images is what it says of images; nil where they are as written.
+	Images *v1alpha1.ImagesStatus `json:",omitempty"`
+	// First says whether pods of the newest template wait for what the first one's node finds out.
+	First     First `json:",omitempty"`
+	Placement *placement.Rules
+	// Earlier has the placement rules of earlier revisions. Without a policy they do not
+	// matter.
+	Earlier         *placement.Revisions `json:",omitempty"`
+	Strategy        Strategy
+	MinReadySeconds int32
+	// Held stops creations and deletions, not counting: the row's next revision
+	// is being worked out.
+	Held bool
+	// Deleting stops every action: the DaemonSet is on its way out.
+	Deleting bool
+	// Reported is the status as last read from the API.
+	Reported Status
+	// Conditions are those last read from the API. They matter when the row is
+	// added: after that the matrix knows what it wrote, and does not fight
+	// somebody who writes them otherwise.
+	Conditions Conditions
+}
+
+// AllRules are the placement rules of all revisions that are known.
+func (d *DaemonSet) AllRules() placement.Set {
+	return placement.Set{Newest: d.Revision, Rules: d.Placement, Earlier: d.Earlier}
+}

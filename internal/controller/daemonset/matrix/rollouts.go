@@ -1,0 +1,129 @@
+package matrix
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+)
+
+// updateRollout takes a policy or what people wrote into a rollout in.
+func (m *Matrix) updateRollout(info fact.Rollout) {
+	if was, known := m.rollouts[info.UID]; known && was.PolicyUID != info.PolicyUID {
+		m.forgetRollout(info.UID)
+	}
+	m.rollouts[info.UID] = info
+	if r := m.rows[info.UID]; r != nil {
+		m.guide(r, info)
+	}
+}
+
+// guide has the row follow the rollout, at its policy's pace.
+func (m *Matrix) guide(r *entry, info fact.Rollout) {
+	if info.Policy != nil {
+		m.paceOf(info.PolicyUID).Set(info.Policy.NodesPerMinute, m.now)
+	}
+	m.tell(r, info)
+}
+
+func (m *Matrix) deleteRollout(uid types.UID) {
+	m.forgetRollout(uid)
+	if r := m.rows[uid]; r != nil && r.Course() != nil {
+		m.tell(r, fact.RolloutGone(uid))
+	}
+}
+
+// forgetRollout forgets the rollout of a DaemonSet, and its policy's pace if nobody else goes by that.
+func (m *Matrix) forgetRollout(uid types.UID) {
+	policy := m.rollouts[uid].PolicyUID
+	delete(m.rollouts, uid)
+	for _, o := range m.rollouts {
+		if o.PolicyUID == policy {
+			return
+		}
+	}
+	delete(m.paces, policy)
+}
+
+func (m *Matrix) updateHealth(h fact.Health) {
+	if m.health[h.Name] == h {
+		return
+	}
+	m.health[h.Name] = h
+	if h.Fault == "" {
+		delete(m.health, h.Name)
+	}
+	if col := m.columns[h.Name]; col != nil {
+		m.setColumn(h.Name, &row.Column{Info: col.Info, Node: col.Node, Health: h})
+	}
+}
+
+// courseOf is the course of a DaemonSet's rollout; nil if its changes follow no policy.
+func (m *Matrix) courseOf(uid types.UID) *course.Course {
+	if r := m.rows[uid]; r != nil {
+		return r.Course()
+	}
+	return nil
+}
+
+// KeepsRevision reports whether pods of the revision may still have to be made for the
+// DaemonSet, though none has it.
+func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
+	if c := m.courseOf(uid); c != nil && c.Started() {
+		return c.Keeps(revision)
+	}
+	info, known := m.rollouts[uid]
+	return known && info.Status != nil && (info.Status.StableRevision == revision ||
+		info.Status.TargetRevision == revision)
+}
+
+// Verdict is where a node stands in the rollout of a DaemonSet, and why; false if
+// its changes follow no policy.
+func (m *Matrix) Verdict(uid types.UID, node string) (course.Verdict, string, bool) {
+	c := m.courseOf(uid)
+	if c == nil {
+		return "", "", false
+	}
+	v, why := c.Verdict(node)
+	if m.columns[node] != nil && v == course.NotSelected {
+		why = m.rows[uid].LeftOut(node)
+	}
+	return v, why, true
+}
+
+// Rollout is where the rollout of a DaemonSet stands; false if its changes follow no
+// policy, or nothing has been decided yet.
+func (m *Matrix) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	c := m.courseOf(uid)
+	if c == nil || !c.Started() {
+		return v1alpha1.DaemonSetRolloutStatus{}, false
+	}
+	return c.Status(), true
+}
+
+// StepOf is the name of the step that a node belongs to in the rollout of a DaemonSet; "" if
+// there is none.
+func (m *Matrix) StepOf(uid types.UID, node string) string {
+	if c := m.courseOf(uid); c != nil {
+		return c.StepOf(node)
+	}
+	return ""
+}
+
+// Order is what is to be on a node, as the rollout of a DaemonSet has it; false if its
+// changes follow no policy.
+func (m *Matrix) Order(uid types.UID, node string) (course.Order, bool) {
+	c := m.courseOf(uid)
+	if c == nil {
+		return course.Order{}, false
+	}
+	return c.Order(node), true
+}
+
+// Selects reports whether the placement rules of a DaemonSet's revision want a daemon on a node.
+func (m *Matrix) Selects(uid types.UID, revision, node string) bool {
+	r := m.rows[uid]
+	return r != nil && r.Selects(revision, node)
+}

@@ -1,0 +1,36 @@
+package row
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+)
+
+// A fleet is mostly cells that are as they should be. Each is small.
+func TestSettledCellIsSmall(t *testing.T) {
+	const most = 150 // bytes, without the pod
+	r := fleetRow(1)
+	c := r.cells["node-00000"]
+	size := unsafe.Sizeof(*c) + uintptr(cap(c.pods))*unsafe.Sizeof(c.pods[0])
+	if why := r.because(c); why != AsWanted || c.tries != nothing || size > most {
+		t.Errorf("a cell with [%s] and %+v takes %d bytes, want %d at most", why, *c.tries, size, most)
+	}
+}
+
+// A node whose clock is behind says that its pod is ready since before it was made. That
+// must not shorten what the pod has to be ready for, or a soak.
+func TestClockBehindDoesNotAge(t *testing.T) {
+	made := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	now := made.Add(5 * time.Second)
+	p := &Pod{}
+	p.Update(fact.Pod{UID: "pod", Bound: true, Created: made}, made)
+	p.Update(fact.Pod{UID: "pod", Bound: true, Created: made, Ready: true, ReadySince: made.Add(-time.Hour)}, now)
+	if at, ok := p.availableAt(60); !ok || at.Before(made.Add(time.Minute)) {
+		t.Errorf("with minReadySeconds of 60 a pod of %v is available from %v on", made, at)
+	}
+	if since := p.since(0); since.Before(made) {
+		t.Errorf("a pod that was made at %v soaks since %v", made, since)
+	}
+}

@@ -1,0 +1,27 @@
+package row
+
+import (
+	"testing"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// An approval is of one template: another one that was made to have the same revision is not approved,
+// not tried again, and not aborted by it.
+func TestWhatPeopleWriteNamesOneTemplate(t *testing.T) {
+	spec := v1alpha1.DaemonSetRolloutSpec{
+		Paused:   true,
+		Approved: &v1alpha1.StepApproval{Revision: "b", Digest: "sha256:1", Step: v1alpha1.AllSteps},
+		Retry:    &v1alpha1.Retry{Revision: "b", Digest: "sha256:1", Count: 1},
+		Abort:    &v1alpha1.Abort{Revision: "b", Digest: "sha256:1"},
+	}
+	if got := named(spec, "sha256:1"); got != spec {
+		t.Errorf("of the template that it names is left %+v", got)
+	}
+	if got := named(spec, "sha256:2"); got != (v1alpha1.DaemonSetRolloutSpec{Paused: true}) {
+		t.Errorf("of another template is left %+v", got)
+	}
+	if spec.Approved == nil {
+		t.Error("what people wrote was changed")
+	}
+}

@@ -1,0 +1,102 @@
+package matrix
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/deadline"
+)
+
+// Ready returns what is to be done now, each action once: it is in flight from
+// here until its Answer. Rows that nothing happened to are not looked at.
+func (m *Matrix) Ready() []action.Action {
+	if len(m.dirty) == 0 {
+		return nil
+	}
+	m.wakeSharers()
+	rows := m.dirty
+	m.dirty = nil
+	slices.SortFunc(rows, inTurn)
+	var out []action.Action
+	for _, r := range rows {
+		r.dirty = false
+		if m.rows[r.Info().UID] == r {
+			out = append(out, m.takeTurn(r)...)
+			m.timers.Set(&r.timer, m.next(r))
+		}
+	}
+	return out
+}
+
+// inTurn orders rows that share a pace: who took longest ago goes first.
+func inTurn(a, b *entry) int {
+	is, other := a.Info(), b.Info()
+	return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(is.Namespace, other.Namespace),
+		cmp.Compare(is.Name, other.Name), cmp.Compare(is.UID, other.UID))
+}
+
+// paceOf is the pace of a policy.
+func (m *Matrix) paceOf(policy types.UID) *course.Pace {
+	p := m.paces[policy]
+	if p == nil {
+		p = &course.Pace{}
+		m.paces[policy] = p
+	}
+	return p
+}
+
+// takeTurn has the row act, and takes what begins off the pace that it shares.
+func (m *Matrix) takeTurn(r *entry) []action.Action {
+	policy, follows := r.Policy()
+	if !follows {
+		return r.Step(m.now, row.Turn{}).Actions
+	}
+	p := m.paceOf(policy)
+	did := r.Step(m.now, row.Turn{Allowed: p.Allows(m.now)})
+	if did.Begun > 0 {
+		r.turn = p.Spend(did.Begun)
+	}
+	return did.Actions
+}
+
+// next is when time alone brings the row something to do, if ever: its own, or its turn.
+func (m *Matrix) next(r *entry) time.Time {
+	at := r.Next()
+	if !r.WantsPace() || r.Course().Returns() {
+		return at
+	}
+	policy, _ := r.Policy()
+	if p := m.paceOf(policy); p.Allows(m.now) == 0 {
+		at = deadline.Sooner(at, p.Next())
+	}
+	return at
+}
+
+// wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
+// who is woken a moment before the others would take it all.
+func (m *Matrix) wakeSharers() {
+	paces := map[types.UID]bool{}
+	for _, r := range m.dirty {
+		if !r.WantsPace() {
+			continue
+		}
+		policy, _ := r.Policy()
+		if p := m.paceOf(policy); p.Limited() && p.Allows(m.now) > 0 {
+			paces[policy] = true
+		}
+	}
+	if len(paces) == 0 {
+		return
+	}
+	for _, r := range m.rows {
+		if policy, _ := r.Policy(); !r.dirty && paces[policy] && r.WantsPace() {
+			m.tell(r, row.Touched{})
+		}
+	}
+}
