@@ -25,14 +25,14 @@ type input struct {
 	// begun: its change was let begin. failed: the target counts as failed on it.
 	begun, failed bool
 	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
-	// it will not help. unmoved: every try to change the node has failed for long. refused: the API has
-	// refused its next pod for long enough.
-	crowded, restarted, hopeless, unmoved, refused bool
+	// it will not help. refused: the API has refused its next pod for long enough.
+	crowded, restarted, hopeless, refused bool
 	// late is when the pod is to be available, lingers when the old one counts as not
 	// ending, soaked when it has been available for long enough, patience until when that
 	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
-	// lasting, recovers until when it may heal by itself. Zero times mean never.
-	late, lingers, soaked, patience, room, sure, recovers time.Time
+	// lasting, recovers until when it may heal by itself, unmoved from when every try to change the node has failed
+	// for long. Zero times mean never.
+	late, lingers, soaked, patience, room, sure, recovers, unmoved time.Time
 }
 
 func passed(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
@@ -132,11 +132,13 @@ func (c *Course) untouched(n *node, joins bool) bool {
 	return (c.isNew || joins) && n.daemon.Revision == "" && !n.daemon.Ended && ch.begun == nil && !ch.taken
 }
 
-// unmoved reports whether tries to change the node have failed for as long as a start may take. It is
-// tried again, and holds up no other.
-func (c *Course) unmoved(n *node) bool {
-	held := n.change.held
-	return c.policy != nil && !held.IsZero() && passed(held.Add(c.policy.Failure.StartDeadline), c.now)
+// unmoved is when tries to change the node have failed for as long as a start may take. From then on it
+// is tried again, and holds up no other. Zero if none has failed.
+func (c *Course) unmoved(n *node) time.Time {
+	if n.change.held.IsZero() || c.policy == nil {
+		return time.Time{}
+	}
+	return n.change.held.Add(c.policy.Failure.StartDeadline)
 }
 
 // lingersFrom is when a pod that was to end counts as one that does not: after as long as a start may take.

@@ -125,7 +125,7 @@ func classifyLeaving(in *input) State {
 		return Lingering
 	case in.begun, d.Revision == "":
 		return Leaving
-	case in.unmoved:
+	case passed(in.unmoved, in.now):
 		return Unmoved
 	case !d.Available:
 		return Broken
@@ -151,7 +151,7 @@ func classifyOutdated(in *input) State {
 	switch {
 	case in.begun:
 		return Taken
-	case in.unmoved:
+	case passed(in.unmoved, in.now):
 		return Unmoved
 	case in.daemon.Available, in.daemon.Revision == "":
 		return Untouched
@@ -174,6 +174,8 @@ func (in *input) wake(s State) time.Time {
 		return in.lingers
 	case Unbound:
 		return in.room
+	case Untouched, Broken:
+		return in.unmoved
 	}
 	return time.Time{}
 }

@@ -109,3 +109,25 @@ func TestARefusedDeletionHoldsUpNobody(t *testing.T) {
 		t.Errorf("%d have v2; %s: %s; %s is %s: %s", w.on("v2"), phase, message, stuck, v, why)
 	}
 }
+
+// The next try is long to come, and time alone says that the node holds up no other any more.
+func TestARefusedDeletionHoldsUpNobodyUntilItsNextTry(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 2, maxUnavailable: 2}]\nfailure: {startDeadline: 1m}"), daemonSet("v1"))
+	w.update("v2")
+	refused := w.take(100)[0].Node
+	w.nodes[refused].daemon.Held = true
+	w.course.SetDaemon(refused, w.nodes[refused].daemon)
+	for _, name := range w.names() {
+		if w.course.StepOf(name) == "canary" && name != refused {
+			w.nodes[name].daemon = Daemon{}
+			w.course.SetDaemon(name, Daemon{})
+		}
+	}
+	w.pass(time.Hour)
+	if n := w.on("v2"); n != 9 {
+		phase, message := w.course.Phase()
+		t.Errorf("%d of 9 have v2; %s: %s", n, phase, message)
+	}
+}
