@@ -47,6 +47,8 @@ type world struct {
 	// taken are nodes whose available daemon a change took away, in the direction way.
 	taken map[string]bool
 	way   string
+	// hostile is what TestRandomFleets adds; nil elsewhere.
+	*hostile
 }
 
 type machine struct {
@@ -59,6 +61,7 @@ type machine struct {
 	ends   time.Time // when the pod that goes is gone
 	out    bool      // the node changed so that no revision selects it
 	object *corev1.Node
+	hostileMachine
 }
 
 // The labels by which placement rules of tests go.
@@ -169,8 +172,12 @@ func (w *world) removeNode(name string) {
 func (w *world) fault(name, why string, silent bool) {
 	m := w.nodes[name]
 	m.fault, m.silent, m.since = why, silent, w.now
+	if !silent {
+		m.since = m.since.Add(m.skew)
+	}
 	if why != "" {
-		m.daemon.Available, m.daemon.Since, m.ready, m.daemon.Two = false, time.Time{}, time.Time{}, false
+		m.daemon.Available, m.daemon.Two = false, false
+		m.unready()
 	} else if m.daemon.Revision != "" {
 		m.ready = w.now.Add(w.starts)
 	}
@@ -187,7 +194,7 @@ func (w *world) tell(name string) {
 func (w *world) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.now)
+		w.course.Tick(w.clock())
 		w.act(1 << 20)
 	}
 }
@@ -202,29 +209,22 @@ func (w *world) take(most int) []Permit {
 // store writes where the rollout stands.
 func (w *world) store() {
 	w.stored = w.course.Status()
+	w.remember()
 }
 
 // act does what the controller and the nodes do in a moment.
 func (w *world) act(most int) {
-	for _, p := range w.take(most) {
+	for i, p := range w.take(most) {
+		if w.revoked(p) {
+			continue
+		}
 		if w.check != nil {
 			w.check(p)
 		}
-		m := w.nodes[p.Node]
-		if w.ds.Surge && m.daemon.Available && p.To != "" {
-			m.daemon = Daemon{Available: true, Two: true}
-			w.create(p.Node)
-			w.course.SetDaemon(p.Node, m.daemon)
-			continue
+		w.begin(p)
+		if w.dies(i) {
+			return
 		}
-		m.daemon = Daemon{}
-		m.ready = time.Time{}
-		if p.From == "" {
-			w.create(p.Node)
-		} else if p.To == "" {
-			m.daemon, m.ends = Daemon{Ended: true, Ending: p.From}, w.now.Add(w.stops)
-		}
-		w.course.SetDaemon(p.Node, m.daemon)
 	}
 	for _, name := range w.names() {
 		m := w.nodes[name]
@@ -236,22 +236,76 @@ func (w *world) act(most int) {
 			w.course.SetDaemon(name, m.daemon)
 		case m.daemon.Ending != "":
 		case m.daemon.Revision != "" && !w.Selects(target, name) && !w.Selects(m.daemon.Revision, name):
-			m.daemon, m.ready = Daemon{}, time.Time{} // the node's own change goes at once
+			m.daemon = Daemon{} // the node's own change goes at once
+			m.unready()
 			w.course.SetDaemon(name, m.daemon)
-		case m.daemon.Revision == "" && w.course.Order(name).Create && w.Selects(target, name) && m.fault == "":
+		case m.daemon.Revision == "" && !m.daemon.Held && w.course.Order(name).Create && w.Selects(target, name) && m.fault == "":
 			w.create(name)
 			w.course.SetDaemon(name, m.daemon)
 		case !m.ready.IsZero() && !m.ready.After(w.now) && m.fault == "":
 			m.ready = time.Time{}
-			if why := w.bad(m.daemon.Revision, name); why != "" {
-				m.daemon.Restarts, m.daemon.Trouble = 5, why
-			} else {
-				m.daemon.Available, m.daemon.Since, m.daemon.Two = true, w.now, false
-			}
+			w.comeUp(name)
 			w.course.SetDaemon(name, m.daemon)
+		case w.hostile != nil:
+			w.moment(name)
 		}
 	}
 	w.noteTaken(nil)
+}
+
+// revoked reports whether what came of the permits before this one has turned the change.
+func (w *world) revoked(p Permit) bool {
+	n := w.course.nodes[p.Node]
+	to := w.target(p.Node)
+	if w.course.leaves(n, to) {
+		to = ""
+	}
+	return n.change.begun == nil || to != p.To
+}
+
+// begin does what a permit allows.
+func (w *world) begin(p Permit) {
+	m := w.nodes[p.Node]
+	was := m.daemon
+	switch {
+	case w.ds.Surge && was.Available && p.To != "" && p.From != "" && p.To == w.refuses && w.hostile != nil:
+		m.daemon.Refused = "the API refuses its pod"
+		m.hold(w.now)
+	case w.ds.Surge && was.Available && p.To != "":
+		m.unready()
+		m.daemon = Daemon{Available: true, Two: true}
+		w.create(p.Node)
+	case p.From == "":
+		m.daemon = Daemon{}
+		m.unready()
+		w.create(p.Node)
+	default:
+		m.daemon = Daemon{}
+		m.unready()
+		if m.ends = w.now.Add(w.stops); p.To == "" || w.hostile != nil && w.stops > 0 {
+			m.daemon = Daemon{Ended: true, Ending: p.From}
+		}
+		if w.hostile != nil && m.daemon.Ended {
+			m.going, m.daemon.EndsBy, m.daemon.Before = w.now, w.now.Add(w.stops), was.Before
+			if was.Available {
+				m.daemon.Was = WasAvailable
+			}
+		}
+	}
+	w.course.SetDaemon(p.Node, m.daemon)
+}
+
+// comeUp has the node's pod come up, or not.
+func (w *world) comeUp(name string) {
+	m := w.nodes[name]
+	switch why := w.bad(m.daemon.Revision, name); {
+	case w.hostile != nil:
+		w.comesUpIll(name, why)
+	case why != "":
+		m.daemon.Restarts, m.daemon.Trouble = 5, why
+	default:
+		m.daemon.Available, m.daemon.Since, m.daemon.Two = true, w.now, false
+	}
 }
 
 func (w *world) create(name string) {
@@ -262,7 +316,15 @@ func (w *world) create(name string) {
 	m := w.nodes[name]
 	if target == w.refuses {
 		m.daemon.Refused = "the API refuses its pod"
+		if w.hostile != nil {
+			m.hold(w.now)
+		}
 		return
+	}
+	if w.hostile != nil {
+		w.made(name, target)
+		m.unready()
+		m.daemon.Refused, m.daemon.Held = "", false
 	}
 	m.daemon.Revision, m.daemon.Made, m.daemon.Bound, m.ready = target, w.now, w.now, w.now.Add(w.starts)
 	m.daemon.Before = w.course.Before(name)
@@ -295,7 +357,7 @@ func (w *world) addFleet(zones, racks, each int, revision string) {
 
 func (w *world) start(p *rolloutpolicy.Policy, ds DaemonSet) {
 	w.policy, w.ds = p, ds
-	w.course.Tick(w.now)
+	w.course.Tick(w.clock())
 	w.course.SetPolicy(p, Followed, "")
 	w.tellRules()
 	status := w.course.Status()
@@ -306,5 +368,6 @@ func (w *world) start(p *rolloutpolicy.Policy, ds DaemonSet) {
 // update gives the DaemonSet another template.
 func (w *world) update(revision string) {
 	w.ds.Newest = revision
+	w.tryAgain()
 	w.tellRules()
 }
