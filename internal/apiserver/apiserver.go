@@ -40,6 +40,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/openapi"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
+	"github.com/everynode/everynode/internal/apiserver/quorum"
 	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -86,6 +87,9 @@ type Config struct {
 	// Presence, if it is set, keeps the endpoints of the API, among which are those of
 	// other servers. Otherwise this server is the only one.
 	Presence bool
+	// Quorum returns a context that ends when this server is cut off from the majority of the servers, and another once
+	// it is not any more; nil where that is not ours to know.
+	Quorum func() context.Context
 	// Servers are where the servers are that live, for agents to know.
 	Servers func() []netip.AddrPort
 	// Restored names the last restore of the database from a backup, for agents to know; empty
@@ -116,7 +120,7 @@ func New(cfg Config) (*Server, error) {
 	types := scheme.New(kinds)
 	s := &Server{kinds: kinds}
 	s.transport = newInProcess(s.ofOthers)
-	generic, keeper, err := genericConfig(cfg, types, kinds)
+	generic, keeper, err := s.genericConfig(cfg, types, kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +218,8 @@ func (c *Config) complete() (err error) {
 	return checkRuntimeConfig(c.Options.RuntimeConfig, ownVersions())
 }
 
-func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (*genericapiserver.Config, *atrest.Keeper, error) {
+func (s *Server) genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition,
+) (*genericapiserver.Config, *atrest.Keeper, error) {
 	c := genericapiserver.NewConfig(types.Codecs)
 	if err := cfg.Options.ApplyTo(c); err != nil {
 		return nil, nil, err
@@ -229,6 +234,7 @@ func genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition) (
 	}
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	c.LongRunningFunc = longRunning
+	s.endWatches(c, types, cfg.Quorum)
 	refuseNonsense(c, types)
 	takeTurns(c, types, goruntime.GOMAXPROCS(0))
 	namer := extensions.Namer(types.Public)
@@ -303,6 +309,21 @@ func (s *Server) identify(c *genericapiserver.Config, security *security) {
 	c.Authentication.APIAudiences = security.audiences
 	c.Authorization.Authorizer = security.authorizer
 	c.RuleResolver = security.rules
+}
+
+// endWatches has the watches of all kinds end while the server is cut off from the others. The parts of this process
+// can watch nowhere else, and servers of others tell what they know themselves.
+func (s *Server) endWatches(c *genericapiserver.Config, types *scheme.Set, led func() context.Context) {
+	if led == nil {
+		return
+	}
+	c.AddReadyzChecks(quorum.Ready(led))
+	build := c.BuildHandlerChainFunc
+	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return build(quorum.Guard(api, types.Codecs, led, func(r *http.Request) bool {
+			return InProcess(r.Context()) || s.ofOthers(r.URL.Path)
+		}), c)
+	}
 }
 
 // Kinds lists the served kinds.

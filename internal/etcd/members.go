@@ -71,6 +71,11 @@ func (s *Server) Leader() string {
 	return ""
 }
 
+// Quorum returns a context that ends once this member has known no leader for three election timeouts: what it has
+// may be old from then on. After it knows a leader again, the next call returns another. That of a member that is alone
+// does not end.
+func (s *Server) Quorum() context.Context { return s.leadership.quorum() }
+
 // followLeader looks whether there is a leader until ctx ends.
 func (s *Server) followLeader(ctx context.Context) {
 	ticker := time.NewTicker(time.Duration(s.etcd.Config().ElectionMs) * time.Millisecond)

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"k8s.io/klog/v2"
 )
 
 // leaderlessLooks is how many looks in a row, an election timeout apart, may find no leader before the watches that
@@ -25,10 +26,15 @@ const leaderlessLooks = 3
 type leadership struct {
 	mu     sync.Mutex // guards all below
 	missed int
-	lost   chan struct{}
+	led    context.Context //nolint:containedctx // It is what is asked for.
+	end    context.CancelFunc
 }
 
-func newLeadership() *leadership { return &leadership{lost: make(chan struct{})} }
+func newLeadership() *leadership {
+	l := &leadership{}
+	l.led, l.end = context.WithCancel(context.Background())
+	return l
+}
 
 // look takes in whether there is a leader now.
 func (l *leadership) look(is bool) {
@@ -37,21 +43,23 @@ func (l *leadership) look(is bool) {
 	if !is {
 		l.missed++
 		if l.missed == leaderlessLooks {
-			close(l.lost)
+			klog.InfoS("This server knows no leader among the servers; watches through it end")
+			l.end()
 		}
 		return
 	}
 	if l.missed >= leaderlessLooks {
-		l.lost = make(chan struct{})
+		klog.InfoS("This server knows a leader among the servers again; it takes watches")
+		l.led, l.end = context.WithCancel(context.Background())
 	}
 	l.missed = 0
 }
 
-// gone is closed when there is no leader for too long. Once there is one again, the next call returns another.
-func (l *leadership) gone() <-chan struct{} {
+// quorum ends when there is no leader for too long. Once there is one again, the next call returns another.
+func (l *leadership) quorum() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lost
+	return l.led
 }
 
 // inProcess returns a client that calls the member directly. Its watches that require a leader end when there is none.
@@ -99,7 +107,7 @@ func (p patient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watc
 		if p.led() {
 			p.leadership.look(true) // who came back before the next look need not end again
 		}
-		s.leaderless = p.leadership.gone()
+		s.leaderless = p.leadership.quorum().Done()
 	}
 	go s.run()
 	return s, nil

@@ -93,14 +93,7 @@ func create(t *testing.T, store storage.Interface, key string) {
 
 func TestLeadership(t *testing.T) {
 	l := newLeadership()
-	gone := func() bool {
-		select {
-		case <-l.gone():
-			return true
-		default:
-			return false
-		}
-	}
+	gone := func() bool { return l.quorum().Err() != nil }
 	for i, step := range []struct{ is, gone bool }{
 		{true, false},
 		{false, false}, {false, false}, {true, false}, // an election

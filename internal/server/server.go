@@ -400,6 +400,9 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
 	config.Members, config.Backups = admission{s}, backups{s}
 	config.OpenHot = apiserver.Hot(database.OpenHot)
+	if peers != nil {
+		config.Quorum = database.Quorum
+	}
 	return nil
 }
 

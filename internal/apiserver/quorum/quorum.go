@@ -1,0 +1,66 @@
+// Package quorum ends the watches through a server that is cut off from the majority of the servers. What the others
+// write it does not hear, so whoever watches at it would take what is old for what is.
+package quorum
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/server/healthz"
+)
+
+// retryAfter is when who is refused may ask again, in seconds: elsewhere if a balancer is between.
+const retryAfter = 2
+
+// Guard hands requests on to the API. Once the context that quorum returns has ended, watches that began before
+// end, in order, and new ones are refused: their connections are closed with the answer, so that a balancer can
+// lead the client to another server. It takes watches again when quorum returns another context. Requests that
+// are spared are handed on as they are.
+func Guard(api http.Handler, codecs runtime.NegotiatedSerializer, quorum func() context.Context,
+	spared func(*http.Request) bool,
+) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || !info.IsResourceRequest || info.Verb != "watch" || spared(r) {
+			api.ServeHTTP(w, r)
+			return
+		}
+		quorate := quorum()
+		if quorate.Err() != nil {
+			w.Header().Set("Connection", "close") // a GOAWAY in HTTP/2
+			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
+			responsewriters.ErrorNegotiated(cutOff(), codecs, version, w, r)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(quorate, cancel)() // no goroutine waits for each of very many watches
+		api.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Ready is a check that fails while the context that quorum returns has ended, so that a balancer prefers other
+// servers.
+func Ready(quorum func() context.Context) healthz.HealthChecker {
+	return healthz.NamedCheck("quorum", func(*http.Request) error {
+		if quorum().Err() != nil {
+			return cutOff()
+		}
+		return nil
+	})
+}
+
+func cutOff() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: "this server is cut off from the majority of the servers, and does not hear of changes; " +
+			"watch at another one",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
+	}}
+}
