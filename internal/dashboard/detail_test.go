@@ -2,9 +2,61 @@ package dashboard
 
 import (
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/survey"
 )
+
+// TestContentIsNamed: the page names what is a part of a revision, and says whether other content is on its way.
+func TestContentIsNamed(t *testing.T) {
+	const before, after = "t.aaaaaaaaaaaaaaaaaaaaaaaa", "t.bbbbbbbbbbbbbbbbbbbbbbbb"
+	volume := func(name string, s corev1.VolumeSource) corev1.Volume {
+		return corev1.Volume{Name: name, VolumeSource: s}
+	}
+	configMap := func(name string) corev1.VolumeSource {
+		return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+	}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "u"}}
+	ds.Spec.Template.Spec.Volumes = []corev1.Volume{
+		volume("a", configMap("agent")), volume("b", configMap("company-ca")),
+		volume("c", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}}),
+	}
+	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "careful"}}
+	changes := &v1alpha1.ContentStatus{Changes: []string{"ConfigMap agent: agent.conf"}}
+	rollout := &v1alpha1.DaemonSetRollout{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", Labels: map[string]string{rollouts.OwnerLabel: "u"}},
+		Status:     v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseSoaking, StableRevision: before, TargetRevision: after, Content: changes},
+	}
+	shown := func() *setContent {
+		return setOf(survey.New(survey.Objects{
+			DaemonSets: []*appsv1.DaemonSet{ds}, Policies: []*v1alpha1.RolloutPolicy{policy},
+			Rollouts: []*v1alpha1.DaemonSetRollout{rollout}, Locate: time.LoadLocation,
+		}), ds).Content
+	}
+	if got := shown(); got != nil {
+		t.Errorf("without content in the policy the page has %+v", got)
+	}
+	policy.Spec.Content = &v1alpha1.Content{Exclude: &v1alpha1.ContentExclusion{Names: []string{"company-ca"}}}
+	lines := []string{"content: ConfigMap agent: agent.conf"}
+	if got, want := shown(), (&setContent{[]string{"ConfigMap agent"}, true, lines}); !reflect.DeepEqual(got, want) {
+		t.Errorf("during a change the page has %+v, want %+v", got, want)
+	}
+	policy.Spec.Content.Secrets = v1alpha1.ContentReferenced
+	rollout.Status.Phase = v1alpha1.PhaseRolledBack
+	want := &setContent{[]string{"ConfigMap agent", "Secret token"}, false, lines}
+	if got := shown(); !reflect.DeepEqual(got, want) {
+		t.Errorf("after it the page has %+v, want %+v", got, want)
+	}
+}
 
 // TestLongLinesOfLogsAreBroken: a page waits for the end of a line, and keeps lines.
 func TestLongLinesOfLogsAreBroken(t *testing.T) {

@@ -10,10 +10,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/dashboard/attention"
 	"github.com/everynode/everynode/internal/dashboard/fleet"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/rollout"
+	"github.com/everynode/everynode/internal/rolloutpolicy"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -71,11 +74,22 @@ type set struct {
 	Rollout   *rollout.State         `json:"rollout,omitempty"`
 	Numbers   map[string]int64       `json:"numbers"`
 	Strategy  string                 `json:"strategy"`
+	// Content is what belongs to a revision beside the template; nil where that is nothing.
+	Content *setContent `json:"content,omitempty"`
 	// UID and Generation tell which DaemonSet and which spec of it is shown.
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
 	// Unseen says what no controller has taken note of.
 	Unseen []string `json:"unseen,omitempty"`
+}
+
+// setContent names the ConfigMaps and Secrets that are a part of a DaemonSet's revisions, never what they hold.
+type setContent struct {
+	Objects []string `json:"objects"`
+	// Changing tells that nodes are being given other content than the stable revision's.
+	Changing bool `json:"changing"`
+	// Lines say what changes, by object and key, and what hinders it.
+	Lines []string `json:"lines"`
 }
 
 // stream tells a page what there is and what changes, as lines of JSON.
@@ -236,12 +250,35 @@ func setOf(s *survey.Survey, ds *appsv1.DaemonSet) *set {
 			newest, out.Revision = r.Revision, hash
 		}
 	}
-	if p := s.Policy(ds); p != nil {
-		out.Policy = p.Name
-	}
 	if r := s.Rollout(ds); r != nil {
 		state := rollout.StateOf(r, ds.Generation)
 		out.Rollout = &state
+	}
+	if p := s.Policy(ds); p != nil {
+		out.Policy, out.Content = p.Name, contentOf(p, s.Locate, ds, out.Rollout)
+	}
+	return out
+}
+
+// contentOf reads which objects the policy makes a part of revisions. What it excludes by label is among them: the page
+// reads no ConfigMaps and Secrets.
+func contentOf(
+	p *v1alpha1.RolloutPolicy, locate rolloutpolicy.Locate, ds *appsv1.DaemonSet, r *rollout.State,
+) *setContent {
+	compiled, err := rolloutpolicy.Compile(&p.Spec, locate)
+	if err != nil || compiled.Content == nil {
+		return nil // Of a policy that cannot be followed the rollout speaks.
+	}
+	out := &setContent{Objects: []string{}, Lines: []string{}}
+	for _, ref := range content.Refs(&ds.Spec.Template.Spec) {
+		if compiled.Content.Takes(ref) {
+			out.Objects = append(out.Objects, ref.String())
+		}
+	}
+	if r != nil {
+		stable, target := content.IDOf(r.StableRevision), content.IDOf(r.TargetRevision)
+		out.Changing = !r.Finished && r.StableRevision != "" && stable != target
+		out.Lines = append(out.Lines, r.Content.Lines()...)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 )
 
 // MaxExcluded is how many objects a policy may name that are no content.
@@ -26,6 +27,15 @@ type Content struct {
 // Excludes reports whether an object of the name and labels is no content.
 func (c *Content) Excludes(name string, labeled map[string]string) bool {
 	return c.names.Has(name) || c.labeled != nil && c.labeled.Matches(labels.Set(labeled))
+}
+
+// Takes reports whether an object that a template names is content, as far as its kind and name tell.
+func (c *Content) Takes(ref content.Ref) bool {
+	wanted := c.ConfigMaps
+	if ref.Kind == content.Secret {
+		wanted = c.Secrets
+	}
+	return wanted && !c.names.Has(ref.Name)
 }
 
 // compileContent reads what has its defaults; nil for a policy whose revisions are templates alone.

@@ -112,6 +112,9 @@ async function showSet() {
       make('p', { class: 'quiet' }, `policy ${set.policy} · stable ${name(r.stableRevision)} · target ${name(r.targetRevision)}` + (r.stepStarted ? ` · step began ${ago(r.stepStarted)} ago` : ''))]
     : [make('p', {}, `Revision ${name(set.revision)}: ${number(s.updatedNumberScheduled)} of ${number(s.desiredNumberScheduled)} nodes have it, ${number(s.numberAvailable)} available.`),
       make('p', { class: 'quiet' }, overview.hidden ? overview.hidden : `No RolloutPolicy selects it; it changes as in Kubernetes (${set.strategy}).`)];
+  const c = set.content;
+  if (c) head.push(make('p', { class: 'quiet' }, `content ${c.objects.join(', ') || 'none'} · ${c.changing ? 'a change of it is under way' : 'no change of it is under way'}`),
+    ...c.lines.map((text) => make('p', { class: 'quiet' }, text)));
   head.push(...(set.unseen || []).map((text) => make('p', { class: 'phase warn' }, text)));
   const bar = (done, all) => { const i = make('i'); i.style.width = (all ? 100 * done / all : 0) + '%'; return make('span', { class: 'bars' }, i); };
   const steps = r?.steps?.length ? table(['step', '', '#nodes', '#done', '#failed', '#unavailable'],

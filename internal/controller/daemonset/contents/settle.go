@@ -102,7 +102,8 @@ func (b *Book) work(s *set) (content.Content, error) {
 		return content.Content{}, errLater
 	}
 	if t := &s.object.Spec.Template; s.refsOf != t {
-		s.refs, s.refsOf = s.takes(content.Refs(&t.Spec)), t
+		leaves := func(r content.Ref) bool { return !s.rules.Takes(r) }
+		s.refs, s.refsOf = slices.DeleteFunc(content.Refs(&t.Spec), leaves), t
 	}
 	sp := b.space(s.object.Namespace)
 	if err := sp.readable(s.refs); err != nil {
@@ -120,14 +121,6 @@ func (b *Book) work(s *set) (content.Content, error) {
 	}
 	return content.Of(key, s.object.Name, refs, func(ref content.Ref) ([]byte, error) {
 		return s.sumOf(sp, key, ref)
-	})
-}
-
-// takes leaves out what the policy does not make content, by kind and by name.
-func (s *set) takes(refs []content.Ref) []content.Ref {
-	return slices.DeleteFunc(refs, func(r content.Ref) bool {
-		return r.Kind == content.ConfigMap && !s.rules.ConfigMaps || r.Kind == content.Secret && !s.rules.Secrets ||
-			s.rules.Excludes(r.Name, nil)
 	})
 }
 
