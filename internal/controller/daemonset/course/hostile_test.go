@@ -19,6 +19,9 @@ type hostile struct {
 	off time.Duration
 	// dieAfter is after how many changes of a turn the controller dies; 0 for never.
 	dieAfter int
+	// slow has what was let begin, which is begun, be done a moment later.
+	slow  bool
+	begun map[string]Permit
 	// failed are the revisions that were written down as failed and that nobody has tried again since.
 	failed map[string]bool
 	// epoch counts how often the evidence began again.
@@ -60,6 +63,26 @@ func (m *machine) unready() {
 
 func (m *machine) hold(now time.Time) { m.daemon.Held, m.held = true, now.Add(3*time.Second) }
 
+// tick tells the course of the time. Nothing changes before it said that something would.
+func (w *world) tick() {
+	c := w.course
+	if w.hostile == nil {
+		c.Tick(w.clock())
+		return
+	}
+	next, any := c.NextTick()
+	if any && !next.After(c.now) {
+		w.t.Fatalf("at %s the next tick is to be at %s", c.now, next)
+	}
+	phase, message := c.Phase()
+	c.Moved()
+	c.Tick(w.clock())
+	is, says := c.Phase()
+	if moved := c.Moved(); (!any || next.After(c.now)) && (is != phase || says != message || len(moved) > 0) {
+		w.t.Fatalf("the next tick is to be at %s, and at %s %s: %s is %s: %s, and %s moved", next, c.now, phase, message, is, says, moved)
+	}
+}
+
 // tryAgain forgets what the API refused: that was about something else.
 func (w *world) tryAgain() {
 	for _, name := range w.names() {
@@ -70,12 +93,26 @@ func (w *world) tryAgain() {
 	}
 }
 
+// revoked reports whether what came of the permits before this one has turned the change.
+func (w *world) revoked(p Permit) bool {
+	n := w.course.nodes[p.Node]
+	to := w.target(p.Node)
+	if w.course.leaves(n, to) {
+		to = ""
+	}
+	return n.change.begun == nil || to != p.To
+}
+
+// isSlow: what was let begin is done a moment later, if it is to be done then.
+func (w *world) isSlow() bool { return w.hostile != nil && w.slow }
+
 // dies has the controller die in the middle of a turn.
 func (w *world) dies(after int) bool {
 	if w.hostile == nil || w.dieAfter == 0 || after+1 < w.dieAfter {
 		return false
 	}
 	w.dieAfter = 0
+	clear(w.begun)
 	w.crash()
 	return true
 }
@@ -141,6 +178,12 @@ const cordon = "somebody drains it"
 // moment is what happens to a node on which nothing is under way.
 func (w *world) moment(name string) {
 	m := w.nodes[name]
+	if p, has := w.begun[name]; has {
+		if delete(w.begun, name); !w.revoked(p) && m.daemon.Revision == p.From && m.fault == "" {
+			w.begin(p)
+		}
+		return
+	}
 	was := m.daemon
 	if m.daemon.Held && !m.held.After(w.now) {
 		m.daemon.Held = false
@@ -161,6 +204,7 @@ func (w *world) shifted(t *rapid.T) {
 	if rapid.Bool().Draw(t, "another clock") {
 		w.off = drawOff(t)
 	}
+	clear(w.begun)
 	for _, m := range w.nodes {
 		m.seen = w.clock()
 		w.look(m)

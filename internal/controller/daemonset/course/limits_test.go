@@ -112,7 +112,8 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 		if at, _ = c.fleet.Step(name); m == nil || m.silent || name == p.Node || w.lingers(m) || own && at != step || !c.nodes[name].chosen.any() {
 			continue
 		}
-		if !m.daemon.Available && !(m.daemon.empty() && !w.Selects(w.target(name), name)) {
+		_, begun := w.begun[name]
+		if begun || !m.daemon.Available && !(m.daemon.empty() && !w.Selects(w.target(name), name)) {
 			ours = append(ours, name)
 		}
 	}

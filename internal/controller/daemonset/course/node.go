@@ -266,8 +266,13 @@ func (v *standing) nothing() standing { return standing{state: v.state, since: v
 // refresh judges a node again after anything about it changed.
 func (c *Course) refresh(n *node) {
 	in := c.input(n)
-	if in.begun && in.leaves && n.daemon.empty() {
-		n.change.begun = nil // it was to get a pod, and is not any more
+	switch {
+	case !in.begun:
+	case in.leaves && n.daemon.empty(): // it was to get a pod, and is not any more
+		n.change.begun = nil
+		in = c.input(n)
+	case !in.leaves && n.daemon.Revision != "" && (in.want == "" || in.has()): // it has what it is to have by now
+		n.change.cancel(&n.daemon)
 		in = c.input(n)
 	}
 	if in.changing && n.chosen.any() {
@@ -305,10 +310,13 @@ func (c *Course) revoke() {
 	for _, n := range c.nodes {
 		n.change.held = time.Time{}
 		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b {
-			n.change.begun, n.change.taken = nil, n.change.taken && !n.daemon.Available
+			n.change.cancel(&n.daemon)
 		}
 	}
 }
+
+// cancel ends a change that was let begin and shows nowhere: the daemon is the old one.
+func (ch *change) cancel(d *Daemon) { ch.begun, ch.taken = nil, ch.taken && !d.Available }
 
 // turnBack is a change of direction towards the stable revision: what the target has broken does
 // not use up the limit any more. Where an earlier way back took a daemon, that still counts.

@@ -56,7 +56,7 @@ func (fatal) Helper() {}
 func TestRandomFleets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
-		w.hostile = &hostile{t: t, off: drawOff(t), failed: map[string]bool{}}
+		w.hostile = &hostile{t: t, off: drawOff(t), failed: map[string]bool{}, begun: map[string]Permit{}, slow: rapid.Bool().Draw(t, "slow")}
 		p := drawPolicy(t)
 		w.stops = time.Duration(rapid.IntRange(0, 5).Draw(t, "stops")) * time.Second
 		w.addFleet(2, rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(1, 4).Draw(t, "each"), rapid.SampledFrom([]string{"v1", "v1", ""}).Draw(t, "first"))
@@ -76,7 +76,7 @@ func TestRandomFleets(t *testing.T) {
 			if names := w.names(); len(names) > 0 {
 				name := rapid.SampledFrom(names).Draw(t, "node")
 				if rapid.Bool().Draw(t, "hostile") {
-					hostileEvent(t, w, name, &revision)
+					hostileEvent(t, w, name)
 				} else {
 					randomEvent(t, w, name, &revision)
 				}
@@ -143,7 +143,12 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 		w.tell(name)
 		w.noteTaken(nil) // it may just have become one that is to have no daemon
 	case 9:
-		c.SetPolicy(nil, rapid.SampledFrom([]Following{Followed, Lost, Gone}).Draw(t, "following"), "for a test")
+		f := rapid.SampledFrom([]Following{Followed, Lost, Gone}).Draw(t, "following")
+		var known *rolloutpolicy.Policy
+		if f == Followed {
+			known = w.policy
+		}
+		c.SetPolicy(known, f, "for a test")
 	case 10:
 		w.policy = drawPolicy(t)
 		c.SetPolicy(w.policy, Followed, "")
@@ -165,9 +170,9 @@ func (w *world) drawBad(t *rapid.T, revision string) {
 }
 
 // hostileEvent is one that has nothing to do with the change.
-func hostileEvent(t *rapid.T, w *world, name string, revision *int) {
+func hostileEvent(t *rapid.T, w *world, name string) {
 	m := w.nodes[name]
-	switch rapid.IntRange(0, 9).Draw(t, "hostileEvent") {
+	switch rapid.IntRange(0, 10).Draw(t, "hostileEvent") {
 	case 0:
 		w.shifted(t)
 		w.crash()
@@ -196,6 +201,9 @@ func hostileEvent(t *rapid.T, w *world, name string, revision *int) {
 		w.tell(name)
 	case 9:
 		w.replaceOne()
+	case 10: // the policy cannot be read when the next controller starts
+		w.shifted(t)
+		w.againWith(nil, rapid.SampledFrom([]Following{Lost, Gone}).Draw(t, "following"), "it cannot be read")
 	}
 }
 
@@ -245,7 +253,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 	}
 	w.tellRules()
 	final := fmt.Sprint("v", revision+1)
-	c.SetPolicy(nil, Followed, "")
+	c.SetPolicy(w.policy, Followed, "")
 	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
 	w.rules[final] = drawRule(t)
 	w.update(final)

@@ -25,13 +25,16 @@ func recount(t *rapid.T, c *Course) {
 		if now != was {
 			t.Fatalf("%s is known as %+v\nand would be judged %+v", n.name, was, now)
 		}
+		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && c.target(n) == *b && !c.leaves(n, *b) {
+			t.Fatalf("the change of %s was let begin, and it has %s, which it is to have", n.name, *b)
+		}
 		counts[now.state.Verdict()]++
 		all.add(now.counts, 1)
 		if steps[n.step] == nil {
 			steps[n.step] = &sums{}
 		}
 		steps[n.step].add(now.counts, 1)
-		for i, d := range c.policy.Domains {
+		for i, d := range c.domains() {
 			value, has := n.fact.labels()[d.Key]
 			if !has {
 				continue
@@ -57,6 +60,9 @@ func recount(t *rapid.T, c *Course) {
 		}
 		if blocked := now.has(Ours) && now.state.Verdict() != Changing; blocked != c.blocked.Has(n) {
 			t.Fatalf("%s blocks: %v, and is known to: %v", n.name, blocked, c.blocked.Has(n))
+		}
+		if c.fleet == nil {
+			continue
 		}
 		if step, has := c.fleet.Step(n.name); has != now.has(Selected) || has && step != n.step {
 			t.Fatalf("%s is in step %v, want %v", n.name, n.step, step)

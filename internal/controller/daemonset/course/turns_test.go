@@ -131,3 +131,22 @@ func TestARefusedDeletionHoldsUpNobodyUntilItsNextTry(t *testing.T) {
 		t.Errorf("%d of 9 have v2; %s: %s", n, phase, message)
 	}
 }
+
+// A policy is edited between the moment in which changes were let begin and that in which the controller would have
+// deleted the pods. Their nodes have what they are to have by then, and use up no limit.
+func TestAnEditEndsChangesThatWereLetBegin(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "{}"), dsWith("v1", 2))
+	w.update("v2")
+	begun := w.take(100)
+	w.course.SetPolicy(policy(t, "waves: [{name: pilot, count: 1, approval: Manual}]"), Followed, "")
+	for _, p := range begun {
+		if o := w.course.Order(p.Node); o.Change && w.course.StepOf(p.Node) != "pilot" {
+			t.Errorf("%s is still to be changed: %+v", p.Node, o)
+		}
+	}
+	if n := w.course.totals[Ours]; len(begun) != 2 || n > 1 {
+		t.Errorf("of %d nodes whose change was let begin %d use up the limit", len(begun), n)
+	}
+}

@@ -194,7 +194,7 @@ func (w *world) tell(name string) {
 func (w *world) pass(d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.clock())
+		w.tick()
 		w.act(1 << 20)
 	}
 }
@@ -215,13 +215,17 @@ func (w *world) store() {
 // act does what the controller and the nodes do in a moment.
 func (w *world) act(most int) {
 	for i, p := range w.take(most) {
-		if w.revoked(p) {
+		if w.hostile != nil && w.revoked(p) {
 			continue
 		}
 		if w.check != nil {
 			w.check(p)
 		}
-		w.begin(p)
+		if w.isSlow() {
+			w.begun[p.Node] = p
+		} else {
+			w.begin(p)
+		}
 		if w.dies(i) {
 			return
 		}
@@ -251,16 +255,6 @@ func (w *world) act(most int) {
 		}
 	}
 	w.noteTaken(nil)
-}
-
-// revoked reports whether what came of the permits before this one has turned the change.
-func (w *world) revoked(p Permit) bool {
-	n := w.course.nodes[p.Node]
-	to := w.target(p.Node)
-	if w.course.leaves(n, to) {
-		to = ""
-	}
-	return n.change.begun == nil || to != p.To
 }
 
 // begin does what a permit allows.
