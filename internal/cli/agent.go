@@ -17,6 +17,7 @@ import (
 	agentconfig "github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/network"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/local"
@@ -39,7 +40,7 @@ in the container runtime, in the foreground.
 
 A token comes from "everynode token create" on the control plane. It is needed
 only the first time; after that the node has a certificate of its own.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Geteuid() != 0 {
 				return fmt.Errorf("a node needs root, to mount volumes and set up networks; run it with sudo")

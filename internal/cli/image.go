@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everynode/everynode/internal/cli/client"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/local"
 )
 
@@ -15,8 +17,8 @@ func newImageCommand() *cobra.Command {
 		Use:   "image",
 		Short: "Put container images on nodes",
 	}
-	group(cmd)
-	cmd.AddCommand(newImageImportCommand(), newImagePullCommand(), newImagePinsCommand(), newImageUnpinCommand())
+	command.Group(cmd)
+	cmd.AddCommand(newImageImportCommand(), client.NewImagePull(), client.NewImagePins(), client.NewImageUnpin())
 	return cmd
 }
 
@@ -26,7 +28,7 @@ func newImageImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE.tar",
 		Short: "Give the nodes of a local cluster an archive made by docker save, or an OCI image layout",
-		Args:  oneArg("the archive"),
+		Args:  command.OneArg("the archive"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := filepath.Abs(dataDir)
 			if err != nil {
@@ -37,7 +39,7 @@ func newImageImportCommand() *cobra.Command {
 			})
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	cmd.Flags().StringSliceVar(&nodes, "node", nil, "node to import into; may be given more than once (default: all)")
 	return cmd
 }

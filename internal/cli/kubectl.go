@@ -15,6 +15,7 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	_ "github.com/everynode/everynode/internal/cli/english" // has kubectl's packages load no texts that nobody reads
 )
 
@@ -30,15 +31,15 @@ func newKubectlCommand() *cobra.Command {
 			all := args
 			args, dataDir := takeDataDir(all)
 			if dataDir == "" && len(all) > 0 && strings.HasPrefix(all[0], "--data-dir") {
-				return fmt.Errorf("%s names no folder; %s", all[0], seeHelp(cmd.Root()))
+				return fmt.Errorf("%s names no folder; %s", all[0], command.SeeHelp(cmd.Root()))
 			}
 			flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50)
 			if !mentions(args, "--kubeconfig") && (dataDir != "" || os.Getenv("KUBECONFIG") == "") {
 				if dataDir == "" {
-					dataDir = defaultDataDir()
+					dataDir = command.DefaultDataDir()
 				}
 				path := filepath.Join(dataDir, "kubeconfig")
-				if err := checkKubeconfig(path); err != nil {
+				if err := command.CheckKubeconfig(path); err != nil {
 					return err
 				}
 				// In the environment it holds for "config" and for plugins, too.

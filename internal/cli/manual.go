@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -16,7 +17,7 @@ func newManualCommand() *cobra.Command {
 		Use:    "manual FOLDER",
 		Short:  "Write manual pages into a folder",
 		Hidden: true,
-		Args:   oneArg("a folder"),
+		Args:   command.OneArg("a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeManual(cmd.Root(), args[0])
 		},

@@ -16,6 +16,9 @@ import (
 	"google.golang.org/grpc/grpclog"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/cli/admin"
+	"github.com/everynode/everynode/internal/cli/client"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/plaintext"
 )
 
@@ -40,7 +43,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 	root.SetOut(out)
 	root.SetErr(errOut)
 	if err := root.ExecuteContext(ctx); err != nil {
-		var code exitCode
+		var code command.ExitCode
 		if errors.As(err, &code) {
 			return int(code)
 		}
@@ -50,11 +53,6 @@ func execute(ctx context.Context, root *cobra.Command, args []string, out, errOu
 	}
 	return 0
 }
-
-// exitCode is the error of a command that has said all there is to say.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -67,21 +65,21 @@ this job, so existing manifests and kubectl work unchanged.
 Start with "everynode up": a cluster of three nodes on this machine.`,
 	}
 	prepare(root)
-	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), newMembersCommand(), newBackupCommand(), newAgentCommand(), newTokenCommand(), newNodeCommand(), newCertificatesCommand(), newSecretsCommand(), newControllerCommand(),
+	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), admin.NewMembers(), admin.NewBackup(), newAgentCommand(), admin.NewToken(), admin.NewNode(), admin.NewCertificates(), admin.NewSecrets(), newControllerCommand(),
 		newKubectlCommand(), newVersionCommand(), newManualCommand())
-	root.AddCommand(clientCommands(false)...)
+	root.AddCommand(client.Commands(false)...)
 	return root
 }
 
 // prepare sets up what every root command has.
 func prepare(root *cobra.Command) {
 	root.SilenceUsage, root.SilenceErrors = true, true
-	group(root)
+	command.Group(root)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if said := refusal(err); said != err { //nolint:errorlint // the very same one
 			return said
 		}
-		return fmt.Errorf("%w; %s", err, seeHelp(cmd))
+		return fmt.Errorf("%w; %s", err, command.SeeHelp(cmd))
 	})
 	logPlainly()
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
@@ -104,25 +102,4 @@ func logPlainly() {
 		_ = flags.Set(name, value) // It fails for flags that do not exist only.
 	}
 	klog.SetOutput(plaintext.Entries(os.Stderr))
-}
-
-// defaultDataDir is where a cluster lives when nobody says otherwise.
-func defaultDataDir() string {
-	if os.Geteuid() == 0 {
-		return "/var/lib/everynode"
-	}
-	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
-		return filepath.Join(dir, "everynode")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "everynode-data"
-	}
-	return filepath.Join(home, ".local", "share", "everynode")
-}
-
-// addDataDirFlag binds --data-dir.
-func addDataDirFlag(cmd *cobra.Command, dir *string) {
-	*dir = defaultDataDir()
-	cmd.Flags().Var((*folder)(dir), "data-dir", "where the cluster keeps its data")
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/cli/admin"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/server"
@@ -37,7 +39,7 @@ with "everynode agent" and a token from "everynode token create".
 
 More servers join with --join and a token from "everynode token create --server".
 Three can lose one, five can lose two, and go on.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.SigningDuration < shortestSigning {
 				return fmt.Errorf("--cluster-signing-duration %s: nodes need time to renew their certificates, so %s is the least", o.SigningDuration, shortestSigning)
@@ -71,8 +73,8 @@ Three can lose one, five can lose two, and go on.`,
 			return endOr(cmd.Context(), s.Run(cmd.Context()), beginAnew)
 		},
 	}
-	cmd.AddCommand(newServerLeaveCommand())
-	addDataDirFlag(cmd, &o.DataDir)
+	cmd.AddCommand(admin.NewServerLeave())
+	command.AddDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Listen, "listen", o.Listen, "address of the API as host:port; may be given more than once")
 	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/everynode/everynode/internal/apiserver/options"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/local/layout"
 	"github.com/everynode/everynode/internal/local/nodeinit"
@@ -40,7 +40,7 @@ root, containerd, runc and the CNI plugins) the nodes are simulated.
 
 It runs until Ctrl-C, and leaves its data for the next up. With --detach it runs
 in the background until "everynode down".`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := completeUp(cmd, &o); err != nil {
 				return err
@@ -64,7 +64,7 @@ in the background until "everynode down".`,
 			}
 		},
 	}
-	addDataDirFlag(cmd, &o.DataDir)
+	command.AddDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
 	f.IntVar(&o.Nodes, "nodes", layout.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
 	f.IntVar(&o.ControlPlanes, "control-planes", 1, "number of servers, 1, 3 or 5: of three one may be lost, of five two (default for a cluster that exists: as many as it had)")
@@ -86,7 +86,7 @@ func newNodeInitCommand() *cobra.Command {
 		Use:    "node-init",
 		Short:  "Be the first process of a node (for everynode itself)",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   command.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return nodeinit.Run(os.Stdin, os.Stdout)
 		},
@@ -139,20 +139,15 @@ func completeUp(cmd *cobra.Command, o *layout.Options) error {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
 	o.Program = os.Args[0]
-	if dir != defaultDataDir() {
+	if dir != command.DefaultDataDir() {
 		o.DirFlag = " --data-dir " + dir
 	}
 	return nil
 }
 
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // upForeground runs the cluster in this process.
 func upForeground(ctx context.Context, out io.Writer, o layout.Options) error {
-	screen := progress.NewScreen(out, isTerminal(out))
+	screen := progress.NewScreen(out, command.IsTerminal(out))
 	defer screen.Close()
 	err := local.Up(ctx, o, func(e progress.Event) {
 		if e.Kind == progress.Ready {
@@ -201,7 +196,7 @@ func upDetached(ctx context.Context, cmd *cobra.Command, o layout.Options) error
 	defer reports.Close()
 	unhook := context.AfterFunc(ctx, func() { _ = background.Process.Signal(syscall.SIGTERM) })
 	defer unhook()
-	screen := progress.NewScreen(cmd.OutOrStdout(), isTerminal(cmd.OutOrStdout()))
+	screen := progress.NewScreen(cmd.OutOrStdout(), command.IsTerminal(cmd.OutOrStdout()))
 	defer screen.Close()
 	ready := errors.New("ready")
 	var failure error

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/rollout"
 )
 
@@ -23,7 +24,7 @@ func newRolloutCommand(plugin bool) *cobra.Command {
 here is written into the spec of its DaemonSetRollout, which takes the right to
 update daemonsetrollouts; the role admin of a namespace has it.`,
 	}
-	group(cmd)
+	command.Group(cmd)
 	c := addClusterFlags(cmd, plugin)
 	cmd.AddCommand(newRolloutStatusCommand(c), newApproveCommand(c),
 		newRolloutVerb(c, "pause", "Change no further node", rollout.Pause),
@@ -38,14 +39,15 @@ func newRevisionVerb(c *cluster, name, short string, of func(revision string) ro
 	var revision string
 	cmd := newRolloutVerb(c, name, short, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.do(cmd, args[0], of(revision)) }
-	cmd.Flags().StringVar(&revision, "revision", "", name+" only if the change is to this revision, by its name or its digest")
+	cmd.Flags().StringVar(&revision, "revision", "",
+		name+" only if the change is to this revision, by its name or its digest")
 	return cmd
 }
 
 // newRolloutVerb makes a command that changes the rollout's spec.
 func newRolloutVerb(c *cluster, name, short string, do rollout.Verb) *cobra.Command {
 	return &cobra.Command{
-		Use: name + " daemonset/NAME", Short: short, Args: oneArg("a DaemonSet, such as daemonset/NAME"),
+		Use: name + " daemonset/NAME", Short: short, Args: command.OneArg("a DaemonSet, such as daemonset/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.do(cmd, args[0], do) },
 	}
 }
@@ -56,7 +58,8 @@ func newApproveCommand(c *cluster) *cobra.Command {
 		all                       bool
 	)
 	cmd := &cobra.Command{
-		Use: "approve daemonset/NAME", Short: "Let the next step begin", Args: oneArg("a DaemonSet, such as daemonset/NAME"),
+		Use: "approve daemonset/NAME", Short: "Let the next step begin",
+		Args: command.OneArg("a DaemonSet, such as daemonset/NAME"),
 		Long: `Let the step after the one that waits begin. An approval is for one revision: when
 the template changes, it is void. --revision approves only if that is the revision
 of the change by now, so that nobody approves what he has not seen.
@@ -67,11 +70,11 @@ A write that changes that is refused until the placement it names is approved wi
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case placement != "" && (all || step != "" || revision != ""):
-				return fmt.Errorf("--placement goes with no other flag; %s", seeHelp(cmd))
+				return fmt.Errorf("--placement goes with no other flag; %s", command.SeeHelp(cmd))
 			case placement != "":
 				return c.do(cmd, args[0], rollout.ApprovePlacement(placement))
 			case all && step != "":
-				return fmt.Errorf("--all and --step exclude each other; %s", seeHelp(cmd))
+				return fmt.Errorf("--all and --step exclude each other; %s", command.SeeHelp(cmd))
 			case all:
 				step = v1alpha1.AllSteps
 			}
@@ -81,8 +84,10 @@ A write that changes that is refused until the placement it names is approved wi
 	cmd.Flags().StringVar(&step, "step", "",
 		"approve up to this step, in advance if need be; WithoutPolicy has a change go on whose policy is gone")
 	cmd.Flags().BoolVar(&all, "all", false, "approve every step")
-	cmd.Flags().StringVar(&placement, "placement", "", "approve the placement that a refused write names, as sha256:...")
-	cmd.Flags().StringVar(&revision, "revision", "", "approve only if the change is to this revision, by its name or its digest")
+	cmd.Flags().StringVar(&placement, "placement", "",
+		"approve the placement that a refused write names, as sha256:...")
+	cmd.Flags().StringVar(&revision, "revision", "",
+		"approve only if the change is to this revision, by its name or its digest")
 	return cmd
 }
 
@@ -103,7 +108,8 @@ func (c *cluster) do(cmd *cobra.Command, which string, verb rollout.Verb) error 
 // rolloutOf reaches the rollout of what is named as daemonset/NAME.
 func (c *cluster) rolloutOf(which string) (*rollout.Client, error) {
 	kind, name, ok := strings.Cut(which, "/")
-	if !ok || name == "" || !slices.Contains([]string{"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"}, kind) {
+	if !ok || name == "" || !slices.Contains([]string{"daemonset", "daemonsets", "ds", "daemonset.apps",
+		"daemonsets.apps"}, kind) {
 		return nil, fmt.Errorf("%q is no DaemonSet; name one as daemonset/NAME", which)
 	}
 	config, namespace, err := c.connect()
@@ -120,7 +126,8 @@ func newRolloutStatusCommand(c *cluster) *cobra.Command {
 		limit  time.Duration
 	)
 	cmd := &cobra.Command{
-		Use: "status daemonset/NAME", Short: "Show where the change is, and follow it", Args: oneArg("a DaemonSet, such as daemonset/NAME"),
+		Use: "status daemonset/NAME", Short: "Show where the change is, and follow it",
+		Args: command.OneArg("a DaemonSet, such as daemonset/NAME"),
 		Long: `Show where the change is, and follow it until nothing more will happen by itself:
 it is Complete (exit code 0), Halted or RolledBack (exit code 1). With -o json the
 state is one line of JSON, and --watch gives one for each change.`,
@@ -138,7 +145,7 @@ state is one line of JSON, and --watch gives one for each change.`,
 			}
 			defer stop()
 			out := cmd.OutOrStdout()
-			terminal := isTerminal(out)
+			terminal := command.IsTerminal(out)
 			s := rollout.Status{
 				View:   rollout.View{Width: 80, Program: c.program(), Colours: terminal && os.Getenv("NO_COLOR") == ""},
 				Follow: watch, Terminal: terminal && format == "", JSON: format == "json", Out: out,

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"context"
@@ -51,7 +51,8 @@ func newLists(config *rest.Config, namespace string) (l *lists, err error) {
 	return l, nil
 }
 
-// look lists all that a survey needs. It reads only. Where the API does not have the kinds of Everynode, or does not show
+// look lists all that a survey needs. It reads only. Where the API does not have the kinds of Everynode, or does not
+// show
 // them, there are no policies; hidden says so.
 func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err error) {
 	o := survey.Objects{Now: time.Now(), Locate: time.LoadLocation}

@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -16,11 +16,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
-func newBackupCommand() *cobra.Command {
+func NewBackup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup", Short: "Keep the whole control plane in a file, and make one again from it",
 		Long: `Keep the whole control plane in a file: its database, its keys and how it was started.
@@ -30,7 +31,7 @@ containers go on as if nothing had been.
 The file holds all keys of the cluster, so it is encrypted: with a passphrase, or with
 a key that "everynode backup key" makes. Keep those elsewhere than the backups.`,
 	}
-	group(cmd)
+	command.Group(cmd)
 	cmd.AddCommand(newBackupSaveCommand(), newBackupRestoreCommand(), newBackupShowCommand(), newBackupKeyCommand())
 	return cmd
 }
@@ -45,7 +46,7 @@ func newBackupSaveCommand() *cobra.Command {
 
 The server may run or not. One that runs is asked as its administrator, through the
 kubeconfig in the data directory or with --kubeconfig from anywhere.`,
-		Args: oneArg("the file to write"),
+		Args: command.OneArg("the file to write"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lock, err := locks.forSaving(cmd)
 			if err != nil {
@@ -63,7 +64,7 @@ kubeconfig in the data directory or with --kubeconfig from anywhere.`,
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "an administrator's kubeconfig, to ask a server elsewhere")
 	locks.add(cmd, "encrypt it with")
 	return cmd
@@ -71,7 +72,8 @@ kubeconfig in the data directory or with --kubeconfig from anywhere.`,
 
 // saveBackup writes a backup of the server of a data directory, whether it runs or not,
 // or of the one that a kubeconfig leads to.
-func saveBackup(ctx context.Context, w io.Writer, lock backup.Lock, dataDir, kubeconfig string) (m backup.Manifest, err error) {
+func saveBackup(ctx context.Context, w io.Writer, lock backup.Lock, dataDir, kubeconfig string) (m backup.Manifest,
+	err error) {
 	if kubeconfig == "" {
 		taken, err := server.TakeStopped(ctx, dataDir)
 		if err == nil {
@@ -103,7 +105,7 @@ join it afterwards.
 
 No server of before may run any more, or be started again with the data that it has.
 Give the new one the addresses of the old one: nodes look for it there.`,
-		Args: oneArg("the file to read"),
+		Args: command.OneArg("the file to read"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("data-dir") {
 				return errors.New("name the empty folder to restore to with --data-dir")
@@ -121,7 +123,7 @@ Give the new one the addresses of the old one: nodes look for it there.`,
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	locks.add(cmd, "open it with")
 	return cmd
 }
@@ -131,7 +133,7 @@ func newBackupShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Say what is in a backup, and whether it is whole",
-		Args:  oneArg("the file to read"),
+		Args:  command.OneArg("the file to read"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, done, err := openBackup(cmd, args[0], &locks)
 			if err != nil {
@@ -155,9 +157,11 @@ func printManifest(out io.Writer, b *backup.Reader) error {
 	}
 	w := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	for _, line := range [][2]string{
-		{"Created", m.Created.Format(time.RFC3339)}, {"Cluster", m.Cluster}, {"Server", fmt.Sprintf("%s, of %d", m.Server, m.Servers)},
+		{"Created", m.Created.Format(time.RFC3339)}, {"Cluster", m.Cluster}, {"Server",
+			fmt.Sprintf("%s, of %d", m.Server, m.Servers)},
 		{"Everynode", m.Everynode}, {"Kubernetes API", m.Kubernetes}, {"Data version", strconv.Itoa(m.Data)},
-		{"Revision", strconv.FormatInt(m.Revision, 10)}, {"Encrypted", encrypted}, {"Start", startCommand("DIR", m.Start)},
+		{"Revision", strconv.FormatInt(m.Revision, 10)}, {"Encrypted", encrypted}, {"Start",
+			startCommand("DIR", m.Start)},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], plainText(line[1]))
 	}
@@ -185,7 +189,8 @@ func startCommand(dataDir string, s backup.Start) string {
 		words = append(words, "--listen", l)
 	}
 	for _, o := range []struct{ flag, value, usual string }{
-		{"--advertise-address", s.AdvertiseAddress, ""}, {"--peer-address", s.PeerAddress, ""}, {"--server-name", s.ServerName, ""},
+		{"--advertise-address", s.AdvertiseAddress, ""}, {"--peer-address", s.PeerAddress, ""}, {"--server-name",
+			s.ServerName, ""},
 		{"--service-cidr", s.ServiceCIDR, server.Defaults().ServiceCIDR}, {"--cluster-cidr", s.ClusterCIDR, ""},
 		{"--etcd-prefix", s.EtcdPrefix, server.Defaults().API.Etcd.StorageConfig.Prefix},
 	} {
@@ -288,7 +293,7 @@ func newBackupKeyCommand() *cobra.Command {
 		Long: `Make a key for backups, in the format of age. The public half, which is printed, is
 enough to make backups: put it into a file for --key-file. Only FILE opens them. Keep
 it where neither the servers nor the backups are.`,
-		Args: oneArg("the file to write"),
+		Args: command.OneArg("the file to write"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			secret, public, err := backup.NewKey()
 			if err != nil {

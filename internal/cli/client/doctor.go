@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"encoding/json"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everynode/everynode/internal/cli/admin"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/doctor"
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
 	"github.com/everynode/everynode/internal/plaintext"
@@ -36,7 +38,7 @@ Nothing is changed.
 
 With --kubeconfig, or KUBECONFIG, it looks at that cluster alone, which may be any
 Kubernetes. The exit code is 1 if there is a problem, and 0 if there are only warnings.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "" && output != "json" {
 				return fmt.Errorf("--output %s is not known; use json, or leave it out", output)
@@ -57,7 +59,7 @@ Kubernetes. The exit code is 1 if there is a problem, and 0 if there are only wa
 			}
 			for _, f := range e.Findings {
 				if f.Severity == diagnosis.Problem {
-					return exitCode(1)
+					return command.ExitCode(1)
 				}
 			}
 			return nil
@@ -74,7 +76,7 @@ func (c *cluster) examine(cmd *cobra.Command) (e examination, err error) {
 	own := !c.plugin && *c.flags.KubeConfig == "" && (c.dataDir != "" || os.Getenv("KUBECONFIG") == "")
 	dir := c.dataDir
 	if dir == "" {
-		dir = defaultDataDir()
+		dir = command.DefaultDataDir()
 	}
 	if own {
 		e.Looked = append(e.Looked, "this machine")
@@ -100,7 +102,7 @@ func (c *cluster) examine(cmd *cobra.Command) (e examination, err error) {
 		seen.Kubectl = "everynode kubectl" + suffix
 		if seen.Unreachable == "" {
 			// Where the server does not know others, that is said by the other checks.
-			if list, err := listMembers(cmd.Context(), dir); err == nil {
+			if list, err := admin.ListMembers(cmd.Context(), dir); err == nil {
 				seen.Members = doctor.Members(list)
 			}
 		}
@@ -119,7 +121,8 @@ func (e examination) write(out io.Writer) error {
 			problems++
 		}
 		// Some messages quote what others wrote.
-		fmt.Fprintf(&b, "%-8s %s: %s\n         mend: %s\n", strings.ToUpper(string(f.Severity)), plaintext.Escape(f.Subject), plaintext.Escape(f.Message), plaintext.Escape(f.Remedy))
+		fmt.Fprintf(&b, "%-8s %s: %s\n         mend: %s\n", strings.ToUpper(string(f.Severity)),
+			plaintext.Escape(f.Subject), plaintext.Escape(f.Message), plaintext.Escape(f.Remedy))
 	}
 	fmt.Fprintf(&b, "Looked at %s: %s\n", strings.Join(e.Looked, " and "), counted(problems, len(e.Findings)-problems))
 	_, err := io.WriteString(out, b.String())

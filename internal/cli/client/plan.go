@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"context"
@@ -19,13 +19,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/survey"
 )
 
 // changesFound is the exit code of a plan in which something would change.
-const changesFound exitCode = 2
+const changesFound command.ExitCode = 2
 
 func newPlanCommand(plugin bool) *cobra.Command {
 	var at *cluster
@@ -41,7 +42,7 @@ written: the server is only asked to try (dry run) what it would store.
 The exit code is 0 if nothing would happen before somebody approves, resumes or
 deletes something, 2 if something would, 1 after an error. It works on any
 Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return errors.New("no file is named; use -f FILE, or -f - for standard input")
@@ -149,18 +150,21 @@ func (l *lists) stored(ctx context.Context, wanted []plan.Change) (changes []pla
 		switch c.New.Kind {
 		case content.ConfigMap:
 			var have *corev1.ConfigMap
-			if have, err = l.client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.New.Name, metav1.GetOptions{}); err == nil {
+			if have, err = l.client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.New.Name,
+				metav1.GetOptions{}); err == nil {
 				c.Old = content.OfConfigMap(have)
 			}
 		default:
 			var have *corev1.Secret
-			if have, err = l.client.CoreV1().Secrets(c.Namespace).Get(ctx, c.New.Name, metav1.GetOptions{}); err == nil {
+			if have, err = l.client.CoreV1().Secrets(c.Namespace).Get(ctx, c.New.Name,
+				metav1.GetOptions{}); err == nil {
 				c.Old = content.OfSecret(have)
 			}
 		}
 		switch {
 		case apierrors.IsForbidden(err):
-			unread = append(unread, fmt.Sprintf("%s may not be read, so nobody knows what changes in it: %v", c.New.Ref, err))
+			unread = append(unread, fmt.Sprintf("%s may not be read, so nobody knows what changes in it: %v", c.New.Ref,
+				err))
 			continue
 		case err != nil && !apierrors.IsNotFound(err):
 			return nil, nil, fmt.Errorf("read %s: %w", c.New.Ref, err)
@@ -170,18 +174,22 @@ func (l *lists) stored(ctx context.Context, wanted []plan.Change) (changes []pla
 	return changes, unread, nil
 }
 
-// try returns the DaemonSet as "kubectl apply" would store it, by having the server try. If it may not be asked, defaults
+// try returns the DaemonSet as "kubectl apply" would store it, by having the server try. If it may not be asked,
+// defaults
 // and checks are those of this program; unasked then says so.
-func (l *lists) try(ctx context.Context, old, wanted *appsv1.DaemonSet) (stored *appsv1.DaemonSet, unasked string, err error) {
+func (l *lists) try(ctx context.Context, old, wanted *appsv1.DaemonSet) (stored *appsv1.DaemonSet, unasked string,
+	err error) {
 	sets, dryRun := l.client.AppsV1().DaemonSets(wanted.Namespace), []string{metav1.DryRunAll}
 	var patch []byte
 	if old == nil {
-		stored, err = sets.Create(ctx, wanted, metav1.CreateOptions{DryRun: dryRun, FieldValidation: metav1.FieldValidationStrict})
+		stored, err = sets.Create(ctx, wanted, metav1.CreateOptions{DryRun: dryRun,
+			FieldValidation: metav1.FieldValidationStrict})
 	} else {
 		if patch, err = threeWay(old, wanted); err != nil {
 			return nil, "", err
 		}
-		stored, err = sets.Patch(ctx, wanted.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{DryRun: dryRun})
+		stored, err = sets.Patch(ctx, wanted.Name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{DryRun: dryRun})
 	}
 	if !apierrors.IsForbidden(err) {
 		return stored, "", err

@@ -1,23 +1,21 @@
-package cli
+package admin
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/pki"
 )
 
-func newTokenCommand() *cobra.Command {
+func NewToken() *cobra.Command {
 	cmd := &cobra.Command{Use: "token", Short: "Tokens with which machines join"}
-	group(cmd)
+	command.Group(cmd)
 	cmd.AddCommand(newTokenCreateCommand())
 	return cmd
 }
@@ -38,7 +36,7 @@ machine that joins knows whom it talks to.
 With --server the token is for one machine that becomes one more server. Whoever has
 it can get the cluster's keys: let it be good for a short time only. It is stored as a
 hash, and removed when the server has joined.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
 			if err != nil {
@@ -59,7 +57,8 @@ hash, and removed when the server has joined.`,
 			if err != nil {
 				return err
 			}
-			if _, err := client.CoreV1().Secrets(secret.Namespace).Create(cmd.Context(), secret, metav1.CreateOptions{}); err != nil {
+			if _, err := client.CoreV1().Secrets(secret.Namespace).Create(cmd.Context(), secret,
+				metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("store the join token: %w; does the control plane of %s run?", err, dataDir)
 			}
 			token.CAHash = hash
@@ -67,25 +66,10 @@ hash, and removed when the server has joined.`,
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
-	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour, "how long the token is good for; 0 means for ever; an hour by default with --server")
+	command.AddDataDirFlag(cmd, &dataDir)
+	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour,
+		"how long the token is good for; 0 means for ever; an hour by default with --server")
 	cmd.Flags().BoolVar(&forServer, "server", false, "make a token with which a machine joins as one more server")
 	cmd.Flags().StringVar(&description, "description", "", "what the token is for")
 	return cmd
-}
-
-// checkKubeconfig sees whether the file that a control plane writes for the
-// administrator is there and whole.
-func checkKubeconfig(path string) error {
-	config, err := clientcmd.LoadFromFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("no cluster is found in %s: there is no kubeconfig; start one with \"everynode up\", or name its --data-dir", filepath.Dir(path))
-	case err == nil:
-		err = clientcmd.ConfirmUsable(*config, "")
-	}
-	if err != nil {
-		return fmt.Errorf("the kubeconfig %s cannot be used: %w; restart the control plane, which writes it anew", path, err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/dashboard"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -30,7 +31,7 @@ move, and why each node is where it is; rollouts are approved, paused and undone
 The page is served on this machine only, at 127.0.0.1, and to who has the key in the
 address that is printed. It sees and does what the kubeconfig may. It works on any
 Kubernetes. docs/dashboard.md says more.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if port < 0 || port > 65535 {
 				return fmt.Errorf("--port %d is no port; use 1 to 65535, or 0 for one that is free", port)
@@ -39,7 +40,8 @@ Kubernetes. docs/dashboard.md says more.`,
 			if err != nil {
 				return err
 			}
-			d, err := dashboard.Listen(dashboard.Config{Cluster: config, Name: config.Host, Plan: l.planPasted, More: l.addMore}, port)
+			d, err := dashboard.Listen(dashboard.Config{Cluster: config, Name: config.Host, Plan: l.planPasted,
+				More: l.addMore}, port)
 			if err != nil {
 				return err
 			}
@@ -62,7 +64,8 @@ Kubernetes. docs/dashboard.md says more.`,
 }
 
 // planPasted foretells what applying a manifest would do, by what the page knows.
-func (l *lists) planPasted(ctx context.Context, s *survey.Survey, hidden string, manifest []byte) (forecast any, text string, err error) {
+func (l *lists) planPasted(ctx context.Context, s *survey.Survey, hidden string, manifest []byte) (forecast any,
+	text string, err error) {
 	m, err := parseManifests(bytes.NewReader(manifest))
 	if err != nil {
 		return nil, "", err

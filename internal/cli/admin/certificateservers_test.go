@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"bytes"
@@ -23,7 +23,8 @@ func TestFinishWaitsForServers(t *testing.T) {
 	dir := clusterOf(t, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(list) })
 	command := func(patience time.Duration, args ...string) (string, error) {
 		var out bytes.Buffer
-		r := peerRotation{rotation{dataDir: dir, which: pki.PeerAuthority, command: "everynode certificates rotate-ca", now: time.Now(), out: &out}, patience}
+		r := peerRotation{rotation{dataDir: dir, which: pki.PeerAuthority, command: "everynode certificates rotate-ca",
+			now: time.Now(), out: &out}, patience}
 		err := r.run(t.Context(), len(args) > 0, len(args) > 1)
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error has several lines: %v", err)
@@ -42,7 +43,8 @@ func TestFinishWaitsForServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	list.Servers = []members.Server{{Name: "m1", PeerStanding: pki.PeerStanding{Outdated: true}}, {Name: "m2"}}
-	if _, err := command(time.Minute); err == nil || !strings.Contains(err.Error(), "m1 still trust the authority before this one") {
+	if _, err := command(time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "m1 still trust the authority before this one") {
 		t.Errorf("a replacement on top of one that is not over: %v", err)
 	}
 	list.Servers[0].Outdated = false
@@ -53,16 +55,21 @@ func TestFinishWaitsForServers(t *testing.T) {
 	if err != nil || hash == before {
 		t.Fatalf("the authority is %s, and was %s, %v", hash, before, err)
 	}
-	list.Servers = []members.Server{{Name: "m1", PeerStanding: pki.PeerStanding{Authority: hash}}, {Name: "m2", PeerStanding: pki.PeerStanding{Authority: before}},
+	list.Servers = []members.Server{{Name: "m1", PeerStanding: pki.PeerStanding{Authority: hash}},
+		{Name: "m2", PeerStanding: pki.PeerStanding{Authority: before}},
 		{Name: "m3", Problem: "does not answer"}, {ID: "4", Version: "v1.30.0"}}
-	if _, err := command(time.Minute, "finish"); err == nil || !strings.Contains(err.Error(), "m2, m3, 4 have no certificate of the new one yet") || !strings.Contains(err.Error(), "--force") {
+	if _, err := command(time.Minute, "finish"); err == nil ||
+		!strings.Contains(err.Error(), "m2, m3, 4 have no certificate of the new one yet") ||
+		!strings.Contains(err.Error(), "--force") {
 		t.Errorf("while servers have not followed: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(peers, "peer-ca-previous.crt")); err != nil {
 		t.Errorf("it has ended all the same: %v", err)
 	}
-	list.Servers = []members.Server{{Name: "m1", PeerStanding: pki.PeerStanding{Authority: hash}}, {Name: "m2", PeerStanding: pki.PeerStanding{Authority: hash, Outdated: true}}}
-	if _, err := command(time.Millisecond, "finish"); err == nil || !strings.Contains(err.Error(), "still to come: m2") {
+	list.Servers = []members.Server{{Name: "m1", PeerStanding: pki.PeerStanding{Authority: hash}},
+		{Name: "m2", PeerStanding: pki.PeerStanding{Authority: hash, Outdated: true}}}
+	if _, err := command(time.Millisecond, "finish"); err == nil ||
+		!strings.Contains(err.Error(), "still to come: m2") {
 		t.Errorf("while one goes by the old one: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(peers, "peer-ca-previous.crt")); !os.IsNotExist(err) {
@@ -73,7 +80,8 @@ func TestFinishWaitsForServers(t *testing.T) {
 	}
 	list.Servers[1].Outdated = false
 	for _, args := range [][]string{nil, {"finish", "force"}} {
-		if out, err := command(time.Minute, args...); err != nil || len(args) > 0 && !strings.Contains(out, "Finished. What was replaced is trusted no more.") {
+		if out, err := command(time.Minute, args...); err != nil || len(args) > 0 &&
+			!strings.Contains(out, "Finished. What was replaced is trusted no more.") {
 			t.Errorf("%v: %q, %v", args, out, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/why"
@@ -100,10 +101,12 @@ func askedAbout(args []string) (q question, err error) {
 	for _, arg := range args {
 		kind, name, isSet := strings.Cut(arg, "/")
 		switch {
-		case isSet && !slices.Contains([]string{"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"}, kind):
+		case isSet && !slices.Contains([]string{"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"},
+			kind):
 			return q, fmt.Errorf("%q is neither a node nor a DaemonSet; write NODE or daemonset/NAME", arg)
 		case isSet && (name == "" || q.daemonSet != ""), !isSet && (arg == "" || q.node != ""):
-			return q, fmt.Errorf("%q: name one node, one DaemonSet as daemonset/NAME, or one of each", strings.Join(args, " "))
+			return q, fmt.Errorf("%q: name one node, one DaemonSet as daemonset/NAME, or one of each",
+				strings.Join(args, " "))
 		case isSet:
 			q.daemonSet = name
 		default:
@@ -153,7 +156,8 @@ func (l *lists) why(ctx context.Context, q question) (report, error) {
 func noSuchSet(s *survey.Survey, namespace, name string) error {
 	for _, ds := range s.DaemonSets {
 		if ds.Name == name {
-			return fmt.Errorf("there is no DaemonSet %q in namespace %q, but there is one in %q; name it with -n", name, namespace, ds.Namespace)
+			return fmt.Errorf("there is no DaemonSet %q in namespace %q, but there is one in %q; name it with -n", name,
+				namespace, ds.Namespace)
 		}
 	}
 	return fmt.Errorf("there is no DaemonSet %q in namespace %q", name, namespace)
@@ -203,6 +207,6 @@ func show(w io.Writer, r report, output string) error {
 		e.SetIndent("", "  ")
 		return e.Encode(r)
 	}
-	r.Write(w, why.Style{Colours: isTerminal(w), Now: time.Now()})
+	r.Write(w, why.Style{Colours: command.IsTerminal(w), Now: time.Now()})
 	return nil
 }

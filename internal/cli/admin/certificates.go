@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/node/identity"
 	"github.com/everynode/everynode/internal/pki"
@@ -26,15 +27,15 @@ const (
 	accountOverlap   = 75 * time.Minute
 )
 
-func newCertificatesCommand() *cobra.Command {
+func NewCertificates() *cobra.Command {
 	cmd := &cobra.Command{Use: "certificates", Short: "The keys and certificates of the control plane"}
-	group(cmd)
+	command.Group(cmd)
 	cmd.AddCommand(newCertificatesListCommand(), newCertificatesRenewCommand(),
 		newRotationCommand("rotate-ca", "Replace the cluster's certificate authority, with --nodes that of nodes, or with --servers that of the servers' databases",
 			`Make a new certificate authority. It signs from now on; the old one is trusted beside
 it until --finish. Nodes follow by themselves within some minutes: they learn of the
 new one from the server, renew their certificates, and restart nothing. So does
-kube-root-ca.crt in every namespace. The administrator's kubeconfig is written anew;
+kube-root-ca.crt in every namespace. The administrator's kubeconfig is written once more;
 others, and join tokens of before, are good until --finish.
 
 With --servers it is the authority by which the databases of several servers know each
@@ -56,7 +57,8 @@ Of several servers the others take what is replaced from it by themselves.`
 func newCertificatesListCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
-		Use: "list", Short: "Show every key and certificate of the control plane, and when it ends", Args: noArgs,
+		Use: "list", Short: "Show every key and certificate of the control plane, and when it ends",
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			items, err := pki.Inspect(filepath.Join(dataDir, "pki"))
 			if err != nil {
@@ -72,14 +74,15 @@ func newCertificatesListCommand() *cobra.Command {
 			for _, i := range items {
 				ends := "-"
 				if !i.Until.IsZero() {
-					ends = fmt.Sprintf("%s (%d days)", i.Until.Format(time.DateOnly), int(time.Until(i.Until).Hours()/24))
+					ends = fmt.Sprintf("%s (%d days)", i.Until.Format(time.DateOnly),
+						int(time.Until(i.Until).Hours()/24))
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", i.File, orDash(i.Subject), ends, i.State)
 			}
 			return w.Flush()
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -110,7 +113,7 @@ before is good until it ends; rotate-ca ends that.` + certificatesWhere,
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -124,18 +127,20 @@ func newRotationCommand(use, short, long, which string) *cobra.Command {
 		finish, force, nodes, servers bool
 	)
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long + certificatesWhere, Args: noArgs,
+		Use: use, Short: short, Long: long + certificatesWhere, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if nodes {
 				which = pki.NodeAuthority
 			}
 			if servers && nodes {
-				return fmt.Errorf("--servers and --nodes are two authorities: replace one after the other; %s", seeHelp(cmd))
+				return fmt.Errorf("--servers and --nodes are two authorities: replace one after the other; %s",
+					command.SeeHelp(cmd))
 			}
 			if force && !finish {
-				return fmt.Errorf("--force is for --finish; %s", seeHelp(cmd))
+				return fmt.Errorf("--force is for --finish; %s", command.SeeHelp(cmd))
 			}
-			r := rotation{dataDir: dataDir, which: which, command: cmd.CommandPath(), now: time.Now(), out: cmd.OutOrStdout()}
+			r := rotation{dataDir: dataDir, which: which, command: cmd.CommandPath(), now: time.Now(),
+				out: cmd.OutOrStdout()}
 			if nodes {
 				r.command += " --nodes"
 			}
@@ -148,7 +153,7 @@ func newRotationCommand(use, short, long, which string) *cobra.Command {
 			return r.begin()
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	f := cmd.Flags()
 	f.BoolVar(&finish, "finish", false, "end the trust in what was replaced")
 	f.BoolVar(&force, "force", false, "with --finish: although somebody may still need the old one")
@@ -204,7 +209,8 @@ func (r rotation) ready(ctx context.Context) error {
 		return err // Finish says that there is nothing to finish
 	}
 	if age := r.now.Sub(since); age < overlap {
-		return fmt.Errorf("the new one is %s old, and it takes %s until everybody uses it", age.Truncate(time.Second), overlap)
+		return fmt.Errorf("the new one is %s old, and it takes %s until everybody uses it", age.Truncate(time.Second),
+			overlap)
 	}
 	if r.which == pki.ServiceAccounts {
 		return nil
@@ -222,7 +228,8 @@ func (r rotation) ready(ctx context.Context) error {
 		return fmt.Errorf("ask which nodes have followed: %w", err)
 	}
 	if len(behind) > 0 {
-		return fmt.Errorf("%d nodes have no certificate of the new one yet (%s): see why, or delete them", len(behind), strings.Join(behind[:min(len(behind), 5)], ", "))
+		return fmt.Errorf("%d nodes have no certificate of the new one yet (%s): see why, or delete them", len(behind),
+			strings.Join(behind[:min(len(behind), 5)], ", "))
 	}
 	return nil
 }
@@ -247,7 +254,8 @@ func nodesBehind(ctx context.Context, client kubernetes.Interface, which, hash s
 		if node.AgentAddress(&n) == "" {
 			continue // simulated
 		}
-		secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, identity.RecordName(n.Name), metav1.GetOptions{})
+		secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, identity.RecordName(n.Name),
+			metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
@@ -257,7 +265,8 @@ func nodesBehind(ctx context.Context, client kubernetes.Interface, which, hash s
 				return nil, err
 			}
 		}
-		if (which == pki.ClusterAuthority && record.ClientIssuer != hash) || (which == pki.NodeAuthority && record.ServingIssuer != hash) {
+		if (which == pki.ClusterAuthority && record.ClientIssuer != hash) ||
+			(which == pki.NodeAuthority && record.ServingIssuer != hash) {
 			behind = append(behind, n.Name)
 		}
 	}

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"bufio"
@@ -50,7 +50,8 @@ func parseManifests(in io.Reader) (*manifests, error) {
 
 func oneLine(err error) string {
 	text := strings.ReplaceAll(err.Error(), "\n", " ")
-	for _, noise := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: "} {
+	for _, noise := range []string{"error unmarshaling JSON: ", "while decoding JSON: ",
+		"error converting YAML to JSON: "} {
 		text = strings.ReplaceAll(text, noise, "")
 	}
 	return text

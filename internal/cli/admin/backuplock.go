@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/cli/command"
 )
 
 // lockFlags say with what a backup is encrypted.
@@ -25,7 +26,8 @@ type lockFlags struct {
 
 func (l *lockFlags) add(cmd *cobra.Command, what string) {
 	f := cmd.Flags()
-	f.StringVar(&l.passphraseFile, "passphrase-file", "", "file with the passphrase to "+what+"; without it, it is asked for on a terminal")
+	f.StringVar(&l.passphraseFile, "passphrase-file", "",
+		"file with the passphrase to "+what+"; without it, it is asked for on a terminal")
 	f.StringVar(&l.keyFile, "key-file", "", "file with the keys of age to "+what+"; \"everynode backup key\" makes one")
 	f.BoolVar(&l.unencrypted, "unencrypted", false, "the backup is not encrypted: whoever reads it has the cluster")
 }
@@ -117,7 +119,8 @@ func readSecret(path string, secret bool) ([]byte, error) {
 		return nil, err
 	}
 	if secret && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("other users of this machine can read or change it (the mode is %04o); run chmod 600 %s", info.Mode().Perm(), path)
+		return nil, fmt.Errorf("other users of this machine can read or change it (the mode is %04o); run chmod 600 %s",
+			info.Mode().Perm(), path)
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	if err == nil && len(content) > maxSecret {
@@ -147,7 +150,7 @@ func askPassphrase(cmd *cobra.Command, question string) (string, error) {
 
 // askBackup asks a server for a backup, as its administrator.
 func askBackup(ctx context.Context, kubeconfig string) (io.ReadCloser, error) {
-	if err := checkKubeconfig(kubeconfig); err != nil {
+	if err := command.CheckKubeconfig(kubeconfig); err != nil {
 		return nil, err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -158,7 +161,8 @@ func askBackup(ctx context.Context, kubeconfig string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the administrator's kubeconfig: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(config.Host, "/")+backup.Path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(config.Host, "/")+backup.Path,
+		nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/node/imagepull"
 	"github.com/everynode/everynode/internal/plaintext"
 	"github.com/everynode/everynode/internal/prepull"
@@ -57,7 +58,8 @@ func (c *chosen) check() error {
 
 // find returns the names of the nodes, in order.
 func (c *chosen) find(ctx context.Context, l *lists) ([]string, error) {
-	list, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: c.selector, ResourceVersion: "0"})
+	list, err := l.client.CoreV1().Nodes().List(ctx,
+		metav1.ListOptions{LabelSelector: c.selector, ResourceVersion: "0"})
 	if err != nil {
 		return nil, rollout.Unread("nodes", err)
 	}
@@ -80,7 +82,8 @@ func (c *chosen) find(ctx context.Context, l *lists) ([]string, error) {
 }
 
 // imageCommand is a command about an image on chosen nodes.
-func imageCommand(cmd *cobra.Command, work func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, args []string) error) *cobra.Command {
+func imageCommand(cmd *cobra.Command, work func(ctx context.Context, out io.Writer, client *prepull.Client,
+	nodes []string, on *chosen, args []string) error) *cobra.Command {
 	on := &chosen{}
 	var at *cluster
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -111,7 +114,7 @@ func imageCommand(cmd *cobra.Command, work func(ctx context.Context, out io.Writ
 	return cmd
 }
 
-func newImagePullCommand() *cobra.Command {
+func NewImagePull() *cobra.Command {
 	var order prepull.Order
 	cmd := imageCommand(&cobra.Command{
 		Use:   "pull IMAGE --all",
@@ -122,7 +125,7 @@ out of disk, until "everynode image unpin".
 
 It takes the right to create nodes/proxy. The exit code is 1 if a node has no such image
 then; what others pulled stays.`,
-		Args: oneArg("an image"),
+		Args: command.OneArg("an image"),
 	}, func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, args []string) error {
 		if order.Timeout < 0 {
 			return fmt.Errorf("--timeout %s: a node cannot take less than no time", order.Timeout)
@@ -142,11 +145,11 @@ then; what others pulled stays.`,
 	return cmd
 }
 
-func newImagePinsCommand() *cobra.Command {
+func NewImagePins() *cobra.Command {
 	return imageCommand(&cobra.Command{
 		Use:   "pins --all",
 		Short: "List the images that nodes keep",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 	}, func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, _ []string) error {
 		failed := 0
 		for _, p := range client.Pins(ctx, nodes, on.parallel) {
@@ -165,11 +168,11 @@ func newImagePinsCommand() *cobra.Command {
 	})
 }
 
-func newImageUnpinCommand() *cobra.Command {
+func NewImageUnpin() *cobra.Command {
 	return imageCommand(&cobra.Command{
 		Use:   "unpin IMAGE --all",
 		Short: "Let nodes remove an image again that no pod uses",
-		Args:  oneArg("an image"),
+		Args:  command.OneArg("an image"),
 	}, func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, args []string) error {
 		kept, failed := 0, 0
 		client.Unpin(ctx, nodes, args[0], on.parallel, func(r prepull.Result) {

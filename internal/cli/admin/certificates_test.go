@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"bytes"
@@ -32,13 +32,16 @@ func TestFinishWaitsForNodes(t *testing.T) {
 	must(err)
 	var out bytes.Buffer
 	for _, which := range []string{pki.NodeAuthority, pki.ClusterAuthority} {
-		r := rotation{dataDir: env.DataDir(), which: which, command: "everynode certificates rotate-ca", now: time.Now(), out: &out}
+		r := rotation{dataDir: env.DataDir(), which: which, command: "everynode certificates rotate-ca",
+			now: time.Now(), out: &out}
 		must(r.begin())
-		if err := r.finish(t.Context(), false); err == nil || !strings.Contains(err.Error(), "until everybody uses it") {
+		if err := r.finish(t.Context(), false); err == nil ||
+			!strings.Contains(err.Error(), "until everybody uses it") {
 			t.Errorf("%s at once: %v", which, err)
 		}
 		r.now = r.now.Add(time.Hour)
-		if err := r.finish(t.Context(), false); err == nil || !strings.Contains(err.Error(), "1 nodes have no certificate of the new one yet (n1)") {
+		if err := r.finish(t.Context(), false); err == nil ||
+			!strings.Contains(err.Error(), "1 nodes have no certificate of the new one yet (n1)") {
 			t.Errorf("%s with a node that has not followed: %v", which, err)
 		}
 		hash, err := pki.AuthorityHash(filepath.Join(env.DataDir(), "pki"), which)

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"bytes"
@@ -35,12 +35,14 @@ func (r refusing) RoundTrip(q *http.Request) (*http.Response, error) {
 		return r.next.RoundTrip(q)
 	}
 	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"daemonsets.apps is forbidden"}`
-	return &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+	return &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
 }
 
 func TestPlan(t *testing.T) {
 	env := testenv.Start(t, testenv.SimulatedNodes(3))
-	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:1"), metav1.CreateOptions{}); err != nil {
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:1"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually("the first revision is everywhere", func(ctx context.Context) error {
@@ -65,11 +67,14 @@ func TestPlan(t *testing.T) {
 		err = p.show(&out, output)
 		return out.String(), err
 	}
-	same, other := strings.ReplaceAll(agentManifest, "IMAGE", "agent:1"), strings.ReplaceAll(agentManifest, "IMAGE", "agent:2")
-	if text, err := ask(l, same, ""); err != nil || !strings.Contains(text, "default/agent   revision 1: nothing changes") {
+	same, other := strings.ReplaceAll(agentManifest, "IMAGE", "agent:1"), strings.ReplaceAll(agentManifest, "IMAGE",
+		"agent:2")
+	if text, err := ask(l, same, ""); err != nil ||
+		!strings.Contains(text, "default/agent   revision 1: nothing changes") {
 		t.Errorf("of what is there already it says %q, %v", text, err)
 	}
-	both := other + "---\n" + strings.ReplaceAll(other, "name: agent, labels", "name: second, labels") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: agent}\n"
+	both := other + "---\n" + strings.ReplaceAll(other, "name: agent, labels",
+		"name: second, labels") + "---\napiVersion: v1\nkind: Service\nmetadata: {name: agent}\n"
 	text, err := ask(l, both, "")
 	if !errors.Is(err, changesFound) {
 		t.Errorf("the exit code of a change is %v, want 2", err)
@@ -87,7 +92,8 @@ func TestPlan(t *testing.T) {
 			t.Errorf("as %s it is %s, %v", output, text, err)
 		}
 	}
-	if _, err := ask(l, strings.ReplaceAll(other, "matchLabels: {app: agent}", "matchLabels: {app: x}"), ""); err == nil || !strings.Contains(err.Error(), "field is immutable") {
+	if _, err := ask(l, strings.ReplaceAll(other, "matchLabels: {app: agent}", "matchLabels: {app: x}"),
+		""); err == nil || !strings.Contains(err.Error(), "field is immutable") {
 		t.Errorf("what the server refuses gives %v", err)
 	}
 
@@ -97,10 +103,12 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := ask(alone, same, ""); err != nil || !strings.Contains(text, "nothing changes") || !strings.Contains(text, "(the server may not be asked to try") {
+	if text, err := ask(alone, same, ""); err != nil || !strings.Contains(text, "nothing changes") ||
+		!strings.Contains(text, "(the server may not be asked to try") {
 		t.Errorf("without the right to a dry run it says %q, %v", text, err)
 	}
-	if text, err := ask(alone, both, ""); !errors.Is(err, changesFound) || !strings.Contains(text, "3 nodes: 3 change\n") || !strings.Contains(text, "3 nodes: 3 new\n") {
+	if text, err := ask(alone, both, ""); !errors.Is(err, changesFound) ||
+		!strings.Contains(text, "3 nodes: 3 change\n") || !strings.Contains(text, "3 nodes: 3 new\n") {
 		t.Errorf("without the right to a dry run it says\n%s\n%v", text, err)
 	}
 	if _, err := ask(alone, strings.ReplaceAll(other, "image: ", "image: \"\", restartPolicy: "), ""); err == nil {
@@ -112,7 +120,8 @@ func TestPlan(t *testing.T) {
 	}
 	ds, err := env.Client.AppsV1().DaemonSets("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(ds.Items) != 1 || ds.Items[0].Spec.Template.Spec.Containers[0].Image != "agent:1" {
-		t.Errorf("after all plans there are %d DaemonSets, the first one %+v, %v", len(ds.Items), ds.Items[0].Spec.Template, err)
+		t.Errorf("after all plans there are %d DaemonSets, the first one %+v, %v", len(ds.Items),
+			ds.Items[0].Spec.Template, err)
 	}
 	pods, err := env.Client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) != 3 || pods.Items[0].Status.Phase != corev1.PodRunning {
@@ -122,33 +131,21 @@ func TestPlan(t *testing.T) {
 
 func TestManifests(t *testing.T) {
 	for want, text := range map[string]string{
-		`document 1: DaemonSet agent: unknown field "spec.replicas"`: strings.ReplaceAll(agentManifest, "spec:\n  selector", "spec:\n  replicas: 1\n  selector"),
-		"document 2: DaemonSet agent: ":                              agentManifest + "---\n" + strings.ReplaceAll(agentManifest, "containers: [", "containers: [3, "),
-		"document 1: a DaemonSet has no name":                        "apiVersion: apps/v1\nkind: DaemonSet\n",
-		"document 1: RolloutPolicy p: unknown field":                 "apiVersion: everynode.io/v1alpha1\nkind: RolloutPolicy\nmetadata: {name: p}\nspec: {wave: []}\n",
-		"document 1: yaml: ":                                         "a: b: c\n",
+		`document 1: DaemonSet agent: unknown field "spec.replicas"`: strings.ReplaceAll(agentManifest,
+			"spec:\n  selector", "spec:\n  replicas: 1\n  selector"),
+		"document 2: DaemonSet agent: ":              agentManifest + "---\n" + strings.ReplaceAll(agentManifest, "containers: [", "containers: [3, "),
+		"document 1: a DaemonSet has no name":        "apiVersion: apps/v1\nkind: DaemonSet\n",
+		"document 1: RolloutPolicy p: unknown field": "apiVersion: everynode.io/v1alpha1\nkind: RolloutPolicy\nmetadata: {name: p}\nspec: {wave: []}\n",
+		"document 1: yaml: ":                         "a: b: c\n",
 	} {
-		if _, err := parseManifests(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(want, "\n")) && !strings.Contains(err.Error(), "unknown field") || strings.Contains(err.Error(), "\n") {
+		if _, err := parseManifests(strings.NewReader(text)); err == nil ||
+			!strings.Contains(err.Error(), strings.TrimSuffix(want, "\n")) &&
+				!strings.Contains(err.Error(), "unknown field") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error is %v, want one line with %q", err, want)
 		}
 	}
 	m, err := parseManifests(strings.NewReader("---\n" + agentManifest + "---\n# nothing\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s}\n"))
 	if err != nil || len(m.daemonSets) != 1 || len(m.ignored) != 1 || m.ignored[0] != "Service s" {
 		t.Errorf("it reads %+v, %v", m, err)
-	}
-}
-
-func TestPlanRefusesWhatItDoesNotKnow(t *testing.T) {
-	for want, args := range map[string][]string{
-		"no file is named":           {"plan"},
-		"--output text is not known": {"plan", "-f", "x", "-o", "text"},
-		"no such file":               {"plan", "-f", "/no/such/file"},
-		"there is no DaemonSet, ConfigMap or Secret in it": {"plan", "-f", "/dev/null"},
-		`takes no argument, but got "x"`:                   {"plan", "x"},
-	} {
-		var out bytes.Buffer
-		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {
-			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"bytes"
@@ -65,7 +65,8 @@ func TestPullingIsTold(t *testing.T) {
 	close(done)
 	err := p.watch(context.Background(), done)
 	const want = "b: pulled in 3.2s, 42Mi (1 of 3)\nstill pulling: a, c\na: is there (2 of 3)\nc: failed: evil"
-	if !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 4 {
+	if !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "\x1b") ||
+		strings.Count(out.String(), "\n") != 4 {
 		t.Errorf("it says %q, want %q", out.String(), want)
 	}
 	if err == nil || err.Error() != "2 of 3 nodes have the image" {

@@ -1,4 +1,6 @@
-package cli
+// Package admin is the commands of who runs the servers of a cluster: members, keys and certificates, join tokens,
+// backups. Most need the data folder of a server.
+package admin
 
 import (
 	"cmp"
@@ -20,11 +22,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server"
 )
 
-func newMembersCommand() *cobra.Command {
+func NewMembers() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "members",
@@ -32,16 +35,16 @@ func newMembersCommand() *cobra.Command {
 		Long: `Which servers there are, and how they are. Run this where one of them runs.
 
 LAG is how many changes a server's database is behind the one that leads.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := listMembers(cmd.Context(), dataDir)
+			list, err := ListMembers(cmd.Context(), dataDir)
 			if err != nil {
 				return err
 			}
 			return printMembers(cmd.OutOrStdout(), list)
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	cmd.AddCommand(newMembersRemoveCommand(), newMembersResetCommand())
 	return cmd
 }
@@ -54,7 +57,7 @@ func newMembersRemoveCommand() *cobra.Command {
 		Long: `Take a server off the list that is lost, so that it does not count in majorities any
 more. It cannot come back with the data that it has. Run this where another server
 runs. A server that has never started has no name; its ID is good, too.`,
-		Args: oneArg("the name of a server"),
+		Args: command.OneArg("the name of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := insistently.ask(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context) error {
 				_, err := askServer(ctx, dataDir, http.MethodDelete, members.Path+"/"+url.PathEscape(args[0]))
@@ -67,7 +70,7 @@ runs. A server that has never started has no name; its ID is good, too.`,
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -80,7 +83,7 @@ func newMembersResetCommand() *cobra.Command {
 of the servers is lost for good. Stop it first. What the others had and this one had
 not yet got is lost; none of them may ever be started again with the data that it has.
 Afterwards start this server, and let new ones join.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := server.Reset(cmd.Context(), dataDir, time.Now()); err != nil {
 				return err
@@ -89,16 +92,16 @@ Afterwards start this server, and let new ones join.`,
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
-func newServerLeaveCommand() *cobra.Command {
+func NewServerLeave() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "leave",
 		Short: "Have this machine's server leave the others, and end",
-		Args:  noArgs,
+		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, err := server.NameIn(dataDir)
 			if err == nil {
@@ -114,7 +117,7 @@ func newServerLeaveCommand() *cobra.Command {
 			return nil
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -190,7 +193,7 @@ func (p persistence) ask(ctx context.Context, tell io.Writer, question func(cont
 
 func adminConfig(dataDir string) (*rest.Config, error) {
 	path := filepath.Join(dataDir, "kubeconfig")
-	if err := checkKubeconfig(path); err != nil {
+	if err := command.CheckKubeconfig(path); err != nil {
 		return nil, err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
@@ -200,7 +203,7 @@ func adminConfig(dataDir string) (*rest.Config, error) {
 	return config, nil
 }
 
-func listMembers(ctx context.Context, dataDir string) (list members.List, err error) {
+func ListMembers(ctx context.Context, dataDir string) (list members.List, err error) {
 	answer, err := askServer(ctx, dataDir, http.MethodGet, members.Path)
 	if err == nil {
 		err = json.Unmarshal(answer, &list)
@@ -235,7 +238,8 @@ func printMembers(out io.Writer, list members.List) error {
 			fmt.Fprintf(w, "%s\t%s\tSilent\t%s\t\t\t\n", name, address, role(s))
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", name, address, status, role(s), newest-s.Applied, size(s.Bytes), s.Version)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", name, address, status, role(s), newest-s.Applied, size(s.Bytes),
+			s.Version)
 	}
 	if err := w.Flush(); err != nil {
 		return err

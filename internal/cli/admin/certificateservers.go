@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func (r peerRotation) run(ctx context.Context, finish, force bool) error {
 		return r.finish(ctx, force)
 	}
 	// Who has not forgotten the one before would have to trust one that it does not know.
-	if list, err := listMembers(ctx, r.dataDir); err == nil {
+	if list, err := ListMembers(ctx, r.dataDir); err == nil {
 		if old := outdated(list); len(old) > 0 {
 			return fmt.Errorf("%s still trust the authority before this one; they begin anew by themselves when all servers are ready: wait for that, \"everynode members\" shows it", strings.Join(old, ", "))
 		}
@@ -48,7 +48,7 @@ func (r peerRotation) finish(ctx context.Context, force bool) error {
 	if err := pki.FinishPeers(r.keys(), r.now); err != nil {
 		return err
 	}
-	list, err := listMembers(ctx, r.dataDir)
+	list, err := ListMembers(ctx, r.dataDir)
 	if err != nil {
 		fmt.Fprintln(r.out, "Finished. What was replaced is trusted no more by this server when it starts, and by the others when they have heard of that and begun anew.")
 		return nil
@@ -71,7 +71,7 @@ func (r peerRotation) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := listMembers(ctx, r.dataDir)
+	list, err := ListMembers(ctx, r.dataDir)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (r peerRotation) ready(ctx context.Context) error {
 // begun waits until no server goes by what was replaced.
 func (r peerRotation) begun(ctx context.Context) error {
 	for end := time.Now().Add(r.patience); ; {
-		list, err := listMembers(ctx, r.dataDir)
+		list, err := ListMembers(ctx, r.dataDir)
 		var left []string
 		for _, s := range list.Servers {
 			if s.Problem != "" || s.Replacing || s.Outdated {

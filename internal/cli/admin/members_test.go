@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"bytes"
@@ -24,7 +24,8 @@ func clusterOf(t *testing.T, handler http.HandlerFunc) (dataDir string) {
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	config := clientcmdapi.NewConfig()
-	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: server.URL,
+		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})}
 	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
 	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: "t"}
 	config.CurrentContext = "c"
@@ -60,13 +61,17 @@ func TestRemovingIsInsistedOn(t *testing.T) {
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if asked != 3 || !strings.Contains(out.String(), "m2 is not one of") || strings.Count(complaint.String(), "Not yet: the servers are not ready") != 1 {
+	if asked != 3 || !strings.Contains(out.String(), "m2 is not one of") ||
+		strings.Count(complaint.String(), "Not yet: the servers are not ready") != 1 {
 		t.Errorf("asked %d times, it said %q and %q", asked, out.String(), complaint.String())
 	}
 }
 
 func TestInsistingEnds(t *testing.T) {
-	busy := clusterOf(t, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not now", http.StatusServiceUnavailable) })
+	busy := clusterOf(t, func(w http.ResponseWriter,
+		_ *http.Request) {
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	})
 	asked := 0
 	refusing := clusterOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked++
@@ -80,7 +85,8 @@ func TestInsistingEnds(t *testing.T) {
 	}
 	p := persistence{20 * time.Millisecond, time.Millisecond}
 	err := p.ask(t.Context(), &bytes.Buffer{}, question(busy))
-	if err == nil || !strings.Contains(err.Error(), "not now; that did not change in 20ms") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), "not now; that did not change in 20ms") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("one that never can ends with %v", err)
 	}
 	if err := p.ask(t.Context(), &bytes.Buffer{}, question(refusing)); err == nil || asked != 1 {
@@ -90,16 +96,19 @@ func TestInsistingEnds(t *testing.T) {
 
 // Who looks while a majority is lost is told so, and what to do.
 func TestLostMajorityIsTold(t *testing.T) {
-	list := members.List{Servers: []members.Server{{Name: "m1"}, {Name: "m2", Problem: "does not answer"}, {Name: "m3", Problem: "does not answer"}, {ID: "4", Learner: true, Problem: "does not answer"}}}
+	list := members.List{Servers: []members.Server{{Name: "m1"}, {Name: "m2", Problem: "does not answer"},
+		{Name: "m3", Problem: "does not answer"}, {ID: "4", Learner: true, Problem: "does not answer"}}}
 	var out bytes.Buffer
-	if err := printMembers(&out, list); err != nil || !strings.Contains(out.String(), "No majority: 1 of 3 servers answer, 2 are needed. Nothing can be changed until more of them run") ||
+	if err := printMembers(&out, list); err != nil ||
+		!strings.Contains(out.String(), "No majority: 1 of 3 servers answer, 2 are needed. Nothing can be changed until more of them run") ||
 		!strings.Contains(out.String(), "everynode members reset") {
 		t.Errorf("%v: it says\n%s", err, &out)
 	}
 	list.Servers[0].Leads, list.Servers[1].Problem = true, ""
 	list.Servers[1].Outdated = true
 	out.Reset()
-	if err := printMembers(&out, list); err != nil || strings.Contains(out.String(), "No majority") || !strings.Contains(out.String(), "m2: goes by an authority") {
+	if err := printMembers(&out, list); err != nil || strings.Contains(out.String(), "No majority") ||
+		!strings.Contains(out.String(), "m2: goes by an authority") {
 		t.Errorf("%v: it says\n%s", err, &out)
 	}
 }
@@ -115,7 +124,8 @@ func TestDifferingDatabasesAreTold(t *testing.T) {
 	list.Servers[0].Differs, list.Servers[1].Differs = members.Disputed, members.Disputed
 	out.Reset()
 	err = printMembers(&out, list)
-	if err != nil || strings.Contains(out.String(), "Ready") || !strings.Contains(out.String(), "no majority of the servers agrees") {
+	if err != nil || strings.Contains(out.String(), "Ready") ||
+		!strings.Contains(out.String(), "no majority of the servers agrees") {
 		t.Errorf("%v: it says\n%s", err, &out)
 	}
 }
@@ -127,10 +137,11 @@ func TestLeavingNamesItsServer(t *testing.T) {
 		name = r.URL.Query().Get("name")
 		_, _ = w.Write([]byte("{}"))
 	})
-	if err := os.WriteFile(filepath.Join(dir, "members.json"), []byte(`{"Name":"m2","URL":"https://10.0.0.2:2380"}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "members.json"), []byte(`{"Name":"m2","URL":"https://10.0.0.2:2380"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := newServerLeaveCommand()
+	cmd := NewServerLeave()
 	cmd.SetOut(&bytes.Buffer{})
 	cmd.SetArgs([]string{"--data-dir", dir})
 	if err := cmd.ExecuteContext(t.Context()); err != nil || name != "m2" {

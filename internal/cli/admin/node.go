@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -14,12 +14,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/node/identity"
 )
 
-func newNodeCommand() *cobra.Command {
+func NewNode() *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Nodes and their certificates"}
-	group(cmd)
+	command.Group(cmd)
 	cmd.AddCommand(newNodeRevokeCommand())
 	return cmd
 }
@@ -34,7 +35,7 @@ machine that was stolen or broken into. What it has under way ends, its agent is
 called no more, and its name is free for a machine that joins with a new token.
 
 Run this where the control plane runs.`,
-		Args: oneArg("the name of a node"),
+		Args: command.OneArg("the name of a node"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := identity.CheckName(args[0]); err != nil {
 				return err
@@ -46,7 +47,7 @@ Run this where the control plane runs.`,
 			return revoke(cmd.Context(), client, args[0], time.Now, cmd.OutOrStdout())
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -77,8 +78,10 @@ func revoke(ctx context.Context, client kubernetes.Interface, node string, now f
 		return fmt.Errorf("revoke the certificates of node %s: %w; nothing has changed", node, err)
 	}
 	fmt.Fprintf(out, "The certificates of node %s are refused by every API server. What it had under way ends, and its agent is called no more.\n", node)
-	if err := secrets.Delete(ctx, identity.RecordName(node), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("free the name of node %s: %w; its certificates are refused, run this again to free the name", node, err)
+	if err := secrets.Delete(ctx, identity.RecordName(node), metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
+		return fmt.Errorf("free the name of node %s: %w; its certificates are refused, run this again to free the name",
+			node, err)
 	}
 	// A token that is made after this command is newer than the revocation.
 	time.Sleep(time.Until(now().Truncate(time.Second).Add(time.Second)))
@@ -87,7 +90,8 @@ func revoke(ctx context.Context, client kubernetes.Interface, node string, now f
 }
 
 func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node string, out io.Writer) error {
-	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, ResourceVersion: "0"})
+	pods, err := client.CoreV1().Pods("").List(ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName=" + node, ResourceVersion: "0"})
 	if err != nil {
 		return fmt.Errorf("list the pods of node %s: %w; its certificates are refused", node, err)
 	}
@@ -101,7 +105,8 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 	default:
 		return fmt.Errorf("look for node %s: %w; its certificates are refused", node, err)
 	}
-	tokens, err := client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(authn.BootstrapSecretType)})
+	tokens, err := client.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{FieldSelector: "type=" + string(authn.BootstrapSecretType)})
 	if err != nil {
 		return fmt.Errorf("list the join tokens: %w; the certificates of node %s are refused", err, node)
 	}

@@ -5,39 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/encryption/plan"
 	"github.com/everynode/everynode/internal/testenv"
 )
-
-func TestSecretsStatus(t *testing.T) {
-	var out bytes.Buffer
-	status := encryption.Status{File: "/d/encryption.yaml", Hash: "x", Problem: "it is broken", Resources: []encryption.Resource{
-		{Name: "secrets", Writes: "secretbox:key-2", Stored: map[string]int{"secretbox:key-1": 3, "secretbox:key-2": 4, "": 1}},
-	}}
-	if err := writeSecretsStatus(&out, status, []plan.Server{{Name: "a", Follows: true}, {Name: "b"}}); err != nil {
-		t.Fatal(err)
-	}
-	want := `RESOURCE   KEY     OBJECTS   STATE
-secrets    -       1         to be rewritten
-secrets    key-1   3         to be rewritten
-secrets    key-2   4         in use
-
-The keys are in /d/encryption.yaml.
-The server does not use it as it is now: it is broken
-Server b uses other keys: copy that file there.
-`
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &out, want)
-	}
-	out.Reset()
-	if err := writeSecretsStatus(&out, encryption.Status{File: "/d/encryption.yaml", Resources: []encryption.Resource{{Name: "secrets", Stored: map[string]int{"": 2}}}}, nil); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "2         not encrypted") || !strings.Contains(out.String(), "everynode secrets encrypt") {
-		t.Errorf("of data that is plain it says\n%s", &out)
-	}
-}
 
 // The verbs find the control plane by its data folder, and say so when there is none.
 func TestSecretsVerbs(t *testing.T) {
@@ -63,6 +32,37 @@ func TestSecretsVerbs(t *testing.T) {
 		}
 		if code, _, errOut := run(verb, "--data-dir", env.DataDir()); code != 1 || strings.Count(errOut, "\n") != 1 {
 			t.Errorf("%s without a server: %d %s", verb, code, errOut)
+		}
+	}
+}
+
+func TestPlanRefusesWhatItDoesNotKnow(t *testing.T) {
+	for want, args := range map[string][]string{
+		"no file is named":           {"plan"},
+		"--output text is not known": {"plan", "-f", "x", "-o", "text"},
+		"no such file":               {"plan", "-f", "/no/such/file"},
+		"there is no DaemonSet, ConfigMap or Secret in it": {"plan", "-f", "/dev/null"},
+		`takes no argument, but got "x"`:                   {"plan", "x"},
+	} {
+		var out bytes.Buffer
+		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
+		}
+	}
+}
+
+func TestWhyRefusesWhatItDoesNotKnow(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--output yaml is not known":     {"why", "n", "-o", "yaml"},
+		"--verdict Bad is not known":     {"why", "ds/x", "--verdict", "Bad"},
+		"leave out n":                    {"why", "n", "--verdict", "Waiting"},
+		"there is no kubeconfig":         {"why", "n", "--data-dir", t.TempDir()},
+		"accepts between 1 and 2 arg(s)": {"why"},
+		"no folder is named":             {"why", "n", "--data-dir", ""},
+	} {
+		var out bytes.Buffer
+		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
 		}
 	}
 }

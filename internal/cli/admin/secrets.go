@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/encryption/plan"
 )
@@ -19,9 +20,9 @@ import (
 // before may be under way for a minute.
 const changePatience = 3 * time.Minute
 
-func newSecretsCommand() *cobra.Command {
+func NewSecrets() *cobra.Command {
 	cmd := &cobra.Command{Use: "secrets", Short: "How Secrets are encrypted in the database"}
-	group(cmd)
+	command.Group(cmd)
 	cmd.AddCommand(newSecretsStatusCommand(),
 		newSecretsChangeCommand("rotate-key", "Replace the key with which Secrets are encrypted", true, `Replace the key with which Secrets are encrypted in the database. The servers first
 learn to read with the new key, then write with it; every Secret is written anew, and
@@ -42,7 +43,7 @@ with each backup.`
 func newSecretsStatusCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show what is encrypted in the database, and with which keys", Args: noArgs,
+		Use: "status", Short: "Show what is encrypted in the database, and with which keys", Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
 			if err != nil {
@@ -60,7 +61,7 @@ func newSecretsStatusCommand() *cobra.Command {
 			return writeSecretsStatus(cmd.OutOrStdout(), status, following)
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -82,7 +83,8 @@ func writeSecretsStatus(out io.Writer, status encryption.Status, servers []plan.
 			case key == r.Writes:
 				state = "in use"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", r.Name, orDash(strings.TrimPrefix(key, encryption.SecretBox)), r.Stored[key], state)
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", r.Name, orDash(strings.TrimPrefix(key, encryption.SecretBox)),
+				r.Stored[key], state)
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -107,17 +109,18 @@ func writeSecretsStatus(out io.Writer, status encryption.Status, servers []plan.
 func newSecretsChangeCommand(use, short string, rotate bool, long string) *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long + secretsWhere, Args: noArgs,
+		Use: use, Short: short, Long: long + secretsWhere, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
 			if err != nil {
 				return err
 			}
-			c := encryption.Change{DataDir: dataDir, Servers: encryption.AskServers(client, time.Now), Out: cmd.OutOrStdout(), Rotate: rotate, Patience: changePatience}
+			c := encryption.Change{DataDir: dataDir, Servers: encryption.AskServers(client, time.Now),
+				Out: cmd.OutOrStdout(), Rotate: rotate, Patience: changePatience}
 			return c.Run(cmd.Context())
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }
 
@@ -127,15 +130,16 @@ func newSecretsRewriteCommand() *cobra.Command {
 		Use: "rewrite", Short: "Write all objects anew that are not encrypted with the key of now",
 		Long: `Write all objects anew that are not encrypted as they would be when they were written
 now: after a change of your own --encryption-provider-config. The keys of a file that
-is named so are yours to change; docs/encryption.md says how.`, Args: noArgs,
+is named so are yours to change; docs/encryption.md says how.`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
 			if err != nil {
 				return err
 			}
-			return encryption.RewriteAll(cmd.Context(), encryption.AskServers(client, time.Now), cmd.OutOrStdout(), changePatience)
+			return encryption.RewriteAll(cmd.Context(), encryption.AskServers(client, time.Now), cmd.OutOrStdout(),
+				changePatience)
 		},
 	}
-	addDataDirFlag(cmd, &dataDir)
+	command.AddDataDirFlag(cmd, &dataDir)
 	return cmd
 }

@@ -1,4 +1,4 @@
-package cli
+package client
 
 import (
 	"bytes"
@@ -75,7 +75,8 @@ faults:
 		t.Fatal(err)
 	}
 	env := testenv.Start(t, testenv.SimulatedNodes(2), func(o *server.Options) { o.Faults = plan })
-	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:bad"), metav1.CreateOptions{}); err != nil {
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:bad"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c, wrote := watched(t, env, "default")
@@ -106,11 +107,13 @@ faults:
 			return err
 		}
 	}
-	env.Eventually("the crashing container is explained", says("sim-0001 daemonset/agent", "default/agent on sim-0001: FailedRevision",
-		"ended with exit code 3", `last words "no configuration`, "Warning BackOff", "the log of container agent cannot be read"))
+	env.Eventually("the crashing container is explained",
+		says("sim-0001 daemonset/agent", "default/agent on sim-0001: FailedRevision",
+			"ended with exit code 3", `last words "no configuration`, "Warning BackOff", "the log of container agent cannot be read"))
 	env.Eventually("the node that is not ready is explained", says("sim-0002", "default/agent on sim-0002:",
 		"the node is not ready: KubeletNotReady", "node says: no network"))
-	env.Eventually("both are in the list", says("daemonset/agent", "default/agent:", "FailedRevision: its revision fails there sim-0001"))
+	env.Eventually("both are in the list", says("daemonset/agent", "default/agent:",
+		"FailedRevision: its revision fails there sim-0001"))
 
 	r, err := c.why(t.Context(), question{daemonSet: "agent"})
 	if err != nil {
@@ -138,24 +141,9 @@ faults:
 		}
 	}
 	c.namespace = "kube-system"
-	if _, err := ask("daemonset/agent"); err == nil || !strings.Contains(err.Error(), `but there is one in "default"; name it with -n`) {
+	if _, err := ask("daemonset/agent"); err == nil ||
+		!strings.Contains(err.Error(), `but there is one in "default"; name it with -n`) {
 		t.Errorf("in another namespace the error is %v", err)
-	}
-}
-
-func TestWhyRefusesWhatItDoesNotKnow(t *testing.T) {
-	for want, args := range map[string][]string{
-		"--output yaml is not known":     {"why", "n", "-o", "yaml"},
-		"--verdict Bad is not known":     {"why", "ds/x", "--verdict", "Bad"},
-		"leave out n":                    {"why", "n", "--verdict", "Waiting"},
-		"there is no kubeconfig":         {"why", "n", "--data-dir", t.TempDir()},
-		"accepts between 1 and 2 arg(s)": {"why"},
-		"no folder is named":             {"why", "n", "--data-dir", ""},
-	} {
-		var out bytes.Buffer
-		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {
-			t.Errorf("%q ends with %d and says %q, want %q", args, code, out.String(), want)
-		}
 	}
 }
 
@@ -175,7 +163,8 @@ func (h hiding) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestAnAPIWithoutOurKinds is planned for and explained all the same, and what is not there is said.
 func TestAnAPIWithoutOurKinds(t *testing.T) {
 	env := testenv.Start(t, testenv.SimulatedNodes(1))
-	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:1"), metav1.CreateOptions{}); err != nil {
+	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:1"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	config := rest.CopyConfig(env.Config)
@@ -193,7 +182,8 @@ func TestAnAPIWithoutOurKinds(t *testing.T) {
 			}
 			var out bytes.Buffer
 			r.Write(&out, why.Style{})
-			if text := strings.Join(strings.Fields(out.String()), " "); strings.Count(text, absent) != 1 || !strings.Contains(text, "Current") {
+			if text := strings.Join(strings.Fields(out.String()), " "); strings.Count(text, absent) != 1 ||
+				!strings.Contains(text, "Current") {
 				return fmt.Errorf("of %+v it says %s", q, text)
 			}
 			return nil
