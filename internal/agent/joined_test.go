@@ -29,11 +29,12 @@ import (
 
 // TestJoinedNode runs a whole agent against a whole control plane: it joins, its node becomes ready, and a DaemonSet's
 // pod runs on it, with a secret in its environment and a config map in a file, reports ready, and ends with the
-// DaemonSet.
+// DaemonSet. That somebody else has the port at which it tells of its health holds up nothing.
 func TestJoinedNode(t *testing.T) {
 	m := newMachine(t)
 	env := testenv.Start(t)
-	startAgent(t, m, env, joinToken(t, env))
+	taken := strings.TrimPrefix(env.Config.Host, "https://")
+	startAgent(t, m, env, joinToken(t, env), func(c *config.Config) { c.HealthAddress = taken })
 
 	env.Eventually("the node is ready", func(ctx context.Context) error {
 		node, err := env.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})

@@ -4,6 +4,7 @@ package quorum
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,8 +16,9 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// retryAfter is when who is refused may ask again, in seconds: elsewhere if a balancer is between.
-const retryAfter = 2
+// Who is refused may ask again after so many seconds: elsewhere if a balancer is between. Chance keeps a whole fleet
+// from asking at once where no server has a quorum.
+const retryFrom, retryTo = 2, 8
 
 // Guard hands requests on to the API. Once the context that quorum returns has ended, watches that began before
 // end, in order, and new ones are refused: their connections are closed with the answer, so that a balancer can
@@ -57,10 +59,11 @@ func Ready(quorum func() context.Context) healthz.HealthChecker {
 }
 
 func cutOff() error {
+	after := retryFrom + rand.Int32N(retryTo-retryFrom) //nolint:gosec // Chance only spreads the work.
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 		Message: "this server is cut off from the majority of the servers, and does not hear of changes; " +
 			"watch at another one",
-		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter},
+		Details: &metav1.StatusDetails{RetryAfterSeconds: after},
 	}}
 }
