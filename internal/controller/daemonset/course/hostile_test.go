@@ -179,7 +179,12 @@ const cordon = "somebody drains it"
 func (w *world) moment(name string) {
 	m := w.nodes[name]
 	if p, has := w.begun[name]; has {
-		if delete(w.begun, name); !w.revoked(p) && m.daemon.Revision == p.From && m.fault == "" {
+		delete(w.begun, name)
+		switch {
+		case p.From == "" && m.daemon.Revision == "" && w.course.Order(name).Create && w.Selects(w.target(name), name):
+			w.create(name)
+			w.course.SetDaemon(name, m.daemon)
+		case !w.revoked(p) && m.daemon.Revision == p.From:
 			w.begin(p)
 		}
 		return

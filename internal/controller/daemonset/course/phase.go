@@ -39,6 +39,7 @@ func (c *Course) settle() {
 func (c *Course) stands() {
 	if c.started && !c.stood {
 		c.phase, c.message, c.wake = c.stand()
+		c.wake = deadline.Sooner(c.wake, c.quietUntil()) // a change ends also while it is paused
 		c.stood = true
 	}
 }
@@ -348,8 +349,8 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 			return v1alpha1.PhaseWaitingForApproval, ask + "; the next step begins when it is approved", time.Time{}
 		}
 	}
-	if soaks, ends := c.soaks(name); soaks != "" {
-		return v1alpha1.PhaseSoaking, soaks, ends
+	if soaks := c.soaks(name); soaks != "" {
+		return v1alpha1.PhaseSoaking, soaks, time.Time{}
 	}
 	open, changes := c.open()
 	switch {
@@ -365,20 +366,19 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }
 
-// soaks says what the step still waits for when all its nodes are changed, and until when if that
-// is known; "" if it waits for something else.
-func (c *Course) soaks(name string) (string, time.Time) {
+// soaks says what the step still waits for when all its nodes are changed; "" if it waits for something else.
+func (c *Course) soaks(name string) string {
 	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
 	switch {
 	case !c.isNew && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
-		return fmt.Sprintf("step %s: %s soak", name, nodes(s.sums[Soaks])), time.Time{}
+		return fmt.Sprintf("step %s: %s soak", name, nodes(s.sums[Soaks]))
 	case !ends.IsZero() && s.over() == s.sums[Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends),
-			nodes(s.sums[Removed])), ends
+			nodes(s.sums[Removed]))
 	case c.isNew && t[Soaks] > 0 && t.over()+t[Soaks] == t[Selected]:
-		return nodes(t[Soaks]) + " soak", time.Time{}
+		return nodes(t[Soaks]) + " soak"
 	}
-	return "", time.Time{}
+	return ""
 }
 
 // heldUp says what failed nodes hold up, if they are what the step waits for.
