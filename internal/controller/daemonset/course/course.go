@@ -98,7 +98,7 @@ type aim struct {
 // takeAim is called after each change of what it reads.
 func (c *Course) takeAim() {
 	target, f := c.state.target, c.failedRevision(c.state.target)
-	changing := c.started && target != c.state.stable
+	changing := target != c.state.stable
 	c.aim = aim{
 		changing: changing, isNew: c.state.stable == "" && !c.state.steps, back: !changing || f != nil && rollsBack(f),
 		failed: f, targetFailed: c.hasFailed(target),
@@ -202,7 +202,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.recallReturn(stored)
 	}
 	c.retarget()
-	if isAnother && c.failed != nil && rollsBack(c.failed) {
+	if isAnother && c.failed != nil {
 		c.retell(halt, "") // nobody knows for sure where to go back to
 	}
 	c.chooseAll()
@@ -348,7 +348,7 @@ func (c *Course) reopen(b begun) {
 		}
 		open = s
 	}
-	if underWay && c.fleet.Size(at) == 0 && at.Compare(open) > 0 {
+	if underWay && at.Compare(open) > 0 {
 		open = at // it has lost all its nodes, and its approval is still to be given
 	}
 	if len(b.names) > 0 && c.policy.StepName(open) == b.names[0] {

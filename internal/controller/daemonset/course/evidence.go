@@ -98,14 +98,10 @@ func (c *Course) blame(n *node, f failure) {
 func (c *Course) acquit(n *node) {
 	delete(c.state.failures, n.name)
 	c.named = ""
-	c.recent.acquit(n)
 }
 
 // forgetFailures begins without evidence: the target is another one, or is tried anew.
 func (c *Course) forgetFailures() {
 	clear(c.state.failures)
 	c.state.most, c.state.since, c.named = 0, time.Time{}, ""
-	for n := range c.recent.changed {
-		c.recent.acquit(n)
-	}
 }

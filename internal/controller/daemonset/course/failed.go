@@ -79,7 +79,7 @@ func (c *Course) refuse() {
 		return
 	}
 	if c.failed != nil {
-		if c.state.stable == "" && rollsBack(c.failed) {
+		if c.state.stable == "" {
 			c.retell(halt, "")
 		}
 		return

@@ -96,13 +96,6 @@ func (r *recent) forget(c *Course) {
 	}
 }
 
-// acquit has a node that does not count as failed any more be looked at again.
-func (r *recent) acquit(n *node) {
-	if r.changed[n] {
-		r.unblamed[n] = true
-	}
-}
-
 // baseline remembers how usual it is that nodes fall out of order.
 func (r *recent) baseline(c *Course) {
 	r.before, r.of = r.others+len(r.changed), c.totals[Selected]

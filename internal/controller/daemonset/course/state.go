@@ -264,7 +264,7 @@ func (c *Course) count(n *node, in *input, v *standing) {
 	e := v.state.counts(v.cause, in.back)
 	mayChange, free := c.candidate(n, in)
 	v.free = free
-	e = e.with(Given, in.failed || in.changing && d.Revision == in.target).
+	e = e.with(Given, in.failed || d.Revision == in.target).
 		with(Failure, in.failed).with(Sick, in.fault != "").with(Down, down).
 		with(Removed, v.state == LeftOut && in.want == in.target && in.departs)
 	held := mayChange && !free && n.group.stuck()

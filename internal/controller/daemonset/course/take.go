@@ -123,7 +123,7 @@ func (c *Course) begin(n *node) Permit {
 // Misplaced is how many nodes have the target before their step has begun, and are to go back. Only beside another
 // controller there are any.
 func (c *Course) Misplaced() int {
-	if !c.ds.Beside || !c.changing || c.policy == nil || c.back {
+	if !c.ds.Beside || c.policy == nil || c.back {
 		return 0
 	}
 	total := 0
