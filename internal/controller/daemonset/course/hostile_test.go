@@ -39,6 +39,8 @@ type hostileMachine struct {
 	readySince, seen time.Time
 	// held is until when nothing is tried again, going since when its pod is on its way out.
 	held, going time.Time
+	// joined is when the node came, if it came in the place of another.
+	joined time.Time
 	// flaps: the pod becomes unready every few seconds.
 	flaps bool
 }
@@ -220,6 +222,21 @@ func drawOff(t *rapid.T) time.Duration {
 	return time.Duration(rapid.SampledFrom([]int{0, 0, -3600, 3600, -90, 90, -7, 7}).Draw(t, "off")) * time.Second
 }
 
+// setMinReady changes what being available asks for, of all pods.
+func (w *world) setMinReady(seconds int32) {
+	w.ds.MinReadySeconds = seconds
+	w.tellRules()
+	for _, m := range w.nodes {
+		if d := &m.daemon; m.readySince.IsZero() && !d.Since.IsZero() && !d.Two { // it was there in the beginning
+			m.readySince, m.seen = d.Since, d.Since
+		}
+	}
+	for _, name := range w.names() {
+		w.moment(name)
+	}
+	w.noteTaken(nil)
+}
+
 // made checks, from the status, that the node may be given the revision.
 func (w *world) made(name, revision string) {
 	s := w.course.Status()
@@ -282,5 +299,7 @@ func (w *world) replaceOne() {
 	names := w.names()
 	w.removeNode(names[(w.joins*7)%len(names)])
 	w.joins++
-	w.addNode(fmt.Sprint("join-", w.joins), map[string]string{"zone": fmt.Sprint("z", w.joins%2), "rack": fmt.Sprintf("z%d-r0", w.joins%2)}, "")
+	name := fmt.Sprint("join-", w.joins)
+	w.addNode(name, map[string]string{"zone": fmt.Sprint("z", w.joins%2)}, "")
+	w.nodes[name].joined = w.now
 }

@@ -37,6 +37,9 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		t.Fatalf("%s goes from %q to %q, which cannot be read", p.Node, p.From, p.To)
 	}
 	if p.Free {
+		if m.daemon.Comes.After(w.clock()) {
+			t.Fatalf("%+v takes a pod that is ready without asking the limits", p)
+		}
 		return
 	}
 	w.limitOfStep(t, p, step)

@@ -182,12 +182,7 @@ func hostileEvent(t *rapid.T, w *world, name string) {
 		w.ds.Surge, w.ds.MaxUnavailable = rapid.Bool().Draw(t, "surge"), drawMost(t)
 		w.tellRules()
 	case 3:
-		w.ds.MinReadySeconds = drawMinReady(t)
-		w.tellRules()
-		for _, name := range w.names() {
-			w.moment(name)
-		}
-		w.noteTaken(nil)
+		w.setMinReady(rapid.SampledFrom([]int32{0, 4, 10, 7200}).Draw(t, "minReadySeconds"))
 	case 4:
 		m.flaps = !m.flaps
 	case 5:
@@ -252,6 +247,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 		w.fault(name, "", false)
 	}
 	w.tellRules()
+	w.setMinReady(min(w.ds.MinReadySeconds, 10))
 	final := fmt.Sprint("v", revision+1)
 	c.SetPolicy(w.policy, Followed, "")
 	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
@@ -262,7 +258,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 		if churn && len(w.nodes) > 0 {
 			w.replaceOne()
 		}
-		w.pass(17 * time.Second)
+		w.pass(7 * time.Second)
 	}
 	recount(t, c)
 	if c.faulty() {
@@ -288,7 +284,8 @@ func (w *world) unsettled(final string, dead map[string]bool) (wrong []string) {
 	for _, name := range w.names() {
 		has, wants := w.nodes[name].daemon, w.Selects(final, name)
 		ok := wants && has.Revision == final && has.Available || !wants && has.empty()
-		if !ok && !dead[name] && !w.besideDead(dead, name) {
+		young := w.now.Before(w.nodes[name].joined.Add(time.Minute))
+		if !ok && !young && !dead[name] && !w.besideDead(dead, name) {
 			wrong = append(wrong, name)
 		}
 	}
