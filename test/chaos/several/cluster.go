@@ -186,15 +186,20 @@ func (c *namespaces) rejoin(ctx context.Context, name string) error {
 	if name == c.servers[0].name {
 		name = c.servers[1].name
 	}
-	acting, over := context.WithTimeout(ctx, patience)
-	defer over()
-	err := run(exec.CommandContext(acting, c.binary, "members", "remove", name, "--data-dir", c.dir))
+	err := c.takeOff(ctx, name)
 	if err != nil {
 		return err
 	}
 	folder := filepath.Join(c.dir, "servers", name)
 	// Its process may have been started again with what was just being taken away.
+	emptied := false
 	return until(ctx, func(ctx context.Context) error {
+		if emptied {
+			// It may have joined and be slow: without its data it is lost, and joins again only once it is off the list.
+			// Where it is not on it, that says so, and there is nothing to do.
+			_ = c.takeOff(ctx, name)
+		}
+		emptied = true
 		err := c.empty(name, folder)
 		if err != nil {
 			return err
@@ -205,6 +210,13 @@ func (c *namespaces) rejoin(ctx context.Context, name string) error {
 			return c.servers[c.indexOf(name)].client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 		})
 	})
+}
+
+// takeOff takes a server off the others' list.
+func (c *namespaces) takeOff(ctx context.Context, name string) error {
+	acting, over := context.WithTimeout(ctx, patience)
+	defer over()
+	return run(exec.CommandContext(acting, c.binary, "members", "remove", name, "--data-dir", c.dir))
 }
 
 // joinPatience is how long a server that was emptied may take to join before it is emptied once more.
