@@ -52,21 +52,23 @@ func TestNodesThatFallAreSuspiciousByAnyClock(t *testing.T) {
 // A pod that is on its way out uses up the limit, by whatever clock it was to be gone long ago.
 func TestGoingPodsUseUpTheLimitByAnyClock(t *testing.T) {
 	for _, off := range offs {
-		w := newWorld()
-		w.addFleet(1, 1, 10, "v1")
-		w.start(policy(t, "failure: {startDeadline: 5m}"), dsWith("v1", 1))
-		w.update("v2")
-		for range 4 * 60 {
-			w.now = w.now.Add(time.Second)
-			w.course.Tick(w.now)
-			for _, p := range w.take(10) {
-				m := w.nodes[p.Node]
-				m.daemon = Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + 30*time.Second)}
-				w.course.SetDaemon(p.Node, m.daemon)
+		for _, grace := range []time.Duration{30 * time.Second, 20 * time.Minute} {
+			w := newWorld()
+			w.addFleet(1, 1, 10, "v1")
+			w.start(policy(t, "failure: {startDeadline: 5m}"), dsWith("v1", 1))
+			w.update("v2")
+			for end := w.now.Add(grace + 4*time.Minute); w.now.Before(end); {
+				w.now = w.now.Add(time.Second)
+				w.course.Tick(w.now)
+				for _, p := range w.take(10) {
+					m := w.nodes[p.Node]
+					m.daemon = Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + grace), Grace: grace}
+					w.course.SetDaemon(p.Node, m.daemon)
+				}
 			}
-		}
-		if n := w.downNodes(); n != 1 {
-			t.Errorf("the API's clock is off by %s: %d nodes are without a daemon, 1 may be", off, n)
+			if n := w.downNodes(); n != 1 {
+				t.Errorf("the API's clock is off by %s, pods end in %s: %d nodes are without a daemon, 1 may be", off, grace, n)
+			}
 		}
 	}
 }

@@ -62,8 +62,9 @@ type Daemon struct {
 	// Ended tells that the node has no newest pod, but one that ended or is about to.
 	Ended bool
 	// EndsBy is until when a pod that is on its way out was to be gone, if there is one
-	// beside the newest or in its place.
+	// beside the newest or in its place; Grace is how long that was to take.
 	EndsBy time.Time
+	Grace  time.Duration
 	// Two tells that an older pod is there beside the newest.
 	Two bool
 	// Made is when the newest pod was made, Bound when it was bound to the node.

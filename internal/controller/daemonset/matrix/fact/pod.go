@@ -30,6 +30,8 @@ type Pod struct {
 	Terminating bool
 	// EndsBy is until when it was to be gone; only set while Terminating.
 	EndsBy time.Time `json:",omitzero"`
+	// Grace is how long its end was to take, from when that was asked for.
+	Grace time.Duration `json:",omitempty"`
 	// WasReady tells that it was ready when its deletion was asked for; only set while
 	// Terminating.
 	WasReady bool `json:",omitempty"`
@@ -77,7 +79,7 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 		BoundAt:     pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
 	}
 	if p.DeletionTimestamp != nil {
-		info.EndsBy, info.WasReady = utc(*p.DeletionTimestamp), wasReady(p)
+		info.EndsBy, info.Grace, info.WasReady = utc(*p.DeletionTimestamp), graceOf(p), wasReady(p)
 	}
 	info.Trouble, info.Cause = pod.Trouble(p)
 	info.Certain = info.Cause != ""
@@ -94,13 +96,18 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 	return info
 }
 
+// graceOf is how long the end of a pod was to take.
+func graceOf(p *corev1.Pod) time.Duration {
+	if g := p.DeletionGracePeriodSeconds; g != nil {
+		return time.Duration(*g) * time.Second
+	}
+	return 0
+}
+
 // wasReady tells of a pod on its way out whether it surely was ready when somebody asked for
 // that: it is still, or has stopped being it since.
 func wasReady(p *corev1.Pod) bool {
-	asked := p.DeletionTimestamp.Time
-	if g := p.DeletionGracePeriodSeconds; g != nil {
-		asked = asked.Add(-time.Duration(*g) * time.Second)
-	}
+	asked := p.DeletionTimestamp.Add(-graceOf(p))
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue || !c.LastTransitionTime.Time.Before(asked)

@@ -272,7 +272,7 @@ func (p *Pod) leaves(d *course.Daemon) int {
 		d.Trouble = p.info.Trouble
 	case p.mapped():
 		if p.info.EndsBy.After(d.EndsBy) {
-			d.EndsBy = p.info.EndsBy
+			d.EndsBy, d.Grace = p.info.EndsBy, p.info.Grace
 		}
 		d.Was = ""
 		if p.info.WasReady {
