@@ -116,7 +116,7 @@ func TestNodeThatIsReadyAnewForEverIsNotWaitedFor(t *testing.T) {
 		}
 	}
 	lie(3 * time.Minute)
-	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soak")
+	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soaks")
 	lie(2 * time.Minute)
 	if v, why := w.course.Verdict(liar); v != NodeFault || why != "its pod keeps becoming ready again, for longer than the soak may take" {
 		t.Errorf("%s: %s", v, why)

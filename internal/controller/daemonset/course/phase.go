@@ -371,12 +371,12 @@ func (c *Course) soaks(name string) string {
 	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
 	switch {
 	case !c.isNew && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
-		return fmt.Sprintf("step %s: %s soak", name, nodes(s.sums[Soaks]))
+		return fmt.Sprintf("step %s: %s", name, soaking(s.sums[Soaks]))
 	case !ends.IsZero() && s.over() == s.sums[Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends),
 			nodes(s.sums[Removed]))
 	case c.isNew && t[Soaks] > 0 && t.over()+t[Soaks] == t[Selected]:
-		return nodes(t[Soaks]) + " soak"
+		return soaking(t[Soaks])
 	}
 	return ""
 }

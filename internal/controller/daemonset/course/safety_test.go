@@ -219,7 +219,7 @@ func TestClocksThatAreOff(t *testing.T) {
 				m.daemon.Available, m.daemon.Since = true, w.now.Add(min(off, 0))
 				w.tell(name)
 				w.pass(9 * time.Minute)
-				w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soak")
+				w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soaks")
 				w.pass(2 * time.Minute)
 				w.expect(t, v1alpha1.PhaseProgressing, "step rest")
 			}

@@ -127,6 +127,13 @@ func have(n int) string {
 	return fmt.Sprintf("%d nodes have", n)
 }
 
+func soaking(n int) string {
+	if n == 1 {
+		return "1 node soaks"
+	}
+	return fmt.Sprintf("%d nodes soak", n)
+}
+
 func nodes(n int) string {
 	if n == 1 {
 		return "1 node"
