@@ -46,11 +46,12 @@ seed=1
 packages=$(hack/test-packages.sh | awk '{ sub("^github.com/everynode/everynode/", "./", $2); print $2, $3 }')
 # PATTERN of packages, those to leave out, and arguments of go test.
 run() {
-  local chosen random result=0
+  local chosen fixed random result=0
   chosen=$(grep -E "$1" <<<"$packages" | grep -Ev "$2|^./test/stories " || true)
-  random=$(awk '$2 == "random" { print $1 }' <<<"$chosen")
-  awk '$2 == "" { print $1 }' <<<"$chosen" | xargs --no-run-if-empty go test -json "${@:3}" || result=$?
-  xargs --no-run-if-empty go test -json "${@:3}" -rapid.seed=$seed <<<"$random" || result=$?
+  mapfile -t fixed < <(awk '$2 == "" { print $1 }' <<<"$chosen")
+  mapfile -t random < <(awk '$2 == "random" { print $1 }' <<<"$chosen")
+  go test -json "${@:3}" "${fixed[@]}" || result=$?
+  go test -json "${@:3}" "${random[@]}" -rapid.seed=$seed || result=$?
   return $result
 }
 

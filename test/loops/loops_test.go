@@ -19,6 +19,7 @@ func TestInOnePlane(t *testing.T) {
 		"foreground waits":           foregroundWaits,
 		"owner in another namespace": ownerInAnotherNamespace,
 		"status of a policy":         statusSaysWhatIsWrongWithExpressions,
+		"leaving a policy":           leavingAPolicyTakesTheRightToApprove,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
