@@ -22,12 +22,12 @@ func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 		"abort": abort,
 		"abort, then undo": func(w *world) {
 			abort(w)
-			w.pass(20 * time.Minute)
+			w.passIn(10*time.Second, 20*time.Minute)
 			w.update("v1")
 		},
 		"undo, then another while no controller runs": func(w *world) {
 			w.update("v1")
-			w.pass(20 * time.Minute)
+			w.passIn(10*time.Second, 20*time.Minute)
 			w.ds.Newest = "v3"
 		},
 	} {
@@ -44,7 +44,7 @@ func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 				w.refuses = "v1"
 			}
 			goBack(w)
-			w.pass(20 * time.Minute)
+			w.passIn(10*time.Second, 20*time.Minute)
 			if n := w.working(); n != 700 {
 				t.Errorf("%s, %s: %d of 1000 work, and 300 may be unavailable", name, how, n)
 			}
@@ -53,7 +53,7 @@ func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 					w.storedAhead(24 * time.Hour)
 				}
 				w.crash()
-				w.pass(20 * time.Minute)
+				w.passIn(10*time.Second, 20*time.Minute)
 			}
 			if n := w.working(); n < 700 {
 				t.Errorf("%s, %s: after restarts %d of 1000 work, and 300 may be unavailable", name, how, n)

@@ -190,10 +190,12 @@ func (w *world) tell(name string) {
 	w.course.SetDaemon(name, m.daemon)
 }
 
-// pass lets time go by in steps of a second.
-func (w *world) pass(d time.Duration) {
+// pass lets time go by in steps of a second, passIn in such steps.
+func (w *world) pass(d time.Duration) { w.passIn(time.Second, d) }
+
+func (w *world) passIn(step, d time.Duration) {
 	for end := w.now.Add(d); w.now.Before(end); {
-		w.now = w.now.Add(time.Second)
+		w.now = w.now.Add(step)
 		w.tick()
 		w.act(1 << 20)
 	}
