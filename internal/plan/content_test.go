@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,27 @@ func TestPlanOfContent(t *testing.T) {
 	}
 	if strings.Contains(text, "hunter") || strings.Contains(text, "same") {
 		t.Errorf("the plan shows a Secret's value, or a key that stays:\n%s", text)
+	}
+}
+
+func TestPlanTellsOfContentThatIsOvertaken(t *testing.T) {
+	for times, want := range map[int32]bool{v1alpha1.OvertakenOften - 1: false, v1alpha1.OvertakenOften: true} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		w.Node("node-a")
+		w.Pod(ds, "node-a", revisions[0])
+		w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {}")
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseSoaking, StableRevision: "1",
+			TargetRevision: revisions[0], Content: &v1alpha1.ContentStatus{Overtaken: times}})
+		next := ds.DeepCopy()
+		next.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.5"
+		var out bytes.Buffer
+		f := forecast(t, w, ds, next)
+		f.Write(&out)
+		said := fmt.Sprintf("its content changes faster than it can travel: %d times", times)
+		if got := strings.Contains(strings.Join(strings.Fields(out.String()), " "), said); got != want {
+			t.Errorf("overtaken %d times: told of it is %t, want %t:\n%s", times, got, want, &out)
+		}
 	}
 }
 

@@ -74,6 +74,17 @@ func (p *planner) oneThatWaits() string {
 	return ""
 }
 
+// warnOfContent says what the rollout tells of its content.
+func (p *planner) warnOfContent() {
+	if p.set.Rollout == nil {
+		return
+	}
+	if c := p.set.Rollout.Status.Content; c != nil && c.Overtaken >= v1alpha1.OvertakenOften {
+		p.add("its content changes faster than it can travel: %d times before it was everywhere; "+
+			"exclude what changes so often, or take secrets: None", c.Overtaken)
+	}
+}
+
 // warnOfChange says what is dangerous in the change itself.
 func (p *planner) warnOfChange() {
 	switch {
@@ -83,10 +94,7 @@ func (p *planner) warnOfChange() {
 	default:
 		p.add("no revision is stable yet, so there is none to go back to")
 	}
-	if c := p.first.Content; c != nil && c.Overtaken >= v1alpha1.OvertakenOften {
-		p.add("its content changes faster than it can travel: %d times before it was everywhere; "+
-			"exclude what changes so often, or take secrets: None", c.Overtaken)
-	}
+	p.warnOfContent()
 	for _, c := range p.set.DaemonSet.Spec.Template.Spec.Containers {
 		if c.ReadinessProbe == nil && c.StartupProbe == nil {
 			p.add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)

@@ -356,3 +356,38 @@ func TestNoValueIsTold(t *testing.T) {
 		}
 	}
 }
+
+// Content that changes faster than it can travel is counted, also by the next controller, until some is everywhere.
+func TestContentThatIsOvertakenIsCounted(t *testing.T) {
+	w := newWorld(t, strings.Replace(careful, "count: 1}", "count: 1, soak: 10m}", 1))
+	w.pass(20 * time.Minute)
+	wants := func(overtaken int32, since time.Time) {
+		t.Helper()
+		c := w.stored.Content
+		if c.Overtaken != overtaken || (c.OvertakenSince == nil) != since.IsZero() {
+			t.Errorf("after %q it is overtaken %d times since %v; want %d since %v", w.stored.Message, c.Overtaken,
+				c.OvertakenSince, overtaken, since)
+		} else if c.OvertakenSince != nil && c.OvertakenSince.Sub(since).Abs() > 30*time.Second {
+			t.Errorf("it is overtaken since %v, want %v", c.OvertakenSince, since)
+		}
+	}
+	w.write("first")
+	w.pass(time.Minute)
+	wants(0, time.Time{})
+	began := w.now
+	for i := range int32(3) {
+		w.write(fmt.Sprint("another ", i))
+		w.pass(time.Minute)
+		wants(i+1, began)
+	}
+	w.start(true)
+	w.pass(time.Minute)
+	wants(3, began)
+	w.write("the last")
+	w.start(true) // while no controller runs
+	w.pass(time.Minute)
+	wants(4, began)
+	w.pass(time.Hour)
+	w.wantPhase(complete, "5 of 5")
+	wants(0, time.Time{})
+}
