@@ -331,6 +331,25 @@ func TestAPauseAndFailuresOutliveTheirPolicyForADay(t *testing.T) {
 	if left == nil || !meta.IsStatusConditionTrue(left.Status.Conditions, PolicyGone) {
 		t.Fatalf("nobody says that it follows no policy: %+v", left)
 	}
+	// What people write into it meanwhile is seen, and gives it no more time.
+	written := left.DeepCopy()
+	written.Generation, written.ResourceVersion = left.Generation+1, "901"
+	w.Step(Now{noon.Add(time.Hour)})
+	w.Step(Rollout{Object: written})
+	since := meta.FindStatusCondition(left.Status.Conditions, PolicyGone).LastTransitionTime
+	for _, j := range w.Jobs() {
+		if j.Left == nil {
+			continue
+		}
+		left = j.Left
+		left.ResourceVersion = "902"
+		w.Step(Result{Job: j, Rollout: left})
+	}
+	c := meta.FindStatusCondition(left.Status.Conditions, PolicyGone)
+	if left.Status.ObservedGeneration != written.Generation || !c.LastTransitionTime.Equal(&since) {
+		t.Errorf("of generation %d is seen %d, since %s; want since %s", written.Generation,
+			left.Status.ObservedGeneration, c.LastTransitionTime, since)
+	}
 	// What it changes meanwhile is its own, also for a controller that starts now, and when nothing can be read.
 	w.daemonSet("logs", "u1", out(50))
 	next := newWorld()

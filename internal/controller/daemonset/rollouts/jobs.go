@@ -211,8 +211,9 @@ func remembers(r *v1alpha1.DaemonSetRollout) bool {
 func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason, message string) *Job {
 	c := meta.FindStatusCondition(r.Status.Conditions, condition)
 	switch {
-	case c == nil || c.Status != metav1.ConditionTrue:
+	case c == nil || c.Status != metav1.ConditionTrue || r.Status.ObservedGeneration != r.Generation:
 		next := r.DeepCopy()
+		next.Status.ObservedGeneration = r.Generation // what people write is seen, and changes nothing
 		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 			Type: condition, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: r.Generation,
 			LastTransitionTime: metav1.NewTime(b.now), Message: message,
