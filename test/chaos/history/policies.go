@@ -44,14 +44,21 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 		switch {
 		case s.TargetRevision == "", s.StableRevision != "" && j.markOfHash[s.StableRevision] == mark:
 			return true
-		case !target:
-		case s.StableRevision == "":
+		case !target && (s.StableRevision != "" || s.Step == "" || j.failedAs(s, mark)):
+		case s.StableRevision == "": // where steps are asked for, what works on most nodes stands in for it
 			return true
 		case j.opened(d, g, s) || j.earned(d, g, mark):
 			return true
 		}
 	}
 	return false
+}
+
+// failedAs reports whether the status says that the template has failed.
+func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark string) bool {
+	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
+		return j.markOfHash[f.Revision] == mark
+	})
 }
 
 // earned reports whether the steps before one of the node's can be over: the template was

@@ -385,3 +385,24 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 		})
 	}
 }
+
+// Where no revision is stable and steps are asked for, another that has not failed may be made meanwhile.
+func TestWhatStandsInForTheStableRevision(t *testing.T) {
+	failed := []v1alpha1.FailedRevision{{Revision: "hash-t1"}}
+	for name, test := range map[string]struct {
+		status v1alpha1.DaemonSetRolloutStatus
+		want   bool
+	}{
+		"none is stable":         {v1alpha1.DaemonSetRolloutStatus{Step: "canary"}, true},
+		"it has failed":          {v1alpha1.DaemonSetRolloutStatus{Step: "canary", FailedRevisions: failed}, false},
+		"no steps are asked for": {v1alpha1.DaemonSetRolloutStatus{}, false},
+		"another is stable":      {v1alpha1.DaemonSetRolloutStatus{Step: "canary", StableRevision: "hash-t0"}, false},
+	} {
+		test.status.TargetRevision = "hash-t2"
+		j := &judge{markOfHash: map[string]string{"hash-t0": "t0", "hash-t1": "t1", "hash-t2": "t2"}}
+		g := &guidance{marks: []string{"t2"}, rollouts: []*v1alpha1.DaemonSetRollout{{Status: test.status}}}
+		if got := j.mayHave(decision{}, g, "t1"); got != test.want {
+			t.Errorf("%s: a pod of the one before may be made: %t", name, got)
+		}
+	}
+}
