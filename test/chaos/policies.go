@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -296,8 +295,8 @@ func (u *user) say(ctx context.Context) error {
 			return err
 		}
 		for _, g := range all {
-			over := meta.IsStatusConditionTrue(g.rollout.Status.Conditions, "PolicyGone") // it is a memory
-			if over || g.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			memory := history.PolicyGone(g.rollout)
+			if memory || g.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 				continue
 			}
 			if err := g.current(); err != nil {

@@ -53,9 +53,14 @@ func gone(r *v1alpha1.DaemonSetRollout) bool {
 	return meta.IsStatusConditionTrue(r.Status.Conditions, "DaemonSetGone")
 }
 
+// PolicyGone reports whether the rollout says that it has outlived its policy.
+func PolicyGone(r *v1alpha1.DaemonSetRollout) bool {
+	return meta.IsStatusConditionTrue(r.Status.Conditions, "PolicyGone")
+}
+
 // remembers reports whether the rollout says that it has outlived its policy, and holds what must.
 func remembers(r *v1alpha1.DaemonSetRollout) bool {
-	return meta.IsStatusConditionTrue(r.Status.Conditions, "PolicyGone") &&
+	return PolicyGone(r) &&
 		(r.Spec.Paused || len(r.Status.FailedRevisions)+len(r.Status.EarlierFailures) > 0)
 }
 

@@ -51,13 +51,20 @@ func (m *Matrix) paceOf(policy types.UID) *course.Pace {
 	return p
 }
 
+// pace is that of the row's policy; nil if its changes follow none.
+func (m *Matrix) pace(r *entry) *course.Pace {
+	if policy, follows := r.Policy(); follows {
+		return m.paceOf(policy)
+	}
+	return nil
+}
+
 // takeTurn has the row act, and takes what begins off the pace that it shares.
 func (m *Matrix) takeTurn(r *entry) []action.Action {
-	policy, follows := r.Policy()
-	if !follows {
+	p := m.pace(r)
+	if p == nil {
 		return r.Step(m.now, row.Turn{}).Actions
 	}
-	p := m.paceOf(policy)
 	did := r.Step(m.now, row.Turn{Allowed: p.Allows(m.now)})
 	if did.Begun > 0 {
 		r.turn = p.Spend(did.Begun)
@@ -71,8 +78,7 @@ func (m *Matrix) next(r *entry) time.Time {
 	if !r.WantsPace() || r.Course().Returns() {
 		return at
 	}
-	policy, _ := r.Policy()
-	if p := m.paceOf(policy); p.Allows(m.now) == 0 {
+	if p := m.pace(r); p.Allows(m.now) == 0 {
 		at = deadline.Sooner(at, p.Next())
 	}
 	return at
@@ -81,21 +87,20 @@ func (m *Matrix) next(r *entry) time.Time {
 // wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
 // who is woken a moment before the others would take it all.
 func (m *Matrix) wakeSharers() {
-	paces := map[types.UID]bool{}
+	paces := map[*course.Pace]bool{}
 	for _, r := range m.dirty {
 		if !r.WantsPace() {
 			continue
 		}
-		policy, _ := r.Policy()
-		if p := m.paceOf(policy); p.Limited() && p.Allows(m.now) > 0 {
-			paces[policy] = true
+		if p := m.pace(r); p.Limited() && p.Allows(m.now) > 0 {
+			paces[p] = true
 		}
 	}
 	if len(paces) == 0 {
 		return
 	}
 	for _, r := range m.rows {
-		if policy, _ := r.Policy(); !r.dirty && paces[policy] && r.WantsPace() {
+		if !r.dirty && r.WantsPace() && paces[m.pace(r)] {
 			m.tell(r, row.Touched{})
 		}
 	}
