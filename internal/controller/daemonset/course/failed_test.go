@@ -379,6 +379,25 @@ func TestALostDaemonWithoutAWayBackHoldsUpNoStep(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseComplete, "8 of 8")
 }
 
+// A pod that was let be made, and was not made before somebody gave up on the revision, is under way no longer.
+func TestAPodThatIsNotMadeAfterAllHoldsUpNoStep(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 2, "")
+	w.start(policy(t, "waves: [{name: first, nodes: {matchLabels: {rack: z0-r0}}}]"), dsWith("v1", 1))
+	w.stuck = "z0-r1-01"
+	for _, p := range w.take(10) {
+		if p.Node != w.stuck {
+			w.begin(p)
+		}
+	}
+	w.pass(time.Minute)
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v1"}})
+	w.update("v2")
+	w.stuck = ""
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseComplete, "4 of 4")
+}
+
 func TestANodeWithoutADaemonGetsWhatStandsInForTheStableRevision(t *testing.T) {
 	w := newWorld()
 	for i, revision := range []string{"v1", "v1", "v2", "v2", "v2", "v2", "v2", "v3", "", ""} {

@@ -268,7 +268,7 @@ func (c *Course) refresh(n *node) {
 	in := c.input(n)
 	switch {
 	case !in.begun:
-	case in.leaves && n.daemon.empty(): // it was to get a pod, and is not any more
+	case (in.leaves || in.want == "") && n.daemon.empty(): // it was to get a pod, and is not any more
 		n.change.begun = nil
 		in = c.input(n)
 	case !in.leaves && n.daemon.Revision != "" && (in.want == "" || in.has()): // it has what it is to have by now

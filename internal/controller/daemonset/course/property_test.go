@@ -253,10 +253,12 @@ func (w *world) settles(t *rapid.T, revision int) {
 	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
 	w.rules[final] = drawRule(t)
 	w.update(final)
-	churn := len(dead) == 0 && w.policy.Failure.StartDeadline < 10*time.Minute && rapid.Bool().Draw(t, "churn")
-	for end := w.now.Add(40 * time.Minute); w.now.Before(end) && !w.hasSettled(final, dead); {
-		if churn && len(w.nodes) > 0 {
+	churn := len(dead) == 0 && w.policy.Failure.StartDeadline < 10*time.Minute && len(w.nodes) >= 4 && rapid.Bool().Draw(t, "churn")
+	// Between two that join there is room for a change with a limit of one, and nodes stay until they have soaked.
+	for end, joins := w.now.Add(40*time.Minute), w.now; w.now.Before(end) && !w.hasSettled(final, dead); {
+		if churn && !w.now.Before(joins) {
 			w.replaceOne()
+			joins = w.now.Add(21 * time.Second)
 		}
 		w.pass(7 * time.Second)
 	}
