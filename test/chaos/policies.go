@@ -386,11 +386,13 @@ func (u *user) letGoOn(ctx context.Context) error {
 		case slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}, phase), wayBackIsLost(r):
 			what = "retry"
 			again(r)
+		case strings.Contains(r.Status.Message, "or retry it and approve step "+v1alpha1.WithoutPolicy):
+			what = "retry and approve"
+			again(r)
+			r.Spec.Approved = approval(r, v1alpha1.WithoutPolicy)
 		case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approved(r, missing(r)):
 			what = "approve"
-			r.Spec.Approved = &v1alpha1.StepApproval{
-				Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: missing(r),
-			}
+			r.Spec.Approved = approval(r, missing(r))
 		}
 		if what == "" {
 			continue
@@ -414,6 +416,10 @@ func missing(r *v1alpha1.DaemonSetRollout) string {
 		return v1alpha1.WithoutPolicy
 	}
 	return v1alpha1.AllSteps
+}
+
+func approval(r *v1alpha1.DaemonSetRollout, step string) *v1alpha1.StepApproval {
+	return &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: step}
 }
 
 func approved(r *v1alpha1.DaemonSetRollout, step string) bool {

@@ -37,13 +37,26 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 	for _, policy := range g.policies {
 		nodes := j.inStep(d, g, policy, counted)
 		limit, lacks := j.limitOf(d, g, policy)
-		if nodes <= limit || lacks && len(counted) <= total {
+		before := slices.DeleteFunc(slices.Clone(counted), func(name string) bool { return j.ofTheSameTurn(d, g, policy, name) })
+		if nodes <= limit || lacks && len(before) <= total {
 			return
 		}
 		step, own = max(step, nodes), max(own, limit)
 	}
 	j.report(Limits, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
 		d.at.node, p.Name, step, len(counted), strings.Join(out, ", "), own, total)
+}
+
+// ofTheSameTurn reports whether another node, of a step with a limit of its own, was taken in the turn of the
+// decision. A turn asks the DaemonSet's limit before it takes nodes that this limit is not for; what it takes is then
+// deleted in any order.
+func (j *judge) ofTheSameTurn(d decision, g *guidance, policy *v1alpha1.RolloutPolicy, name string) bool {
+	at := place{set: d.at.set, node: name}
+	if at == d.at || j.taken[at] <= d.early {
+		return false
+	}
+	_, lacks := j.limitOf(decision{at: at, event: d.event}, g, policy)
+	return !lacks
 }
 
 // inStep counts the nodes that are in the step of the decision's node.

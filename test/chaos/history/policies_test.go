@@ -129,6 +129,26 @@ func hurries(perMinute int32) *guidedStory {
 	return s
 }
 
+// comesBack has both nodes of a rack be changed, and then the canary, with so many revisions from write to write.
+func comesBack(apart int64) *guidedStory {
+	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) {
+		p.Spec.Domains = nil
+		p.Spec.Waves = append(p.Spec.Waves, v1alpha1.Wave{Name: "racks", Each: "rack", MaxUnavailable: ptr.To(intstr.FromInt32(2))})
+	})
+	s.approves()
+	s.rollout.Status.Steps = []v1alpha1.StepStatus{{Name: "canary"}, {Name: "racks/r", Nodes: 2}, {Name: "racks/(none)", Nodes: 1}}
+	s.rollout.Status.Step = "racks/r"
+	s.put(s.rollout)
+	s.takes(2)
+	s.takes(3)
+	s.takes(1)
+	turn := s.record.Events[len(s.record.Events)-6:]
+	for i := range turn {
+		turn[i].Revision = turn[0].Revision + int64(i)*apart
+	}
+	return s
+}
+
 // narrows has the next template want its daemon on no node, with the canary begun.
 func narrows() *guidedStory {
 	s := guidedFleet()
@@ -283,6 +303,9 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.takes(4)
 			return s
 		}, Limits + ": node n4 was changed (pod old-4); that makes 2 nodes of its step and 2 in all by our own doing (n2, n4), the step allows 1"},
+		{"a canary that comes back in the turn of a step with a limit of its own", func() *guidedStory { return comesBack(1) }, ""},
+		{"a canary that comes back after the turn of a step with a limit of its own", func() *guidedStory { return comesBack(2 * lag) },
+			Limits + ": node n1 was changed (pod old-1); that makes 1 nodes of its step and 3 in all by our own doing (n1, n2, n3), the step allows 0 and the DaemonSet 2"},
 		{"a step of its own that a new policy gives it", func() *guidedStory {
 			s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
 			s.takes(2)

@@ -346,7 +346,7 @@ func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *fact.Rollout) string {
 	}
 	if status, known := b.stands(ds, info); known && TargetFailed(status) {
 		return what + ", and revision " + status.TargetRevision +
-			" has failed; change the template, make another policy, or try it again and consent to go on without one"
+			" has failed; change the template, make another policy, or retry it and approve step " + v1alpha1.WithoutPolicy
 	}
 	return what + "; approve step " + v1alpha1.WithoutPolicy + " to go on without one, or make another"
 }
