@@ -134,6 +134,10 @@ const (
 	RolloutWaiting = "Waiting"
 	// RolloutFailed: the target has failed, and its nodes stay as they are or go back.
 	RolloutFailed = "Failed"
+	// RolloutReconciling and RolloutStalled are what kstatus, and with it Flux, goes by: the change is not over, or it
+	// has failed.
+	RolloutReconciling = "Reconciling"
+	RolloutStalled     = "Stalled"
 )
 
 // DaemonSetRolloutStatus is where the change is. It does not grow with the fleet.

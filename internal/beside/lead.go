@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/certs"
+	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/history"
@@ -152,7 +153,8 @@ func (g *Guest) look(ctx context.Context, objects client.Reader) error {
 		if ds.DeletionTimestamp != nil {
 			continue
 		}
-		errs = append(errs, g.keepStable(ctx, s, ds), g.countWrong(ctx, objects, s, ds), g.move(ctx, objects, s, ds))
+		errs = append(errs, g.keepStable(ctx, s, ds), g.countWrong(ctx, objects, s, ds), g.move(ctx, objects, s, ds),
+			g.condition(ctx, s, ds))
 	}
 	g.forgetWrong(s.sets)
 	select {
@@ -267,6 +269,23 @@ func (g *Guest) tell(ds *appsv1.DaemonSet, why string) {
 	}
 	g.held[key] = why
 	g.cfg.Recorder.Event(ds, corev1.EventTypeWarning, "StoredAsBefore", why)
+}
+
+// condition has the DaemonSet's own conditions say how far its change is.
+func (g *Guest) condition(ctx context.Context, s *seen, ds *appsv1.DaemonSet) error {
+	patch, err := conditions.Patch(ds, conditions.Of(ds, s.rolloutOf(ds)), time.Now())
+	if err != nil || patch == nil {
+		return err
+	}
+	_, err = g.client.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // the next look knows more
+	}
+	if err != nil {
+		return fmt.Errorf("write the conditions of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
+	}
+	return nil
 }
 
 // pods are the hash of the DaemonSet's template, "" if it is not known, and how many pods there are of each.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
@@ -292,12 +293,21 @@ func (l *Leaver) forget(ctx context.Context, ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// disown has nobody but the author own the update strategy: who applies it on the server would meet a conflict.
+// disown has nobody but the author own the update strategy: who applies it on the server would meet a conflict. The
+// conditions that say how far a change is go with it.
 func (l *Leaver) disown(ctx context.Context, given *appsv1.DaemonSet) error {
 	sets := l.client.AppsV1().DaemonSets(given.Namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		ds, err := sets.Get(ctx, given.Name, metav1.GetOptions{}) // its status may have been written since
 		if err != nil || ds.UID != given.UID {
+			return err
+		}
+		patch, err := conditions.Patch(ds, nil, time.Now())
+		if err == nil && patch != nil {
+			ds, err = sets.Patch(ctx, ds.Name, types.StrategicMergePatchType, patch,
+				metav1.PatchOptions{FieldManager: fieldManager}, "status")
+		}
+		if err != nil {
 			return err
 		}
 		fields := slices.DeleteFunc(ds.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {

@@ -56,7 +56,8 @@ func (b *beside) takesOver(t *testing.T) {
 	b.phase(t, "Complete")
 	b.stored(t, true)
 	b.samePods(t, before)
-	b.run(t, "kubectl", "diff", "-f", "agent.yaml").ends(t, 0)
+	b.seen(t, "Current", "Healthy")
+	b.same(t, "agent.yaml")
 }
 
 // prepares has nodes, the kinds, the rights, and a DaemonSet that kube-controller-manager runs.
@@ -170,14 +171,22 @@ func (b *beside) badImage(t *testing.T) {
 	b.with(t, map[string]int{"1": nodes - 2, "fail": 2})
 	b.run(t, "why", "daemonset/agent", "--verdict", "FailedRevision").ends(t, 0).
 		says(t, "image example.com/agent:fail cannot be pulled")
+	b.seen(t, "Failed", "Degraded")
+	b.kubectl(t, "wait", "ds/agent", "dsr/agent", "--for=condition=Stalled", "--timeout=1m")
+	b.run(t, "kubectl", "rollout", "status", "ds/agent", "--timeout=1s").ends(t, 1).
+		says(t, "rollout status is only available for RollingUpdate strategy type")
 	b.lose(t, "1")
 	b.with(t, map[string]int{"1": nodes - 2, "fail": 2})
+	b.seen(t, "Failed", "Degraded") // kube-controller-manager has written the status meanwhile
 	b.run(t, "rollout", "abort", "daemonset/agent").ends(t, 0).says(t, "is aborted")
 	b.phase(t, "RolledBack")
 	b.images(t, "example.com/agent:1")
 	b.unchanged(t, before, 3)
+	b.seen(t, "Failed", "Degraded")
 	b.kubectl(t, "apply", "-f", "agent.yaml")
+	b.kubectl(t, "wait", "dsr/agent", "--for=condition=Complete", "--timeout=1m")
 	b.phase(t, "Complete")
+	b.seen(t, "Current", "Healthy")
 	b.unchanged(t, before, 3)
 }
 
@@ -197,6 +206,8 @@ func (b *beside) lose(t *testing.T, image string) {
 func (b *beside) goodImage(t *testing.T) {
 	b.kubectl(t, "apply", "-f", "agent-2.yaml")
 	b.phase(t, "WaitingForApproval")
+	b.seen(t, "InProgress", "Suspended")
+	b.same(t, "agent-2.yaml")
 	b.with(t, map[string]int{"1": nodes - 2, "2": 2})
 	b.lose(t, "1")
 	b.lose(t, "2")
@@ -206,6 +217,8 @@ func (b *beside) goodImage(t *testing.T) {
 	b.run(t, "rollout", "status", "daemonset/agent", "--timeout=2m").ends(t, 0).says(t, "Complete")
 	b.images(t, "example.com/agent:2")
 	b.stored(t, true)
+	b.kubectl(t, "wait", "ds/agent", "--for=condition=Reconciling=false", "--timeout=1m")
+	b.seen(t, "Current", "Healthy")
 }
 
 // front takes connections in turn to replicas, as a Service does.

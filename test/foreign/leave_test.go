@@ -124,6 +124,9 @@ func (b *beside) isGivenBack(t *testing.T, written string, pods map[string]strin
 	if now := b.written(t); now != written {
 		t.Errorf("the DaemonSet is\n%s\nand was\n%s", now, written)
 	}
+	for _, c := range b.set(t).Status.Conditions {
+		t.Errorf("it keeps the condition %s", c.Type)
+	}
 	for _, m := range b.set(t).ManagedFields {
 		if strings.HasPrefix(m.Manager, "everynode") {
 			t.Errorf("%s owns %s", m.Manager, m.FieldsV1)

@@ -9,6 +9,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
+// failed are the phases of a target that has failed.
+var failed = []v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}
+
 // conditions are those of a rollout, and in which phases each is true.
 var conditions = []struct {
 	name string
@@ -19,7 +22,12 @@ var conditions = []struct {
 	{v1alpha1.RolloutWaiting, []v1alpha1.Phase{
 		v1alpha1.PhaseWaitingForApproval, v1alpha1.PhaseOutsideWindow, v1alpha1.PhasePaused, v1alpha1.PhaseHalted,
 	}},
-	{v1alpha1.RolloutFailed, []v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}},
+	{v1alpha1.RolloutFailed, failed},
+	{v1alpha1.RolloutReconciling, []v1alpha1.Phase{
+		v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking, v1alpha1.PhaseWaitingForApproval, v1alpha1.PhaseOutsideWindow,
+		v1alpha1.PhasePaused,
+	}},
+	{v1alpha1.RolloutStalled, failed},
 }
 
 // Conditions says in conditions what a status' phase says, for tools that wait. Those

@@ -21,14 +21,22 @@ func TestConditions(t *testing.T) {
 		phase v1alpha1.Phase
 		want  string // true conditions, and the hours since the beginning in which they and the others changed last
 	}{
-		{v1alpha1.PhaseProgressing, "Complete=False@0 WaitingForApproval=False@0 Waiting=False@0 Failed=False@0"},
-		{v1alpha1.PhaseSoaking, "Complete=False@0 WaitingForApproval=False@0 Waiting=False@0 Failed=False@0"},
-		{v1alpha1.PhaseWaitingForApproval, "Complete=False@0 WaitingForApproval=True@2 Waiting=True@2 Failed=False@0"},
-		{v1alpha1.PhaseOutsideWindow, "Complete=False@0 WaitingForApproval=False@3 Waiting=True@2 Failed=False@0"},
-		{v1alpha1.PhasePaused, "Complete=False@0 WaitingForApproval=False@3 Waiting=True@2 Failed=False@0"},
-		{v1alpha1.PhaseHalted, "Complete=False@0 WaitingForApproval=False@3 Waiting=True@2 Failed=True@5"},
-		{v1alpha1.PhaseRolledBack, "Complete=False@0 WaitingForApproval=False@3 Waiting=False@6 Failed=True@5"},
-		{v1alpha1.PhaseComplete, "Complete=True@7 WaitingForApproval=False@3 Waiting=False@6 Failed=False@7"},
+		{v1alpha1.PhaseProgressing, "Complete=False@0 WaitingForApproval=False@0 Waiting=False@0 Failed=False@0 " +
+			"Reconciling=True@0 Stalled=False@0"},
+		{v1alpha1.PhaseSoaking, "Complete=False@0 WaitingForApproval=False@0 Waiting=False@0 Failed=False@0 " +
+			"Reconciling=True@0 Stalled=False@0"},
+		{v1alpha1.PhaseWaitingForApproval, "Complete=False@0 WaitingForApproval=True@2 Waiting=True@2 Failed=False@0 " +
+			"Reconciling=True@0 Stalled=False@0"},
+		{v1alpha1.PhaseOutsideWindow, "Complete=False@0 WaitingForApproval=False@3 Waiting=True@2 Failed=False@0 " +
+			"Reconciling=True@0 Stalled=False@0"},
+		{v1alpha1.PhasePaused, "Complete=False@0 WaitingForApproval=False@3 Waiting=True@2 Failed=False@0 " +
+			"Reconciling=True@0 Stalled=False@0"},
+		{v1alpha1.PhaseHalted, "Complete=False@0 WaitingForApproval=False@3 Waiting=True@2 Failed=True@5 " +
+			"Reconciling=False@5 Stalled=True@5"},
+		{v1alpha1.PhaseRolledBack, "Complete=False@0 WaitingForApproval=False@3 Waiting=False@6 Failed=True@5 " +
+			"Reconciling=False@5 Stalled=True@5"},
+		{v1alpha1.PhaseComplete, "Complete=True@7 WaitingForApproval=False@3 Waiting=False@6 Failed=False@7 " +
+			"Reconciling=False@5 Stalled=False@7"},
 	} {
 		s := &v1alpha1.DaemonSetRolloutStatus{Phase: c.phase, Message: "because", ObservedGeneration: int64(i)}
 		all = Conditions(s, all, begin.Add(time.Duration(i)*time.Hour))
