@@ -37,7 +37,9 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 	for _, policy := range g.policies {
 		nodes := j.inStep(d, g, policy, counted)
 		limit, lacks := j.limitOf(d, g, policy)
-		before := slices.DeleteFunc(slices.Clone(counted), func(name string) bool { return j.ofTheSameTurn(d, g, policy, name) })
+		before := slices.DeleteFunc(slices.Clone(counted), func(name string) bool {
+			return j.ofTheSameTurn(d, g, policy, name)
+		})
 		if nodes <= limit || lacks && len(before) <= total {
 			return
 		}
