@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/etcd/offline"
+	"github.com/everynode/everynode/internal/etcd/roster"
 )
 
 // memberPath is where a member tells how another stands, by the ID behind it.
@@ -46,14 +49,14 @@ var ErrStranger = errors.New("the databases of the other servers are of another 
 type before struct {
 	peers *Peers
 	dir   string
-	has   logged
+	has   offline.Data
 	// contacted tells that another member, for which this one counts, wants to speak with it.
 	contacted atomic.Bool
 }
 
 // heard is what another member has said of this one.
 type heard struct {
-	Member
+	roster.Member
 	// alive tells that it is a member, and answers; stranger that another answers in its place.
 	alive, stranger, removed bool
 	// mark is how far this member had come, as the other knows, and applied how far the other is.
@@ -65,7 +68,7 @@ type heard struct {
 func (b *before) wait(ctx context.Context) error {
 	self, others := b.others()
 	if self == "" || len(others) == 0 {
-		return b.has.checkEnd(b.dir)
+		return b.has.CheckEnd(b.dir)
 	}
 	for remind := time.Now().Add(waitFirst); ; {
 		all := b.ask(ctx, self, others)
@@ -92,12 +95,12 @@ func (b *before) wait(ctx context.Context) error {
 // disk is full, its file is ahead of its log. It has agreed to nothing of that, and gets it anew from
 // the others. But had it lost a part of its log, its start could undo writes that count, unless
 // another has them.
-func (b *before) cutOff() bool { return b.has.last < b.has.applied }
+func (b *before) cutOff() bool { return b.has.Last < b.has.Applied }
 
 // enough reports whether those who have answered do for a start.
 func (b *before) enough(all []heard) bool {
 	if b.cutOff() {
-		return slices.ContainsFunc(all, func(h heard) bool { return h.applied >= b.has.applied })
+		return slices.ContainsFunc(all, func(h heard) bool { return h.applied >= b.has.Applied })
 	}
 	alone := !slices.ContainsFunc(all, func(h heard) bool { return !h.Learner })
 	return alone || b.contacted.Load() || slices.ContainsFunc(all, func(h heard) bool { return h.alive })
@@ -111,22 +114,23 @@ func (b *before) tell(ctx context.Context, all []heard) {
 	}
 	if b.cutOff() {
 		klog.FromContext(ctx).Info("The database of this server has changes that its log does not have; waiting for another server that has them. Start those that are silent",
-			"log", b.has.last, "database", b.has.applied, "without", names)
+			"log", b.has.Last, "database", b.has.Applied, "without", names)
 		return
 	}
 	tellWaiting(ctx, len(all)+1, names)
 }
 
 // others are this member's ID, and the other members, as far as it remembers.
-func (b *before) others() (self string, others []Member) {
-	self = b.has.member
-	for _, m := range slices.Concat(b.has.members, b.peers.Known) {
+func (b *before) others() (self string, others []roster.Member) {
+	self = b.has.Member
+	for _, m := range slices.Concat(b.has.Members, b.peers.Known) {
 		switch {
 		case m.URL == b.peers.URL:
 			if self == "" {
 				self = m.ID // it was let in, and has never started
 			}
-		case m.ID == b.has.member, m.URL == "", slices.Contains(b.has.gone, m.ID), slices.ContainsFunc(others, func(o Member) bool { return o.URL == m.URL }):
+		case m.ID == b.has.Member, m.URL == "", slices.Contains(b.has.Gone, m.ID), slices.ContainsFunc(others,
+			func(o roster.Member) bool { return o.URL == m.URL }):
 		default:
 			others = append(others, m)
 		}
@@ -134,7 +138,7 @@ func (b *before) others() (self string, others []Member) {
 	return self, others
 }
 
-func (b *before) ask(ctx context.Context, self string, others []Member) []heard {
+func (b *before) ask(ctx context.Context, self string, others []roster.Member) []heard {
 	ctx, cancel := context.WithTimeout(ctx, peerPatience)
 	defer cancel()
 	out := make([]heard, len(others))
@@ -150,14 +154,14 @@ func (b *before) ask(ctx context.Context, self string, others []Member) []heard 
 	return out
 }
 
-func (b *before) askOne(ctx context.Context, self string, m Member) heard {
+func (b *before) askOne(ctx context.Context, self string, m roster.Member) heard {
 	out := heard{Member: m}
 	body, err := askPeer(ctx, b.peers.Keys, m.URL+memberPath+self, maxAnswer)
 	var refused *refusedError
 	out.alive = err == nil || errors.As(err, &refused) // one of before there was this question refuses it
 	out.removed = err == nil && string(body) == standsRemoved
 	out.stranger = isStranger(err)
-	if !out.alive || b.has.member == "" {
+	if !out.alive || b.has.Member == "" {
 		return out
 	}
 	if body, err = askPeer(ctx, b.peers.Keys, m.URL+watermarkPath+self, maxAnswer); err == nil {
@@ -170,7 +174,7 @@ func (b *before) askOne(ctx context.Context, self string, m Member) heard {
 }
 
 // askApplied tells how far another member is, 0 if it does not say.
-func (b *before) askApplied(ctx context.Context, m Member) uint64 {
+func (b *before) askApplied(ctx context.Context, m roster.Member) uint64 {
 	var status Status
 	body, err := askPeer(ctx, b.peers.Keys, m.URL+statusPath, maxAnswer)
 	if err == nil {
@@ -186,12 +190,13 @@ func (b *before) askApplied(ctx context.Context, m Member) uint64 {
 // other's authority. What a wrong clock does is something else.
 func isStranger(err error) bool {
 	var unknown x509.UnknownAuthorityError
-	return errors.As(err, &unknown) || err != nil && strings.HasSuffix(err.Error(), "tls: unknown certificate authority")
+	return errors.As(err, &unknown) || err != nil &&
+		strings.HasSuffix(err.Error(), "tls: unknown certificate authority")
 }
 
 // judge says what others have against a start.
 func (b *before) judge(all []heard) error {
-	alive, strangers, come := 0, []string(nil), max(b.has.last, b.has.applied)
+	alive, strangers, come := 0, []string(nil), max(b.has.Last, b.has.Applied)
 	for _, h := range all {
 		switch {
 		case h.removed:
@@ -215,7 +220,8 @@ func (b *before) judge(all []heard) error {
 func (b *before) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if from := r.Header.Get("X-Server-From"); strings.HasPrefix(r.URL.Path, "/raft") && from != "" && !slices.Contains(b.has.gone, from) {
+		if from := r.Header.Get("X-Server-From"); strings.HasPrefix(r.URL.Path, "/raft") && from != "" &&
+			!slices.Contains(b.has.Gone, from) {
 			b.contacted.Store(true)
 		}
 		// Whatever else is answered here, etcd could take for the news that the one who asks is removed.
@@ -223,15 +229,16 @@ func (b *before) handler() http.Handler {
 	})
 	mux.HandleFunc(memberPath, tellStanding(func(id string) string {
 		switch {
-		case slices.Contains(b.has.gone, id):
+		case slices.Contains(b.has.Gone, id):
 			return standsRemoved
-		case slices.ContainsFunc(b.has.members, func(m Member) bool { return m.ID == id }):
+		case slices.ContainsFunc(b.has.Members, func(m roster.Member) bool { return m.ID == id }):
 			return standsMember
 		}
 		return standsUnknown
 	}))
 	mux.HandleFunc(watermarkPath, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, strconv.FormatUint(b.has.marks[r.URL.Path[len(watermarkPath):]], 10)) // who asked has gone if this fails
+		_, _ = io.WriteString(w, strconv.FormatUint(b.has.Marks[r.URL.Path[len(watermarkPath):]],
+			10)) // who asked has gone if this fails
 	})
 	return mux
 }

@@ -18,6 +18,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/etcd/offline"
+	"github.com/everynode/everynode/internal/etcd/roster"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -52,14 +54,14 @@ func (c *crowd) copyOf(m *one) (putBack func(), last uint64) {
 	old := filepath.Join(c.t.TempDir(), "old")
 	m.stop()
 	must(c.t, os.CopyFS(old, os.DirFS(m.dir)))
-	has, err := checkData(old)
+	has, err := offline.Check(old)
 	must(c.t, err)
 	c.start(m)
 	return func() {
 		c.t.Helper()
 		must(c.t, os.RemoveAll(m.dir))
 		must(c.t, os.CopyFS(m.dir, os.DirFS(old)))
-	}, has.last
+	}, has.Last
 }
 
 // startLater starts a member in the background; what it says is told by the channel, and whom it
@@ -200,7 +202,7 @@ func TestMembersOfBeforeAReset(t *testing.T) {
 func awaitMark(t *testing.T, m *one, id string, index uint64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		got, err := m.newClient().KV.Get(t.Context(), watermarkPrefix+id)
+		got, err := m.newClient().KV.Get(t.Context(), offline.WatermarkPrefix+id)
 		if err == nil && len(got.Kvs) == 1 {
 			if mark, err := strconv.ParseUint(string(got.Kvs[0].Value), 10, 64); err == nil && mark > index {
 				return
@@ -272,7 +274,8 @@ func TestAuthorityWasReplacedMeanwhile(t *testing.T) {
 // What a member answers that waits is never what etcd takes for the news that the one who asks is removed.
 func TestAnswersBeforeTheStart(t *testing.T) {
 	t.Parallel()
-	b := &before{has: logged{filed: filed{roster: roster{members: []Member{{ID: "a"}}, gone: []string{"b"}}, marks: map[string]uint64{"a": 7}}}}
+	b := &before{has: offline.Data{File: offline.File{Roster: roster.Roster{Members: []roster.Member{{ID: "a"}},
+		Gone: []string{"b"}}, Marks: map[string]uint64{"a": 7}}}}
 	answer := func(path, from string) (int, string) {
 		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, nil)
 		r.Header.Set("X-Server-From", from)
@@ -280,7 +283,8 @@ func TestAnswersBeforeTheStart(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	for path, want := range map[string]string{
-		memberPath + "a": standsMember, memberPath + "b": standsRemoved, memberPath + "c": standsUnknown, watermarkPath + "a": "7", watermarkPath + "c": "0",
+		memberPath + "a": standsMember, memberPath + "b": standsRemoved, memberPath + "c": standsUnknown,
+		watermarkPath + "a": "7", watermarkPath + "c": "0",
 	} {
 		if status, text := answer(path, "a"); status != http.StatusOK || text != want {
 			t.Errorf("%s: %d %q, want %q", path, status, text, want)
@@ -293,7 +297,8 @@ func TestAnswersBeforeTheStart(t *testing.T) {
 		{"who asks for keys", string(ClusterKeys), "a", false}, {"one that was removed", "/raft", "b", false},
 		{"who does not say who it is", "/raft/probing", "", false}, {"a member", "/raft", "a", true},
 	} {
-		if status, _ := answer(c.path, c.from); status != http.StatusServiceUnavailable || b.contacted.Load() != c.counts {
+		if status, _ := answer(c.path, c.from); status != http.StatusServiceUnavailable ||
+			b.contacted.Load() != c.counts {
 			t.Errorf("%s gets %d, and counts as one for whom this is a member: %v", c.what, status, b.contacted.Load())
 		}
 	}

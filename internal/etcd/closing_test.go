@@ -1,6 +1,8 @@
 package etcd
 
-import "testing"
+import (
+	"testing"
+)
 
 // A kind that is added and removed again and again costs nothing in the end.
 func TestAClosedStorageGivesItsClientBack(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // compactPatience bounds the wait for the others.
 const compactPatience = time.Minute
 
-// defaultKeep is how long a revision stays readable at least, if fewer than keptRevisions follow it. None stays for more
+// defaultKeep is how long a revision stays readable at least, if fewer than keptRevisions follow it. None stays for
+// more
 // than twice as long.
 const defaultKeep = 5 * time.Minute
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/etcd/hashcheck"
+	"github.com/everynode/everynode/internal/etcd/roster"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -99,7 +100,7 @@ func (s *Server) toCompare() bool {
 	}
 	s.comparison.mu.Lock()
 	defer s.comparison.mu.Unlock()
-	return slices.ContainsFunc(s.Members(), func(m Member) bool {
+	return slices.ContainsFunc(s.Members(), func(m roster.Member) bool {
 		v := s.comparison.verdicts[m.ID]
 		return newest > 0 && (v.State != hashcheck.Same || v.Revision < newest)
 	})
@@ -143,7 +144,8 @@ func (s *Server) tell(id string, v hashcheck.Verdict) {
 		klog.ErrorS(ErrCorrupt, "A server's database differs from that of a majority; that server stops",
 			"server", name, "revision", v.Revision)
 	case hashcheck.Disputed:
-		klog.ErrorS(ErrDisputed, "A server's database differs from those of others; see "+corruptionPage, "server", name,
+		klog.ErrorS(ErrDisputed, "A server's database differs from those of others; see "+corruptionPage, "server",
+			name,
 			"revision", v.Revision)
 	}
 }
@@ -215,6 +217,7 @@ func (s *Server) comparisonMetrics() []prometheus.Collector {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "everynode_database_members_differing",
 			Help: "How many servers have a database that differs from others', as this one last saw."}, differ),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "everynode_database_same_timestamp_seconds",
-			Help: "When this server's database was last found to be the same as a majority's; 0 while it was not."}, same),
+			Help: "When this server's database was last found to be the same as a majority's; 0 while it was not."},
+			same),
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/etcd/offline"
 )
 
 // cutLog makes the log of a member end before its database file, as a loss of power or a full
@@ -32,20 +34,21 @@ func cutLog(t *testing.T, c *crowd, other, m *one) {
 	must(t, os.CopyFS(logs, os.DirFS(old)))
 	// The others must not remember that the member had agreed to it: by what it wrote down, and
 	// a leader by what it heard.
-	_, err := other.newClient().KV.Delete(t.Context(), watermarkPrefix+id)
+	_, err := other.newClient().KV.Delete(t.Context(), offline.WatermarkPrefix+id)
 	must(t, err)
 	for _, l := range c.all {
 		if l.Server == nil || l.Leader() != l.Self() {
 			continue
 		}
 		next := slices.IndexFunc(c.all, func(n *one) bool { return n.Server != nil && n != l })
-		must(t, l.etcd.Server.MoveLeader(t.Context(), uint64(l.etcd.Server.MemberID()), uint64(c.all[next].etcd.Server.MemberID())))
+		must(t, l.etcd.Server.MoveLeader(t.Context(), uint64(l.etcd.Server.MemberID()),
+			uint64(c.all[next].etcd.Server.MemberID())))
 		break
 	}
-	has, err := checkData(m.dir)
+	has, err := offline.Check(m.dir)
 	must(t, err)
-	if has.last >= has.applied {
-		t.Fatalf("the log ends at %d, the file at %d", has.last, has.applied)
+	if has.Last >= has.Applied {
+		t.Fatalf("the log ends at %d, the file at %d", has.Last, has.Applied)
 	}
 }
 
@@ -103,7 +106,7 @@ func TestLogThatEndsBeforeTheFileIsMadeGoodByOthers(t *testing.T) {
 	if s, err := Start(t.Context(), alone); err == nil {
 		s.Close()
 		t.Error("alone it starts without a part of its log")
-	} else if !strings.HasSuffix(err.Error(), backupHint) {
+	} else if !strings.HasSuffix(err.Error(), offline.BackupHint) {
 		t.Errorf("alone it says %v", err)
 	}
 }

@@ -26,7 +26,10 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/feature"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"github.com/everynode/everynode/internal/etcd/apistorage"
+	"github.com/everynode/everynode/internal/etcd/kv"
+	"github.com/everynode/everynode/internal/etcd/offline"
 )
 
 // keptRevisions is how many revisions stay readable for watches that resume.
@@ -67,7 +70,7 @@ type Server struct {
 	etcd       *embed.Etcd
 	fatal      *fatal
 	leadership *leadership
-	shares     *shares // nil if all may write as much as there is room
+	shares     *kv.Shares // nil if all may write as much as there is room
 
 	// peers and all below are nil for one that is alone.
 	peers      *Peers
@@ -87,26 +90,27 @@ type Server struct {
 // cannot be read is reported and left as it is.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the database directory: %w; choose another --data-dir, or move what is there away", err)
+		return nil, fmt.Errorf("make the database directory: %w; choose another --data-dir, or move what is there away",
+			err)
 	}
 	err := checkCorrupt(o)
 	if err != nil {
 		return nil, err
 	}
-	has, err := checkData(o.Dir)
+	has, err := offline.Check(o.Dir)
 	switch {
 	case err != nil:
-	case has.removed():
+	case has.Removed():
 		err = ErrRemoved // also of a copy, and as the only one: it can lead nobody, not even itself
 	case o.Peers == nil:
-		err = has.checkEnd(o.Dir)
+		err = has.CheckEnd(o.Dir)
 	}
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{peers: o.Peers, leadership: newLeadership(), end: func() {}}
 	if o.Writer != nil {
-		s.shares = newShares(o.Writer, cmp.Or(o.share, defaultShare))
+		s.shares = kv.NewShares(o.Writer, cmp.Or(o.share, defaultShare))
 	}
 	if o.Peers != nil {
 		if s.door, err = openFor(ctx, o, has); err != nil {
@@ -125,7 +129,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 // openFor opens the port for the other members, and waits until it is clear that this one may start.
-func openFor(ctx context.Context, o Options, has logged) (*door, error) {
+func openFor(ctx context.Context, o Options, has offline.Data) (*door, error) {
 	b := &before{peers: o.Peers, dir: o.Dir, has: has}
 	d, err := openDoor(o.Peers, b.handler())
 	if err == nil {
@@ -149,7 +153,7 @@ func (s *Server) open(o Options) error {
 		return fmt.Errorf("open the database in %s: %w", o.Dir, err)
 	}
 	if err != nil {
-		return fmt.Errorf("open the database in %s: %w"+backupHint, o.Dir, err)
+		return fmt.Errorf("open the database in %s: %w"+offline.BackupHint, o.Dir, err)
 	}
 	return nil
 }
@@ -209,7 +213,8 @@ func (s *Server) waitReady(ctx context.Context, o Options) error {
 		case <-remind:
 			s.tellWaiting(ctx)
 		case <-late:
-			return fmt.Errorf("start the database in %s: not ready after %v; is the disk full or very slow?", o.Dir, o.StartTimeout)
+			return fmt.Errorf("start the database in %s: not ready after %v; is the disk full or very slow?", o.Dir,
+				o.StartTimeout)
 		}
 	}
 }
@@ -252,7 +257,7 @@ func start(cfg *embed.Config, f *fatal) (*embed.Etcd, error) {
 	go func() {
 		var o outcome
 		defer func() { done <- o }()
-		defer recoverInto(&o.err)
+		defer offline.RecoverInto(&o.err)
 		o.etcd, o.err = embed.StartEtcd(cfg)
 	}()
 	select {
@@ -268,13 +273,14 @@ func config(o Options, f *fatal) (*embed.Config, error) {
 	cfg.Dir = o.Dir
 	cfg.UnsafeNoFsync = o.NoFsync
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, strconv.Itoa(keptRevisions)
-	cfg.QuotaBackendBytes, cfg.MaxTxnOps = cmp.Or(o.quota, defaultQuota), maxTxnOps+1 // one for a turn
+	cfg.QuotaBackendBytes, cfg.MaxTxnOps = cmp.Or(o.quota, defaultQuota), apistorage.MaxTxnOps+1 // one for a turn
 	if err := membersOf(cfg, o); err != nil {
 		return nil, err
 	}
 	logs := zap.NewProductionConfig()
 	logs.Level = zap.NewAtomicLevelAt(zapcore.ErrorLevel)
-	logger, err := logs.Build(zap.WithFatalHook(f), zap.WithPanicHook(f), zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
+	logger, err := logs.Build(zap.WithFatalHook(f), zap.WithPanicHook(f),
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core { return quiet{c} }))
 	if err != nil {
 		return nil, fmt.Errorf("make the database's logger: %w", err)
 	}
@@ -318,12 +324,12 @@ func membersOf(cfg *embed.Config, o Options) error {
 // what one resource's watches ask for is no work for those of others.
 func (s *Server) newClient() *etcdkube.Client {
 	client := &etcdkube.Client{Client: inProcess(s.etcd.Server, s.leadership)}
-	client.KV = steady{client.KV, s.serving.Load}
+	client.KV = kv.Steady{KV: client.KV, Serving: s.serving.Load}
 	if s.peers != nil {
-		client.KV = inTurns{client.KV}
+		client.KV = kv.InTurns(client.KV)
 	}
 	if s.shares != nil {
-		client.KV = inShares{client.KV, s.shares}
+		client.KV = s.shares.Limit(client.KV)
 	}
 	client.Kubernetes = client
 	s.mu.Lock()
@@ -341,9 +347,10 @@ func (s *Server) drop(client *clientv3.Client) {
 }
 
 // Open returns the storage of one resource.
-func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error) {
+func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string) (storage.Interface, error) {
 	client := s.newClient()
-	opened, err := open(client, compactRevision{s}, c, newObject, newList, resourcePrefix)
+	opened, err := apistorage.Open(client, compactRevision{s}, c, newObject, newList, resourcePrefix, nil)
 	if err != nil {
 		s.drop(client.Client)
 		return nil, err
@@ -351,35 +358,17 @@ func (s *Server) Open(c *storagebackend.ConfigForResource, newObject, newList fu
 	return s.owning(opened, client), nil
 }
 
-func open(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
-	resourcePrefix string) (*closing, error) {
-	return openWith(client, compactor, c, newObject, newList, resourcePrefix, etcd3.NewDefaultDecoder(c.Codec, storage.APIObjectVersioner{}))
-}
-
-func openWith(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
-	resourcePrefix string, decoder etcd3.Decoder) (*closing, error) {
-	transformer := c.Transformer
-	if transformer == nil {
-		transformer = identity.NewEncryptCheckTransformer()
-	}
-	opened, err := etcd3.New(client, compactor, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
-		transformer, c.LeaseManagerConfig, decoder, storage.APIObjectVersioner{})
-	if err != nil {
-		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
-	}
-	return &closing{Interface: opened, end: []func(){opened.Close}}, nil
-}
-
 // OpenReserving returns the storage of a resource whose objects hold names, a *Reserving.
-func (s *Server) OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+func (s *Server) OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
 	client := s.newClient()
-	opened, err := openReserving(client, compactRevision{s}, c, newObject, newList, resourcePrefix, holds)
+	opened, err := apistorage.OpenReserving(client, compactRevision{s}, c, newObject, newList, resourcePrefix, holds)
 	if err != nil {
 		s.drop(client.Client)
 		return nil, err
 	}
-	s.owning(opened.closing, client)
+	s.owning(opened.Opened, client)
 	return opened, nil
 }
 
@@ -417,7 +406,8 @@ func (s *Server) During(f func() error) error {
 // of it then may wait for ever.
 func (s *Server) Lost() <-chan struct{} { return s.fatal.happened }
 
-// Close stops the database; everything acknowledged is on disk. One that cannot go on, as with a full disk, ends with the
+// Close stops the database; everything acknowledged is on disk. One that cannot go on, as with a full disk, ends with
+// the
 // process.
 func (s *Server) Close() {
 	s.end()
@@ -432,27 +422,9 @@ func (s *Server) Close() {
 	s.door.close()
 }
 
-// closing is the storage of one resource that can be closed, also more than once: a resource
-// shares one with its subresources. A kind that is added to the API, changed and removed has many,
-// one after another.
-type closing struct {
-	storage.Interface
-	once sync.Once
-	end  []func()
-}
-
-// Close ends what the storage does in the background, and gives back its client.
-func (c *closing) Close() {
-	c.once.Do(func() {
-		for _, end := range c.end {
-			end()
-		}
-	})
-}
-
 // owning has a client closed with a storage that was opened with it.
-func (s *Server) owning(opened *closing, client *etcdkube.Client) *closing {
-	opened.end = append(opened.end, func() {
+func (s *Server) owning(opened *apistorage.Opened, client *etcdkube.Client) *apistorage.Opened {
+	opened.OnClose(func() {
 		select {
 		case <-s.Lost(): // it could wait for ever
 		default:
@@ -460,4 +432,21 @@ func (s *Server) owning(opened *closing, client *etcdkube.Client) *closing {
 		}
 	})
 	return opened
+}
+
+// Stored opens it for the embedded database.
+func (s *Server) Stored() *apistorage.Stored { return apistorage.NewStored(s.newClient().Client) }
+
+// OpenHot returns the storage of a resource that decodes with the decoder, and the
+// feed of what it holds.
+func (s *Server) OpenHot(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string, decoder etcd3.Decoder,
+) (storage.Interface, *apistorage.Feed, error) {
+	client := s.newClient()
+	opened, err := apistorage.Open(client, compactRevision{s}, c, newObject, newList, resourcePrefix, decoder)
+	if err != nil {
+		s.drop(client.Client)
+		return nil, nil, err
+	}
+	return s.owning(opened, client), apistorage.NewFeed(client.Client, c.Prefix, resourcePrefix), nil
 }

@@ -12,6 +12,8 @@ import (
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
+
+	"github.com/everynode/everynode/internal/etcd/offline"
 )
 
 func TestStartTwiceKeepsData(t *testing.T) {
@@ -114,7 +116,8 @@ func TestDamagedDataIsReported(t *testing.T) {
 				s.Close()
 				t.Fatal("the damage was not noticed")
 			}
-			if text := err.Error(); !strings.Contains(text, dir) || !strings.HasSuffix(text, backupHint) || strings.Contains(text, "\n") {
+			if text := err.Error(); !strings.Contains(text, dir) || !strings.HasSuffix(text, offline.BackupHint) ||
+				strings.Contains(text, "\n") {
 				t.Errorf("got error %q, want one line that names the file and says what to do", text)
 			}
 		})

@@ -21,7 +21,8 @@ func newFatal() *fatal {
 	return &fatal{failed: make(chan error, 1), happened: make(chan struct{})}
 }
 
-// end calls what ends the database, and returns when that has returned, or cannot any more: a goroutine that is held here
+// end calls what ends the database, and returns when that has returned, or cannot any more: a goroutine that is held
+// here
 // may be one that it waits for.
 func (f *fatal) end(end func()) {
 	select {

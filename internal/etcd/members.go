@@ -14,6 +14,11 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/etcd/kv"
+	"github.com/everynode/everynode/internal/etcd/offline"
+	"github.com/everynode/everynode/internal/etcd/roster"
+	"github.com/everynode/everynode/internal/members"
 )
 
 // memberPatience is how long a change of the members may take.
@@ -34,28 +39,10 @@ var ErrNotNow = errors.New("the servers are not ready for a change of who belong
 var ErrMajority = errors.New("without it the servers that answer would not be a majority: start one of the others first, or, if these are lost for good, " +
 	"stop the one that is to stay and run \"everynode members reset\" there")
 
-// Member is one of the databases that agree.
-type Member struct {
-	// ID is the member's for good; Name is empty until it has started once.
-	ID, Name string
-	// URL is where its peers reach it.
-	URL string
-	// Learner gets everything and does not count in a majority yet.
-	Learner bool
-}
-
 // Members lists the members as this one knows them.
-func (s *Server) Members() (out []Member) {
+func (s *Server) Members() (out []roster.Member) {
 	for _, m := range s.etcd.Server.Cluster().Members() {
-		out = append(out, memberOf(m))
-	}
-	return out
-}
-
-func memberOf(m *membership.Member) Member {
-	out := Member{ID: m.ID.String(), Name: m.Name, Learner: m.IsLearner}
-	if len(m.PeerURLs) > 0 {
-		out.URL = m.PeerURLs[0]
+		out = append(out, roster.MemberOf(m))
 	}
 	return out
 }
@@ -92,35 +79,35 @@ func (s *Server) followLeader(ctx context.Context) {
 
 // AddLearner lets a member join that will be at the URL, and returns it. One that was
 // let in before and has not started is returned as it is.
-func (s *Server) AddLearner(ctx context.Context, address string) (Member, error) {
+func (s *Server) AddLearner(ctx context.Context, address string) (roster.Member, error) {
 	urls, err := types.NewURLs([]string{address})
 	if err != nil {
-		return Member{}, fmt.Errorf("the address %q for the other servers cannot be used: %w", address, err)
+		return roster.Member{}, fmt.Errorf("the address %q for the other servers cannot be used: %w", address, err)
 	}
 	err = s.Disputed()
 	if err != nil {
-		return Member{}, fmt.Errorf("let a server join at %s: %w", address, err)
+		return roster.Member{}, fmt.Errorf("let a server join at %s: %w", address, err)
 	}
 	known := s.Members()
-	if at := slices.IndexFunc(known, func(m Member) bool { return m.URL == address }); at >= 0 {
+	if at := slices.IndexFunc(known, func(m roster.Member) bool { return m.URL == address }); at >= 0 {
 		if known[at].Name == "" {
 			return known[at], nil
 		}
-		return Member{}, fmt.Errorf("a server of the name %s is at %s already; if its disk is lost, run \"everynode members remove %s\" first", known[at].Name, address, known[at].Name)
+		return roster.Member{}, fmt.Errorf("a server of the name %s is at %s already; if its disk is lost, run \"everynode members remove %s\" first", known[at].Name, address, known[at].Name)
 	}
 	now := time.Now()
 	added := membership.NewMemberAsLearner("", urls, "", &now)
 	ctx, cancel := context.WithTimeout(ctx, memberPatience)
 	defer cancel()
 	if _, err := s.etcd.Server.AddMember(ctx, *added); err != nil {
-		at := slices.IndexFunc(known, func(m Member) bool { return m.Learner })
+		at := slices.IndexFunc(known, func(m roster.Member) bool { return m.Learner })
 		if at >= 0 && errors.Is(err, membership.ErrTooManyLearners) {
-			return Member{}, fmt.Errorf("%w: another server is joining, at %s; if that one has given up, run \"everynode members remove %s\" on a server",
+			return roster.Member{}, fmt.Errorf("%w: another server is joining, at %s; if that one has given up, run \"everynode members remove %s\" on a server",
 				ErrNotNow, known[at].URL, cmp.Or(known[at].Name, known[at].ID))
 		}
-		return Member{}, fmt.Errorf("let a server join at %s: %w", address, reconfigured(err))
+		return roster.Member{}, fmt.Errorf("let a server join at %s: %w", address, reconfigured(err))
 	}
-	return memberOf(added), nil
+	return roster.MemberOf(added), nil
 }
 
 // Remove takes a member off the list. It will not be one again.
@@ -146,7 +133,8 @@ func reconfigured(err error) error {
 		return fmt.Errorf("%w: not all that count have been connected for five seconds", ErrNotNow)
 	case errors.Is(err, etcderrors.ErrNotEnoughStartedMembers):
 		return ErrMajority
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, etcderrors.ErrTimeout), errors.Is(err, etcderrors.ErrTimeoutDueToLeaderFail),
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, etcderrors.ErrTimeout),
+		errors.Is(err, etcderrors.ErrTimeoutDueToLeaderFail),
 		errors.Is(err, etcderrors.ErrTimeoutDueToConnectionLost), errors.Is(err, etcderrors.ErrNoLeader):
 		return fmt.Errorf("%w: a majority of them does not answer", ErrNotNow)
 	}
@@ -228,8 +216,8 @@ func (s *Server) stopped(ctx context.Context) error {
 		return ErrRemoved
 	}
 	if s.peers != nil {
-		b := &before{peers: s.peers, has: logged{member: s.Self()}}
-		b.has.members = s.Members()
+		b := &before{peers: s.peers, has: offline.Data{Member: s.Self()}}
+		b.has.Members = s.Members()
 		self, others := b.others()
 		if slices.ContainsFunc(b.ask(ctx, self, others), func(h heard) bool { return h.removed }) {
 			return ErrRemoved
@@ -263,7 +251,7 @@ func (s *Server) explain(err error) error {
 
 // initialCluster is how etcd is told at its first start who the members are. Their
 // names mean nothing there, but must differ.
-func initialCluster(members []Member, name, address string) string {
+func initialCluster(members []roster.Member, name, address string) string {
 	var out []string
 	for _, m := range members {
 		if m.URL == address {
@@ -273,4 +261,16 @@ func initialCluster(members []Member, name, address string) string {
 		}
 	}
 	return strings.Join(out, ",")
+}
+
+// turnKey is what each turn of the control loops writes anew.
+const turnKey = "/everynode/turn"
+
+// TakeTurn begins a turn, which ends the one before, if a key is still as it was at a
+// revision: the Lease of the election. So turns come in the order in which that changed hands.
+func (s *Server) TakeTurn(ctx context.Context, lease string, revision int64) (*members.Turn, error) {
+	if s.watermarks == nil {
+		return nil, errors.New("a server that is alone takes no turns")
+	}
+	return kv.TakeTurn(ctx, s.watermarks, turnKey, s.Self(), lease, revision)
 }

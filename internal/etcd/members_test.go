@@ -86,7 +86,8 @@ func (c *crowd) newMember(name string) *one {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	m.options = Options{Dir: m.dir, NoFsync: true, Peers: &Peers{Name: name, URL: "https://" + m.address, Listen: m.address, Keys: keys, Version: "v1"}}
+	m.options = Options{Dir: m.dir, NoFsync: true,
+		Peers: &Peers{Name: name, URL: "https://" + m.address, Listen: m.address, Keys: keys, Version: "v1"}}
 	c.all = append(c.all, m)
 	return m
 }
@@ -236,8 +237,10 @@ func TestPeersOnlyTalkToPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, certificates := range map[string][]tls.Certificate{"nothing": nil, "a certificate of another authority": theirs.Certificates} {
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: certificates, InsecureSkipVerify: true}}}
+	for what, certificates := range map[string][]tls.Certificate{"nothing": nil,
+		"a certificate of another authority": theirs.Certificates} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: certificates,
+			InsecureSkipVerify: true}}}
 		for _, path := range []string{statusPath, string(ClusterKeys), string(PeerKeys), "/members", "/raft"} {
 			if response, err := client.Get(m.options.Peers.URL + path); err == nil {
 				response.Body.Close()
@@ -283,7 +286,8 @@ func TestUnfinishedJoinIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = first.AddLearner(t.Context(), "https://127.0.0.1:2")
-	if !errors.Is(err, ErrNotNow) || !strings.Contains(err.Error(), "at https://127.0.0.1:1") || !strings.Contains(err.Error(), "everynode members remove "+lost.ID) {
+	if !errors.Is(err, ErrNotNow) || !strings.Contains(err.Error(), "at https://127.0.0.1:1") ||
+		!strings.Contains(err.Error(), "everynode members remove "+lost.ID) {
 		t.Errorf("the next one is told %v", err)
 	}
 	if err := first.Remove(t.Context(), lost.ID); err != nil {
@@ -410,7 +414,8 @@ func waitsForAMajority(t *testing.T, m *one) {
 		s.Close()
 		t.Error("one of three starts alone")
 	}
-	for _, want := range []string{"Waiting for a majority of the servers", `"second"`, `"third"`, "everynode members reset"} {
+	for _, want := range []string{"Waiting for a majority of the servers", `"second"`, `"third"`,
+		"everynode members reset"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it says %q, and not %q", said, want)
 		}

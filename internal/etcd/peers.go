@@ -20,6 +20,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/etcd/hashcheck"
+	"github.com/everynode/everynode/internal/etcd/offline"
+	"github.com/everynode/everynode/internal/etcd/roster"
 	"github.com/everynode/everynode/internal/pki"
 )
 
@@ -32,7 +34,7 @@ type Peers struct {
 	Keys Keys
 	// Known are all members when this one starts for the first time, itself among
 	// them; later the others, as far as they are known.
-	Known []Member
+	Known []roster.Member
 	// Shared are files that all servers have, for a member that asks.
 	Shared func(Shared) ([]byte, error)
 	// Version is this program's, for the others to see.
@@ -57,9 +59,6 @@ const (
 	watermarkPath = "/everynode/watermark/"
 )
 
-// watermarkPrefix is where members write down how far they have come.
-const watermarkPrefix = "/everynode/watermarks/"
-
 const (
 	// maxAnswer bounds what another member says, in bytes.
 	maxAnswer = 64 << 10
@@ -74,7 +73,7 @@ const (
 
 // Status is how a member is.
 type Status struct {
-	Member
+	roster.Member
 	// Leads tells that a majority follows it. Leader is who it follows, if anybody.
 	Leads  bool
 	Leader string
@@ -102,7 +101,8 @@ func (s *Server) Serve() { s.serving.Store(true) }
 // Status says how this member is.
 func (s *Server) Status() Status {
 	out := Status{
-		Member: Member{ID: s.Self()}, Leader: s.Leader(), Applied: s.etcd.Server.AppliedIndex(), Term: s.etcd.Server.Term(),
+		Member: roster.Member{ID: s.Self()}, Leader: s.Leader(), Applied: s.etcd.Server.AppliedIndex(),
+		Term:  s.etcd.Server.Term(),
 		Bytes: s.etcd.Server.Backend().Size(), Serving: s.serving.Load(),
 		Defragmenting: s.defragmenting.Load(),
 	}
@@ -122,7 +122,7 @@ func (s *Server) Status() Status {
 
 // Answer is what a member said of itself when it was asked, or why it did not.
 type Answer struct {
-	Member
+	roster.Member
 	Status Status
 	Err    error
 }
@@ -195,7 +195,10 @@ func openDoor(p *Peers, handler http.Handler) (*door, error) {
 	d.lead(handler)
 	// Whoever shows no certificate soon is no member, and holds no connection.
 	d.server = &http.Server{
-		Handler:           http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter,
+			r *http.Request) {
+			(*d.handler.Load()).ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: peerHandshake, ReadTimeout: 5 * time.Minute, ErrorLog: log.New(io.Discard, "", 0),
 	}
 	go func() { _ = d.server.Serve(tls.NewListener(listener, p.Keys.ServerTLS())) }() // it ends when it is closed
@@ -229,7 +232,7 @@ func (s *Server) servePeers() {
 func (s *Server) tellWatermark(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Path[len(watermarkPath):]
 	// What this member has counts: it cannot have heard of more than the others had.
-	answer, err := s.watermarks.Get(r.Context(), watermarkPrefix+id, clientv3.WithSerializable())
+	answer, err := s.watermarks.Get(r.Context(), offline.WatermarkPrefix+id, clientv3.WithSerializable())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -249,7 +252,7 @@ func (s *Server) keepWatermark(ctx context.Context) {
 		if applied := s.etcd.Server.AppliedIndex(); applied > last+uint64(len(s.Members())) {
 			last = applied
 			attempt, cancel := context.WithTimeout(ctx, memberPatience)
-			_, err := s.watermarks.Put(attempt, watermarkPrefix+s.Self(), strconv.FormatUint(applied, 10))
+			_, err := s.watermarks.Put(attempt, offline.WatermarkPrefix+s.Self(), strconv.FormatUint(applied, 10))
 			cancel()
 			if err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).V(2).Info("Could not write down how far the database is", "err", err)

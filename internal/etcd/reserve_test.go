@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/everynode/everynode/internal/etcd/apistorage"
 )
 
 // keys are what a ConfigMap holds here: the keys of its data.
@@ -27,19 +29,29 @@ func keys(obj runtime.Object) (string, []string) {
 	return m.Name, names
 }
 
-func reservingConfigMaps(t *testing.T) *Reserving {
+// reserving is the storage of a test, and another way to what it keeps.
+type reserving struct {
+	*apistorage.Reserving
+	client *clientv3.Client
+	prefix string
+}
+
+func reservingConfigMaps(t *testing.T) reserving {
 	t.Helper()
 	s, err := Start(t.Context(), Options{Dir: t.TempDir(), NoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	c := storagebackend.NewDefaultConfig("/registry", clientscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)).ForResource(schema.GroupResource{Resource: "configmaps"})
-	opened, err := s.OpenReserving(c, func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps", keys)
+	c := storagebackend.NewDefaultConfig("/registry",
+		clientscheme.Codecs.LegacyCodec(corev1.SchemeGroupVersion)).ForResource(schema.GroupResource{Resource: "configmaps"})
+	opened, err := s.OpenReserving(c, func() runtime.Object { return &corev1.ConfigMap{} },
+		func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps", keys)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return opened.(*Reserving)
+	return reserving{Reserving: opened.(*apistorage.Reserving), client: s.newClient().Client,
+		prefix: "/registry/ranges/"}
 }
 
 func configMap(name string, holds ...string) *corev1.ConfigMap {
@@ -50,7 +62,7 @@ func configMap(name string, holds ...string) *corev1.ConfigMap {
 	return m
 }
 
-func (r *Reserving) expect(t *testing.T, what string, want map[string]string) {
+func (r reserving) expect(t *testing.T, what string, want map[string]string) {
 	t.Helper()
 	got, err := r.AllHolders(t.Context(), "")
 	if err != nil {
@@ -62,12 +74,13 @@ func (r *Reserving) expect(t *testing.T, what string, want map[string]string) {
 }
 
 // become makes an object hold these names.
-func (r *Reserving) become(ctx context.Context, name string, holds ...string) error {
-	return r.GuaranteedUpdate(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, false, nil, storage.SimpleUpdate(func(old runtime.Object) (runtime.Object, error) {
-		m := old.(*corev1.ConfigMap)
-		m.Data = configMap(name, holds...).Data // It is the same object, changed in place.
-		return m, nil
-	}), nil)
+func (r reserving) become(ctx context.Context, name string, holds ...string) error {
+	return r.GuaranteedUpdate(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, false, nil,
+		storage.SimpleUpdate(func(old runtime.Object) (runtime.Object, error) {
+			m := old.(*corev1.ConfigMap)
+			m.Data = configMap(name, holds...).Data // It is the same object, changed in place.
+			return m, nil
+		}), nil)
 }
 
 func TestNamesFollowTheirObject(t *testing.T) {
@@ -79,7 +92,7 @@ func TestNamesFollowTheirObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.expect(t, "created", map[string]string{"x": "a", "y": "a"})
-	var taken *TakenError
+	var taken *apistorage.TakenError
 	if err := create(configMap("b", "w", "y")); !errors.As(err, &taken) || taken.Name != "y" || taken.Holder != "a" {
 		t.Errorf("a name that is held: %v", err)
 	}
@@ -104,24 +117,26 @@ func TestNamesFollowTheirObject(t *testing.T) {
 
 	// An update that finds the object changed starts again, from what is there then.
 	raced := false
-	err := r.GuaranteedUpdate(ctx, "/configmaps/ns/a", &corev1.ConfigMap{}, false, nil, storage.SimpleUpdate(func(old runtime.Object) (runtime.Object, error) {
-		m := old.(*corev1.ConfigMap)
-		if !raced {
-			raced = true
-			if err := r.become(ctx, "a", "v"); err != nil {
-				t.Error(err)
+	err := r.GuaranteedUpdate(ctx, "/configmaps/ns/a", &corev1.ConfigMap{}, false, nil,
+		storage.SimpleUpdate(func(old runtime.Object) (runtime.Object, error) {
+			m := old.(*corev1.ConfigMap)
+			if !raced {
+				raced = true
+				if err := r.become(ctx, "a", "v"); err != nil {
+					t.Error(err)
+				}
 			}
-		}
-		m.Data["u"] = ""
-		return m, nil
-	}), nil)
+			m.Data["u"] = ""
+			return m, nil
+		}), nil)
 	if err != nil {
 		t.Error(err)
 	}
 	r.expect(t, "a race", map[string]string{"x": "b", "u": "a", "v": "a"})
 
 	for _, name := range []string{"a", "b"} {
-		if err := r.Delete(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+		if err := r.Delete(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil,
+			storage.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -168,7 +183,8 @@ func TestRepairLeavesAloneWhatChanges(t *testing.T) {
 		if err := r.become(ctx, "a", "w"); err != nil {
 			t.Error(err)
 		}
-		if err := r.Delete(ctx, "/configmaps/ns/c", &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+		if err := r.Delete(ctx, "/configmaps/ns/c", &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil,
+			storage.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -195,7 +211,7 @@ func shownBeside(holder runtime.Object, name string) (string, []byte, error) {
 	return key, []byte(holder.(*corev1.ConfigMap).Name), nil
 }
 
-func (r *Reserving) expectShown(t *testing.T, what string, want map[string]string) {
+func (r reserving) expectShown(t *testing.T, what string, want map[string]string) {
 	t.Helper()
 	answer, err := r.client.Get(t.Context(), "/registry/addresses/", clientv3.WithPrefix())
 	if err != nil {
@@ -233,7 +249,8 @@ func TestWhatIsShownFollowsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a", "b"} {
-		if err := r.Delete(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{}); err != nil {
+		if err := r.Delete(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil,
+			storage.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -267,7 +284,7 @@ func TestNamesAreTakenOnlyWhileTheGuardHolds(t *testing.T) {
 		t.Errorf("one that is as it was: %v", err)
 	}
 	meanwhile = func() { put("closed") }
-	var changed *ChangedError
+	var changed *apistorage.ChangedError
 	if err := create("c", "z"); !errors.As(err, &changed) || changed.Key != network {
 		t.Errorf("one that changes between: %v", err)
 	}
@@ -283,7 +300,7 @@ func TestNamesAreTakenOnlyWhileTheGuardHolds(t *testing.T) {
 	if err := create("a", "y"); !storage.IsExist(err) {
 		t.Errorf("an object that exists: %v", err)
 	}
-	var taken *TakenError
+	var taken *apistorage.TakenError
 	if err := create("e", "x"); !errors.As(err, &taken) {
 		t.Errorf("a name that is held: %v", err)
 	}

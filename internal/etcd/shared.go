@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/internal/etcd/kv"
 )
 
 // Shared is a set of files that all servers have alike. It names the key in the database that
@@ -32,12 +34,12 @@ const (
 // Agreed tells which files all servers are to have; empty if nobody has told. The revision
 // is for Agree.
 func (s *Server) Agreed(ctx context.Context, which Shared) (hash string, revision int64, err error) {
-	return agreed(ctx, s.watermarks, string(which))
+	return kv.Agreed(ctx, s.watermarks, string(which))
 }
 
 // Agree tells which files all servers are to have, unless somebody has since the revision.
 func (s *Server) Agree(ctx context.Context, which Shared, hash string, revision int64) (done bool, err error) {
-	return agree(ctx, s.watermarks, string(which), hash, revision)
+	return kv.Agree(ctx, s.watermarks, string(which), hash, revision)
 }
 
 // ErrNobodyHas says that every other member has answered, and that none has the files.

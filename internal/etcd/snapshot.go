@@ -12,16 +12,13 @@ import (
 	"strconv"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.etcd.io/etcd/server/v3/storage/mvcc"
-	"go.etcd.io/etcd/server/v3/storage/schema"
-	"go.etcd.io/etcd/server/v3/storage/wal"
-	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
-	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
+
+	"github.com/everynode/everynode/internal/etcd/kv"
+	"github.com/everynode/everynode/internal/etcd/offline"
 )
 
 const (
@@ -44,7 +41,7 @@ func (s *Server) Snapshot(ctx context.Context, w io.Writer) error {
 	client := s.newClient().Client
 	defer s.drop(client)
 	if _, err := client.Get(asked, "/", clientv3.WithCountOnly()); err != nil {
-		return fmt.Errorf("find out what a majority of the servers has agreed to: %w", oneLine(err))
+		return fmt.Errorf("find out what a majority of the servers has agreed to: %w", kv.OneLine(err))
 	}
 	view := s.etcd.Server.Backend().Snapshot()
 	sum := sha256.New()
@@ -71,33 +68,6 @@ func (s stopping) Write(p []byte) (int, error) {
 	return s.Writer.Write(p)
 }
 
-// SnapshotRevision walks through a snapshot, so that one that cannot be read is known
-// now, and returns the revision of its last change.
-func SnapshotRevision(path string) (revision int64, err error) {
-	if _, err := checkFile(path); err != nil {
-		return 0, err
-	}
-	defer recoverInto(&err)
-	db, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	err = db.View(func(tx *bolt.Tx) error {
-		keys := tx.Bucket(schema.Key.Name())
-		if keys == nil {
-			return errors.New("it is no database of etcd")
-		}
-		last, _ := keys.Cursor().Last()
-		if last == nil {
-			return errors.New("there is nothing in it")
-		}
-		revision = mvcc.BytesToRev(last).Main
-		return nil
-	})
-	return revision, err
-}
-
 // Restore makes a database of one member in dir, which must not exist, from a snapshot.
 //
 // Clients of the database that was lost have seen revisions that the snapshot does not
@@ -106,12 +76,12 @@ func SnapshotRevision(path string) (revision int64, err error) {
 // that it knows for the newer one. Several restores of one snapshot are in order among
 // each other by the clock.
 func Restore(ctx context.Context, from, dir string, now time.Time) (revision int64, err error) {
-	defer recoverInto(&err)
-	last, err := SnapshotRevision(from)
+	defer offline.RecoverInto(&err)
+	last, err := offline.Revision(from)
 	if err != nil {
 		return 0, fmt.Errorf("read the snapshot: %w", err)
 	}
-	before, err := checkFile(from)
+	before, err := offline.CheckFile(from)
 	if err != nil {
 		return 0, fmt.Errorf("read who the servers of before were: %w", err)
 	}
@@ -130,43 +100,10 @@ func Restore(ctx context.Context, from, dir string, now time.Time) (revision int
 	if err != nil {
 		return 0, fmt.Errorf("make a database of the snapshot: %w", err)
 	}
-	if err := forgetServers(dir, before); err != nil {
+	if err := offline.ForgetServers(dir, before); err != nil {
 		return 0, err
 	}
 	return renewAll(ctx, dir, now)
-}
-
-// forgetServers has a database that does not run count the servers of before as removed, however many of them come
-// back, and forget that one of them was full: it would refuse all writes.
-func forgetServers(dir string, before filed) error {
-	db, err := bolt.Open(filepath.Join(dir, "member", "snap", "db"), 0o600, &bolt.Options{Timeout: 5 * time.Second})
-	if err != nil {
-		return fmt.Errorf("open the restored database: %w", err)
-	}
-	gone := slices.Clone(before.gone)
-	for _, m := range before.members {
-		gone = append(gone, m.ID)
-	}
-	err = db.Update(func(tx *bolt.Tx) error {
-		if tx.Bucket(schema.Alarm.Name()) != nil {
-			err := tx.DeleteBucket(schema.Alarm.Name()) // a start makes an empty one
-			if err != nil {
-				return err
-			}
-		}
-		removed, err := tx.CreateBucketIfNotExists(schema.MembersRemoved.Name())
-		for _, id := range gone {
-			if err == nil {
-				err = removed.Put([]byte(id), []byte("removed"))
-			}
-		}
-		return err
-	})
-	err = errors.Join(err, db.Close())
-	if err != nil {
-		return fmt.Errorf("have the restored database forget the servers of before: %w", err)
-	}
-	return nil
 }
 
 // renewAll writes every value of a database once more and leaves a file that holds nothing else. Meanwhile the file may
@@ -196,7 +133,7 @@ func (s *Server) Restored(ctx context.Context) (string, error) {
 	defer s.drop(client)
 	answer, err := client.Get(ctx, restoredKey, clientv3.WithSerializable())
 	if err != nil {
-		return "", fmt.Errorf("read of which restore the database is: %w", oneLine(err))
+		return "", fmt.Errorf("read of which restore the database is: %w", kv.OneLine(err))
 	}
 	if len(answer.Kvs) == 0 {
 		return "", nil
@@ -207,31 +144,35 @@ func (s *Server) Restored(ctx context.Context) (string, error) {
 // ofMembers is what members have told each other, and a database that is alone must not take
 // for said to it: whoever replaces keys before others join would wait for the keys of before.
 var ofMembers = []clientv3.Op{
-	clientv3.OpDelete(string(ClusterKeys)), clientv3.OpDelete(string(PeerKeys)), clientv3.OpDelete(turnKey), clientv3.OpDelete(watermarkPrefix, clientv3.WithPrefix()),
+	clientv3.OpDelete(string(ClusterKeys)), clientv3.OpDelete(string(PeerKeys)), clientv3.OpDelete(turnKey),
+	clientv3.OpDelete(offline.WatermarkPrefix, clientv3.WithPrefix()),
 }
 
 // touchAll writes every value of a database once more, but for those of members, and which
 // restore it is of.
 func (s *Server) touchAll(ctx context.Context, now time.Time) (revision int64, err error) {
 	client := s.newClient().Client
-	if _, err := client.Txn(ctx).Then(append(slices.Clone(ofMembers), clientv3.OpPut(restoredKey, now.UTC().Format(time.RFC3339Nano)))...).Commit(); err != nil {
-		return 0, fmt.Errorf("forget the servers of before: %w", oneLine(err))
+	if _, err := client.Txn(ctx).Then(append(slices.Clone(ofMembers),
+		clientv3.OpPut(restoredKey, now.UTC().Format(time.RFC3339Nano)))...).Commit(); err != nil {
+		return 0, fmt.Errorf("forget the servers of before: %w", kv.OneLine(err))
 	}
 	for next := "\x00"; ; {
-		page, err := client.Get(ctx, next, clientv3.WithFromKey(), clientv3.WithLimit(touchedAtOnce), clientv3.WithKeysOnly())
+		page, err := client.Get(ctx, next, clientv3.WithFromKey(), clientv3.WithLimit(touchedAtOnce),
+			clientv3.WithKeysOnly())
 		if err != nil {
-			return 0, fmt.Errorf("read the restored database: %w", oneLine(err))
+			return 0, fmt.Errorf("read the restored database: %w", kv.OneLine(err))
 		}
 		var ops []clientv3.Op
 		for _, kv := range page.Kvs {
-			ops = append(ops, clientv3.OpPut(string(kv.Key), "", clientv3.WithIgnoreValue(), clientv3.WithIgnoreLease()))
+			ops = append(ops, clientv3.OpPut(string(kv.Key), "", clientv3.WithIgnoreValue(),
+				clientv3.WithIgnoreLease()))
 			next = string(kv.Key) + "\x00"
 		}
 		if revision = page.Header.Revision; len(ops) == 0 {
 			return revision, nil
 		}
 		if _, err := client.Txn(ctx).Then(ops...).Commit(); err != nil {
-			return 0, fmt.Errorf("write what is restored: %w", oneLine(err))
+			return 0, fmt.Errorf("write what is restored: %w", kv.OneLine(err))
 		}
 	}
 }
@@ -244,10 +185,10 @@ func Copy(ctx context.Context, dir, scratch string, w io.Writer) error {
 	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		return fmt.Errorf("copy the database: %w", err)
 	}
-	if err := ownOnly(copied); err != nil {
+	if err := offline.OwnOnly(copied); err != nil {
 		return err
 	}
-	if err := keepTail(copied); err != nil {
+	if err := offline.KeepTail(copied); err != nil {
 		return fmt.Errorf("read the log of the database: %w", err)
 	}
 	s, err := Start(ctx, Options{Dir: copied, forgetOthers: true})
@@ -273,61 +214,4 @@ func Reset(ctx context.Context, of, scratch, dir string, now time.Time) error {
 	}
 	_, err = Restore(ctx, path, dir, now)
 	return err
-}
-
-// keepTail has a copied database count all that is in its log. What was acknowledged last is there, but the log is told
-// only with the next write that it counts, and who opens a database as one that is alone drops what does not. Of what
-// was never acknowledged nobody knows better.
-func keepTail(dir string) error {
-	path, logger := filepath.Join(dir, "member", "wal"), zap.NewNop()
-	if !wal.Exist(path) {
-		return nil
-	}
-	snapshots, err := wal.ValidSnapshotEntries(logger, path)
-	if err != nil || len(snapshots) == 0 {
-		return err // that its beginning is missing is found at the start
-	}
-	log, state, last, err := openLog(path, snapshots[len(snapshots)-1])
-	if errors.Is(err, io.ErrUnexpectedEOF) && wal.Repair(logger, path) { // its end is half written
-		log, state, last, err = openLog(path, snapshots[len(snapshots)-1])
-	}
-	if err != nil {
-		return err
-	}
-	if last > state.GetCommit() && state.GetCommit() > 0 {
-		state.Commit = &last
-		err = log.Save(state, nil)
-	}
-	return errors.Join(err, log.Close())
-}
-
-// openLog opens a log and reads it up to its end, where it can be written.
-func openLog(path string, from *walpb.Snapshot) (log *wal.WAL, state *raftpb.HardState, last uint64, err error) {
-	defer recoverInto(&err)
-	log, err = wal.Open(zap.NewNop(), path, from)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	_, state, entries, err := log.ReadAll()
-	if err != nil {
-		return nil, nil, 0, errors.Join(err, log.Close())
-	}
-	if n := len(entries); n > 0 {
-		last = entries[n-1].GetIndex()
-	}
-	return log, state, last, nil
-}
-
-// ownOnly makes a copied database one that nobody else can read.
-func ownOnly(dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		mode := os.FileMode(0o600)
-		if entry.IsDir() {
-			mode = 0o700
-		}
-		return os.Chmod(path, mode)
-	})
 }

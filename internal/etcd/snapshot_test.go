@@ -12,6 +12,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/everynode/everynode/internal/etcd/offline"
 )
 
 func startAt(t *testing.T, dir string) *Server {
@@ -39,14 +41,16 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 	for i := range 2500 {
 		write(t, s, fmt.Sprintf("/registry/things/%04d", i), "kept")
 	}
-	for _, of := range []string{string(ClusterKeys), string(PeerKeys), turnKey, watermarkPrefix + "1", watermarkPrefix + "2"} {
+	for _, of := range []string{string(ClusterKeys), string(PeerKeys), turnKey, offline.WatermarkPrefix + "1",
+		offline.WatermarkPrefix + "2"} {
 		write(t, s, of, "of several servers")
 	}
 	lease, err := s.newClient().Grant(t.Context(), 3600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.newClient().Put(t.Context(), "/registry/events/e", "leased", clientv3.WithLease(lease.ID)); err != nil {
+	if _, err := s.newClient().Put(t.Context(), "/registry/events/e", "leased",
+		clientv3.WithLease(lease.ID)); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(base, "snapshot")
@@ -77,7 +81,8 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 		if len(all.Kvs) != 2501 {
 			t.Errorf("%d values are there, want 2501", len(all.Kvs))
 		}
-		if left, err := client.Get(t.Context(), "/everynode/", clientv3.WithPrefix()); err != nil || len(left.Kvs) != 1 || string(left.Kvs[0].Key) != restoredKey {
+		if left, err := client.Get(t.Context(), "/everynode/", clientv3.WithPrefix()); err != nil ||
+			len(left.Kvs) != 1 || string(left.Kvs[0].Key) != restoredKey {
 			t.Errorf("what members told each other is there: %v, %v", left.Kvs, err)
 		}
 		if name, err := r.Restored(t.Context()); err != nil || name != now.UTC().Format(time.RFC3339Nano) {
@@ -114,7 +119,8 @@ func TestRestoreRefusesWhatIsNoSnapshot(t *testing.T) {
 	for i := len(changed) / 2; i < len(changed)/2+4096; i++ {
 		changed[i] ^= 0x55
 	}
-	for name, content := range map[string][]byte{"empty": nil, "text": []byte("hello"), "half": whole.Bytes()[:whole.Len()/2], "changed": changed} {
+	for name, content := range map[string][]byte{"empty": nil, "text": []byte("hello"),
+		"half": whole.Bytes()[:whole.Len()/2], "changed": changed} {
 		base := t.TempDir()
 		path := filepath.Join(base, "snapshot")
 		if err := os.WriteFile(path, content, 0o600); err != nil {

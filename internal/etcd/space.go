@@ -35,10 +35,11 @@ func (s *Server) Metrics() []prometheus.Collector {
 		of = s.comparisonMetrics()
 	}
 	if s.shares != nil {
-		of = append(of, s.shares.refused)
+		of = append(of, s.shares.Refused)
 	}
 	return append(of,
-		gauge("everynode_database_size_bytes", "The size of the database's file.", func(is Space) int64 { return is.Size }),
+		gauge("everynode_database_size_bytes", "The size of the database's file.",
+			func(is Space) int64 { return is.Size }),
 		gauge("everynode_database_in_use_bytes", "What of the database's file is in use.",
 			func(is Space) int64 { return is.InUse }),
 		gauge("everynode_database_quota_bytes", "The size of the database's file at which writes are refused.",
@@ -133,7 +134,8 @@ func (s *Server) defragment(ctx context.Context) error {
 	if s.peers != nil {
 		for _, other := range s.Ask(ctx) {
 			if other.ID != s.Self() && other.Status.Defragmenting {
-				klog.FromContext(ctx).V(2).Info("Another server defragments its database; this one waits", "server", other.Name)
+				klog.FromContext(ctx).V(2).Info("Another server defragments its database; this one waits", "server",
+					other.Name)
 				return nil
 			}
 		}

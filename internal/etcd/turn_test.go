@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcdkube "go.etcd.io/etcd/client/v3/kubernetes"
 
+	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
 )
 
@@ -23,7 +24,7 @@ func TestTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.TakeTurn(plain, "/lease", lease.Revision-1); !errors.Is(err, ErrTurnChanged) {
+	if _, err := m.TakeTurn(plain, "/lease", lease.Revision-1); !errors.Is(err, kv.ErrTurnChanged) {
 		t.Errorf("a turn is taken with an old lease: %v", err)
 	}
 	first, err := m.TakeTurn(plain, "/lease", lease.Revision)
@@ -38,7 +39,8 @@ func TestTurns(t *testing.T) {
 		t.Fatalf("a write in the turn: %+v, %v", made, err)
 	}
 	// What fails for another reason fails as it does without a turn.
-	conflict, err := kubernetes.OptimisticPut(in, "/x", []byte("2"), made.Revision-1, etcdkube.PutOptions{GetOnFailure: true})
+	conflict, err := kubernetes.OptimisticPut(in, "/x", []byte("2"), made.Revision-1,
+		etcdkube.PutOptions{GetOnFailure: true})
 	if err != nil || conflict.Succeeded || conflict.KV == nil || string(conflict.KV.Value) != "1" {
 		t.Errorf("a conflict in the turn: %+v, %v", conflict, err)
 	}
@@ -59,7 +61,8 @@ func TestTurns(t *testing.T) {
 	}
 	for what, write := range map[string]func(context.Context) error{
 		"put": func(ctx context.Context) error {
-			_, err := kubernetes.OptimisticPut(ctx, "/x", []byte("old"), made.Revision, etcdkube.PutOptions{GetOnFailure: true})
+			_, err := kubernetes.OptimisticPut(ctx, "/x", []byte("old"), made.Revision,
+				etcdkube.PutOptions{GetOnFailure: true})
 			return err
 		},
 		"create": func(ctx context.Context) error {
@@ -71,12 +74,13 @@ func TestTurns(t *testing.T) {
 			return err
 		},
 		"names": func(ctx context.Context) error {
-			_, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision("/z"), "=", 0)).Then(clientv3.OpPut("/z", "")).Commit()
+			_, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision("/z"), "=",
+				0)).Then(clientv3.OpPut("/z", "")).Commit()
 			return err
 		},
 	} {
 		before := lost
-		if err := write(in); !errors.Is(err, ErrTurnOver) || lost != before+1 {
+		if err := write(in); !errors.Is(err, kv.ErrTurnOver) || lost != before+1 {
 			t.Errorf("%s in a turn that is over: %v, told %d times", what, err, lost-before)
 		}
 	}
@@ -89,7 +93,8 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%s was written after its turn", kv.Key)
 		}
 	}
-	if _, err := kubernetes.OptimisticPut(members.InTurn(plain, second), "/x", []byte("new"), made.Revision, etcdkube.PutOptions{}); err != nil {
+	if _, err := kubernetes.OptimisticPut(members.InTurn(plain, second), "/x", []byte("new"), made.Revision,
+		etcdkube.PutOptions{}); err != nil {
 		t.Errorf("a write in the new turn: %v", err)
 	}
 }

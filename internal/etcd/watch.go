@@ -66,7 +66,8 @@ func (l *leadership) quorum() context.Context {
 func inProcess(member *etcdserver.EtcdServer, l *leadership) *clientv3.Client {
 	client := v3client.New(member)
 	direct := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(member))
-	client.Watcher = watcher{clientv3.NewWatchFromWatchClient(patient{direct, l, func() bool { return member.Leader() != 0 }}, client)}
+	client.Watcher = watcher{clientv3.NewWatchFromWatchClient(patient{direct, l,
+		func() bool { return member.Leader() != 0 }}, client)}
 	return client
 }
 

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/everynode/everynode/internal/etcd/apistorage"
 )
 
 // TestManyWatchesEnd ends very many watches of one resource at once while it
@@ -41,7 +43,8 @@ func TestManyWatchesEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var started, ended sync.WaitGroup
 	for range 100 {
-		w, err := many.Watch(ctx, "/many/", storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything})
+		w, err := many.Watch(ctx, "/many/", storage.ListOptions{ResourceVersion: "1", Recursive: true,
+			Predicate: storage.Everything})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +60,8 @@ func TestManyWatchesEnd(t *testing.T) {
 	cancel()
 	ended.Wait()
 	for name, store := range map[string]storage.Interface{"/many/": many, "/other/": other} {
-		w, err := store.Watch(t.Context(), name, storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything})
+		w, err := store.Watch(t.Context(), name, storage.ListOptions{ResourceVersion: "1", Recursive: true,
+			Predicate: storage.Everything})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,9 +77,11 @@ func TestManyWatchesEnd(t *testing.T) {
 func openPods(t *testing.T, s *Server, name string) storage.Interface {
 	t.Helper()
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	codec := scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(), corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
+	codec := scheme.Codecs.CodecForVersions(info.Serializer, scheme.Codecs.UniversalDeserializer(),
+		corev1.SchemeGroupVersion, corev1.SchemeGroupVersion)
 	config := storagebackend.NewDefaultConfig("/registry", codec).ForResource(schema.GroupResource{Resource: name})
-	store, err := s.Open(config, func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} }, "/"+name)
+	store, err := s.Open(config, func() runtime.Object { return &corev1.Pod{} },
+		func() runtime.Object { return &corev1.PodList{} }, "/"+name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,9 +119,10 @@ func TestWatchesEndWithoutMajority(t *testing.T) {
 	c, first, second, third := three(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	feed, told := NewFeed(third.newClient().Client, "/registry", "/pods/"), make(chan string, 9)
+	feed, told := apistorage.NewFeed(third.newClient().Client, "/registry", "/pods/"), make(chan string, 9)
 	watchPods := func() error {
-		return feed.Watch(ctx, 1, func(key string, _ []byte, _ int64) error { told <- key; return nil }, func(int64) error { return nil })
+		return feed.Watch(ctx, 1, func(key string, _ []byte, _ int64) error { told <- key; return nil },
+			func(int64) error { return nil })
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- watchPods() }()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/wholefile"
@@ -110,7 +111,7 @@ func agreeOn(ctx context.Context, read func(context.Context) (string, int64, err
 			return err
 		}
 		done, err := write(ctx, own, revision)
-		if etcd.Passes(err) && ctx.Err() == nil {
+		if kv.Passes(err) && ctx.Err() == nil {
 			sleep(ctx, agreePause) // the next look reports whether it was written
 			continue
 		}

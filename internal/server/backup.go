@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/offline"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -128,7 +129,7 @@ func (s *snapshot) spool(ctx context.Context, dir string, copyDatabase func(cont
 		size, err = f.Seek(0, io.SeekEnd)
 	}
 	if err == nil {
-		s.manifest.Revision, err = etcd.SnapshotRevision("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
+		s.manifest.Revision, err = offline.Revision("/proc/self/fd/" + strconv.Itoa(int(f.Fd())))
 	}
 	if err != nil {
 		return errors.Join(err, f.Close())

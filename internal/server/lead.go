@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
 )
 
@@ -159,7 +159,7 @@ func (s *Server) takeTurn(ctx context.Context, lock resourcelock.Interface, lost
 			return nil, fmt.Errorf("read the version of the election's lease: %w", err)
 		}
 		turn, err := s.beginTurn(ctx, revision)
-		if errors.Is(err, etcd.ErrTurnChanged) && ctx.Err() == nil {
+		if errors.Is(err, kv.ErrTurnChanged) && ctx.Err() == nil {
 			continue // it was renewed in between
 		}
 		if err != nil {

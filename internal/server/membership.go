@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/roster"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/version"
@@ -171,7 +172,7 @@ func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
 		return exportKeys(dataDir)
 	}}
 	for _, k := range m.Known {
-		p.Known = append(p.Known, etcd.Member{ID: k.ID, Name: k.Name, URL: k.URL})
+		p.Known = append(p.Known, roster.Member{ID: k.ID, Name: k.Name, URL: k.URL})
 	}
 	return p, nil
 }

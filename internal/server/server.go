@@ -31,6 +31,7 @@ import (
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/external"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/simulator/illness"
@@ -109,7 +110,7 @@ type Server struct {
 	// lentMetrics are those of the database.
 	lentMetrics lent
 	// external is nil where the database is embedded.
-	external *etcd.External
+	external *external.Etcd
 	api      *apiserver.Server
 	ready    chan struct{}
 
@@ -269,7 +270,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer s.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service, OpenReserving: etcd.OpenReservingAt}
+	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service, OpenReserving: external.OpenReserving}
 	if config.KeyFile, err = filepath.Abs(encryption.File(s.options.DataDir)); err != nil {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
@@ -358,13 +359,13 @@ func addrOf(ip net.IP) netip.Addr {
 // be used that the options name.
 func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) error {
 	if !s.settings.Embedded() {
-		external := s.settings.Etcd.StorageConfig
-		err := etcd.Probe(ctx, external)
+		at := s.settings.Etcd.StorageConfig
+		err := external.Probe(ctx, at)
 		if err == nil {
-			config.Stored, err = etcd.StoredAt(external.Transport)
+			config.Stored, err = external.Stored(at.Transport)
 		}
 		if err == nil {
-			s.external, err = etcd.OpenExternal(external)
+			s.external, err = external.Open(at)
 		}
 		if err != nil {
 			return err

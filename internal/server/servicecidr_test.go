@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/apistorage"
 )
 
 func plainService(name, ip string) *corev1.Service {
@@ -137,7 +137,7 @@ func TestNoServiceIsLeftWithoutItsNetwork(t *testing.T) {
 // interrupted is a storage in which something happens between the moment in which it is known what must stay as it is, and
 // the write.
 type interrupted struct {
-	*etcd.Reserving
+	*apistorage.Reserving
 	happens func()
 }
 
@@ -174,7 +174,7 @@ func TestAddressOfANetworkThatWentMeanwhile(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return interrupted{opened.(*etcd.Reserving), vanish}, nil
+		return interrupted{opened.(*apistorage.Reserving), vanish}, nil
 	})
 	more := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24"}}}
 	if _, err := cidrs.Create(ctx, more, metav1.CreateOptions{}); err != nil {
@@ -269,11 +269,11 @@ func showless(s *Server) func(*storagebackend.ConfigForResource, func() runtime.
 		if err != nil {
 			return nil, err
 		}
-		return ignorant{opened.(*etcd.Reserving)}, nil
+		return ignorant{opened.(*apistorage.Reserving)}, nil
 	}
 }
 
-type ignorant struct{ *etcd.Reserving }
+type ignorant struct{ *apistorage.Reserving }
 
 func (ignorant) ShowNames(func(runtime.Object, string) (string, []byte, error)) {}
 func (ignorant) ShowAgain(context.Context, runtime.Object, string, int64) error { return nil }

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/apistorage"
 )
 
 // first starts a server whose Services have so many addresses, and returns a client of it.
@@ -291,7 +291,7 @@ func exhaust(t *testing.T, a, b creator) {
 }
 
 // forgetful is the storage of a version that did not write down what Services hold.
-type forgetful struct{ *etcd.Reserving }
+type forgetful struct{ *apistorage.Reserving }
 
 func (forgetful) Holders(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{}, nil
@@ -312,7 +312,7 @@ func TestServicesOfOlderDataKeepWhatTheyHave(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return forgetful{opened.(*etcd.Reserving)}, nil
+		return forgetful{opened.(*apistorage.Reserving)}, nil
 	})
 	ctx := t.Context()
 	made := map[string]*corev1.Service{}

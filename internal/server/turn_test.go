@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
 )
 
@@ -77,7 +77,7 @@ func turnsEnd(t *testing.T, still, other *machine) {
 	}
 	next, _ := turnOf(t, other)
 	for way, err := range writes(t, still, turn, "after") {
-		if err == nil || !strings.Contains(err.Error(), etcd.ErrTurnOver.Error()) {
+		if err == nil || !strings.Contains(err.Error(), kv.ErrTurnOver.Error()) {
 			t.Errorf("a control loop writes by way of the %s when another's turn has begun: %v", way, err)
 		}
 	}
@@ -85,7 +85,7 @@ func turnsEnd(t *testing.T, still, other *machine) {
 		t.Error("the server does not learn that its turn is over")
 	}
 	for way, err := range writes(t, other, next, "next") {
-		if err != nil && !strings.Contains(err.Error(), etcd.ErrTurnOver.Error()) { // the true one may have begun one meanwhile
+		if err != nil && !strings.Contains(err.Error(), kv.ErrTurnOver.Error()) { // the true one may have begun one meanwhile
 			t.Errorf("the other's control loop writes by way of the %s: %v", way, err)
 		}
 	}

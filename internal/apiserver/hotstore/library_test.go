@@ -29,7 +29,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/etcd/apistorage"
 )
 
 // The tests here are the library's own, of its storage and of its watch cache.
@@ -85,7 +85,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	t.Cleanup(raw.Close)
 	config := Config{
 		GroupResource: schema.GroupResource{Resource: "pods"}, ResourcePrefix: "/pods/", Storage: raw, Decoder: decoder,
-		Database: etcd.NewFeed(server.V3Client.Client, etcd3testing.PathPrefix(), "/pods/"), New: newExamplePod,
+		Database: apistorage.NewFeed(server.V3Client.Client, etcd3testing.PathPrefix(), "/pods/"), New: newExamplePod,
 		NewList: func() runtime.Object { return &example.PodList{} }, Attributes: examplePodAttributes, History: 1000, Clock: clock.RealClock{},
 	}
 	if change != nil {

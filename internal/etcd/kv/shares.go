@@ -1,15 +1,12 @@
-package etcd
+package kv
 
 import (
 	"context"
-	"errors"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -17,102 +14,58 @@ import (
 	"github.com/everynode/everynode/internal/etcd/share"
 )
 
-// passing are the errors of a database that has a bad moment: another member begins to lead, or
-// there is more to do than it can.
-var passing = []error{
-	rpctypes.ErrNoLeader, rpctypes.ErrNotLeader, rpctypes.ErrLeaderChanged, rpctypes.ErrUnhealthy, rpctypes.ErrTooManyRequests,
-	rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTimeoutWaitAppliedIndex,
-}
-
-// Passes reports whether an error of a database passes by itself. A write that failed with one may
-// have been made, or be made still.
-func Passes(err error) bool {
-	return slices.ContainsFunc(passing, func(p error) bool { return errors.Is(err, p) })
-}
-
-const (
-	// passingFor is how long what fails for a reason that passes is tried again at most.
-	passingFor = 30 * time.Second
-	// passingPause is between two attempts.
-	passingPause = 100 * time.Millisecond
-)
-
-// again does what may be done more than once, until it fails for no reason that passes.
-func again[T any](ctx context.Context, do func() (T, error)) (out T, err error) {
-	for end := time.Now().Add(passingFor); ; {
-		if out, err = do(); !Passes(err) || time.Now().After(end) {
-			return out, err
-		}
-		select {
-		case <-ctx.Done():
-			return out, err
-		case <-time.After(passingPause):
-		}
-	}
-}
-
-// steady has the reads of a start tried again, as etcd's own client does across a network: there
-// nobody would ask a second time, and the server would end. Once it serves, those who ask are told.
-type steady struct {
-	clientv3.KV
-	serving func() bool
-}
-
-// Get implements clientv3.KV.
-func (s steady) Get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if s.serving() {
-		return s.KV.Get(ctx, key, options...)
-	}
-	return again(ctx, func() (*clientv3.GetResponse, error) { return s.KV.Get(ctx, key, options...) })
-}
-
 // shareReminder is how often it is logged that writers have used up their shares.
 const shareReminder = time.Minute
 
-// shares are what writers may write.
-type shares struct {
+// Shares are what writers may write, each in a minute.
+type Shares struct {
 	writer  func(context.Context) string
-	refused prometheus.Counter
+	Refused prometheus.Counter
 
 	mu   sync.Mutex // guards all below
 	of   *share.Shares
 	told time.Time
 }
 
-func newShares(writer func(context.Context) string, perMinute int64) *shares {
-	return &shares{writer: writer, of: share.New(perMinute), refused: prometheus.NewCounter(prometheus.CounterOpts{
+// NewShares gives each writer of those whom writer tells so many bytes a minute.
+func NewShares(writer func(context.Context) string, perMinute int64) *Shares {
+	return &Shares{writer: writer, of: share.New(perMinute), Refused: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "everynode_database_writes_refused_total",
 		Help: "Writes that were put off since their writer had written more than its share of the database.",
 	})}
 }
 
 // check refuses a write of one who has used up its share.
-func (s *shares) check(now time.Time, writer string) error {
+func (s *Shares) check(now time.Time, writer string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait := s.of.Wait(now, writer)
 	if wait == 0 {
 		return nil
 	}
-	s.refused.Inc()
+	s.Refused.Inc()
 	if now.Sub(s.told) >= shareReminder {
 		s.told = now
-		klog.InfoS("A writer has written more than its share of the database, and has to wait", "user", writer, "wait", wait)
+		klog.InfoS("A writer has written more than its share of the database, and has to wait", "user", writer, "wait",
+			wait)
 	}
 	why := writer + " has written more to the database than one may in a minute"
 	return apierrors.NewTooManyRequests(why, int(math.Ceil(wait.Seconds())))
 }
 
-func (s *shares) wrote(now time.Time, writer string, bytes int) {
+func (s *Shares) wrote(now time.Time, writer string, bytes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of.Wrote(now, writer, bytes)
 }
 
+// Limit returns keys and values through which nobody writes more than its share.
+func (s *Shares) Limit(of clientv3.KV) clientv3.KV { return inShares{of, s} }
+
 // inShares has writers who have used up their shares wait. What they delete takes no room, and is not counted.
 type inShares struct {
 	clientv3.KV
-	shares *shares
+	shares *Shares
 }
 
 // Txn implements clientv3.KV. The API's storage writes nothing but transactions.
@@ -127,7 +80,7 @@ func (k inShares) Txn(ctx context.Context) clientv3.Txn {
 // shareTxn counts what a transaction writes.
 type shareTxn struct {
 	clientv3.Txn
-	shares *shares
+	shares *Shares
 	writer string
 	bytes  int
 }

@@ -1,4 +1,4 @@
-package etcd
+package apistorage
 
 import (
 	"context"
@@ -10,10 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/etcd3"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
 )
 
 // feedPage is how many values are read at a time.
@@ -35,22 +31,10 @@ func NewFeed(client *clientv3.Client, root, resourcePrefix string) *Feed {
 	return &Feed{client: client, root: root, prefix: root + "/" + strings.Trim(resourcePrefix, "/") + "/"}
 }
 
-// OpenHot returns the storage of a resource that decodes with the decoder, and the
-// feed of what it holds.
-func (s *Server) OpenHot(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string, decoder etcd3.Decoder,
-) (storage.Interface, *Feed, error) {
-	client := s.newClient()
-	opened, err := openWith(client, compactRevision{s}, c, newObject, newList, resourcePrefix, decoder)
-	if err != nil {
-		s.drop(client.Client)
-		return nil, nil, err
-	}
-	return s.owning(opened, client), NewFeed(client.Client, c.Prefix, resourcePrefix), nil
-}
-
 // List calls each for every value, in the order of keys and all as of one revision,
 // which it returns.
-func (f *Feed) List(ctx context.Context, each func(key string, value []byte, revision int64) error) (revision int64, err error) {
+func (f *Feed) List(ctx context.Context, each func(key string, value []byte, revision int64) error) (revision int64,
+	err error) {
 	from, end := f.prefix, clientv3.GetPrefixRangeEnd(f.prefix)
 	for {
 		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(feedPage)}
@@ -82,10 +66,12 @@ func (f *Feed) List(ctx context.Context, each func(key string, value []byte, rev
 // fails or when the database ends the watch; with an API error of reason Expired when the
 // revision is not kept any more, and of reason ServiceUnavailable when the database knows no leader and so may not hear
 // of changes.
-func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error, reached func(revision int64) error) error {
+func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error,
+	reached func(revision int64) error) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	for response := range f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1), clientv3.WithProgressNotify()) {
+	for response := range f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
+		clientv3.WithProgressNotify()) {
 		if err := response.Err(); err != nil {
 			if errors.Is(err, rpctypes.ErrCompacted) || response.CompactRevision != 0 {
 				return apierrors.NewResourceExpired(fmt.Sprintf("watch %s after revision %d: %v", f.prefix, after, err))

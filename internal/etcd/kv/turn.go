@@ -1,18 +1,16 @@
-package etcd
+package kv
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/everynode/everynode/internal/members"
 )
-
-// turnKey is what each turn of the control loops writes anew.
-const turnKey = "/everynode/turn"
 
 // ErrTurnOver says that a write was refused because another server's control loops have
 // begun to work. Nothing was written.
@@ -21,19 +19,14 @@ var ErrTurnOver = errors.New("the turn of this server's control loops is over: a
 // ErrTurnChanged says that a turn was not taken because its condition did not hold.
 var ErrTurnChanged = errors.New("who may take the turn has changed meanwhile")
 
-// TakeTurn begins a turn, which ends the one before, if a key is still as it was at a
-// revision: the Lease of the election. So turns come in the order in which that changed hands.
-func (s *Server) TakeTurn(ctx context.Context, lease string, revision int64) (*members.Turn, error) {
-	if s.watermarks == nil {
-		return nil, errors.New("a server that is alone takes no turns")
-	}
-	return takeTurn(ctx, s.watermarks, turnKey, s.Self(), lease, revision)
-}
-
-func takeTurn(ctx context.Context, client *clientv3.Client, key, by, lease string, revision int64) (*members.Turn, error) {
-	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+// TakeTurn begins a turn in the name of a server by writing that under a key, if a lease is still as it was at a
+// revision.
+func TakeTurn(ctx context.Context, client *clientv3.Client, key, by, lease string, revision int64) (*members.Turn,
+	error) {
+	ctx, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
-	answer, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lease), "=", revision)).Then(clientv3.OpPut(key, by)).Commit()
+	answer, err := client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(lease), "=",
+		revision)).Then(clientv3.OpPut(key, by)).Commit()
 	if err != nil {
 		return nil, fmt.Errorf("take the turn of the control loops: %w", err)
 	}
@@ -42,6 +35,12 @@ func takeTurn(ctx context.Context, client *clientv3.Client, key, by, lease strin
 	}
 	return &members.Turn{Key: key, Revision: answer.Header.Revision, Lost: func() {}}, nil
 }
+
+// turnPatience is how long a turn may take to begin.
+const turnPatience = 10 * time.Second
+
+// InTurns returns keys and values of which each transaction in the name of a turn succeeds only during that turn.
+func InTurns(of clientv3.KV) clientv3.KV { return inTurns{of} }
 
 // inTurns has each transaction in the name of a turn succeed only during that turn.
 type inTurns struct{ clientv3.KV }
@@ -57,7 +56,8 @@ func (k inTurns) Txn(ctx context.Context) clientv3.Txn {
 }
 
 // Put implements clientv3.KV. What is not a transaction cannot depend on a turn.
-func (k inTurns) Put(ctx context.Context, key, value string, options ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+func (k inTurns) Put(ctx context.Context, key, value string, options ...clientv3.OpOption) (*clientv3.PutResponse,
+	error) {
 	if members.TurnOf(ctx) != nil {
 		return nil, fmt.Errorf("write %s in a turn without a transaction", key)
 	}
@@ -65,7 +65,8 @@ func (k inTurns) Put(ctx context.Context, key, value string, options ...clientv3
 }
 
 // Delete implements clientv3.KV; see Put.
-func (k inTurns) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (k inTurns) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.DeleteResponse,
+	error) {
 	if members.TurnOf(ctx) != nil {
 		return nil, fmt.Errorf("delete %s in a turn without a transaction", key)
 	}

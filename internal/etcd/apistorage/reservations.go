@@ -1,4 +1,4 @@
-package etcd
+package apistorage
 
 import (
 	"context"
@@ -73,7 +73,8 @@ func (r *Reserving) records(ctx context.Context, beginning string, revision int6
 // object each name should belong to, and which names to nobody. What changes meanwhile is left alone, for it was
 // right when it was written.
 func (r *Reserving) Repair(ctx context.Context,
-	assign func(objects []runtime.Object, holders map[string]string) (owners map[string]runtime.Object, free []string)) error {
+	assign func(objects []runtime.Object, holders map[string]string) (owners map[string]runtime.Object,
+		free []string)) error {
 	list := r.newList()
 	everything := storage.ListOptions{Predicate: storage.Everything, Recursive: true}
 	if err := r.GetList(ctx, r.objects, everything, list); err != nil {
@@ -146,7 +147,8 @@ func (r *Reserving) unchanged(obj runtime.Object) (clientv3.Cmp, error) {
 	if err != nil {
 		return clientv3.Cmp{}, fmt.Errorf("read the version of %s: %w", m.GetName(), err)
 	}
-	return clientv3.Compare(clientv3.ModRevision(r.keyOf(m.GetNamespace(), m.GetName())), "=", int64(version)), nil //nolint:gosec // Revisions of etcd are int64.
+	return clientv3.Compare(clientv3.ModRevision(r.keyOf(m.GetNamespace(), m.GetName())), "=",
+		int64(version)), nil //nolint:gosec // Revisions of etcd are int64.
 }
 
 func (r *Reserving) keyOf(namespace, name string) string {
@@ -170,7 +172,8 @@ func (r *Reserving) List(ctx context.Context) ([]runtime.Object, error) {
 	return out, nil
 }
 
-// ShowAgain writes what is kept beside a name that an object holds, if the object is as it was read, holds the name, and
+// ShowAgain writes what is kept beside a name that an object holds, if the object is as it was read, holds the name,
+// and
 // what is there has that revision; 0 is none.
 func (r *Reserving) ShowAgain(ctx context.Context, obj runtime.Object, name string, revision int64) error {
 	holder, _ := r.holds(obj)
@@ -184,7 +187,8 @@ func (r *Reserving) ShowAgain(ctx context.Context, obj runtime.Object, name stri
 	}
 	holds := clientv3.Compare(clientv3.Value(r.prefix+name), "=", holder)
 	was := clientv3.Compare(clientv3.ModRevision(key), "=", revision)
-	if _, err := r.client.Txn(ctx).If(unchanged, holds, was).Then(clientv3.OpPut(key, string(value))).Commit(); err != nil {
+	if _, err := r.client.Txn(ctx).If(unchanged, holds,
+		was).Then(clientv3.OpPut(key, string(value))).Commit(); err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package etcd
+package external
 
 import (
 	"bufio"
@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/everynode/everynode/internal/etcd/kv"
 )
 
 const (
@@ -74,13 +76,14 @@ func probeServer(ctx context.Context, client *clientv3.Client, secured *tls.Conf
 	}
 	status, err := client.Status(ctx, server)
 	if err != nil {
-		return fmt.Errorf("the etcd server %s does not answer: %w", server, oneLine(err))
+		return fmt.Errorf("the etcd server %s does not answer: %w", server, kv.OneLine(err))
 	}
 	v, err := version.ParseSemantic(status.Version)
 	if err != nil {
 		return fmt.Errorf("the etcd server %s has the version %q, which is none", server, status.Version)
 	}
-	if v.LessThan(version.MustParseSemantic("3.4.31")) || v.AtLeast(version.MustParseSemantic("3.5.0")) && v.LessThan(version.MustParseSemantic("3.5.13")) {
+	if v.LessThan(version.MustParseSemantic("3.4.31")) || v.AtLeast(version.MustParseSemantic("3.5.0")) &&
+		v.LessThan(version.MustParseSemantic("3.5.13")) {
 		return &lackError{fmt.Sprintf("the etcd server %s is of version %s, which may tell a watch that it is up to date when it is not", server, status.Version)}
 	}
 	return nil
@@ -147,9 +150,9 @@ func probeMajority(ctx context.Context, client *clientv3.Client, prefix string) 
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("etcd has no leader: the majority of its members does not work together (%w); see etcdctl endpoint status --cluster", oneLine(err))
+		return fmt.Errorf("etcd has no leader: the majority of its members does not work together (%w); see etcdctl endpoint status --cluster", kv.OneLine(err))
 	}
-	return fmt.Errorf("read from etcd below %s: %w", prefix, oneLine(err))
+	return fmt.Errorf("read from etcd below %s: %w", prefix, kv.OneLine(err))
 }
 
 // probeFeatures tries what the API relies on, whatever the version says. Nothing is
@@ -158,8 +161,10 @@ func probeFeatures(ctx context.Context, client *clientv3.Client, prefix string) 
 	ctx, cancel := context.WithTimeout(ctx, majorityPatience)
 	defer cancel()
 	nothing := prefix + "/probe"
-	inner := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(nothing), "=", 0)}, []clientv3.Op{clientv3.OpGet(nothing)}, nil)
-	if _, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(nothing), "=", 0)).Then(inner).Else(clientv3.OpGet(nothing)).Commit(); err != nil {
+	inner := clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(nothing), "=", 0)},
+		[]clientv3.Op{clientv3.OpGet(nothing)}, nil)
+	if _, err := client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(nothing), "=",
+		0)).Then(inner).Else(clientv3.OpGet(nothing)).Commit(); err != nil {
 		return lacks(ctx, "transactions in transactions", err)
 	}
 	lease, err := client.Grant(ctx, probeLease)
@@ -191,15 +196,7 @@ func probeFeatures(ctx context.Context, client *clientv3.Client, prefix string) 
 
 func lacks(_ context.Context, what string, err error) error {
 	if strings.Contains(err.Error(), "permission denied") {
-		return fmt.Errorf("etcd does not allow %s to this user: %w; give the user of --etcd-certfile all rights below --etcd-prefix", what, oneLine(err))
+		return fmt.Errorf("etcd does not allow %s to this user: %w; give the user of --etcd-certfile all rights below --etcd-prefix", what, kv.OneLine(err))
 	}
-	return &lackError{fmt.Sprintf("etcd lacks %s (%v)", what, oneLine(err))}
-}
-
-// oneLine is an error whose text is one line.
-func oneLine(err error) error {
-	if !strings.Contains(err.Error(), "\n") {
-		return err
-	}
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", " "))
+	return &lackError{fmt.Sprintf("etcd lacks %s (%v)", what, kv.OneLine(err))}
 }

@@ -10,6 +10,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/everynode/everynode/internal/etcd/apistorage"
+	"github.com/everynode/everynode/internal/etcd/kv"
 )
 
 // moody is a database that answers with an error for some times: before it has done what it was
@@ -33,7 +36,8 @@ func (m *moody) Get(ctx context.Context, key string, options ...clientv3.OpOptio
 	return m.KV.Get(ctx, key, options...)
 }
 
-func (m *moody) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (m *moody) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.DeleteResponse,
+	error) {
 	if m.fails() {
 		return nil, m.err
 	}
@@ -64,31 +68,32 @@ func (t *moodyTxn) Commit() (*clientv3.TxnResponse, error) {
 }
 
 // inMoods gives what reads and writes a start through a database that fails for some times.
-func inMoods(t *testing.T, err error, times int, done bool) (*Server, *Stored, *moody) {
+func inMoods(t *testing.T, err error, times int, done bool) (*Server, *apistorage.Stored, *moody) {
 	t.Helper()
 	s, failed := Start(t.Context(), Options{Dir: t.TempDir(), NoFsync: true})
 	must(t, failed)
 	t.Cleanup(s.Close)
-	stored := s.Stored()
-	reads, ok := stored.client.KV.(steady)
+	client := s.newClient().Client
+	reads, ok := client.KV.(kv.Steady)
 	if !ok {
-		t.Fatalf("the reads of a start go through %T", stored.client.KV)
+		t.Fatalf("the reads of a start go through %T", client.KV)
 	}
 	m := &moody{KV: reads.KV, err: err, times: times, done: done}
 	reads.KV = m
-	stored.client.KV = steadyWrites{reads, m}
-	return s, stored, m
+	client.KV = steadyWrites{reads, m}
+	return s, apistorage.NewStored(client), m
 }
 
 // steadyWrites has writes go through the moods as well, which reads in a start do already.
 type steadyWrites struct {
-	steady
+	kv.Steady
 	m *moody
 }
 
 func (s steadyWrites) Txn(ctx context.Context) clientv3.Txn { return s.m.Txn(ctx) }
 
-func (s steadyWrites) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (s steadyWrites) Delete(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.DeleteResponse,
+	error) {
 	return s.m.Delete(ctx, key, options...)
 }
 
@@ -96,7 +101,8 @@ func (s steadyWrites) Delete(ctx context.Context, key string, options ...clientv
 func TestBadMomentsOfAStart(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
-		rpctypes.ErrLeaderChanged, rpctypes.ErrNoLeader, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail, rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTooManyRequests,
+		rpctypes.ErrLeaderChanged, rpctypes.ErrNoLeader, rpctypes.ErrTimeout, rpctypes.ErrTimeoutDueToLeaderFail,
+		rpctypes.ErrTimeoutDueToConnectionLost, rpctypes.ErrTooManyRequests,
 		rpctypes.Error(rpctypes.ErrGRPCLeaderChanged), // as the member in this process tells it
 	} {
 		t.Run(err.Error(), func(t *testing.T) {

@@ -1,4 +1,4 @@
-package etcd
+package roster
 
 import (
 	"encoding/json"
@@ -15,9 +15,12 @@ import (
 func TestRoster(t *testing.T) {
 	t.Parallel()
 	change := func(kind raftpb.ConfChangeType, id uint64, at string, learner, promote bool) *raftpb.ConfChange {
-		m := membership.Member{ID: types.ID(id), RaftAttributes: membership.RaftAttributes{PeerURLs: []string{at}, IsLearner: learner}}
+		m := membership.Member{ID: types.ID(id), RaftAttributes: membership.RaftAttributes{PeerURLs: []string{at},
+			IsLearner: learner}}
 		text, err := json.Marshal(membership.ConfigChangeContext{Member: m, IsPromote: promote})
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return &raftpb.ConfChange{Type: kind.Enum(), NodeId: new(id), Context: text}
 	}
 	var entries []*raftpb.Entry
@@ -32,24 +35,32 @@ func TestRoster(t *testing.T) {
 		change(raftpb.ConfChangeRemoveNode, 1, "", false, false),       // not known to count
 	} {
 		data, err := proto.Marshal(c)
-		must(t, err)
-		entries = append(entries, &raftpb.Entry{Index: new(uint64(i + 1)), Type: raftpb.EntryConfChange.Enum(), Data: data})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, &raftpb.Entry{Index: new(uint64(i + 1)), Type: raftpb.EntryConfChange.Enum(),
+			Data: data})
 	}
 	for committed, want := range map[uint64]string{
 		0: "[] []", 1: "[{1  https://1 false}] []", 2: "[{1  https://1 false} {2  https://2 true}] []", 3: "[{1  https://1 false} {2  https://2 false}] []",
 		7: "[{1  https://moved false} {3  https://3 true}] [2]", 8: "[{3  https://3 true}] [2 1]",
 	} {
-		var r roster
-		all, err := changes(entries, committed)
-		must(t, err)
-		for _, c := range all {
-			must(t, r.apply(c.ConfChange))
+		var r Roster
+		all, err := Changes(entries, committed)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got := fmt.Sprint(r.members, " ", r.gone); got != want {
+		for _, c := range all {
+			if err := r.Apply(c.ConfChange); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := fmt.Sprint(r.Members, " ", r.Gone); got != want {
 			t.Errorf("up to %d: %s, want %s", committed, got, want)
 		}
 	}
-	if _, err := changes([]*raftpb.Entry{{Index: new(uint64(1)), Type: raftpb.EntryConfChange.Enum(), Data: []byte{0xff}}}, 1); err == nil {
+	if _, err := Changes([]*raftpb.Entry{{Index: new(uint64(1)), Type: raftpb.EntryConfChange.Enum(),
+		Data: []byte{0xff}}}, 1); err == nil {
 		t.Error("what cannot be read is taken")
 	}
 }

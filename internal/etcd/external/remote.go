@@ -1,4 +1,4 @@
-package etcd
+package external
 
 import (
 	"crypto/tls"
@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/everynode/everynode/internal/etcd/apistorage"
+	"github.com/everynode/everynode/internal/etcd/kv"
 )
 
 // How long a connection to another's etcd may take, and how it is noticed that one
@@ -23,15 +26,16 @@ const (
 	remoteDead  = 10 * time.Second
 )
 
-// OpenReservingAt is OpenReserving on the etcd that the configuration names. The client
+// OpenReserving returns the storage of a resource whose objects hold names, on the etcd that the configuration names.
+// The client
 // lives as long as the process.
-func OpenReservingAt(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+func OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
 	client, err := remote(c.Transport)
 	if err != nil {
 		return nil, err
 	}
-	return openReserving(client, nil, c, newObject, newList, resourcePrefix, holds)
+	return apistorage.OpenReserving(client, nil, c, newObject, newList, resourcePrefix, holds)
 }
 
 // remote connects to another's etcd. The connection is made when it is used.
@@ -47,7 +51,7 @@ func remote(t storagebackend.TransportConfig) (*etcdkube.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to etcd at %v: %w", t.ServerList, err)
 	}
-	client.KV = inTurns{client.KV}
+	client.KV = kv.InTurns(client.KV)
 	return client, nil
 }
 
@@ -78,4 +82,13 @@ func remoteTLS(t storagebackend.TransportConfig) (*tls.Config, error) {
 		}
 	}
 	return out, nil
+}
+
+// Stored returns what is stored in the etcd that the configuration names.
+func Stored(t storagebackend.TransportConfig) (*apistorage.Stored, error) {
+	client, err := remote(t)
+	if err != nil {
+		return nil, err
+	}
+	return apistorage.NewStored(client.Client), nil
 }

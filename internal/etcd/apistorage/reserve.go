@@ -1,4 +1,4 @@
-package etcd
+package apistorage
 
 import (
 	"context"
@@ -24,9 +24,9 @@ type Holds func(obj runtime.Object) (holder string, names []string)
 // keys. Nothing else is there.
 const reservedPrefix = "/ranges/"
 
-// maxTxnOps is how many operations the embedded database takes in one transaction: a
+// MaxTxnOps is how many operations the embedded database takes in one transaction: a
 // Service may take every node port that there is.
-const maxTxnOps = 4096
+const MaxTxnOps = 4096
 
 // Show gives the object that is kept beside a name for everybody to see, or no key where none is. The key is one of the
 // database. Without a holder only the key is asked for, of an object that has to go.
@@ -59,7 +59,7 @@ func (e *ChangedError) Changed() string { return e.Key }
 // held before, in the transaction that writes the object: what holds for the object
 // holds for its names, however many servers write and wherever one of them dies.
 type Reserving struct {
-	*closing
+	*Opened
 	holds  Holds
 	show   Show  // may be nil
 	guard  Guard // may be nil
@@ -172,29 +172,30 @@ func (r *Reserving) Create(ctx context.Context, key string, obj, out runtime.Obj
 	if err := r.between(ctx, c, nil, obj); err != nil {
 		return err
 	}
-	return r.closing.Create(ctx, key, obj, out, ttl)
+	return r.Opened.Create(ctx, key, obj, out, ttl)
 }
 
 // GuaranteedUpdate implements storage.Interface.
 func (r *Reserving) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object) error {
 	ctx, c := r.context(ctx)
-	return r.closing.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, func(old runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
-		// The function may change the object that it is given.
-		before := heldBy(r.holds, old)
-		changed, ttl, err := try(old, meta)
-		if err == nil {
-			err = r.between(ctx, c, &before, changed)
-		}
-		return changed, ttl, err
-	}, cached)
+	return r.Opened.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
+		func(old runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			// The function may change the object that it is given.
+			before := heldBy(r.holds, old)
+			changed, ttl, err := try(old, meta)
+			if err == nil {
+				err = r.between(ctx, c, &before, changed)
+			}
+			return changed, ttl, err
+		}, cached)
 }
 
 // Delete implements storage.Interface.
 func (r *Reserving) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
 	ctx, c := r.context(ctx)
-	return r.closing.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
+	return r.Opened.Delete(ctx, key, out, preconditions, func(ctx context.Context, obj runtime.Object) error {
 		before := heldBy(r.holds, obj)
 		if err := r.between(ctx, c, &before, nil); err != nil {
 			return err
@@ -212,12 +213,14 @@ type reservingClient struct {
 var _ etcdkube.Interface = reservingClient{}
 
 // OptimisticPut implements kubernetes.Interface.
-func (k reservingClient) OptimisticPut(ctx context.Context, key string, value []byte, revision int64, options etcdkube.PutOptions) (resp etcdkube.PutResponse, err error) {
+func (k reservingClient) OptimisticPut(ctx context.Context, key string, value []byte, revision int64,
+	options etcdkube.PutOptions) (resp etcdkube.PutResponse, err error) {
 	c, _ := ctx.Value(changeKey{}).(*change)
 	if c == nil || len(c.take)+len(c.give) == 0 {
 		return k.Client.OptimisticPut(ctx, key, value, revision, options)
 	}
-	outcome, err := k.commit(ctx, key, revision, c, clientv3.OpPut(key, string(value), clientv3.WithLease(options.LeaseID)))
+	outcome, err := k.commit(ctx, key, revision, c,
+		clientv3.OpPut(key, string(value), clientv3.WithLease(options.LeaseID)))
 	if err != nil {
 		return resp, err
 	}
@@ -225,7 +228,8 @@ func (k reservingClient) OptimisticPut(ctx context.Context, key string, value []
 }
 
 // OptimisticDelete implements kubernetes.Interface.
-func (k reservingClient) OptimisticDelete(ctx context.Context, key string, revision int64, options etcdkube.DeleteOptions) (resp etcdkube.DeleteResponse, err error) {
+func (k reservingClient) OptimisticDelete(ctx context.Context, key string, revision int64,
+	options etcdkube.DeleteOptions) (resp etcdkube.DeleteResponse, err error) {
 	c, _ := ctx.Value(changeKey{}).(*change)
 	if c == nil || len(c.give) == 0 {
 		return k.Client.OptimisticDelete(ctx, key, revision, options)
@@ -247,7 +251,8 @@ type outcome struct {
 
 // commit writes the object together with its names. It fails with TakenError if the object is as expected, but somebody
 // else holds a name, and with ChangedError if something else is not as expected.
-func (k reservingClient) commit(ctx context.Context, key string, revision int64, c *change, write clientv3.Op) (outcome, error) {
+func (k reservingClient) commit(ctx context.Context, key string, revision int64, c *change, write clientv3.Op) (outcome,
+	error) {
 	conditions := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(key), "=", revision)}
 	reads := []clientv3.Op{clientv3.OpGet(key)}
 	for _, name := range c.take {
@@ -311,7 +316,9 @@ func (k reservingClient) writes(c *change) (out []clientv3.Op) {
 	return out
 }
 
-func openReserving(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+// OpenReserving returns the storage of a resource whose objects hold names.
+func OpenReserving(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.ConfigForResource, newObject,
+	newList func() runtime.Object,
 	resourcePrefix string, holds Holds) (*Reserving, error) {
 	r := &Reserving{
 		holds: holds, client: client.Client, newList: newList,
@@ -319,7 +326,7 @@ func openReserving(client *etcdkube.Client, compactor etcd3.Compactor, c *storag
 	}
 	client.Kubernetes = reservingClient{&etcdkube.Client{Client: client.Client}, r.prefix}
 	var err error
-	r.closing, err = open(client, compactor, c, newObject, newList, resourcePrefix)
+	r.Opened, err = Open(client, compactor, c, newObject, newList, resourcePrefix, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package etcd
+package external
 
 import (
 	"context"
@@ -45,7 +45,8 @@ func lacking(t *testing.T, options ...grpc.ServerOption) string {
 
 // ofVersion has the server say that it is of another version.
 func ofVersion(version string) grpc.ServerOption {
-	return grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	return grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo,
+		handle grpc.UnaryHandler) (any, error) {
 		answer, err := handle(ctx, r)
 		if s, ok := answer.(*pb.StatusResponse); ok {
 			s.Version = version
@@ -56,7 +57,8 @@ func ofVersion(version string) grpc.ServerOption {
 
 // lackingMethod has the server not know a method.
 func lackingMethod(method string) grpc.ServerOption {
-	return grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	return grpc.ChainUnaryInterceptor(func(ctx context.Context, r any, info *grpc.UnaryServerInfo,
+		handle grpc.UnaryHandler) (any, error) {
 		if strings.HasSuffix(info.FullMethod, method) {
 			return nil, status.Error(codes.Unimplemented, "unknown method "+method)
 		}
@@ -80,7 +82,8 @@ func (d deaf) RecvMsg(m any) error {
 
 // An etcd that lacks what the API needs is refused, whatever it says that it is.
 func TestProbe(t *testing.T) {
-	silent := grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	silent := grpc.ChainStreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo,
+		handle grpc.StreamHandler) error {
 		return handle(srv, deaf{s})
 	})
 	for name, c := range map[string]struct {
@@ -104,7 +107,8 @@ func TestProbe(t *testing.T) {
 			var config storagebackend.Config
 			config.Prefix, config.Transport.ServerList = "/registry", []string{lacking(t, c.lacks)}
 			err := Probe(t.Context(), config)
-			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			if (err == nil) != (c.want == "") || err != nil &&
+				(!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
 				t.Errorf("got %v, want one line with %q", err, c.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package etcd
+package apistorage
 
 import (
 	"bytes"
@@ -6,7 +6,8 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
+
+	"github.com/everynode/everynode/internal/etcd/kv"
 )
 
 // storedAtOnce is how many objects are read at a time.
@@ -15,17 +16,8 @@ const storedAtOnce = 200
 // Stored reads and writes what is stored as it is: encoded, and maybe encrypted.
 type Stored struct{ client *clientv3.Client }
 
-// Stored opens it for the embedded database.
-func (s *Server) Stored() *Stored { return &Stored{s.newClient().Client} }
-
-// StoredAt opens it for the etcd that the configuration names.
-func StoredAt(t storagebackend.TransportConfig) (*Stored, error) {
-	client, err := remote(t)
-	if err != nil {
-		return nil, err
-	}
-	return &Stored{client.Client}, nil
-}
+// NewStored returns what is stored in the database of a client.
+func NewStored(client *clientv3.Client) *Stored { return &Stored{client} }
 
 // Empty says whether no key begins so.
 func (s *Stored) Empty(ctx context.Context, prefix string) (bool, error) {
@@ -38,7 +30,8 @@ func (s *Stored) Empty(ctx context.Context, prefix string) (bool, error) {
 
 // Each calls f for every value whose key begins so, in the order of the keys. What is
 // written meanwhile may be among them or not.
-func (s *Stored) Each(ctx context.Context, prefix string, f func(key string, value []byte, revision int64) error) error {
+func (s *Stored) Each(ctx context.Context, prefix string,
+	f func(key string, value []byte, revision int64) error) error {
 	for next, end := prefix, clientv3.GetPrefixRangeEnd(prefix); ; {
 		answer, err := s.client.Get(ctx, next, clientv3.WithRange(end), clientv3.WithLimit(storedAtOnce))
 		if err != nil {
@@ -58,7 +51,8 @@ func (s *Stored) Each(ctx context.Context, prefix string, f func(key string, val
 
 // First returns the first key of those that begin so which is not before from, or nothing.
 func (s *Stored) First(ctx context.Context, prefix, from string) (string, error) {
-	answer, err := s.client.Get(ctx, max(prefix, from), clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	answer, err := s.client.Get(ctx, max(prefix, from), clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)),
+		clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	if err != nil {
 		return "", fmt.Errorf("look what is stored below %s: %w", prefix, err)
 	}
@@ -92,7 +86,8 @@ func (s *Stored) Create(ctx context.Context, key string, value []byte) (bool, er
 // Replace writes a value in the place of that of the revision, and says whether it
 // was still there. Its lease stays.
 func (s *Stored) Replace(ctx context.Context, key string, revision int64, value []byte) (bool, error) {
-	done, err := s.put(ctx, clientv3.Compare(clientv3.ModRevision(key), "=", revision), key, value, clientv3.WithIgnoreLease())
+	done, err := s.put(ctx, clientv3.Compare(clientv3.ModRevision(key), "=", revision), key, value,
+		clientv3.WithIgnoreLease())
 	if err != nil {
 		return false, fmt.Errorf("write %s anew: %w", key, err)
 	}
@@ -101,11 +96,13 @@ func (s *Stored) Replace(ctx context.Context, key string, revision int64, value 
 
 // put writes a value on a condition, and says whether it did. An attempt that failed may have been
 // made all the same: then the value itself is there.
-func (s *Stored) put(ctx context.Context, condition clientv3.Cmp, key string, value []byte, options ...clientv3.OpOption) (bool, error) {
+func (s *Stored) put(ctx context.Context, condition clientv3.Cmp, key string, value []byte,
+	options ...clientv3.OpOption) (bool, error) {
 	attempts := 0
-	answer, err := again(ctx, func() (*clientv3.TxnResponse, error) {
+	answer, err := kv.Again(ctx, func() (*clientv3.TxnResponse, error) {
 		attempts++
-		return s.client.Txn(ctx).If(condition).Then(clientv3.OpPut(key, string(value), options...)).Else(clientv3.OpGet(key)).Commit()
+		return s.client.Txn(ctx).If(condition).Then(clientv3.OpPut(key, string(value),
+			options...)).Else(clientv3.OpGet(key)).Commit()
 	})
 	if err != nil || answer.Succeeded || attempts == 1 {
 		return err == nil && answer.Succeeded, err
@@ -116,7 +113,10 @@ func (s *Stored) put(ctx context.Context, condition clientv3.Cmp, key string, va
 
 // Delete removes a key, if it is there.
 func (s *Stored) Delete(ctx context.Context, key string) error {
-	if _, err := again(ctx, func() (*clientv3.DeleteResponse, error) { return s.client.Delete(ctx, key) }); err != nil {
+	if _, err := kv.Again(ctx, func() (*clientv3.DeleteResponse,
+		error) {
+		return s.client.Delete(ctx, key)
+	}); err != nil {
 		return fmt.Errorf("remove %s: %w", key, err)
 	}
 	return nil

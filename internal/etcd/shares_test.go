@@ -26,7 +26,8 @@ func TestAWriterHasAShare(t *testing.T) {
 	client, revision := s.newClient(), int64(0)
 	put := func(writer string) error {
 		ctx := context.WithValue(t.Context(), writerKey{}, writer)
-		answer, err := client.OptimisticPut(ctx, "/registry/configmaps/ns/one", []byte(strings.Repeat("x", 128<<10)), revision, etcdkube.PutOptions{})
+		answer, err := client.OptimisticPut(ctx, "/registry/configmaps/ns/one", []byte(strings.Repeat("x", 128<<10)),
+			revision, etcdkube.PutOptions{})
 		if err == nil {
 			revision = answer.Revision
 		}
@@ -46,7 +47,7 @@ func TestAWriterHasAShare(t *testing.T) {
 			t.Errorf("%q may not write: %v", writer, err)
 		}
 	}
-	if testutil.ToFloat64(s.shares.refused) == 0 {
+	if testutil.ToFloat64(s.shares.Refused) == 0 {
 		t.Error("it is not counted")
 	}
 	ctx := context.WithValue(t.Context(), writerKey{}, "greedy")

@@ -1,4 +1,5 @@
-package etcd
+// Package offline reads and mends a database that does not run, as the files that it is.
+package offline
 
 import (
 	"bytes"
@@ -21,33 +22,36 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/everynode/everynode/internal/etcd/roster"
 )
 
-const backupHint = "; restore the folder from a backup, or move it away to start empty"
+// BackupHint ends what is said of a database that cannot be read.
+const BackupHint = "; restore the folder from a backup, or move it away to start empty"
 
-// checkData reads what is on disk before etcd does, and changes nothing that
+// Check reads what is on disk before etcd does, and changes nothing that
 // holds data. Data that cannot be read would crash the process inside etcd.
-func checkData(dir string) (logged, error) {
+func Check(dir string) (Data, error) {
 	path := filepath.Join(dir, "member", "snap", "db")
-	file, err := checkFile(path)
+	file, err := CheckFile(path)
 	if err != nil {
-		return logged{}, fmt.Errorf("the database file %s cannot be read: %w"+backupHint, path, err)
+		return Data{}, fmt.Errorf("the database file %s cannot be read: %w"+BackupHint, path, err)
 	}
 	path = filepath.Join(dir, "member", "wal")
 	log, err := checkLog(path)
 	if err != nil {
-		return logged{}, fmt.Errorf("the database log %s cannot be read: %w"+backupHint, path, err)
+		return Data{}, fmt.Errorf("the database log %s cannot be read: %w"+BackupHint, path, err)
 	}
-	if log.committed == 0 && file.applied == 0 && wal.Exist(path) {
-		return logged{}, forgetUnfinished(filepath.Join(dir, "member"))
+	if log.committed == 0 && file.Applied == 0 && wal.Exist(path) {
+		return Data{}, forgetUnfinished(filepath.Join(dir, "member"))
 	}
-	log.filed = file
+	log.File = file
 	for _, change := range log.changes {
-		if change.index <= file.applied {
+		if change.Index <= file.Applied {
 			continue // the file has it, or it was refused when its turn came
 		}
-		if err := log.roster.apply(change.ConfChange); err != nil {
-			return logged{}, fmt.Errorf("the database log %s cannot be read: %w"+backupHint, path, err)
+		if err := log.Roster.Apply(change.ConfChange); err != nil {
+			return Data{}, fmt.Errorf("the database log %s cannot be read: %w"+BackupHint, path, err)
 		}
 	}
 	return log, nil
@@ -64,17 +68,17 @@ func forgetUnfinished(dir string) error {
 	return nil
 }
 
-// filed is what a database file says of members: applied is the number of the last entry of the
-// log that is in it, and marks are how far each had come, by ID.
-type filed struct {
-	applied uint64
-	roster
-	marks map[string]uint64
+// File is what a database file says of members: Applied is the number of the last entry of the
+// log that is in it, and Marks are how far each had come, by ID.
+type File struct {
+	Applied uint64
+	roster.Roster
+	Marks map[string]uint64
 }
 
-// checkFile walks through the database file. No file, or an empty one, is a start that did
+// CheckFile walks through the database file. No file, or an empty one, is a start that did
 // not get far.
-func checkFile(path string) (out filed, err error) {
+func CheckFile(path string) (out File, err error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return out, nil
@@ -84,7 +88,7 @@ func checkFile(path string) (out filed, err error) {
 	}
 	// The file is mapped into memory: what is missing of it is a memory fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer recoverInto(&err)
+	defer RecoverInto(&err)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
 	if err != nil {
 		return out, err
@@ -103,7 +107,7 @@ func checkFile(path string) (out filed, err error) {
 }
 
 // walk visits every page of a bucket.
-func (f *filed) walk(name []byte, b *bolt.Bucket) error {
+func (f *File) walk(name []byte, b *bolt.Bucket) error {
 	each := func([]byte, []byte) error { return nil }
 	switch string(name) {
 	case "meta":
@@ -111,69 +115,68 @@ func (f *filed) walk(name []byte, b *bolt.Bucket) error {
 	case "key":
 		each = f.mark
 	case "members":
-		each = f.member
+		each = f.Read
 	case "members_removed":
-		each = func(id, _ []byte) error { f.gone = append(f.gone, string(id)); return nil }
+		each = func(id, _ []byte) error { f.Gone = append(f.Gone, string(id)); return nil }
 	}
 	return b.ForEach(each)
 }
 
-func (f *filed) meta(name, value []byte) error {
+func (f *File) meta(name, value []byte) error {
 	if string(name) == "consistent_index" && len(value) == 8 {
-		f.applied = binary.BigEndian.Uint64(value)
+		f.Applied = binary.BigEndian.Uint64(value)
 	}
 	return nil
 }
 
 // mark takes one version of a key, if it tells how far a member is. Later versions come later.
-func (f *filed) mark(_, version []byte) error {
-	if !bytes.Contains(version[:min(len(version), 2*len(watermarkPrefix))], []byte(watermarkPrefix)) {
+func (f *File) mark(_, version []byte) error {
+	if !bytes.Contains(version[:min(len(version), 2*len(WatermarkPrefix))], []byte(WatermarkPrefix)) {
 		return nil
 	}
 	var kv mvccpb.KeyValue
 	if err := proto.Unmarshal(version, &kv); err != nil {
 		return fmt.Errorf("read a value: %w", err)
 	}
-	id, ok := strings.CutPrefix(string(kv.GetKey()), watermarkPrefix)
+	id, ok := strings.CutPrefix(string(kv.GetKey()), WatermarkPrefix)
 	if mark, err := strconv.ParseUint(string(kv.GetValue()), 10, 64); ok && err == nil {
-		if f.marks == nil {
-			f.marks = map[string]uint64{}
+		if f.Marks == nil {
+			f.Marks = map[string]uint64{}
 		}
-		f.marks[id] = mark
+		f.Marks[id] = mark
 	}
 	return nil
 }
 
-// logged is what a log has: whose it is, the number of its last entry, that of the
-// last that is known to count, and the changes of the members up to there. It is empty where
-// there is no log.
-type logged struct {
-	member          string
-	last, committed uint64
-	changes         []changeOfMembers
-	filed
+// Data is what a database has on disk: whose its log is, the number of the last entry there, that of the last that is
+// known to count, the changes of the members up to there, and what the file has. It is empty where there is no log.
+type Data struct {
+	Member          string
+	Last, committed uint64
+	changes         []roster.Change
+	File
 }
 
-// checkEnd makes sure that the log of a database that is alone has what the file has: etcd
+// CheckEnd makes sure that the log of a database that is alone has what the file has: etcd
 // would take changes to come for those that the file has already, and lose them.
-func (l logged) checkEnd(dir string) error {
-	if l.last >= l.applied {
+func (l Data) CheckEnd(dir string) error {
+	if l.Last >= l.Applied {
 		return nil
 	}
-	return fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is missing"+backupHint,
-		filepath.Join(dir, "member", "wal"), l.last, l.applied)
+	return fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is missing"+BackupHint,
+		filepath.Join(dir, "member", "wal"), l.Last, l.Applied)
 }
 
-// removed reports whether the member itself is one no more.
-func (l *logged) removed() bool { return slices.Contains(l.gone, l.member) }
+// Removed reports whether the member itself is one no more.
+func (l *Data) Removed() bool { return slices.Contains(l.Gone, l.Member) }
 
 // checkLog reads the log, whose records have checksums. An entry that is cut off at the
 // end was not acknowledged.
-func checkLog(dir string) (out logged, err error) {
+func checkLog(dir string) (out Data, err error) {
 	if !wal.Exist(dir) {
 		return out, nil
 	}
-	defer recoverInto(&err)
+	defer RecoverInto(&err)
 	logger := zap.NewNop()
 	snapshots, err := wal.ValidSnapshotEntries(logger, dir)
 	if err != nil {
@@ -192,20 +195,24 @@ func checkLog(dir string) (out logged, err error) {
 	if err == nil {
 		err = proto.Unmarshal(owner, &metadata)
 	}
-	out = logged{member: types.ID(metadata.GetNodeID()).String(), last: start.GetIndex(), committed: max(start.GetIndex(), state.GetCommit())}
+	out = Data{Member: types.ID(metadata.GetNodeID()).String(), Last: start.GetIndex(),
+		committed: max(start.GetIndex(), state.GetCommit())}
 	if n := len(entries); n > 0 {
-		out.last = entries[n-1].GetIndex()
+		out.Last = entries[n-1].GetIndex()
 	}
 	_ = log.Close() // nothing was written
 	if err == nil {
-		out.changes, err = changes(entries, out.committed)
+		out.changes, err = roster.Changes(entries, out.committed)
 	}
 	return out, err
 }
 
-// recoverInto turns a panic about unreadable data into an error.
-func recoverInto(err *error) {
+// RecoverInto turns a panic about unreadable data into an error.
+func RecoverInto(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%v", p)
 	}
 }
+
+// WatermarkPrefix is where members write down how far they have come.
+const WatermarkPrefix = "/everynode/watermarks/"
