@@ -95,14 +95,14 @@ func (w *world) tryAgain() {
 	}
 }
 
-// revoked reports whether what came of the permits before this one has turned the change.
-func (w *world) revoked(p Permit) bool {
+// asOfNow is the permit by what the course says after it: another target, if that has turned. It reports whether the
+// change is still under way.
+func (w *world) asOfNow(p Permit) (Permit, bool) {
 	n := w.course.nodes[p.Node]
-	to := w.target(p.Node)
-	if w.course.leaves(n, to) {
-		to = ""
+	if p.To = w.target(p.Node); w.course.leaves(n, p.To) {
+		p.To = ""
 	}
-	return n.change.begun == nil || to != p.To
+	return p, n.change.begun != nil
 }
 
 // isSlow: what was let begin is done a moment later, if it is to be done then.
@@ -181,14 +181,7 @@ const cordon = "somebody drains it"
 func (w *world) moment(name string) {
 	m := w.nodes[name]
 	if p, has := w.begun[name]; has {
-		delete(w.begun, name)
-		switch {
-		case p.From == "" && m.daemon.Revision == "" && w.course.Order(name).Create && w.Selects(w.target(name), name):
-			w.create(name)
-			w.course.SetDaemon(name, m.daemon)
-		case !w.revoked(p) && m.daemon.Revision == p.From:
-			w.begin(p)
-		}
+		w.goesOn(p)
 		return
 	}
 	was := m.daemon
@@ -203,6 +196,23 @@ func (w *world) moment(name string) {
 	w.look(m)
 	if m.daemon != was {
 		w.course.SetDaemon(name, m.daemon)
+	}
+}
+
+// goesOn does what was let begin a moment ago, if it is still under way.
+func (w *world) goesOn(p Permit) {
+	m := w.nodes[p.Node]
+	p, begun := w.asOfNow(p)
+	switch {
+	case !begun, m.daemon.Revision != p.From:
+		delete(w.begun, p.Node)
+	case p.From == "" && w.course.Order(p.Node).Create && p.To != "":
+		delete(w.begun, p.Node)
+		w.create(p.Node)
+		w.course.SetDaemon(p.Node, m.daemon)
+	case p.From != "":
+		delete(w.begun, p.Node)
+		w.begin(p)
 	}
 }
 

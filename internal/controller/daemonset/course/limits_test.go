@@ -74,14 +74,14 @@ func (w *world) limits(t *rapid.T, p Permit) {
 	}
 }
 
-// limitOfStep checks how many daemons of a step go for good at a time.
+// limitOfStep checks how many daemons of a step, which were available, go at a time where one goes for good.
 func (w *world) limitOfStep(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	c := w.course
 	all, going := 0, 1
 	for name, m := range w.nodes {
 		if at, has := c.fleet.Step(name); has && at == step {
 			all++
-			going += one(name != p.Node && m.daemon.Ending != "" && m.fault == "" && !w.lingers(m))
+			going += one(name != p.Node && m.daemon.Was == WasAvailable && m.fault == "" && !w.lingers(m))
 		}
 	}
 	limit := w.ds.MaxUnavailable.Of(len(w.nodes))

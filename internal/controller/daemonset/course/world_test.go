@@ -217,8 +217,12 @@ func (w *world) store() {
 // act does what the controller and the nodes do in a moment.
 func (w *world) act(most int) {
 	for i, p := range w.take(most) {
-		if w.hostile != nil && w.revoked(p) {
-			continue
+		if w.hostile != nil {
+			now, begun := w.asOfNow(p)
+			if !begun {
+				continue
+			}
+			p = now
 		}
 		if w.check != nil {
 			w.check(p)
