@@ -13,11 +13,11 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/definitions"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/beside"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/standalone"
 )
 
 func newControllerCommand() *cobra.Command {
-	o := server.ControllerOptions{LeaderElection: true, LeaseNamespace: "kube-system",
+	o := standalone.Options{LeaderElection: true, LeaseNamespace: "kube-system",
 		LeaseName: "everynode-daemonset-controller"}
 	var (
 		kubeconfig string
@@ -67,7 +67,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 			if isBeside {
 				o.Beside = &guest
 			}
-			return server.RunDaemonSetController(cmd.Context(), o)
+			return standalone.Run(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()

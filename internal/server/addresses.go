@@ -1,6 +1,8 @@
 package server
 
-import "net"
+import (
+	"net"
+)
 
 func localIPs() (out []net.IP) {
 	addresses, err := net.InterfaceAddrs()

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -94,38 +95,37 @@ type scheduled struct {
 	failures      int
 }
 
-// addBackups adds the loop that makes backups.
-func (c *control) addBackups(a *actor) error {
-	if c.options.Backups.Every == 0 {
-		return nil
-	}
-	to, err := store.Open(c.options.Backups.To)
+// scheduleBackups returns what makes backups of this server until its context ends.
+func (s *Server) scheduleBackups(client kubernetes.Interface, events record.EventRecorder,
+	metrics prometheus.Registerer,
+) (run func(context.Context) error, err error) {
+	to, err := store.Open(s.options.Backups.To)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cluster := func(ctx context.Context) (string, error) {
-		ns, err := a.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		ns, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
 			return "", fmt.Errorf("find out which cluster this is: %w", err)
 		}
 		return string(ns.UID), nil
 	}
-	s := newScheduled(c.options.Backups, to, cluster, c.take, clock.RealClock{}, a.recorder("backup-controller"))
-	s.disputed = c.etcd.Disputed
-	if err := s.register(c.metrics); err != nil {
-		return err
-	}
-	return c.run(s.run)
+	b := newScheduled(s.options.Backups, to, cluster, s.take, clock.RealClock{}, events)
+	b.disputed = s.etcd.Disputed
+	return b.run, b.register(metrics)
 }
 
-func newScheduled(o BackupOptions, to store.Store, cluster func(context.Context) (string, error), take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
+func newScheduled(o BackupOptions, to store.Store, cluster func(context.Context) (string, error),
+	take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
 	return &scheduled{
 		options: o, store: to, cluster: cluster, take: take, clock: c, events: events,
 		disputed: func() error { return nil },
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "everynode_backup_last_success_timestamp_seconds", Help: "When the newest scheduled backup that is complete was made; 0 while none is known.",
+			Name: "everynode_backup_last_success_timestamp_seconds",
+			Help: "When the newest scheduled backup that is complete was made; 0 while none is known.",
 		}),
-		size: prometheus.NewGauge(prometheus.GaugeOpts{Name: "everynode_backup_last_size_bytes", Help: "The size of the last scheduled backup that this server made."}),
+		size: prometheus.NewGauge(prometheus.GaugeOpts{Name: "everynode_backup_last_size_bytes",
+			Help: "The size of the last scheduled backup that this server made."}),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_backup_attempts_total", Help: "Scheduled backups that this server tried to make, by result.",
 		}, []string{"result"}),
@@ -152,8 +152,10 @@ func (s *scheduled) run(ctx context.Context) error {
 			s.failures++
 			wait = plan.Retry(s.failures, s.options.Every)
 			s.attempts.WithLabelValues("failure").Inc()
-			klog.FromContext(ctx).Error(err, "A scheduled backup was not made", "to", s.options.To, "failures", s.failures, "again", wait)
-			s.events.Event(aboutTheControlPlane, corev1.EventTypeWarning, "BackupFailed", "A scheduled backup was not made: "+err.Error())
+			klog.FromContext(ctx).Error(err, "A scheduled backup was not made", "to", s.options.To, "failures",
+				s.failures, "again", wait)
+			s.events.Event(aboutTheControlPlane, corev1.EventTypeWarning, "BackupFailed",
+				"A scheduled backup was not made: "+err.Error())
 		} else if err == nil {
 			s.failures = 0
 		}
@@ -166,7 +168,8 @@ func (s *scheduled) run(ctx context.Context) error {
 }
 
 // aboutTheControlPlane is what events are about that concern no object.
-var aboutTheControlPlane = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem, Namespace: metav1.NamespaceSystem}
+var aboutTheControlPlane = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: metav1.NamespaceSystem,
+	Namespace: metav1.NamespaceSystem}
 
 // once makes a backup if one is due, and returns how long it is until the next.
 func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {

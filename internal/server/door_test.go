@@ -86,16 +86,20 @@ func TestInsideDoorIsAudited(t *testing.T) {
 		byHTTP := recorded(t, log, c.verb, "system:apiserver", "/api/v1/namespaces/by-http/pods"+c.path)
 		byDoor := recorded(t, log, c.verb, daemons, "/api/v1/namespaces/by-door/pods"+c.path)
 		if byDoor.ResponseStatus.Code != c.code || byHTTP.ResponseStatus.Code != c.code {
-			t.Errorf("%s is recorded with %d, as a request with %d; want %d", c.verb, byDoor.ResponseStatus.Code, byHTTP.ResponseStatus.Code, c.code)
+			t.Errorf("%s is recorded with %d, as a request with %d; want %d", c.verb, byDoor.ResponseStatus.Code,
+				byHTTP.ResponseStatus.Code, c.code)
 		}
 		a, b := byHTTP.ObjectRef, byDoor.ObjectRef
-		if a.Resource != b.Resource || a.Name != b.Name || a.APIVersion != b.APIVersion || (a.UID == "") != (b.UID == "") {
+		if a.Resource != b.Resource || a.Name != b.Name || a.APIVersion != b.APIVersion ||
+			(a.UID == "") != (b.UID == "") {
 			t.Errorf("%s is about %+v, as a request about %+v", c.verb, *b, *a)
 		}
-		if byDoor.RequestObject == nil || byDoor.ResponseObject == nil || byDoor.AuditID == "" || byDoor.Stage != auditv1.StageResponseComplete {
+		if byDoor.RequestObject == nil || byDoor.ResponseObject == nil || byDoor.AuditID == "" ||
+			byDoor.Stage != auditv1.StageResponseComplete {
 			t.Errorf("%s by the door is recorded as %+v", c.verb, *byDoor)
 		}
-		if byDoor.Annotations["authorization.k8s.io/decision"] != "allow" || !strings.Contains(byDoor.Annotations["authorization.k8s.io/reason"], "daemon-set-controller") {
+		if byDoor.Annotations["authorization.k8s.io/decision"] != "allow" ||
+			!strings.Contains(byDoor.Annotations["authorization.k8s.io/reason"], "daemon-set-controller") {
 			t.Errorf("%s was allowed for %v", c.verb, byDoor.Annotations)
 		}
 	}
@@ -108,10 +112,12 @@ func TestInsideDoorAsksForRights(t *testing.T) {
 	client, _, door := ways(t, change)
 	door.as(bootstrap.ControllerAccount("nobody"))
 	_, err := door.ds.CreatePod(t.Context(), testPod(door.namespace, "p"))
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `User "system:serviceaccount:kube-system:nobody" cannot create resource "pods"`) {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(),
+		`User "system:serviceaccount:kube-system:nobody" cannot create resource "pods"`) {
 		t.Errorf("got %v, want a refusal that names the account", err)
 	}
-	if _, err := client.CoreV1().Pods(door.namespace).Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.CoreV1().Pods(door.namespace).Get(t.Context(), "p",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod is there: %v", err)
 	}
 	e := recorded(t, log, "create", "system:serviceaccount:kube-system:nobody", "/api/v1/namespaces/by-door/pods")
@@ -122,15 +128,14 @@ func TestInsideDoorAsksForRights(t *testing.T) {
 
 // as lets another account use the door.
 func (w *way) as(account user.Info) {
-	ds, sim := w.ds.(daemonSetWriter), w.sim.(simulatorWriter)
-	ds.inside, sim.inside = inside{ds.door.As(account)}, inside{sim.door.As(account)}
-	w.ds, w.sim = ds, sim
+	w.through(w.door.As(account))
 }
 
 // BenchmarkInsideDoor is what a write costs by who writes and what is recorded.
 func BenchmarkInsideDoor(b *testing.B) {
 	write := func(b *testing.B, door way, name string) {
-		lease, err := door.sim.CreateLease(b.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: name}})
+		lease, err := door.sim.CreateLease(b.Context(),
+			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: name}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/server/loops"
 )
 
 // Where it is written whose control loops work.
@@ -44,7 +45,21 @@ const (
 func (s *Server) work(ctx context.Context) error {
 	metrics := &lent{Registerer: s.options.Metrics}
 	defer metrics.takeBack()
-	return s.runControllers(ctx, metrics.orNil())
+	return loops.Run(ctx, s.loops(metrics.orNil()))
+}
+
+// loops is what the control loops work with.
+func (s *Server) loops(metrics prometheus.Registerer) loops.Config {
+	o := &s.options
+	c := loops.Config{
+		API: s.api, PKI: s.pki, Service: s.service, Pods: s.pods, Restored: s.restored != "",
+		SigningDuration: o.SigningDuration, NoDaemonSetController: o.NoDaemonSetController,
+		RecordDecisions: o.RecordDecisions, SimulatedNodes: o.SimulatedNodes, Faults: o.Faults, Metrics: metrics,
+	}
+	if o.Backups.Every > 0 {
+		c.Backups = s.scheduleBackups
+	}
+	return c
 }
 
 // runElected runs the control loops whenever this server is the one whose loops work,
@@ -116,7 +131,7 @@ func contend(ctx context.Context, lock resourcelock.Interface, work func(term co
 	}
 	withdraw()
 	<-over
-	if had && !errors.Is(err, errStillAtWork) {
+	if had && !errors.Is(err, loops.ErrStillAtWork) {
 		giveUp(ctx, lock)
 	}
 	return err
@@ -184,7 +199,7 @@ func (s *Server) beginTurn(ctx context.Context, revision int64) (*members.Turn, 
 // this server can stand for it again, unless some of them have not stopped: they would
 // work twice.
 func afterTerm(ctx, term context.Context, err error) error {
-	if ctx.Err() != nil || term.Err() == nil || errors.Is(err, errStillAtWork) {
+	if ctx.Err() != nil || term.Err() == nil || errors.Is(err, loops.ErrStillAtWork) {
 		return err
 	}
 	klog.FromContext(ctx).Info("The control loops of this server rest: it could not renew its lease in time; the API is served on")
@@ -193,7 +208,8 @@ func afterTerm(ctx, term context.Context, err error) error {
 
 // loopsLeaseKey is where the election's Lease is in the database.
 func (s *Server) loopsLeaseKey() string {
-	return path.Join(s.settings.Etcd.StorageConfig.Prefix, coordinationv1.GroupName, "leases", loopsNamespace, loopsLease)
+	return path.Join(s.settings.Etcd.StorageConfig.Prefix, coordinationv1.GroupName, "leases", loopsNamespace,
+		loopsLease)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -4,38 +4,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/everynode/everynode/internal/server/loops"
 )
 
 // A loop that does not stop when the election is lost ends the server: those of
 // another are at work by then.
 func TestLoopThatDoesNotStopEndsTheServer(t *testing.T) {
 	term, lose := context.WithCancel(t.Context())
-	options := managerOptions(term)
-	options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil }
-	patience := 10 * time.Millisecond
-	options.GracefulShutdownTimeout = &patience
-	m, err := ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stubborn := make(chan struct{})
-	defer close(stubborn)
-	if err := m.Add(manager.RunnableFunc(func(context.Context) error { lose(); <-stubborn; return nil })); err != nil {
-		t.Fatal(err)
-	}
-	err = ended(term, m.Start(term))
-	if !errors.Is(err, errStillAtWork) || !errors.Is(afterTerm(t.Context(), term, err), errStillAtWork) {
+	lose()
+	err := fmt.Errorf("%w: it hangs", loops.ErrStillAtWork)
+	if !errors.Is(afterTerm(t.Context(), term, err), loops.ErrStillAtWork) {
 		t.Errorf("a loop that does not stop: %v", err)
 	}
 	if err := afterTerm(t.Context(), term, nil); err != nil {
@@ -103,7 +89,7 @@ func TestElectionIsGivenUpAfterTheLoopsHaveStopped(t *testing.T) {
 		left string
 	}{
 		"all have stopped": {nil, ""},
-		"some have not":    {errStillAtWork, "self"},
+		"some have not":    {loops.ErrStillAtWork, "self"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

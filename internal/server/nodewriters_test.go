@@ -35,14 +35,15 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 	t.Parallel()
 	client, http, door := ways(t)
 	ctx := t.Context()
-	in := door.ds.(daemonSetWriter).inside
+	in := door.inside
 	both := map[string]nodeWay{
 		"by-http": {http.sim, nodeipam.NewWriter(client), nodelifecycle.NewWriter(client)},
-		"by-door": {door.sim, networkWriter{in}, lifecycleWriter{nodelifecycle.NewWriter(client), in}},
+		"by-door": {door.sim, in.PodNetworks(), in.NodeLifecycle(nodelifecycle.NewWriter(client))},
 	}
 	long := metav1.NewTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
 	networks := node.PodNetworks{Cluster: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}
-	pressure := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "Fine", LastHeartbeatTime: long, LastTransitionTime: long}
+	pressure := corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "Fine",
+		LastHeartbeatTime: long, LastTransitionTime: long}
 	for _, step := range []struct {
 		name, want string
 		do         func(w nodeWay, n *corev1.Node) error
@@ -50,7 +51,8 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 		{"create", "done", func(w nodeWay, n *corev1.Node) error {
 			_, err := w.sim.CreateNode(ctx, &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{"a": "b"}},
-				Status:     corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")}, Conditions: []corev1.NodeCondition{pressure}},
+				Status: corev1.NodeStatus{Capacity: corev1.ResourceList{"cpu": resource.MustParse("4")},
+					Conditions: []corev1.NodeCondition{pressure}},
 			})
 			return err
 		}},
@@ -70,7 +72,8 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 			return w.network.SetPodCIDR(ctx, n, netip.MustParsePrefix("10.244.250.0/24"), networks)
 		}},
 		{"a network for a node that is gone", "NotFound", func(w nodeWay, n *corev1.Node) error {
-			return w.network.SetPodCIDR(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: n.UID}}, netip.Prefix{}, networks)
+			return w.network.SetPodCIDR(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "gone", UID: n.UID}},
+				netip.Prefix{}, networks)
 		}},
 		{"report", "done", func(w nodeWay, n *corev1.Node) error {
 			n.Status.NodeInfo.KubeletVersion = "v1.36.3"
@@ -85,7 +88,9 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 		{"conditions", "done", func(w nodeWay, n *corev1.Node) error {
 			changed := pressure
 			changed.Status, changed.Reason, changed.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
-			_, err := w.health.SetConditions(ctx, n, []corev1.NodeCondition{changed, {Type: corev1.NodePIDPressure, Status: corev1.ConditionUnknown, LastTransitionTime: long, LastHeartbeatTime: long}})
+			_, err := w.health.SetConditions(ctx, n, []corev1.NodeCondition{changed,
+				{Type: corev1.NodePIDPressure, Status: corev1.ConditionUnknown, LastTransitionTime: long,
+					LastHeartbeatTime: long}})
 			return err
 		}},
 		{"conditions of an old version", "Conflict", func(w nodeWay, n *corev1.Node) error {
@@ -94,7 +99,8 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 			return err
 		}},
 		{"taints", "done", func(w nodeWay, n *corev1.Node) error {
-			return w.health.SetTaints(ctx, n, append(n.Spec.Taints, corev1.Taint{Key: "example.com/x", Effect: corev1.TaintEffectNoSchedule}))
+			return w.health.SetTaints(ctx, n, append(n.Spec.Taints,
+				corev1.Taint{Key: "example.com/x", Effect: corev1.TaintEffectNoSchedule}))
 		}},
 		{"the same taint twice", "Invalid", func(w nodeWay, n *corev1.Node) error {
 			taint := corev1.Taint{Key: "example.com/y", Effect: corev1.TaintEffectNoSchedule}
@@ -102,7 +108,9 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 		}},
 	} {
 		for name, w := range both {
-			if got := nodeStep(ctx, client.CoreV1().Nodes().Get, name, func(n *corev1.Node) error { return step.do(w, n) }); got != step.want && (step.want != refused || got == "done") {
+			if got := nodeStep(ctx, client.CoreV1().Nodes().Get, name,
+				func(n *corev1.Node) error { return step.do(w, n) }); got != step.want &&
+				(step.want != refused || got == "done") {
 				t.Errorf("%s, %s: %s, want %s", step.name, name, got, step.want)
 			}
 		}
@@ -112,7 +120,8 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 
 type getNode func(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Node, error)
 
-// nodeStep does a step on the node as it is now, again while a controller writes at the same time, and says how it ended.
+// nodeStep does a step on the node as it is now, again while a controller writes at the same time, and says how it
+// ended.
 func nodeStep(ctx context.Context, get getNode, name string, do func(*corev1.Node) error) string {
 	for range 20 {
 		n, err := get(ctx, name, metav1.GetOptions{})
@@ -123,7 +132,8 @@ func nodeStep(ctx context.Context, get getNode, name string, do func(*corev1.Nod
 		if err = do(n); err == nil {
 			return "done"
 		}
-		if now, getErr := get(ctx, name, metav1.GetOptions{}); !apierrors.IsConflict(err) || getErr != nil || now.ResourceVersion == version {
+		if now, getErr := get(ctx, name, metav1.GetOptions{}); !apierrors.IsConflict(err) || getErr != nil ||
+			now.ResourceVersion == version {
 			return string(apierrors.ReasonForError(err))
 		}
 	}

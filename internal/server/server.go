@@ -22,11 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
@@ -135,7 +137,8 @@ type Server struct {
 // New checks the options, locks the data directory and opens the listeners. On
 // an error nothing is left open.
 func New(o Options) (*Server, error) {
-	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{}), copying: make(chan struct{}, 1)}
+	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{}),
+		copying: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		s.release()
 		return nil, err
@@ -172,7 +175,8 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	names, ips := s.addresses()
-	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"), pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
+	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"),
+		pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
 	return datadir.Sign(o.DataDir, thisProgram())
@@ -206,7 +210,8 @@ func (s *Server) addresses() (names []string, ips []net.IP) {
 func checkBalancers(addresses []string) error {
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
-		if ip := net.ParseIP(host); err != nil || host == "" || port == "" || port == "0" || ip != nil && ip.IsUnspecified() {
+		if ip := net.ParseIP(host); err != nil || host == "" || port == "" || port == "0" || ip != nil &&
+			ip.IsUnspecified() {
 			return fmt.Errorf("the address %q of a balancer is not of the form HOST:PORT; give one at which it is reached with --balancer", address)
 		}
 	}
@@ -270,7 +275,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer s.release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service, OpenReserving: external.OpenReserving}
+	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service,
+		OpenReserving: external.OpenReserving}
 	if config.KeyFile, err = filepath.Abs(encryption.File(s.options.DataDir)); err != nil {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
@@ -378,7 +384,8 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		return err
 	}
 	database, err := etcd.Start(ctx, etcd.Options{
-		Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Keep: s.options.KeepHistory, Peers: peers,
+		Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Keep: s.options.KeepHistory,
+		Peers:  peers,
 		Writer: writerOf,
 	})
 	if err != nil && s.membership != nil {
@@ -470,4 +477,15 @@ func unversioned(c *restclient.Config) *restclient.Config {
 	c.GroupVersion = &schema.GroupVersion{}
 	c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	return c
+}
+
+// writerOf names who has a share of what can be written to the database. The server's own control loops may write as
+// much
+// as there is to do.
+func writerOf(ctx context.Context) string {
+	writer, ok := request.UserFrom(ctx)
+	if !ok || apiserver.InProcess(ctx) || insidedoor.Inside(ctx) {
+		return ""
+	}
+	return writer.GetName()
 }

@@ -16,6 +16,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/standalone"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -43,7 +44,7 @@ func TestControllerAloneTakesOver(t *testing.T) {
 	runCtx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- server.RunDaemonSetController(runCtx, server.ControllerOptions{Config: config, LeaderElection: true,
+		done <- standalone.Run(runCtx, standalone.Options{Config: config, LeaderElection: true,
 			LeaseNamespace: "kube-system", LeaseName: "everynode-daemonset-controller"})
 	}()
 	t.Cleanup(func() {
@@ -73,7 +74,8 @@ func updated(env *testenv.Env, generation int64, nodes int32) func(context.Conte
 		if err != nil {
 			return err
 		}
-		if s := ds.Status; s.ObservedGeneration < generation || s.UpdatedNumberScheduled != nodes || s.NumberAvailable != nodes {
+		if s := ds.Status; s.ObservedGeneration < generation || s.UpdatedNumberScheduled != nodes ||
+			s.NumberAvailable != nodes {
 			return fmt.Errorf("status is %+v", s)
 		}
 		return nil
@@ -95,7 +97,8 @@ func podUIDs(t *testing.T, env *testenv.Env) map[string]types.UID {
 
 func patch(t *testing.T, env *testenv.Env, text string) {
 	t.Helper()
-	_, err := env.Client.AppsV1().DaemonSets("default").Patch(context.Background(), "agent", types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{})
+	_, err := env.Client.AppsV1().DaemonSets("default").Patch(context.Background(), "agent",
+		types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +137,11 @@ func limited(t *testing.T, env *testenv.Env) *restclient.Config {
 	create(env.Client.RbacV1().ClusterRoleBindings().Create(ctx, &binding, metav1.CreateOptions{}))
 	create(env.Client.RbacV1().Roles(leaseRole.Namespace).Create(ctx, &leaseRole, metav1.CreateOptions{}))
 	create(env.Client.RbacV1().RoleBindings(leaseAccess.Namespace).Create(ctx, &leaseAccess, metav1.CreateOptions{}))
-	token, err := env.Client.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := env.Client.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &restclient.Config{Host: env.Config.Host, BearerToken: token.Status.Token, QPS: -1, TLSClientConfig: restclient.TLSClientConfig{CAData: env.Config.CAData}}
+	return &restclient.Config{Host: env.Config.Host, BearerToken: token.Status.Token, QPS: -1,
+		TLSClientConfig: restclient.TLSClientConfig{CAData: env.Config.CAData}}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/server/actors"
 )
 
 // turnOf begins a turn of the control loops by way of one server, as if it had been elected.
@@ -48,20 +49,22 @@ func writes(t *testing.T, m *machine, turn *members.Turn, name string) (errs map
 	m.mu.Lock()
 	s := m.running
 	m.mu.Unlock()
-	all := actors{ctx: members.InTurn(t.Context(), turn), api: s.api}
-	defer all.stop()
-	a, err := all.controller("daemon-set-controller")
+	all := actors.New(members.InTurn(t.Context(), turn), s.api)
+	defer all.Stop()
+	a, err := all.Controller("daemon-set-controller")
 	if err != nil {
 		t.Fatal(err)
 	}
 	event := func(way string) *corev1.Event {
 		return &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-" + way}, Type: "Normal", Reason: "Test", Message: "m",
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name + "-" + way}, Type: "Normal", Reason: "Test",
+			Message:        "m",
 			InvolvedObject: corev1.ObjectReference{Namespace: "default", Kind: "ConfigMap", Name: "c"},
 		}
 	}
-	_, inside := a.inside.createEvent(context.Background(), event("inside"))
-	_, client := a.client.CoreV1().Events("default").Create(context.Background(), event("client"), metav1.CreateOptions{})
+	_, inside := a.Inside.CreateEvent(context.Background(), event("inside"))
+	_, client := a.Client.CoreV1().Events("default").Create(context.Background(), event("client"),
+		metav1.CreateOptions{})
 	return map[string]error{"inside": inside, "client": client}
 }
 
@@ -85,7 +88,8 @@ func turnsEnd(t *testing.T, still, other *machine) {
 		t.Error("the server does not learn that its turn is over")
 	}
 	for way, err := range writes(t, other, next, "next") {
-		if err != nil && !strings.Contains(err.Error(), kv.ErrTurnOver.Error()) { // the true one may have begun one meanwhile
+		if err != nil && !strings.Contains(err.Error(),
+			kv.ErrTurnOver.Error()) { // the true one may have begun one meanwhile
 			t.Errorf("the other's control loop writes by way of the %s: %v", way, err)
 		}
 	}
@@ -101,7 +105,9 @@ func turnsEnd(t *testing.T, still, other *machine) {
 	// Those whose turn was taken away here give up, and begin another.
 	other.eventually("control loops work", func(ctx context.Context) error {
 		name := "turns"
-		if _, err := other.client().CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil && !strings.Contains(err.Error(), "already exists") {
+		if _, err := other.client().CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil &&
+			!strings.Contains(err.Error(), "already exists") {
 			return err
 		}
 		_, err := other.client().CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
@@ -115,8 +121,11 @@ func turnsEnd(t *testing.T, still, other *machine) {
 func renewedByAll(t *testing.T, all []*machine) {
 	t.Helper()
 	holder, at := "node-1", metav1.NewMicroTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: holder}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: &at}}
-	lease, err := all[0].client().CoordinationV1().Leases("kube-node-lease").Create(t.Context(), lease, metav1.CreateOptions{})
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: holder},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](40),
+			RenewTime: &at}}
+	lease, err := all[0].client().CoordinationV1().Leases("kube-node-lease").Create(t.Context(), lease,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,21 +133,25 @@ func renewedByAll(t *testing.T, all []*machine) {
 		by := all[turn%len(all)]
 		// What is written besides is what would let a server keep a renewal to itself.
 		other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("other-", turn)}}
-		if _, err := by.client().CoordinationV1().Leases("default").Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+		if _, err := by.client().CoordinationV1().Leases("default").Create(t.Context(), other,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := by.client().CoordinationV1().Leases("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := by.client().CoordinationV1().Leases("default").List(t.Context(),
+			metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		at = metav1.NewMicroTime(at.Add(10 * time.Second))
 		lease.Spec.RenewTime = &at
-		if lease, err = by.client().CoordinationV1().Leases("kube-node-lease").Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+		if lease, err = by.client().CoordinationV1().Leases("kube-node-lease").Update(t.Context(), lease,
+			metav1.UpdateOptions{}); err != nil {
 			t.Fatalf("renew through %s: %v", by.options.Name, err)
 		}
 		for _, m := range all {
 			list, err := m.client().CoordinationV1().Leases("kube-node-lease").List(t.Context(), metav1.ListOptions{})
 			if err != nil || len(list.Items) != 1 || !list.Items[0].Spec.RenewTime.Equal(&at) {
-				t.Errorf("%s lists %v, %v after a renewal at %v through %s", m.options.Name, list.Items, err, at, by.options.Name)
+				t.Errorf("%s lists %v, %v after a renewal at %v through %s", m.options.Name, list.Items, err, at,
+					by.options.Name)
 			}
 		}
 	}

@@ -20,8 +20,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/scheduler"
+	"github.com/everynode/everynode/internal/server/writers"
 	"github.com/everynode/everynode/internal/simulator"
 )
 
@@ -33,13 +35,25 @@ type way struct {
 	events    scheduler.EventSink
 	sim       simulator.Writer
 	objects   metadata.Interface
+	// door is nil for the way of everybody.
+	door   *insidedoor.Door
+	inside writers.Inside
+}
+
+// through has a way lead through a door.
+func (w *way) through(door *insidedoor.Door) {
+	in := writers.Through(door)
+	w.door, w.inside = door, in
+	w.ds, w.sched, w.events = in.DaemonSets(w.ds), in.Scheduler(w.sched), in.SchedulerEvents(w.events)
+	w.sim, w.objects = in.Simulator(w.sim), in.Collector(w.objects)
 }
 
 // collect deletes a pod as the garbage collector does.
 func (w way) collect(ctx context.Context, name string, uid types.UID, policy metav1.DeletionPropagation) error {
-	return w.objects.Resource(pods).Namespace(w.namespace).Delete(ctx, name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &policy,
-	})
+	return w.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(w.namespace).Delete(ctx, name,
+		metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid}, PropagationPolicy: &policy,
+		})
 }
 
 // ways starts a control plane and returns both ways to write to it.
@@ -76,11 +90,16 @@ func ways(t testing.TB, change ...func(*Options)) (client kubernetes.Interface, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	http = way{"by-http", daemonset.NewWriter(client), scheduler.NewWriter(client), scheduler.NewEventSink(client), simulator.NewWriter(client), objects}
-	in := inside{s.api.InsideDoor()}
-	door = way{"by-door", daemonSetWriter{http.ds, in}, schedulerWriter{http.sched, in}, schedulerEvents{http.events, in}, simulatorWriter{http.sim, in}, collectorClient{objects, in}}
+	http = way{
+		namespace: "by-http", ds: daemonset.NewWriter(client), sched: scheduler.NewWriter(client),
+		events: scheduler.NewEventSink(client), sim: simulator.NewWriter(client), objects: objects,
+	}
+	door = http
+	door.namespace = "by-door"
+	door.through(s.api.InsideDoor())
 	// Without its node a bound pod would be collected under the test's hands.
-	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []way{http, door} {
@@ -115,7 +134,8 @@ func testPod(namespace, name string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": "test"}},
 		Spec: corev1.PodSpec{
 			SchedulerName: "nobody",
-			Containers:    []corev1.Container{{Name: "main", Image: "demo:v1", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
+			Containers: []corev1.Container{{Name: "main", Image: "demo:v1",
+				Ports: []corev1.ContainerPort{{ContainerPort: 80}}}},
 		},
 	}
 }
@@ -132,8 +152,16 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 		name, want string
 		do         func(w way, p *corev1.Pod) error
 	}{
-		{"create", "done", func(w way, _ *corev1.Pod) error { _, err := w.ds.CreatePod(ctx, testPod(w.namespace, "p")); return err }},
-		{"create again", "AlreadyExists", func(w way, _ *corev1.Pod) error { _, err := w.ds.CreatePod(ctx, testPod(w.namespace, "p")); return err }},
+		{"create", "done", func(w way, _ *corev1.Pod) error {
+			_,
+				err := w.ds.CreatePod(ctx, testPod(w.namespace, "p"))
+			return err
+		}},
+		{"create again", "AlreadyExists", func(w way, _ *corev1.Pod) error {
+			_,
+				err := w.ds.CreatePod(ctx, testPod(w.namespace, "p"))
+			return err
+		}},
 		{"create without containers", "Invalid", func(w way, _ *corev1.Pod) error {
 			bad := testPod(w.namespace, "q")
 			bad.Spec.Containers = nil
@@ -153,7 +181,10 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 		}},
 		{"bind", "done", func(w way, p *corev1.Pod) error { return w.sched.Bind(ctx, p, "node-1") }},
 		{"bind again", "Conflict", func(w way, p *corev1.Pod) error { return w.sched.Bind(ctx, p, "node-2") }},
-		{"bind one that is not there", "NotFound", func(w way, _ *corev1.Pod) error { return w.sched.Bind(ctx, testPod(w.namespace, "none"), "node-1") }},
+		{"bind one that is not there", "NotFound", func(w way,
+			_ *corev1.Pod) error {
+			return w.sched.Bind(ctx, testPod(w.namespace, "none"), "node-1")
+		}},
 		{"status, and more that is not taken", "done", func(w way, p *corev1.Pod) error {
 			changed := p.DeepCopy()
 			changed.Status.Phase, changed.Status.PodIPs = corev1.PodRunning, []corev1.PodIP{{IP: "10.0.0.1"}}
@@ -177,11 +208,16 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 			_, err := w.sim.UpdatePodStatus(ctx, testPod(w.namespace, "none"))
 			return err
 		}},
-		{"delete another pod of the name", "Conflict", func(w way, _ *corev1.Pod) error { return w.ds.DeletePod(ctx, w.namespace, "p", "other") }},
+		{"delete another pod of the name", "Conflict",
+			func(w way, _ *corev1.Pod) error { return w.ds.DeletePod(ctx, w.namespace, "p", "other") }},
 		{"delete", "done", func(w way, p *corev1.Pod) error { return w.ds.DeletePod(ctx, w.namespace, "p", p.UID) }},
 		{"delete for good", "done", func(w way, p *corev1.Pod) error { return w.sim.DeletePod(ctx, p) }},
 		{"delete what is gone", "NotFound", func(w way, p *corev1.Pod) error { return w.sim.DeletePod(ctx, p) }},
-		{"create anew", "done", func(w way, _ *corev1.Pod) error { _, err := w.ds.CreatePod(ctx, testPod(w.namespace, "p")); return err }},
+		{"create anew", "done", func(w way, _ *corev1.Pod) error {
+			_,
+				err := w.ds.CreatePod(ctx, testPod(w.namespace, "p"))
+			return err
+		}},
 		{"collect another pod of the name", "Conflict", func(w way, _ *corev1.Pod) error {
 			return w.collect(ctx, "p", "other", metav1.DeletePropagationBackground)
 		}},
@@ -306,23 +342,29 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 			FailurePolicy: &fail,
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
 				Operations: operations,
-				Rule:       admissionv1.Rule{APIGroups: []string{"", "coordination.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"pods", "pods/status", "pods/binding", "leases"}},
+				Rule: admissionv1.Rule{APIGroups: []string{"", "coordination.k8s.io"},
+					APIVersions: []string{"v1"}, Resources: []string{"pods", "pods/status", "pods/binding", "leases"}},
 			}}}},
-			Validations: []admissionv1.Validation{{Expression: "!request.name.startsWith('guarded')", Message: "hands off"}},
+			Validations: []admissionv1.Validation{{Expression: "!request.name.startsWith('guarded')",
+				Message: "hands off"}},
 		},
 	}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, policy,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "hands-off"},
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "hands-off", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "hands-off",
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	}
-	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, binding,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the policy to be in force", func(ctx context.Context) error {
-		if _, err := client.CoreV1().Pods("default").Create(ctx, testPod("default", "guarded"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
+		if _, err := client.CoreV1().Pods("default").Create(ctx, testPod("default", "guarded"),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err == nil {
 			return errors.New("a guarded pod was taken")
 		}
 		return nil
@@ -342,7 +384,8 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 	}
 }
 
-// renewing makes the lease of a guarded node, and returns how it is renewed. The server could take a renewal at once: it
+// renewing makes the lease of a guarded node, and returns how it is renewed. The server could take a renewal at once:
+// it
 // has seen a later lease.
 func renewing(t *testing.T, client kubernetes.Interface, w way) func() *coordinationv1.Lease {
 	t.Helper()
@@ -351,7 +394,8 @@ func renewing(t *testing.T, client kubernetes.Interface, w way) func() *coordina
 	for _, name := range []string{"guarded-", "later-"} {
 		lease, err := w.sim.CreateLease(t.Context(), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name + w.namespace},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me"), LeaseDurationSeconds: ptr.To[int32](40), RenewTime: &now},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me"), LeaseDurationSeconds: ptr.To[int32](40),
+				RenewTime: &now},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -359,7 +403,8 @@ func renewing(t *testing.T, client kubernetes.Interface, w way) func() *coordina
 		made = append(made, lease)
 	}
 	seen := metav1.GetOptions{ResourceVersion: made[1].ResourceVersion}
-	if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), made[1].Name, seen); err != nil {
+	if _, err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), made[1].Name,
+		seen); err != nil {
 		t.Fatal(err)
 	}
 	return func() *coordinationv1.Lease {
@@ -379,7 +424,8 @@ func TestInsideDoorLeasesAndEvents(t *testing.T) {
 	now := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
 	for _, w := range []way{http, door} {
 		lease, err := w.sim.CreateLease(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "l"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me"), LeaseDurationSeconds: ptr.To[int32](40)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "l"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("me"), LeaseDurationSeconds: ptr.To[int32](40)},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package server
+package loops
 
 import (
 	"path/filepath"
@@ -10,7 +10,7 @@ import (
 
 func TestRecordingThatCannotBeMade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "missing", "file")
-	_, err := daemonSets(daemonset.Config{}, path)
+	_, err := DaemonSets(daemonset.Config{}, path)
 	if err == nil || !strings.Contains(err.Error(), "record the decisions about DaemonSets: open "+path) {
 		t.Errorf("the error is %v", err)
 	}

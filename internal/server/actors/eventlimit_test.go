@@ -1,4 +1,4 @@
-package server
+package actors
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func (r told) AnnotatedEventf(object runtime.Object, _ map[string]string, eventt
 func TestGoodNewsIsLimited(t *testing.T) {
 	now := testingclock.NewFakePassiveClock(time.Unix(1000, 0))
 	to := told{map[string]int{}}
-	r := newLimitedRecorder(to, now)
+	r := NewLimitedRecorder(to, now)
 	a := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}
 	b := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "b"}}
 	expect := func(event string, want int) {
@@ -59,7 +59,8 @@ func TestGoodNewsIsLimited(t *testing.T) {
 	expect("a Normal Deleted", 1)
 	for i := range 2 * eventObjects {
 		name := fmt.Sprint(i)
-		r.Event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}, corev1.EventTypeNormal, "Created", "")
+		r.Event(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}, corev1.EventTypeNormal,
+			"Created", "")
 	}
 	if r.limiters.Len() > eventObjects {
 		t.Errorf("%d objects are remembered, want at most %d", r.limiters.Len(), eventObjects)
@@ -71,7 +72,7 @@ func TestTheLimitIsTheLibrarys(t *testing.T) {
 	now := testingclock.NewFakeClock(time.Unix(1000, 0))
 	library := record.NewEventCorrelator(now)
 	to := told{map[string]int{}}
-	ours := newLimitedRecorder(to, now)
+	ours := NewLimitedRecorder(to, now)
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}
 	for i := range 200 {
 		if i > 100 {
@@ -80,7 +81,8 @@ func TestTheLimitIsTheLibrarys(t *testing.T) {
 		before := to.events["a Normal Created"]
 		ours.Eventf(object, corev1.EventTypeNormal, "Created", "")
 		result, err := library.EventCorrelate(&corev1.Event{
-			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "a", UID: "a"}, Type: corev1.EventTypeNormal, Reason: "Created",
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "a", UID: "a"}, Type: corev1.EventTypeNormal,
+			Reason:  "Created",
 			Message: fmt.Sprint(i), LastTimestamp: metav1.NewTime(now.Now()), FirstTimestamp: metav1.NewTime(now.Now()),
 		})
 		if err != nil {

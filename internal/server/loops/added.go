@@ -1,4 +1,4 @@
-package server
+package loops
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/server/actors"
 )
 
 // How soon after a change, and how often without one, the added kinds are asked for.
@@ -41,13 +42,13 @@ type addedKinds struct {
 	told chan []garbagecollector.Resource
 }
 
-func newAddedKinds(a *actor, kinds []resource.Definition) (*addedKinds, error) {
-	objects, err := a.metadata()
+func newAddedKinds(a *actors.Actor, kinds []resource.Definition) (*addedKinds, error) {
+	objects, err := a.Metadata()
 	if err != nil {
 		return nil, err
 	}
 	added := &addedKinds{
-		client: a.client.Discovery(), objects: objects, told: make(chan []garbagecollector.Resource, 1),
+		client: a.Client.Discovery(), objects: objects, told: make(chan []garbagecollector.Resource, 1),
 		builtin: map[schema.GroupResource]bool{{Group: "events.k8s.io", Resource: "events"}: true},
 	}
 	for _, k := range kinds {
@@ -86,7 +87,8 @@ func (k *addedKinds) list() ([]served, error) {
 				continue
 			}
 			for j := range l.APIResources {
-				if s, ok := servedAs(schema.GroupVersion{Group: g.Name, Version: v.Version}, &l.APIResources[j]); ok && !k.builtin[s.GVR.GroupResource()] {
+				if s, ok := servedAs(schema.GroupVersion{Group: g.Name, Version: v.Version}, &l.APIResources[j]); ok &&
+					!k.builtin[s.GVR.GroupResource()] {
 					out = append(out, s)
 				}
 			}
@@ -102,7 +104,8 @@ func servedAs(v schema.GroupVersion, r *metav1.APIResource) (served, bool) {
 	if r.Name == "" || len(restclient.IsValidPathSegmentName(r.Name)) > 0 {
 		return served{}, false
 	}
-	return served{garbagecollector.Resource{GVR: v.WithResource(r.Name), GVK: v.WithKind(r.Kind), Namespaced: r.Namespaced}, r.Verbs}, true
+	return served{garbagecollector.Resource{GVR: v.WithResource(r.Name), GVK: v.WithKind(r.Kind),
+		Namespaced: r.Namespaced}, r.Verbs}, true
 }
 
 // namespaced lists what else a namespace can hold, each kind in one version.
@@ -128,8 +131,10 @@ func (k *addedKinds) run(ctx context.Context) error {
 		}
 	}
 	for _, a := range additions {
-		informer := metadatainformer.NewFilteredMetadataInformer(k.objects, a, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note, UpdateFunc: func(_, obj any) { note(obj) }, DeleteFunc: note}); err != nil {
+		informer := metadatainformer.NewFilteredMetadataInformer(k.objects, a, metav1.NamespaceAll, 0, cache.Indexers{},
+			nil).Informer()
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: note,
+			UpdateFunc: func(_, obj any) { note(obj) }, DeleteFunc: note}); err != nil {
 			return fmt.Errorf("watch %s: %w", a.Resource, err)
 		}
 		go informer.RunWithContext(ctx)
@@ -157,7 +162,8 @@ func (k *addedKinds) run(ctx context.Context) error {
 
 // collected lists what has owners or dependents. What a server of others served when it
 // last answered, it still does.
-func (k *addedKinds) collected(ctx context.Context, last []garbagecollector.Resource) (out []garbagecollector.Resource, ok bool) {
+func (k *addedKinds) collected(ctx context.Context, last []garbagecollector.Resource) (out []garbagecollector.Resource,
+	ok bool) {
 	all, err := k.list()
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partly {

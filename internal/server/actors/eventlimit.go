@@ -1,4 +1,4 @@
-package server
+package actors
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// The limit of client-go on what one component tells about one object: so many events at once, then one in five minutes.
+// The limit of client-go on what one component tells about one object: so many events at once, then one in five
+// minutes.
 const (
 	eventBurst = 25
 	eventQPS   = 1. / 300.
@@ -34,7 +35,8 @@ type limitedRecorder struct {
 	limiters *lru.Cache // flowcontrol.PassiveRateLimiter by types.UID
 }
 
-func newLimitedRecorder(to record.EventRecorder, c clock.PassiveClock) *limitedRecorder {
+// NewLimitedRecorder returns a recorder that drops what the limit does not let through.
+func NewLimitedRecorder(to record.EventRecorder, c clock.PassiveClock) *limitedRecorder {
 	return &limitedRecorder{EventRecorder: to, clock: c, limiters: lru.New(eventObjects)}
 }
 
@@ -53,7 +55,8 @@ func (r *limitedRecorder) Eventf(object runtime.Object, eventtype, reason, messa
 }
 
 // AnnotatedEventf implements record.EventRecorder.
-func (r *limitedRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason, messageFmt string, args ...any) {
+func (r *limitedRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventtype, reason,
+	messageFmt string, args ...any) {
 	if r.lets(object, eventtype, reason) {
 		r.EventRecorder.AnnotatedEventf(object, annotations, eventtype, reason, messageFmt, args...)
 	}
@@ -71,9 +74,9 @@ func (r *limitedRecorder) lets(object runtime.Object, eventtype, reason string) 
 // behind a thousand pods that were made.
 func ofRollout(reason string) bool { return strings.HasPrefix(reason, "Rollout") }
 
-// newBroadcaster makes a broadcaster whose filter against floods counts the events of
+// NewBroadcaster makes a broadcaster whose filter against floods counts the events of
 // rollouts by reason, apart from all others of the object.
-func newBroadcaster(ctx context.Context) record.EventBroadcaster {
+func NewBroadcaster(ctx context.Context) record.EventBroadcaster {
 	return record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
 		SpamKeyFunc: func(e *corev1.Event) string {
 			o := &e.InvolvedObject

@@ -1,4 +1,4 @@
-package server
+package loops
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset"
 )
 
-// daemonSets makes the DaemonSet controller and returns what runs it. If record is
+// DaemonSets makes the DaemonSet controller and returns what runs it. If record is
 // not empty, the file of that name gets a script of its decisions.
-func daemonSets(cfg daemonset.Config, record string) (run func(context.Context) error, err error) {
+func DaemonSets(cfg daemonset.Config, record string) (run func(context.Context) error, err error) {
 	if record == "" {
 		ds, err := daemonset.New(cfg)
 		if err != nil {

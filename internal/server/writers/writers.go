@@ -1,4 +1,6 @@
-package server
+// Package writers has control loops write through the inside door what they write by the thousand: no socket, no TLS
+// and no decoding, but the same admission, rights and audit as for everybody.
+package writers
 
 import (
 	"context"
@@ -9,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/nodeipam"
+	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 )
@@ -32,11 +34,47 @@ var (
 	leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
-// inside writes objects through the door, with their types.
-type inside struct{ door *insidedoor.Door }
+// Inside writes objects through the door, with their types.
+type Inside struct{ door *insidedoor.Door }
+
+// Through returns the writers of who uses a door.
+func Through(door *insidedoor.Door) Inside { return Inside{door} }
+
+// DaemonSets is the DaemonSet controller's writer; what seldom happens goes through next.
+func (i Inside) DaemonSets(next daemonset.Writer) daemonset.Writer { return daemonSetWriter{next, i} }
+
+// Scheduler is the scheduler's writer; what seldom happens goes through next.
+func (i Inside) Scheduler(next scheduler.Writer) scheduler.Writer { return schedulerWriter{next, i} }
+
+// SchedulerEvents is where the scheduler's events go; what is not new goes to next.
+func (i Inside) SchedulerEvents(next scheduler.EventSink) scheduler.EventSink {
+	return schedulerEvents{next, i}
+}
+
+// ControllerEvents is where the controllers' events go until ctx ends; what is not new goes to next.
+func (i Inside) ControllerEvents(ctx context.Context, next *typedcorev1.EventSinkImpl) record.EventSink {
+	return controllerEvents{next, i, ctx}
+}
+
+// Collector is the garbage collector's client: pods it deletes through the door, all else through next.
+func (i Inside) Collector(next metadata.Interface) metadata.Interface {
+	return collectorClient{next, i}
+}
+
+// Simulator is the simulated nodes' writer; what seldom happens goes through next.
+func (i Inside) Simulator(next simulator.Writer) simulator.Writer { return simulatorWriter{next, i} }
+
+// PodNetworks gives nodes their pod networks.
+func (i Inside) PodNetworks() nodeipam.Writer { return networkWriter{i} }
+
+// NodeLifecycle says how nodes are; what seldom happens goes through next.
+func (i Inside) NodeLifecycle(next nodelifecycle.Writer) nodelifecycle.Writer {
+	return lifecycleWriter{next, i}
+}
 
 func target(resource schema.GroupVersionResource, subresource string, obj metav1.Object) insidedoor.Target {
-	return insidedoor.Target{Resource: resource, Subresource: subresource, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	return insidedoor.Target{Resource: resource, Subresource: subresource, Namespace: obj.GetNamespace(),
+		Name: obj.GetName()}
 }
 
 // typed gives an answer its type.
@@ -48,31 +86,32 @@ func typed[T runtime.Object](obj runtime.Object, err error) (T, error) {
 	return obj.(T), nil
 }
 
-func (i inside) createPod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+func (i Inside) createPod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	return typed[*corev1.Pod](i.door.Create(ctx, target(pods, "", p), p))
 }
 
-func (i inside) bind(ctx context.Context, b *corev1.Binding) error {
+func (i Inside) bind(ctx context.Context, b *corev1.Binding) error {
 	_, err := i.door.Create(ctx, target(pods, "binding", b), b)
 	return err
 }
 
-func (i inside) updatePodStatus(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
+func (i Inside) updatePodStatus(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	return typed[*corev1.Pod](i.door.Update(ctx, target(pods, "status", p), p))
 }
 
-func (i inside) deletePod(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {
+func (i Inside) deletePod(ctx context.Context, namespace, name string, options metav1.DeleteOptions) error {
 	return i.door.Delete(ctx, insidedoor.Target{Resource: pods, Namespace: namespace, Name: name}, options)
 }
 
-func (i inside) createEvent(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
+// CreateEvent stores an event.
+func (i Inside) CreateEvent(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
 	return typed[*corev1.Event](i.door.Create(ctx, target(events, "", e), e))
 }
 
 // daemonSetWriter is the DaemonSet controller's.
 type daemonSetWriter struct {
 	daemonset.Writer
-	inside
+	Inside
 }
 
 func (w daemonSetWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
@@ -86,7 +125,7 @@ func (w daemonSetWriter) DeletePod(ctx context.Context, namespace, name string, 
 // schedulerWriter is the scheduler's.
 type schedulerWriter struct {
 	scheduler.Writer
-	inside
+	Inside
 }
 
 func (w schedulerWriter) Bind(ctx context.Context, p *corev1.Pod, nodeName string) error {
@@ -99,17 +138,17 @@ func (w schedulerWriter) Bind(ctx context.Context, p *corev1.Pod, nodeName strin
 // schedulerEvents is where the scheduler's events go.
 type schedulerEvents struct {
 	scheduler.EventSink
-	inside
+	Inside
 }
 
 func (s schedulerEvents) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
-	return s.createEvent(ctx, e)
+	return s.CreateEvent(ctx, e)
 }
 
 // controllerEvents is where the controllers' events go.
 type controllerEvents struct {
 	*typedcorev1.EventSinkImpl
-	inside
+	Inside
 	// ctx ends with the process: a sink's calls have none of their own.
 	ctx context.Context //nolint:containedctx // The interface leaves no other way.
 }
@@ -117,39 +156,40 @@ type controllerEvents struct {
 var _ record.EventSink = controllerEvents{}
 
 func (s controllerEvents) Create(e *corev1.Event) (*corev1.Event, error) {
-	return s.createEvent(s.ctx, e)
+	return s.CreateEvent(s.ctx, e)
 }
 
 // collectorClient is the garbage collector's: it deletes the pods of a deleted
 // owner one by one.
 type collectorClient struct {
 	metadata.Interface
-	inside
+	Inside
 }
 
 func (c collectorClient) Resource(resource schema.GroupVersionResource) metadata.Getter {
 	if resource == pods {
-		return podsClient{c.Interface.Resource(resource), c.inside}
+		return podsClient{c.Interface.Resource(resource), c.Inside}
 	}
 	return c.Interface.Resource(resource)
 }
 
 type podsClient struct {
 	metadata.Getter
-	inside
+	Inside
 }
 
 func (c podsClient) Namespace(namespace string) metadata.ResourceInterface {
-	return namespacePods{c.Getter.Namespace(namespace), c.inside, namespace}
+	return namespacePods{c.Getter.Namespace(namespace), c.Inside, namespace}
 }
 
 type namespacePods struct {
 	metadata.ResourceInterface
-	inside
+	Inside
 	namespace string
 }
 
-func (c namespacePods) Delete(ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string) error {
+func (c namespacePods) Delete(ctx context.Context, name string, options metav1.DeleteOptions,
+	subresources ...string) error {
 	if len(subresources) > 0 {
 		return c.ResourceInterface.Delete(ctx, name, options, subresources...)
 	}
@@ -159,7 +199,7 @@ func (c namespacePods) Delete(ctx context.Context, name string, options metav1.D
 // simulatorWriter is the simulated nodes'.
 type simulatorWriter struct {
 	simulator.Writer
-	inside
+	Inside
 }
 
 func (w simulatorWriter) CreateNode(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
@@ -186,14 +226,4 @@ func (w simulatorWriter) DeletePod(ctx context.Context, p *corev1.Pod) error {
 	options := metav1.NewPreconditionDeleteOptions(string(p.UID))
 	options.GracePeriodSeconds = new(int64)
 	return w.deletePod(ctx, p.Namespace, p.Name, *options)
-}
-
-// writerOf names who has a share of what can be written to the database. The server's own control loops may write as much
-// as there is to do.
-func writerOf(ctx context.Context) string {
-	writer, ok := request.UserFrom(ctx)
-	if !ok || apiserver.InProcess(ctx) || insidedoor.Inside(ctx) {
-		return ""
-	}
-	return writer.GetName()
 }

@@ -1,4 +1,4 @@
-package server
+package actors
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
@@ -8,8 +8,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// knownKinds are the kinds that the control loops read, and tell of in events.
-var knownKinds = func() *runtime.Scheme {
+// KnownKinds are the kinds that the control loops read, and tell of in events.
+var KnownKinds = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(s))
 	utilruntime.Must(v1alpha1.AddToScheme(s))

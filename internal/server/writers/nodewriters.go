@@ -1,4 +1,4 @@
-package server
+package writers
 
 import (
 	"context"
@@ -16,11 +16,13 @@ import (
 )
 
 // changeNode changes this very node, and, if that is asked for, only as it was looked at.
-func (i inside) changeNode(ctx context.Context, n *corev1.Node, subresource string, sameVersion bool, change func(*corev1.Node)) (*corev1.Node, error) {
+func (i Inside) changeNode(ctx context.Context, n *corev1.Node, subresource string, sameVersion bool,
+	change func(*corev1.Node)) (*corev1.Node, error) {
 	return typed[*corev1.Node](i.door.Change(ctx, target(nodes, subresource, n), func(obj runtime.Object) error {
 		current := obj.(*corev1.Node)
 		if current.UID != n.UID || sameVersion && current.ResourceVersion != n.ResourceVersion {
-			return apierrors.NewConflict(nodes.GroupResource(), n.Name, errors.New("the node is not the one, or not of the version, that was looked at"))
+			return apierrors.NewConflict(nodes.GroupResource(), n.Name,
+				errors.New("the node is not the one, or not of the version, that was looked at"))
 		}
 		change(current)
 		return nil
@@ -28,7 +30,7 @@ func (i inside) changeNode(ctx context.Context, n *corev1.Node, subresource stri
 }
 
 // networkWriter gives nodes their pod networks.
-type networkWriter struct{ inside }
+type networkWriter struct{ Inside }
 
 // SetPodCIDR implements nodeipam.Writer.
 func (w networkWriter) SetPodCIDR(ctx context.Context, n *corev1.Node, block netip.Prefix, of node.PodNetworks) error {
@@ -47,14 +49,16 @@ func (w networkWriter) SetPodCIDR(ctx context.Context, n *corev1.Node, block net
 // lifecycleWriter says how nodes are.
 type lifecycleWriter struct {
 	nodelifecycle.Writer
-	inside
+	Inside
 }
 
 // SetConditions implements nodelifecycle.Writer.
-func (w lifecycleWriter) SetConditions(ctx context.Context, n *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+func (w lifecycleWriter) SetConditions(ctx context.Context, n *corev1.Node,
+	conditions []corev1.NodeCondition) (*corev1.Node, error) {
 	return w.changeNode(ctx, n, "status", true, func(n *corev1.Node) {
 		for _, c := range conditions {
-			at := slices.IndexFunc(n.Status.Conditions, func(old corev1.NodeCondition) bool { return old.Type == c.Type })
+			at := slices.IndexFunc(n.Status.Conditions,
+				func(old corev1.NodeCondition) bool { return old.Type == c.Type })
 			if at < 0 {
 				n.Status.Conditions = append(n.Status.Conditions, c)
 			} else {

@@ -1,4 +1,4 @@
-package server
+package standalone
 
 import (
 	"context"
@@ -50,7 +50,8 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s with %v: got %d %.100q, want %d %q", c.path, c.away, code, body, c.code, c.want)
 		}
 	}
-	if _, err := listenForProbes(p.listener.Addr().String(), nil); err == nil || !strings.Contains(err.Error(), "choose another address with --listen") {
+	if _, err := listenForProbes(p.listener.Addr().String(), nil); err == nil ||
+		!strings.Contains(err.Error(), "choose another address with --listen") {
 		t.Errorf("an address that is taken: %v", err)
 	}
 	stop()

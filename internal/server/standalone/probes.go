@@ -1,4 +1,4 @@
-package server
+package standalone
 
 import (
 	"context"
@@ -26,7 +26,8 @@ type probed struct {
 // listenForProbes takes the address, so that one that cannot be had ends the start.
 func listenForProbes(address string, reach func(context.Context) error) (*probed, error) {
 	p := &probed{registry: prometheus.NewRegistry(), reach: reach}
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if address == "" {
 		return p, nil
 	}

@@ -1,9 +1,10 @@
-package server
+package loops
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -19,8 +20,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -31,38 +34,73 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
+	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/actors"
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
+
+// Config is what the control loops work with.
+type Config struct {
+	// API is where they read and write, in process.
+	API *apiserver.Server
+	// PKI signs certificates, Service is where Service addresses come from, and Pods where pods' do.
+	PKI     *pki.Bundle
+	Service *net.IPNet
+	Pods    node.PodNetworks
+	// Restored tells that the database is of a backup.
+	Restored bool
+	// SigningDuration is how long certificates that are asked for are good for at most; 0 for a year.
+	SigningDuration time.Duration
+	// NoDaemonSetController leaves the DaemonSets to a controller that runs elsewhere.
+	NoDaemonSetController bool
+	// RecordDecisions is a file that gets a script of what the DaemonSet controller decides; empty for none.
+	RecordDecisions string
+	// SimulatedNodes is how many nodes are simulated; Faults says which are ill, nil for none.
+	SimulatedNodes int
+	Faults         *illness.Plan
+	// Backups makes the loop that makes backups; nil for none.
+	Backups func(kubernetes.Interface, record.EventRecorder, prometheus.Registerer) (run func(context.Context) error,
+		err error)
+	// Metrics takes what the loops count; nil counts for nobody.
+	Metrics prometheus.Registerer
+}
 
 // control is what the control loops share: one cache and one clock.
 type control struct {
-	*Server
+	Config
 	manager manager.Manager
-	actors  actors
-	metrics prometheus.Registerer
+	actors  *actors.Actors
 	// watches sees whether policies and rollouts can be read.
 	watches *daemonset.Watches
 }
 
-// runControllers runs every control loop until ctx ends.
-func (s *Server) runControllers(ctx context.Context, metrics prometheus.Registerer) error {
+// Run runs every control loop until ctx ends; all its writes are in the turn that ctx has, if any. With ErrStillAtWork
+// some of them did not stop.
+func Run(ctx context.Context, cfg Config) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	c := &control{Server: s, actors: actors{ctx: ctx, api: s.api}, metrics: metrics, watches: daemonset.NewWatches(clock.RealClock{})}
-	defer c.actors.stop()
-	options := managerOptions(ctx)
-	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper, error) { return mapper(s.api.Kinds()), nil }
+	c := &control{Config: cfg, actors: actors.New(ctx, cfg.API), watches: daemonset.NewWatches(clock.RealClock{})}
+	defer c.actors.Stop()
+	options := ManagerOptions(ctx)
+	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper,
+		error) {
+		return mapper(cfg.API.Kinds()), nil
+	}
 	// Kinds that change often are in memory already, decoded.
-	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		if inside := s.api.ListWatch(of); inside != nil {
+	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if inside := cfg.API.ListWatch(of); inside != nil {
 			lw = inside
 		}
 		return toolscache.NewSharedIndexInformer(c.watches.Of(lw, of), of, resync, indexers)
 	}
 	var err error
-	if c.manager, err = ctrl.NewManager(c.actors.configFor(bootstrap.ManagerAccount()), options); err != nil {
+	if c.manager, err = ctrl.NewManager(c.actors.ConfigFor(bootstrap.ManagerAccount()), options); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if err := c.addAll(); err != nil {
@@ -71,8 +109,8 @@ func (s *Server) runControllers(ctx context.Context, metrics prometheus.Register
 	return ended(ctx, c.manager.Start(ctx))
 }
 
-// errStillAtWork says that control loops did not stop when they were told to.
-var errStillAtWork = errors.New("control loops are still at work, and only the end of the process stops them")
+// ErrStillAtWork says that control loops did not stop when they were told to.
+var ErrStillAtWork = errors.New("control loops are still at work, and only the end of the process stops them")
 
 // ended tells what the end of the manager means.
 func ended(ctx context.Context, err error) error {
@@ -80,16 +118,16 @@ func ended(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil && errors.Is(err, context.DeadlineExceeded): // the manager gives up waiting
-		return fmt.Errorf("%w: %w", errStillAtWork, err)
+		return fmt.Errorf("%w: %w", ErrStillAtWork, err)
 	}
 	return fmt.Errorf("run the controllers: %w", err)
 }
 
-// managerOptions are those of every manager of control loops; who leads, and how
+// ManagerOptions are those of every manager of control loops; who leads, and how
 // kinds are found, is added by the caller.
-func managerOptions(ctx context.Context) manager.Options {
+func ManagerOptions(ctx context.Context) manager.Options {
 	return manager.Options{
-		Scheme: knownKinds,
+		Scheme: actors.KnownKinds,
 		// Objects from the cache are shared and never changed.
 		Cache: cache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)},
 		NewCache: func(config *restclient.Config, o cache.Options) (cache.Cache, error) {
@@ -141,7 +179,8 @@ func collected(kinds []resource.Definition) (out []garbagecollector.Resource) {
 			continue
 		}
 		out = append(out, garbagecollector.Resource{
-			GVR: k.GroupVersionResource(), GVK: k.GroupVersionKind(), Namespaced: !k.ClusterScoped, Prototype: cachedWhole[k.Kind.Kind],
+			GVR: k.GroupVersionResource(), GVK: k.GroupVersionKind(), Namespaced: !k.ClusterScoped,
+			Prototype: cachedWhole[k.Kind.Kind],
 		})
 	}
 	return out

@@ -1,4 +1,5 @@
-package server
+// Package standalone runs the DaemonSet controller alone, against any Kubernetes API, with its metrics and probes.
+package standalone
 
 import (
 	"context"
@@ -25,11 +26,13 @@ import (
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/server/actors"
+	"github.com/everynode/everynode/internal/server/loops"
 )
 
-// ControllerOptions say how the DaemonSet controller runs alone, against any
+// Options say how the DaemonSet controller runs alone, against any
 // Kubernetes API.
-type ControllerOptions struct {
+type Options struct {
 	// Config reaches the API.
 	Config *restclient.Config
 	// LeaderElection lets several instances stand by for each other.
@@ -49,10 +52,10 @@ type ControllerOptions struct {
 	Beside *beside.Options
 }
 
-// RunDaemonSetController runs the DaemonSet controller and nothing else until
+// Run runs the DaemonSet controller and nothing else until
 // ctx ends. The API's own DaemonSet controller must be off, since two would undo each
 // other's work; or it makes the pods, and this one runs beside it.
-func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
+func Run(ctx context.Context, o Options) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
 	client, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
@@ -61,7 +64,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	if _, err := client.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("reach the API at %s: %w", o.Config.Host, err)
 	}
-	options := managerOptions(ctx)
+	options := loops.ManagerOptions(ctx)
 	// Nobody reads who wrote which field, so that is not kept.
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
 	watches := daemonset.NewWatches(clock.RealClock{})
@@ -75,7 +78,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	events := newBroadcaster(ctx)
+	events := actors.NewBroadcaster(ctx)
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
 	own, err := everynode.NewForConfig(o.Config)
@@ -89,7 +92,8 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 		return err
 	}
 	defer shown.close()
-	recorder := newLimitedRecorder(events.NewRecorder(knownKinds, corev1.EventSource{Component: daemonset.EventSource}),
+	recorder := actors.NewLimitedRecorder(events.NewRecorder(actors.KnownKinds,
+		corev1.EventSource{Component: daemonset.EventSource}),
 		clock.RealClock{})
 	writer, err := addGuest(ctx, mgr, o, recorder, shown.registry, daemonset.NewWriter(client))
 	if err != nil {
@@ -99,7 +103,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 	if o.Beside == nil {
 		content = copies.Access{Client: client}
 	}
-	run, err := daemonSets(daemonset.Config{
+	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
@@ -122,7 +126,7 @@ func RunDaemonSetController(ctx context.Context, o ControllerOptions) error {
 }
 
 // addGuest adds what is needed beside the API's own DaemonSet controller, and returns what is to be written by.
-func addGuest(ctx context.Context, mgr manager.Manager, o ControllerOptions, recorder record.EventRecorder,
+func addGuest(ctx context.Context, mgr manager.Manager, o Options, recorder record.EventRecorder,
 	metrics prometheus.Registerer, writer daemonset.Writer) (daemonset.Writer, error) {
 	if o.Beside == nil {
 		return writer, nil
