@@ -204,3 +204,18 @@ func TestDaemonSetThatIsGoneIsForgotten(t *testing.T) {
 		t.Errorf("there is something to do for it: %+v", jobs[0])
 	}
 }
+
+// Whoever turns content off that cannot be read has the policy followed again.
+func TestContentThatIsNotWantedHindersNothing(t *testing.T) {
+	w := newWorld(t, careful)
+	w.pass(time.Minute)
+	w.book.Tell(Sight{Namespace: "ns", Kind: content.ConfigMap, Why: "configmaps is forbidden"})
+	w.edit()
+	w.settle()
+	w.wantPhase(paused, "configmaps is forbidden")
+	w.policy = w.compile(plain)
+	w.tellPolicy()
+	w.edit()
+	w.settle()
+	w.wantPhase(complete, "")
+}

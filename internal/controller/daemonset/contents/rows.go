@@ -37,6 +37,9 @@ func (b *Book) onRollout(e fact.Rollout) {
 	s.rollout = &e
 	if e.Policy != nil {
 		s.rules = e.Policy.Content
+		if s.rules == nil {
+			s.why = "" // what is not wanted hinders nothing
+		}
 	}
 	if (was == nil) != (s.rules == nil) {
 		b.remark(e.UID)
