@@ -56,6 +56,24 @@ func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace 
 	return last.err
 }
 
+// hindered says why no pod of the namespace may be deleted, as long as nobody is asked; "" if they may. It tries again
+// where the last try failed, so that it is known when that is over.
+func (g *Guest) hindered(ctx context.Context, objects client.Reader, namespace string) string {
+	g.trials.mu.Lock()
+	last := g.trials.last[namespace]
+	g.trials.mu.Unlock()
+	if !errors.Is(last.err, errNotAsked) {
+		return ""
+	}
+	if time.Since(last.began) > lookEvery {
+		last.err = g.MayDelete(ctx, objects, namespace)
+	}
+	if errors.Is(last.err, errNotAsked) {
+		return errNotAsked.Error()
+	}
+	return ""
+}
+
 // ask tries, without storing it, to give a DaemonSet of the namespace back: by what comes of that it knows if the
 // webhook is asked.
 func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string) error {

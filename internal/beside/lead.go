@@ -34,6 +34,12 @@ const (
 	lookPause = 500 * time.Millisecond
 )
 
+// The reasons of our events.
+const (
+	StoredAsBefore = "StoredAsBefore"
+	WrongRevision  = "WrongRevision"
+)
+
 // fieldManager is the field manager of what is written here.
 const fieldManager = "everynode-beside"
 
@@ -154,7 +160,7 @@ func (g *Guest) look(ctx context.Context, objects client.Reader) error {
 			continue
 		}
 		errs = append(errs, g.keepStable(ctx, s, ds), g.countWrong(ctx, objects, s, ds), g.move(ctx, objects, s, ds),
-			g.condition(ctx, s, ds))
+			g.condition(ctx, objects, s, ds))
 	}
 	g.forgetWrong(s.sets)
 	select {
@@ -268,12 +274,13 @@ func (g *Guest) tell(ds *appsv1.DaemonSet, why string) {
 		return
 	}
 	g.held[key] = why
-	g.cfg.Recorder.Event(ds, corev1.EventTypeWarning, "StoredAsBefore", why)
+	g.cfg.Recorder.Event(ds, corev1.EventTypeWarning, StoredAsBefore, why)
 }
 
 // condition has the DaemonSet's own conditions say how far its change is.
-func (g *Guest) condition(ctx context.Context, s *seen, ds *appsv1.DaemonSet) error {
-	patch, err := conditions.Patch(ds, conditions.Of(ds, s.rolloutOf(ds)), time.Now())
+func (g *Guest) condition(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
+	want := conditions.Of(ds, s.rolloutOf(ds), g.hindered(ctx, objects, ds.Namespace))
+	patch, err := conditions.Patch(ds, want, time.Now())
 	if err != nil || patch == nil {
 		return err
 	}

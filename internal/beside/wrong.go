@@ -29,7 +29,7 @@ func (g *Guest) countWrong(ctx context.Context, objects client.Reader, s *seen, 
 	g.webhook.ShowWrong(ds.Namespace, ds.Name, len(nodes))
 	if len(nodes) > before {
 		slices.Sort(nodes)
-		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "WrongRevision",
+		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, WrongRevision,
 			"%d nodes, such as %s, got a pod of a revision that is not theirs, as nobody answered the API server; "+
 				"they go back before anything else begins", len(nodes), strings.Join(nodes[:min(3, len(nodes))], ", "))
 	}

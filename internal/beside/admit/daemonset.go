@@ -112,7 +112,11 @@ func keep(ds *appsv1.DaemonSet, author appsv1.DaemonSetUpdateStrategy) Stored {
 	if err != nil {
 		return Stored{Refusal: fmt.Sprintf("the update strategy cannot be kept: %v", err)}
 	}
-	return patched(ds, appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, string(raw))
+	out := patched(ds, appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, string(raw))
+	if Surges(ds) {
+		out.Warning = NoSurge
+	}
+	return out
 }
 
 // read is the strategy that an annotation keeps.
@@ -154,12 +158,34 @@ func AsWritten(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
 		return ds
 	}
 	out := *ds
-	out.Spec.UpdateStrategy = author
-	if author.RollingUpdate != nil && author.RollingUpdate.MaxSurge != nil {
-		only := appsv1.RollingUpdateDaemonSet{MaxUnavailable: author.RollingUpdate.MaxUnavailable}
-		out.Spec.UpdateStrategy.RollingUpdate = &only
-	}
+	out.Spec.UpdateStrategy = WithoutSurge(author)
 	return &out
+}
+
+// NoSurge is what the author of a surge is told.
+const NoSurge = "maxSurge has no effect beside another DaemonSet controller, which removes second pods; " +
+	"the limit is maxUnavailable, or 1"
+
+// WithoutSurge is a strategy as it counts beside another controller.
+func WithoutSurge(s appsv1.DaemonSetUpdateStrategy) appsv1.DaemonSetUpdateStrategy {
+	if s.RollingUpdate != nil && s.RollingUpdate.MaxSurge != nil {
+		s.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: s.RollingUpdate.MaxUnavailable}
+	}
+	return s
+}
+
+// Surges reports whether the author of a DaemonSet wants second pods.
+func Surges(ds *appsv1.DaemonSet) bool {
+	author := ds.Spec.UpdateStrategy
+	kept, taken := keptBy(ds)
+	if taken && author.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		written, err := read(kept)
+		if err == nil {
+			author = written
+		}
+	}
+	surge := author.RollingUpdate
+	return surge != nil && surge.MaxSurge != nil && surge.MaxSurge.String() != "0" && surge.MaxSurge.String() != "0%"
 }
 
 // keptBy is the strategy that is kept beside a DaemonSet, which may be nil.

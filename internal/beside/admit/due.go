@@ -21,6 +21,13 @@ const (
 	Hold
 )
 
+// The reasons in a DaemonSet's conditions besides the phases of its rollout: the rollout does not speak of what is
+// written yet, or the API server does not ask the webhook about the DaemonSet.
+const (
+	NotSeen  = "NotSeen"
+	NotAsked = "NotAsked"
+)
+
 // Stand is how a DaemonSet stands when nobody writes it.
 type Stand struct {
 	Set *appsv1.DaemonSet

@@ -17,19 +17,20 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 )
 
-// NotSeen is the reason while the rollout does not speak of what is written.
-const NotSeen = "NotSeen"
-
 // types are those of the conditions.
 var types = []appsv1.DaemonSetConditionType{v1alpha1.RolloutReconciling, v1alpha1.RolloutStalled}
 
-// Of returns the conditions that a DaemonSet is to have; nil if it is not taken over. The rollout is its own, or nil.
+// Of returns the conditions that a DaemonSet is to have; nil if it is not taken over. The rollout is its own, or nil,
+// and hindered says why none of its pods may be deleted; "" if they may.
 // Messages have no counts: each write has the other controller look at the whole DaemonSet.
-func Of(ds *appsv1.DaemonSet, rollout *v1alpha1.DaemonSetRollout) []appsv1.DaemonSetCondition {
+func Of(ds *appsv1.DaemonSet, rollout *v1alpha1.DaemonSetRollout, hindered string) []appsv1.DaemonSetCondition {
 	if !admit.Taken(ds) {
 		return nil
 	}
-	reason, message := NotSeen, "no controller has taken note of the last change yet"
+	if rollout == nil && find(ds.Status.Conditions, v1alpha1.RolloutReconciling) != nil {
+		return ds.Status.Conditions // by them whoever makes the next rollout sees that one was deleted
+	}
+	reason, message := admit.NotSeen, "no controller has taken note of the last change yet"
 	is := map[appsv1.DaemonSetConditionType]bool{v1alpha1.RolloutReconciling: true}
 	if rollout != nil && rollout.Status.DaemonSetGeneration >= ds.Generation {
 		s := &rollout.Status
@@ -37,6 +38,9 @@ func Of(ds *appsv1.DaemonSet, rollout *v1alpha1.DaemonSetRollout) []appsv1.Daemo
 		of := course.Conditions(s, nil, time.Time{})
 		for _, t := range types {
 			is[t] = meta.IsStatusConditionTrue(of, string(t))
+		}
+		if hindered != "" && s.Phase != v1alpha1.PhaseComplete {
+			reason, message = admit.NotAsked, hindered
 		}
 	}
 	var out []appsv1.DaemonSetCondition

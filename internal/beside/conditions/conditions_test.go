@@ -90,7 +90,7 @@ func TestWhatToolsSee(t *testing.T) {
 			if c.phase == "" {
 				r = nil
 			}
-			patch, err := Patch(ds, Of(ds, r), time.Now())
+			patch, err := Patch(ds, Of(ds, r, ""), time.Now())
 			if err != nil || patch == nil {
 				t.Fatalf("the patch is %s (%v)", patch, err)
 			}
@@ -116,7 +116,7 @@ func TestWhatToolsSeeOfOthers(t *testing.T) {
 	onDelete, absent, unseen, fresh := set(false, 0), set(true, 12), set(false, 12), set(true, 12)
 	onDelete.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	absent.Status.NumberAvailable = 11
-	absent.Status.Conditions = Of(absent, rollout(v1alpha1.PhaseComplete, 2))
+	absent.Status.Conditions = Of(absent, rollout(v1alpha1.PhaseComplete, 2), "")
 	unseen.Status.ObservedGeneration = 1
 	for _, c := range []struct {
 		name string
@@ -132,7 +132,7 @@ func TestWhatToolsSeeOfOthers(t *testing.T) {
 			t.Errorf("%s: Argo CD says %s: %s", c.name, health, message)
 		}
 	}
-	if got := Of(onDelete, rollout(v1alpha1.PhaseHalted, 2)); got != nil {
+	if got := Of(onDelete, rollout(v1alpha1.PhaseHalted, 2), ""); got != nil {
 		t.Errorf("a DaemonSet that is not taken over gets %v", got)
 	}
 }
@@ -157,7 +157,7 @@ func TestWhatIsWritten(t *testing.T) {
 		r := rollout(c.phase, 2)
 		r.Status.Step = c.step
 		r.Status.Message = fmt.Sprint(hours) // as a count would
-		patch, err := Patch(ds, Of(ds, r), begin.Add(time.Duration(hours)*time.Hour))
+		patch, err := Patch(ds, Of(ds, r, ""), begin.Add(time.Duration(hours)*time.Hour))
 		if err != nil || (patch != nil) != c.written {
 			t.Fatalf("%s %s: the patch is %s (%v)", c.phase, c.step, patch, err)
 		}
@@ -172,13 +172,30 @@ func TestWhatIsWritten(t *testing.T) {
 			t.Errorf("%s: they changed at %s: %+v", c.phase, got, ds.Status.Conditions)
 		}
 	}
+	patch, err := Patch(ds, Of(ds, nil, ""), begin)
+	if err != nil || patch != nil {
+		t.Errorf("where the rollout is gone they become %s (%v)", patch, err)
+	}
 	delete(ds.Annotations, admit.UpdateStrategy)
-	patch, err := Patch(ds, Of(ds, nil), begin)
+	patch, err = Patch(ds, Of(ds, nil, ""), begin)
 	if err != nil || patch == nil {
 		t.Fatalf("what is given back keeps its conditions: %s (%v)", patch, err)
 	}
 	ds = written(t, ds, patch)
 	if len(ds.Status.Conditions) != 1 || ds.Status.Conditions[0].Type != "example.com/Mine" {
 		t.Errorf("what is given back has %+v", ds.Status.Conditions)
+	}
+}
+
+// TestWhatHinders: that nobody is asked is said as long as there is something to do.
+func TestWhatHinders(t *testing.T) {
+	for phase, want := range map[v1alpha1.Phase]string{
+		v1alpha1.PhaseProgressing: "True NotAsked nobody is asked", v1alpha1.PhaseRolledBack: "False NotAsked nobody is asked",
+		v1alpha1.PhaseComplete: "False Complete revision b is on every node that can have it",
+	} {
+		c := find(Of(set(true, 12), rollout(phase, 2), "nobody is asked"), v1alpha1.RolloutReconciling)
+		if got := fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message); got != want {
+			t.Errorf("%s: it is %s", phase, got)
+		}
 	}
 }

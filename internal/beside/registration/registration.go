@@ -4,6 +4,7 @@ package registration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
@@ -18,6 +19,12 @@ import (
 // comes before those that add to a pod, since it takes off what was added for another template.
 const Name = "000-everynode"
 
+// The names of the webhooks for DaemonSets, and for those among them that are placed otherwise.
+const (
+	SetsWebhook      = "daemonsets.everynode.io"
+	PlacementWebhook = "placement.everynode.io"
+)
+
 // Oldest is the oldest version of Kubernetes beside whose DaemonSet controller Everynode runs.
 const Oldest = "1.33"
 
@@ -29,8 +36,9 @@ func TooOld(is string) (bool, error) {
 
 // Paths at which the webhook is asked.
 const (
-	PodsPath = "/pods"
-	SetsPath = "/daemonsets"
+	PodsPath      = "/pods"
+	SetsPath      = "/daemonsets"
+	PlacementPath = "/placement"
 )
 
 // Options say how the webhook is reached and for whom it answers.
@@ -58,10 +66,18 @@ func Webhooks(o Options) *admission.MutatingWebhookConfiguration {
 	}
 	// Whoever adds to the pod after us may change what we took off: we look again.
 	pods.ReinvocationPolicy = ptr.To(admission.IfNeededReinvocationPolicy)
-	sets := hook(o, "daemonsets.everynode.io", SetsPath, "apps", "daemonsets")
+	sets := hook(o, SetsWebhook, SetsPath, "apps", "daemonsets")
 	sets.Rules[0].Operations = []admission.OperationType{admission.Create, admission.Update}
+	// Other placement holds on all nodes at once. So it waits until somebody can say whether it is approved.
+	moves := hook(o, PlacementWebhook, PlacementPath, "apps", "daemonsets")
+	moves.FailurePolicy = ptr.To(admission.Fail)
+	moves.Rules[0].Operations = []admission.OperationType{admission.Update}
+	moves.MatchConditions = []admission.MatchCondition{
+		{Name: "not-everynode-itself", Expression: fmt.Sprintf("request.userInfo.username != %q", o.Account)},
+		takenOver, {Name: "placed-otherwise", Expression: placedOtherwise},
+	}
 	return &admission.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: []admission.MutatingWebhook{pods, sets},
+		ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: []admission.MutatingWebhook{pods, sets, moves},
 	}
 }
 
@@ -89,6 +105,19 @@ func hook(o Options, name, path, group, resource string) admission.MutatingWebho
 	}
 	return h
 }
+
+// placedOtherwise tells in CEL that what chooses nodes is another, or written otherwise.
+var placedOtherwise = func() string {
+	var differ []string
+	for field, none := range map[string]string{
+		"?nodeName": "''", "?nodeSelector": "{}", "?affinity.?nodeAffinity": "{}", "?tolerations": "[]",
+	} {
+		is := ".spec.template.spec." + field + ".orValue(" + none + ")"
+		differ = append(differ, "object"+is+" != oldObject"+is)
+	}
+	slices.Sort(differ)
+	return strings.Join(differ, " ||\n")
+}()
 
 // selected tells in CEL whether a policy, which is the parameter, selects the object.
 const selected = `params.spec.?selector.?matchLabels.orValue({}).all(k, k in object.metadata.?labels.orValue({}) &&

@@ -21,14 +21,14 @@ func options(fail bool, url string) Options {
 func TestWebhooksHoldNobodyUp(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		c := Webhooks(options(fail, ""))
-		if c.Name > "001" || len(c.Webhooks) != 2 {
+		if c.Name > "001" || len(c.Webhooks) != 3 {
 			t.Fatalf("%s has %d webhooks, and must be asked before others", c.Name, len(c.Webhooks))
 		}
 		for _, w := range c.Webhooks {
 			if *w.TimeoutSeconds > 3 || *w.SideEffects != admission.SideEffectClassNone {
 				t.Errorf("%s may take %d s, side effects are %s", w.Name, *w.TimeoutSeconds, *w.SideEffects)
 			}
-			if (*w.FailurePolicy == admission.Fail) != fail {
+			if (*w.FailurePolicy == admission.Fail) != (fail || w.Name == PlacementWebhook) {
 				t.Errorf("%s: %s", w.Name, *w.FailurePolicy)
 			}
 			if s := w.ClientConfig.Service; s == nil || s.Namespace != "kube-system" || *s.Port != 443 || w.ClientConfig.URL != nil {

@@ -3,8 +3,8 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,18 +21,11 @@ import (
 // refused: a template that slips through goes to every node at once.
 func (s *Server) daemonSet(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse,
 	string) {
-	write, policy, err := s.read(ctx, r)
-	refusal := ""
-	if err == nil && write.Old != nil && policy != nil && waits(policy) {
-		refusal, err = s.moves(ctx, write)
-	}
+	write, _, err := s.read(ctx, r)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot tell how a DaemonSet is to be stored", "daemonSet",
 			klog.KRef(r.Namespace, r.Name))
 		return refused(err.Error()), "unknown"
-	}
-	if refusal != "" {
-		return refused(refusal), "refused"
 	}
 	stored := admit.DaemonSet(*write)
 	if stored.Refusal != "" {
@@ -47,6 +40,28 @@ func (s *Server) daemonSet(ctx context.Context, r *admissionv1.AdmissionRequest)
 		return out, "as written"
 	}
 	return out, "stored otherwise"
+}
+
+// placement answers for a DaemonSet that is placed otherwise than before.
+func (s *Server) placement(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse,
+	string) {
+	write, policy, err := s.read(ctx, r)
+	refusal := ""
+	if err == nil && write.Old == nil {
+		err = errors.New("it is not said how the DaemonSet was placed before")
+	}
+	if err == nil && policy != nil {
+		refusal, err = s.moves(ctx, write)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot tell whether a DaemonSet may be placed otherwise", "daemonSet",
+			klog.KRef(r.Namespace, r.Name))
+		return refused(err.Error()), "unknown"
+	}
+	if refusal != "" {
+		return refused(refusal), "refused"
+	}
+	return admitted(), "as written"
 }
 
 // read says what is written, over what, and which policies there are.
@@ -83,11 +98,6 @@ func (s *Server) read(ctx context.Context, r *admissionv1.AdmissionRequest) (*ad
 		w.Standing = admit.Frozen
 	}
 	return w, policy, nil
-}
-
-// waits reports whether a wave of the policy waits for somebody.
-func waits(p *v1alpha1.RolloutPolicy) bool {
-	return slices.ContainsFunc(p.Spec.Waves, func(w v1alpha1.Wave) bool { return w.Approval == v1alpha1.ApprovalManual })
 }
 
 // moves says why a write is refused that changes which nodes the DaemonSet is for; "" if it is not.

@@ -81,6 +81,7 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle(registration.PodsPath, s.handler(ctx, "pod", s.pod))
 	mux.Handle(registration.SetsPath, s.handler(ctx, "daemonset", s.daemonSet))
+	mux.Handle(registration.PlacementPath, s.handler(ctx, "placement", s.placement))
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute,

@@ -61,10 +61,7 @@ func newServer(t *testing.T, objects api, fail bool) *Server {
 // post asks about pods or DaemonSets.
 func post(t *testing.T, s *Server, about, body string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
-	decide := s.pod
-	if about == "daemonset" {
-		decide = s.daemonSet
-	}
+	decide := map[string]answer{"pod": s.pod, "daemonset": s.daemonSet, "placement": s.placement}[about]
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 	s.handler(t.Context(), about, decide).ServeHTTP(w, r)
@@ -82,7 +79,7 @@ func post(t *testing.T, s *Server, about, body string) (int, *admissionv1.Admiss
 func TestHostileQuestions(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		s := newServer(t, api{}, fail)
-		for _, about := range []string{"pod", "daemonset"} {
+		for _, about := range []string{"pod", "daemonset", "placement"} {
 			for name, body := range map[string]string{
 				"empty": "", "null": "null", "no JSON": "\xff\x00{", "a list": "[]", "no request": `{"kind":"AdmissionReview"}`,
 				"huge": `{"request":{"uid":"` + strings.Repeat("a", maxReview) + `"}}`, "deep": strings.Repeat("[", 100000),
@@ -139,7 +136,7 @@ func raw(t *testing.T, obj any) runtime.RawExtension {
 	return runtime.RawExtension{Raw: text}
 }
 
-// written asks about a write of a DaemonSet.
+// written asks whether a DaemonSet may be placed as it is written.
 func written(t *testing.T, s *Server, from, to *appsv1.DaemonSet) *admissionv1.AdmissionResponse {
 	t.Helper()
 	r := &admissionv1.AdmissionRequest{UID: "x", Namespace: "default", Operation: admissionv1.Update, Object: raw(t, to),
@@ -148,11 +145,11 @@ func written(t *testing.T, s *Server, from, to *appsv1.DaemonSet) *admissionv1.A
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, got := post(t, s, "daemonset", string(body))
+	_, got := post(t, s, "placement", string(body))
 	return got
 }
 
-// TestPlacementIsApproved: while a wave waits for somebody, so does another placement.
+// TestPlacementIsApproved: whatever a policy asks for, another placement waits for somebody.
 func TestPlacementIsApproved(t *testing.T) {
 	policies := func(approval v1alpha1.Approval) *v1alpha1.RolloutPolicyList {
 		return &v1alpha1.RolloutPolicyList{Items: []v1alpha1.RolloutPolicy{{
@@ -174,7 +171,7 @@ func TestPlacementIsApproved(t *testing.T) {
 		objects api
 		allowed bool
 	}{
-		"nobody approves anything":             {api{policiesPath: policies("")}, true},
+		"no wave waits for anybody":            {api{policiesPath: policies("")}, false},
 		"nobody has approved":                  {api{policiesPath: policies(v1alpha1.ApprovalManual)}, false},
 		"the kind was taken away":              {api{}, true},
 		"it is approved":                       {api{policiesPath: policies(v1alpha1.ApprovalManual), rolloutPath: rollout("1", hash)}, true},

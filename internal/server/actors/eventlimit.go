@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+
+	"github.com/everynode/everynode/internal/beside"
 )
 
 // The limit of client-go on what one component tells about one object: so many events at once, then one in five
@@ -71,22 +73,27 @@ func (r *limitedRecorder) lets(object runtime.Object, eventtype, reason string) 
 }
 
 // ofRollout: what an operator must learn of a rollout is seldom, and does not wait
-// behind a thousand pods that were made.
-func ofRollout(reason string) bool { return strings.HasPrefix(reason, "Rollout") }
+// behind a thousand pods that were made, or one that cannot be deleted again and again.
+func ofRollout(reason string) bool {
+	return strings.HasPrefix(reason, "Rollout") || reason == beside.StoredAsBefore || reason == beside.WrongRevision
+}
 
 // NewBroadcaster makes a broadcaster whose filter against floods counts the events of
 // rollouts by reason, apart from all others of the object.
 func NewBroadcaster(ctx context.Context) record.EventBroadcaster {
 	return record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(record.CorrelatorOptions{
-		SpamKeyFunc: func(e *corev1.Event) string {
-			o := &e.InvolvedObject
-			key := []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
-			if ofRollout(e.Reason) {
-				key = append(key, e.Reason)
-			}
-			return strings.Join(key, "/")
-		},
+		SpamKeyFunc: spamKey,
 	}))
+}
+
+// spamKey is that of the events which are counted together.
+func spamKey(e *corev1.Event) string {
+	o := &e.InvolvedObject
+	key := []string{e.Source.Component, e.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
+	if ofRollout(e.Reason) {
+		key = append(key, e.Reason)
+	}
+	return strings.Join(key, "/")
 }
 
 func (r *limitedRecorder) limiter(uid types.UID) flowcontrol.PassiveRateLimiter {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/everynode/everynode/internal/beside"
 )
 
 // told counts the events that come through.
@@ -91,5 +93,16 @@ func TestTheLimitIsTheLibrarys(t *testing.T) {
 		if passed := to.events["a Normal Created"] > before; passed == result.Skip {
 			t.Errorf("event %d: let through %v, by the library %v", i, passed, !result.Skip)
 		}
+	}
+}
+
+// TestFailuresHideNoNews: pods that cannot be deleted, again and again, do not use up what else is told of a DaemonSet.
+func TestFailuresHideNoNews(t *testing.T) {
+	counted := map[string]bool{}
+	for _, reason := range []string{"FailedDelete", "SuccessfulDelete", beside.StoredAsBefore, beside.WrongRevision, "RolloutHalted"} {
+		counted[spamKey(&corev1.Event{Reason: reason, InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Name: "a"}})] = true
+	}
+	if len(counted) != 4 {
+		t.Errorf("they are counted apart as %v", counted)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -48,14 +49,23 @@ func (b *Book) wasErased(ds *appsv1.DaemonSet, found *policy) string {
 		return ""
 	}
 	for i := range ds.Status.Conditions {
-		c := &ds.Status.Conditions[i]
-		phase, follows := strings.CutPrefix(c.Reason, fact.FollowsPolicy)
-		if c.Type != fact.ConditionProgressing || !follows || c.Reason == fact.NotStored || phase == string(v1alpha1.PhaseComplete) {
+		phase, follows := b.phaseIn(&ds.Status.Conditions[i])
+		if !follows || phase == string(v1alpha1.PhaseComplete) {
 			continue
 		}
 		b.erased[ds.UID] = fmt.Sprintf("its DaemonSetRollout was deleted while it was %s, and what it knew of stable and failed revisions with it%s%s", phase, goOn, ds.Name)
 	}
 	return b.erased[ds.UID]
+}
+
+// phaseIn is the phase of a rollout of which a DaemonSet's condition tells; false if it tells of none. Beside another
+// controller it is a condition of its own, which the leader leaves alone while there is no rollout.
+func (b *Book) phaseIn(c *appsv1.DaemonSetCondition) (string, bool) {
+	if b.Guest && c.Type == v1alpha1.RolloutReconciling {
+		return c.Reason, c.Reason != admit.NotSeen
+	}
+	phase, follows := strings.CutPrefix(c.Reason, fact.FollowsPolicy)
+	return phase, c.Type == fact.ConditionProgressing && follows && c.Reason != fact.NotStored
 }
 
 // pausedBecause says why the controller paused the rollout; "" if it did not, or somebody
