@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/everynode/everynode/internal/beside/admit"
 )
 
 // difference lists the fields in which two DaemonSets differ, status and bookkeeping left out.
@@ -30,6 +32,7 @@ func difference(old, new *appsv1.DaemonSet) ([]Field, error) {
 func fields(ds *appsv1.DaemonSet) (map[string]any, error) {
 	annotations := maps.Clone(ds.Annotations)
 	delete(annotations, appsv1.DeprecatedTemplateGeneration)
+	delete(annotations, admit.UpdateStrategy)
 	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 	raw, err := json.Marshal(map[string]any{"labels": ds.Labels, "annotations": annotations, "spec": ds.Spec})
 	if err != nil {

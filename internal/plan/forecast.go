@@ -109,6 +109,7 @@ type planner struct {
 	out         *Forecast
 	fates       map[string]fate
 	selects     bool // the new template selects a node
+	besides     []string
 }
 
 // Make foretells what the DaemonSet, as it would be stored, would do. Old is what is stored now, nil if nothing is.
@@ -122,7 +123,9 @@ func Make(s *survey.Survey, old, new *appsv1.DaemonSet) (*Forecast, error) {
 
 func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 	out := &Forecast{Namespace: new.Namespace, DaemonSet: new.Name, To: "new"}
-	p := &planner{old: old, fates: map[string]fate{}, out: out}
+	p := &planner{fates: map[string]fate{}, out: out}
+	old, new = p.beside(s, old, new)
+	p.old = old
 	if old != nil && !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) && new.Generation == old.Generation {
 		new = new.DeepCopy()
 		new.Generation++ // a server that is not asked has not counted

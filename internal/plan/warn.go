@@ -20,6 +20,7 @@ func (p *planner) warn() {
 	if p.old != nil && p.out.Changes() {
 		p.out.Warnings = append(p.out.Warnings, p.survey.Unseen(p.old)...)
 	}
+	p.out.Warnings = append(p.out.Warnings, p.besides...)
 	p.out.Warnings = append(p.out.Warnings, p.warnings...)
 	p.warnOfEnd()
 	n := p.out.Nodes

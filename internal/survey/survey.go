@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
@@ -43,9 +44,12 @@ type Survey struct {
 	byOwner map[types.UID]map[string][]*corev1.Pod
 	onNode  map[string][]*corev1.Pod
 	cluster *fit.Cluster
+	// beside tells that a DaemonSet is taken over where another controller makes the pods.
+	beside bool
 }
 
-// New puts objects in order.
+// New puts objects in order. DaemonSets that are taken over beside another controller have the update strategy of their
+// author.
 func New(o Objects) *Survey {
 	s := &Survey{
 		Objects: o, nodes: map[string]*corev1.Node{},
@@ -71,6 +75,10 @@ func New(o Objects) *Survey {
 		byNode[target] = append(byNode[target], p)
 	}
 	s.Nodes, s.DaemonSets = slices.Clone(o.Nodes), slices.Clone(o.DaemonSets)
+	for i, ds := range s.DaemonSets {
+		s.beside = s.beside || admit.Taken(ds)
+		s.DaemonSets[i] = admit.AsWritten(ds)
+	}
 	slices.SortFunc(s.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.DaemonSets, func(a, b *appsv1.DaemonSet) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -90,6 +98,9 @@ func (s *Survey) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 	}
 	return nil
 }
+
+// Beside reports whether another controller makes pods of DaemonSets that follow policies.
+func (s *Survey) Beside() bool { return s.beside }
 
 // Cluster is what the scheduler would know.
 func (s *Survey) Cluster() *fit.Cluster {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
+	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/plan"
@@ -193,6 +195,10 @@ func (l *lists) try(ctx context.Context, old, wanted *appsv1.DaemonSet) (stored 
 	}
 	if !apierrors.IsForbidden(err) {
 		return stored, "", err
+	}
+	if _, why, is := strings.Cut(err.Error(), registration.PlacementWebhook+`" denied the request: `); is {
+		stored, err = tryHere(old, wanted, patch)
+		return stored, fmt.Sprintf("the server would refuse DaemonSet %s/%s: %s", wanted.Namespace, wanted.Name, why), err
 	}
 	unasked = fmt.Sprintf("the server may not be asked to try DaemonSet %s/%s, so defaults and checks are this program's: %v", wanted.Namespace, wanted.Name, err)
 	stored, err = tryHere(old, wanted, patch)

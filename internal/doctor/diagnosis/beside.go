@@ -1,8 +1,11 @@
 package diagnosis
 
 import (
+	"strings"
+
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -35,7 +38,44 @@ func besides(f *findings, c *Cluster) {
 				"a RolloutPolicy selects it, and it is not taken over: its pods are replaced without the policy; "+
 					"the API server may not reach the webhook, or exempt the namespace %s", ds.Namespace)
 		}
+		hindered(f, ds, subject, show, selected)
 	}
+}
+
+// hindered says what keeps a DaemonSet's change from going on, and who else leads it.
+func hindered(f *findings, ds *appsv1.DaemonSet, subject, show string, selected bool) {
+	for _, cond := range ds.Status.Conditions {
+		if cond.Type == v1alpha1.RolloutReconciling && cond.Reason == admit.NotAsked {
+			f.add(Problem, subject, show, "its change stands still, and pods that are lost come back with the newest "+
+				"template: %s", cond.Message)
+		}
+	}
+	if tool := otherTool(ds); tool != "" && selected {
+		f.add(Problem, subject, show, "a RolloutPolicy selects it, and %s is at work on it: each would undo what the other "+
+			"does; take it out of one of them", tool)
+	}
+}
+
+// otherTools are tools that lead changes of DaemonSets, by what their labels, annotations and selectors of nodes begin
+// with.
+var otherTools = []struct{ prefix, name string }{
+	{"rollouts.kruise.io/", "OpenKruise Rollouts"}, {"apps.kruise.io/", "OpenKruise"}, {"flagger.app/", "Flagger"},
+}
+
+// otherTool is another tool that leads changes of the DaemonSet; "" if none shows.
+func otherTool(ds *appsv1.DaemonSet) string {
+	for _, on := range []map[string]string{
+		ds.Labels, ds.Annotations, ds.Spec.Template.Labels, ds.Spec.Template.Annotations, ds.Spec.Template.Spec.NodeSelector,
+	} {
+		for key := range on {
+			for _, t := range otherTools {
+				if strings.HasPrefix(key, t.prefix) {
+					return t.name
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // oldKubernetes looks at the API server's version.

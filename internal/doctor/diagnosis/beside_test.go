@@ -27,6 +27,12 @@ func TestBesideAnotherController(t *testing.T) {
 		Spec: v1alpha1.RolloutPolicySpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "agent"}}}}
 	other := policy.DeepCopy()
 	other.Spec.Selector.MatchLabels["tier"] = "other"
+	stuck, kruise, free := set(waits, true), set(waits, true), set(rolling, false)
+	stuck.Status.Conditions = []appsv1.DaemonSetCondition{{Type: v1alpha1.RolloutReconciling, Reason: admit.NotAsked, Message: "nobody is asked"}}
+	kruise.Annotations["rollouts.kruise.io/in-progressing"] = "{}"
+	free.Spec.Template.Spec.NodeSelector = map[string]string{"flagger.app/scale-to-zero": "true"}
+	flagger := set(waits, true)
+	flagger.Spec.Template.Spec.NodeSelector = free.Spec.Template.Spec.NodeSelector
 	hook := Webhook{Configuration: registration.Name}
 	for name, c := range map[string]struct {
 		set     *appsv1.DaemonSet
@@ -44,6 +50,10 @@ func TestBesideAnotherController(t *testing.T) {
 		"no version":        {set(waits, true), policy, true, "?", []string{"Warning beside api: its version*"}},
 		"not OnDelete":      {set(rolling, true), policy, true, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *stored with RollingUpdate*"}},
 		"left behind":       {set(waits, true), policy, false, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *no webhook of Everynode is registered*"}},
+		"nobody is asked":   {stuck, policy, true, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *stands still*nobody is asked*"}},
+		"OpenKruise":        {kruise, policy, true, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *OpenKruise Rollouts is at work*"}},
+		"Flagger":           {flagger, policy, true, "v1.36.3", []string{"Problem beside daemonset/agent in kube-system: *Flagger is at work*"}},
+		"Flagger alone":     {free, other, true, "v1.36.3", nil},
 		"an exempt namespace": {set(rolling, false), policy, true, "v1.36.3",
 			[]string{"Problem beside daemonset/agent in kube-system: *not taken over*exempt the namespace kube-system*StoredAsBefore*"}},
 	} {
