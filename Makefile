@@ -152,7 +152,9 @@ FOREIGN_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/kubernetes-
 .PHONY: foreign
 foreign: deps build ## Prove on a real kube-apiserver what is said to work on any Kubernetes; the first run builds it.
 	@hack/foreign-kubernetes.sh '$(FOREIGN)' '$(FOREIGN_PROGRAMS)'
-	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 30m -v ./test/foreign -kubernetes '$(FOREIGN_PROGRAMS)'
+	@hack/helm.sh v4
+	@hack/helm.sh v3
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 60m -v ./test/foreign -kubernetes '$(FOREIGN_PROGRAMS)'
 
 .PHONY: package
 package: build ## Make a Debian package and an .rpm of bin/everynode in bin/.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // known is within what time after the webhook's return everybody knows of wrong pods.
@@ -78,6 +79,9 @@ func (b *beside) dies(t *testing.T) {
 	} {
 		b.run(t, append([]string{"kubectl"}, args...)...).ends(t, 1).says(t, says, "everynode controller --leave")
 	}
+	b.run(t, "kubectl", "patch", "ds/agent", "--type=merge", "-p",
+		`{"spec":{"template":{"spec":{"nodeSelector":{"topology.kubernetes.io/zone":"a"}}}}}`).ends(t, 1).
+		says(t, `failed calling webhook "placement.everynode.io"`)
 	b.kubectl(t, "apply", "-f", "else.yaml")
 	b.kubectl(t, "set", "image", "ds/else", "c=example.com/c:2")
 	b.kubectl(t, "label", "ds/agent", "seen=away")
@@ -108,18 +112,38 @@ func (b *beside) dies(t *testing.T) {
 func (b *beside) leaderDies(t *testing.T) {
 	b.kubectl(t, "apply", "-f", "agent.yaml")
 	b.phase(t, "WaitingForApproval")
-	i := slices.IndexFunc(b.replicas, func(p *process) bool {
-		return strings.Contains(strings.ToLower(p.tail(1<<20)), "successfully acquired lease")
-	})
-	if i < 0 {
-		t.Fatal("no replica says that it leads")
-	}
-	b.kill(t, b.replicas[i])
+	leader := b.leader(t)
+	b.kill(t, b.replicas[leader])
 	b.lose(t, "2")
 	b.with(t, map[string]int{"1": 2, "2": nodes - 2}) // the other one answers
 	b.run(t, "rollout", "approve", "daemonset/agent").ends(t, 0)
 	b.phase(t, "Complete")
 	b.images(t, "example.com/agent:1")
+	if b.leader(t) == leader {
+		t.Error("one that is dead leads")
+	}
+}
+
+// leader is which of the replicas holds the lease. Logs may also have lines of those that were killed before, so the
+// lease counts.
+func (b *beside) leader(t *testing.T) (at int) {
+	t.Helper()
+	await(t, "a replica leads", func(ctx context.Context) error {
+		lease, err := b.client.CoordinationV1().Leases("kube-system").Get(ctx, "everynode-daemonset-controller",
+			metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		at = slices.IndexFunc(b.replicas, func(p *process) bool {
+			return strings.Contains(p.tail(1<<20), holder+" became leader")
+		})
+		if at < 0 || holder == "" {
+			return fmt.Errorf("the lease is %q's", holder)
+		}
+		return nil
+	})
+	return at
 }
 
 // unreachable has a bad image rolled back, and cuts everybody off. What comes then is the failed revision.
@@ -143,6 +167,13 @@ func (b *beside) unreachable(t *testing.T) {
 		return nil
 	})
 	b.unchanged(t, before, 1)
+	await(t, "why and doctor say so too", func(context.Context) error {
+		why, doctor := b.run(t, "why", "daemonset/agent"), b.run(t, "doctor")
+		if !strings.Contains(why.out, "no pod is deleted") || !strings.Contains(doctor.out, "its change stands still") {
+			return fmt.Errorf("they say\n%s\n%s", why.out, doctor.out)
+		}
+		return nil
+	})
 	b.front.to.Store(heard)
 	b.images(t, "example.com/agent:1")
 	b.phase(t, "RolledBack")
@@ -235,6 +266,8 @@ func (b *beside) moves(t *testing.T) {
 	a := b.run(t, "kubectl", "apply", "-f", "moved.yaml").ends(t, 1).
 		says(t, "8 nodes would lose the daemon and 0 would get it, at once, and a rollback would not undo it")
 	hash := regexp.MustCompile("sha256:[0-9a-f]{64}").FindString(a.errOut)
+	b.run(t, "plan", "-f", "moved.yaml").says(t, "it is refused until then: 8 nodes would lose the daemon",
+		"everynode rollout approve daemonset/agent -n default --placement", hash)
 	for _, edit := range []string{
 		`{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists","effect":"NoSchedule"}]}}}}`,
 		`{"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{

@@ -204,6 +204,8 @@ func (b *beside) lose(t *testing.T, image string) {
 
 // goodImage goes to the canary, and on when somebody approves.
 func (b *beside) goodImage(t *testing.T) {
+	b.run(t, "plan", "-f", "agent.yaml").ends(t, 0).says(t, "nothing changes")
+	b.run(t, "plan", "-f", "agent-2.yaml").says(t, "12 nodes: 12 change", "canary 2", "then approval")
 	b.kubectl(t, "apply", "-f", "agent-2.yaml")
 	b.phase(t, "WaitingForApproval")
 	b.seen(t, "InProgress", "Suspended")

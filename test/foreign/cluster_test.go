@@ -49,7 +49,9 @@ type cluster struct {
 	client                 kubernetes.Interface
 	everynode              string
 	manager, controller    *process
-	pages                  int
+	// plane is the database and the API server.
+	plane []*process
+	pages int
 }
 
 // process is a program that runs until the test ends.
@@ -83,6 +85,12 @@ func (c *cluster) begin(name, path string, args ...string) *process {
 		}
 	})
 	return p
+}
+
+// again starts a program that has ended as it was started before.
+func (c *cluster) again(p *process) *process {
+	c.t.Helper()
+	return c.begin(p.name, p.cmd.Path, p.cmd.Args[1:]...)
 }
 
 // stop ends a program, and waits for it.
@@ -169,12 +177,12 @@ func (c *cluster) port() string {
 
 func (c *cluster) startAPI() {
 	client, peer := "http://127.0.0.1:"+c.port(), "http://127.0.0.1:"+c.port()
-	c.begin("etcd", filepath.Join(*programs, "etcd"), "--data-dir="+filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync",
+	database := c.begin("etcd", filepath.Join(*programs, "etcd"), "--data-dir="+filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
 	port, certificates := c.port(), filepath.Join(c.dir, "certificates")
 	c.url = "https://127.0.0.1:" + port
-	c.begin("kube-apiserver", filepath.Join(*programs, "kube-apiserver"), "--etcd-servers="+client,
+	server := c.begin("kube-apiserver", filepath.Join(*programs, "kube-apiserver"), "--etcd-servers="+client,
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+certificates,
 		// Nobody goes there; without it the machine must have a network.
 		"--advertise-address=192.0.2.1", "--service-cluster-ip-range=10.96.0.0/16",
@@ -182,6 +190,7 @@ func (c *cluster) startAPI() {
 		"--service-account-issuer=https://foreign.example.com", "--service-account-key-file="+filepath.Join(c.dir, "sa.pub"),
 		"--service-account-signing-key-file="+filepath.Join(c.dir, "sa.key"),
 		"--audit-policy-file="+filepath.Join(c.dir, "audit.yaml"), "--audit-log-path="+c.audit)
+	c.plane = []*process{database, server}
 	c.eventually("the API server writes its certificate", func(context.Context) error {
 		_, err := os.Stat(filepath.Join(certificates, "apiserver.crt"))
 		return err
